@@ -1,0 +1,47 @@
+"""`harness table`: what the store holds, alone or beside the numbers of a paper."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+
+def table(
+    paper: Annotated[
+        str | None, typer.Option(help="Beside the Table 1 of this paper: clsr, d2cse, dcpcse, diffaug or diffcse.")
+    ] = None,
+    store: Annotated[Path | None, typer.Option(help="Folder with the results.  [default: results/trials]")] = None,
+    format: Annotated[
+        Literal["terminal", "markdown", "csv", "latex", "parquet"], typer.Option(help="How to print it.")
+    ] = "terminal",
+    output: Annotated[Path | None, typer.Option(help="Write to this file instead of the screen.")] = None,
+) -> None:
+    """Print the results: mean±std over seeds with n, alone or beside the numbers of a paper."""
+    import shutil
+    import sys
+
+    from harness.errors import UserError
+    from harness.store import DEFAULT_STORE, Store
+    from harness.tables.render import render
+
+    if format == "parquet" and output is None:
+        raise UserError("--format parquet is not for the screen; say where with --output")
+    folder = store or DEFAULT_STORE
+    if paper is None:
+        from harness.tables.own import own_sheets
+
+        sheets = own_sheets(Store(folder).read(), folder)
+    else:
+        from harness.registry import names
+        from harness.tables.paper import paper_sheet
+
+        sheets = [paper_sheet(Store(folder).read(), paper, names(), folder)]
+    to_screen = output is None and sys.stdout.isatty()
+    content = render(sheets, format, shutil.get_terminal_size().columns if to_screen else 140)
+    if output is None:
+        typer.echo(content, nl=False)
+        return
+    try:
+        output.write_bytes(content)
+    except OSError as error:
+        raise UserError(f"{output} cannot be written ({error.strerror}); choose another file with --output") from None

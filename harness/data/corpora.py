@@ -1,0 +1,142 @@
+"""Training corpora by name or file: unlabelled sentences, NLI triplets, NLI pairs."""
+
+import csv
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from harness.data.hub import data_file
+from harness.errors import UserError, suggest
+
+SIMCSE = "princeton-nlp/datasets-for-simcse"
+GRADED = "harness/graded-sentences"
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Items of one, two or three texts each, column by column, and a label per item where there is one."""
+
+    columns: tuple[list[str], ...]
+    labels: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a named corpus lies and how it is read."""
+
+    repository: str
+    files: tuple[str, ...]
+    read: Callable[[list[Path]], Corpus]
+    items: int | None = None
+    """Published number of items, for plans made before the file is here."""
+
+    def paths(self, *, download: bool = True) -> list[Path]:
+        """The corpus's files. Raises UserError when one is neither in the mirror nor on the Hub."""
+        return [data_file(self.repository, name, download=download) for name in self.files]
+
+
+def read_sentences(paths: list[Path]) -> Corpus:
+    """One sentence a line; an empty line is a single space, as in SimCSE's code."""
+    lines: list[str] = []
+    for path in paths:
+        lines.extend(line.strip() or " " for line in _text(path).split("\n"))
+        if lines and lines[-1] == " ":
+            lines.pop()  # the file's last line end
+    if not lines:
+        raise UserError(f"{paths[0]} holds no sentence")
+    return Corpus((lines,))
+
+
+def read_triplets(paths: list[Path]) -> Corpus:
+    """CSV with a header and the columns premise, entailment, contradiction (SimCSE's sent0, sent1, hard_neg)."""
+    columns: tuple[list[str], ...] = ([], [], [])
+    for path in paths:
+        reader = csv.reader(_text(path).splitlines(keepends=True))
+        header = next(reader, [])
+        if len(header) != 3:
+            raise UserError(f"{path}, line 1: a header of 3 columns (sent0,sent1,hard_neg) was expected")
+        for row in reader:
+            if len(row) != 3:
+                raise UserError(f"{path}, line {reader.line_num}: 3 fields were expected, {len(row)} found")
+            for column, text in zip(columns, row, strict=True):
+                column.append(text.strip() or " ")
+    if not columns[0]:
+        raise UserError(f"{paths[0]} holds no triplet")
+    return Corpus(columns)
+
+
+def read_nli_pairs(paths: list[Path]) -> Corpus:
+    """Parquet with premise, hypothesis, label (0 entailment, 1 neutral, 2 contradiction); pairs without a gold label
+    (-1) are left out, as every paper does."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    premises: list[str] = []
+    hypotheses: list[str] = []
+    labels: list[int] = []
+    for path in paths:
+        try:
+            table = pq.read_table(path, columns=["premise", "hypothesis", "label"])
+        except (pa.ArrowException, OSError) as error:
+            raise UserError(f"{path} cannot be read as NLI pairs: {str(error).splitlines()[0]}") from None
+        for line, (premise, hypothesis, label) in enumerate(zip(*table.to_pydict().values(), strict=True), start=1):
+            if label not in (-1, 0, 1, 2):
+                raise UserError(f"{path}, row {line}: label {label!r} is none of 0, 1, 2 (or -1, unlabelled)")
+            if label >= 0:
+                premises.append(premise)
+                hypotheses.append(hypothesis)
+                labels.append(label)
+    return Corpus((premises, hypotheses), np.asarray(labels))
+
+
+SOURCES: dict[str, Source] = {
+    "wiki1m": Source(SIMCSE, ("wiki1m_for_simcse.txt",), read_sentences, 1_000_000),
+    "nli-triplets": Source(SIMCSE, ("nli_for_simcse.csv",), read_triplets, 275_601),
+    "snli-dev": Source("stanfordnlp/snli", ("data/validation-00000-of-00001.parquet",), read_nli_pairs, 9_842),
+    "snli-test": Source("stanfordnlp/snli", ("data/test-00000-of-00001.parquet",), read_nli_pairs, 9_824),
+    "graded-sentences": Source(GRADED, ("sentences.txt",), read_sentences),
+    "graded-triplets": Source(GRADED, ("triplets.csv",), read_triplets),
+}
+READERS = {".txt": read_sentences, ".csv": read_triplets, ".parquet": read_nli_pairs}
+
+
+def source(name: str) -> Source:
+    """The corpus called `name`, or the file that it names (.txt sentences, .csv triplets, .parquet NLI pairs)."""
+    if name in SOURCES:
+        return SOURCES[name]
+    path = Path(name)
+    if path.suffix not in READERS:
+        raise UserError(f'unknown corpus "{name}"{suggest(name, SOURCES)} (or a .txt, .csv or .parquet file)')
+    if not path.is_file():
+        raise UserError(f'corpus "{name}": there is no such file')
+    return _FileSource("", (str(path.resolve()),), READERS[path.suffix])
+
+
+class _FileSource(Source):
+    def paths(self, *, download: bool = True) -> list[Path]:
+        return [Path(name) for name in self.files]
+
+
+def count_items(name: str) -> int | None:
+    """How many items a corpus has: counted where it is at hand, else as published, else None."""
+    found = source(name)
+    try:
+        paths = found.paths(download=False)
+    except UserError:
+        return found.items
+    return len(found.read(paths))
+
+
+def _text(path: Path) -> str:
+    """The file as text. Raises UserError with the line that is not UTF-8."""
+    content = path.read_bytes()
+    try:
+        return content.decode("utf-8").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path}, line {line}: not UTF-8 text") from None

@@ -1,0 +1,148 @@
+"""One way to get a file of a model or a data set: local mirror, embedded default, Hugging Face Hub.
+
+A mirror has the Hub's layout (`models/<org>/<name>/<file>`, `datasets/<org>/<name>/<file>`), so a name means the same
+in all three. `HARNESS_HUB` names the mirror's folder.
+"""
+
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.errors import UserError, suggest
+
+Kind = Literal["models", "datasets"]
+EMBEDDED = Path(__file__).resolve().parent.parent / "embedded" / "hub"
+MODEL_FILES = ("*.json", "*.safetensors", "vocab.txt", "merges.txt", "*.model")
+WEIGHTS = "model.safetensors"
+
+
+def mirrors() -> list[Path]:
+    """The folders laid out like the Hub, in the order in which they are searched."""
+    named = os.environ.get("HARNESS_HUB")
+    if named and not Path(named).is_dir():
+        raise UserError(f"HARNESS_HUB names {named}, which is no folder")
+    return [Path(named).resolve(), EMBEDDED] if named else [EMBEDDED]
+
+
+def cache_folder() -> Path:
+    """Where derived files (tokenised corpora, artefacts, digests) are kept: `HARNESS_CACHE` or ~/.cache/harness."""
+    return Path(os.environ.get("HARNESS_CACHE") or Path.home() / ".cache" / "harness")
+
+
+def data_file(repository: str, name: str, *, download: bool = True) -> Path:
+    """The path of one file of a data set. Raises UserError when neither mirror nor Hub has it."""
+    for mirror in mirrors():
+        path = mirror / "datasets" / repository / name
+        if path.is_file():
+            return path
+    return _from_hub("datasets", repository, [name], download) / name
+
+
+def model_folder(name: str, *, download: bool = True) -> Path:
+    """The folder of a model: a path, or a Hub name. Raises UserError when there is none."""
+    if _looks_like_path(name):
+        if not (Path(name) / "config.json").is_file():
+            raise UserError(f'encoder "{name}": the folder has no config.json')
+        return Path(name).resolve()
+    for mirror in mirrors():
+        folder = mirror / "models" / name
+        if (folder / "config.json").is_file():
+            return folder
+    return _from_hub("models", name, list(MODEL_FILES), download)
+
+
+def _looks_like_path(name: str) -> bool:
+    return name.startswith((".", "/", "~")) or Path(name).is_dir()
+
+
+def _from_hub(kind: Kind, repository: str, patterns: list[str], download: bool) -> Path:
+    """Folder of the Hub's snapshot, with the files that match `patterns`."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    wanted = repository if kind == "models" else f"{repository}/{patterns[0]}"
+    reason = "the Hub was not asked" if not download else "the Hub has none"
+    try:
+        folder = Path(
+            snapshot_download(
+                repository,
+                repo_type="model" if kind == "models" else "dataset",
+                allow_patterns=patterns,
+                local_files_only=not download,
+            )
+        )
+        expected = "config.json" if kind == "models" else patterns[0]
+        if (folder / expected).is_file():
+            return folder
+    except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
+        if download:
+            reason = f"the Hub did not give it ({type(error).__name__})"
+    searched = " and ".join(str(mirror / kind) for mirror in mirrors())
+    raise UserError(
+        f'{"encoder" if kind == "models" else "data file"} "{wanted}" was not found: looked in {searched}, and {reason}; '
+        f"set HARNESS_HUB to a folder that has {kind}/{wanted}, or connect to the Hub{_nearest(kind, repository)}"
+    )
+
+
+def _nearest(kind: Kind, repository: str) -> str:
+    return suggest(repository, known(kind)) if kind == "models" else ""
+
+
+def known(kind: Kind) -> list[str]:
+    """Names of the models or data sets that the mirrors hold."""
+    marker = "config.json" if kind == "models" else "*"
+    found = set()
+    for mirror in mirrors():
+        for path in [*(mirror / kind).glob(f"*/{marker}"), *(mirror / kind).glob(f"*/*/{marker}")]:
+            name = path.parent.relative_to(mirror / kind).as_posix()
+            if path.is_file() and (kind == "models" or "/" in name):
+                found.add(name)
+    return sorted(found)
+
+
+def model_digest(name: str, *, download: bool = True) -> str:
+    """Digest of a model's configuration, weights and tokenizer, by content."""
+    folder = model_folder(name, download=download)
+    files = {path for pattern in MODEL_FILES for path in folder.glob(pattern)}
+    return digest_files(sorted(files))
+
+
+def digest_files(paths: Iterable[Path]) -> str:
+    """Digest of files by base name and content; 16 hexadecimal digits."""
+    total = hashlib.sha256()
+    for path in paths:
+        stat = path.stat()
+        total.update(f"{path.name}\0{_content_digest(str(path.resolve()), stat.st_size, stat.st_mtime_ns)}\n".encode())
+    return total.hexdigest()[:16]
+
+
+@functools.cache
+def _content_digest(path: str, size: int, modified: int) -> str:
+    """SHA-256 of a file, remembered on disk by path, size and time so that a plan over large models is quick."""
+    name = hashlib.sha256(f"{path}\0{size}\0{modified}".encode()).hexdigest()[:32]
+    remembered = cache_folder() / "digests" / name
+    try:
+        return remembered.read_text()
+    except OSError:
+        pass
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        remembered.parent.mkdir(parents=True, exist_ok=True)
+        temporary = remembered.with_suffix(f".{os.getpid()}")
+        temporary.write_text(digest)
+        temporary.replace(remembered)
+    except OSError:
+        pass  # a cache that cannot be written costs time, nothing else
+    return digest
+
+
+def model_shape(name: str, *, download: bool = True) -> dict[str, Any]:
+    """The model's config.json, without loading the model."""
+    content = (model_folder(name, download=download) / "config.json").read_text(encoding="utf-8")
+    shape: dict[str, Any] = json.loads(content)
+    return shape

@@ -1,0 +1,107 @@
+"""Corpora as word pieces: tokenised once per tokenizer, kept on disk, memory-mapped by every trial."""
+
+import shutil
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.data.corpora import source
+from harness.data.hub import cache_folder, digest_files
+
+LONGEST = 512
+"""Word pieces kept of a sentence; no method trains on more."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """The word pieces around every sentence: ([CLS], [SEP]), or a hard prompt."""
+
+    begin: tuple[int, ...]
+    end: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.begin) + len(self.end)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Bare word pieces (no special tokens) of a corpus; sentence k of column c is ids[c][starts[c][k]:starts[c][k+1]]."""
+
+    ids: list[np.ndarray]
+    starts: list[np.ndarray]
+    labels: np.ndarray | None
+    pad_id: int
+
+    def __len__(self) -> int:
+        return len(self.starts[0]) - 1
+
+    @property
+    def columns(self) -> int:
+        """Texts per item."""
+        return len(self.ids)
+
+    def row(self, column: int, item: int) -> np.ndarray:
+        """The word pieces of one text."""
+        starts = self.starts[column]
+        return self.ids[column][starts[item] : starts[item + 1]]
+
+    def item_lengths(self, limit: int) -> np.ndarray:
+        """(items,): word pieces of each item's longest text, at most `limit`."""
+        return np.minimum(np.max([np.diff(starts) for starts in self.starts], axis=0), limit)
+
+
+def piece_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
+    """Word pieces of each text without special tokens and without a limit."""
+    encodings = tokenizer.backend_tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+    return [encoding.ids for encoding in encodings]
+
+
+def tokenised(corpus_name: str, tokenizer: Any, tokenizer_digest: str) -> Tokens:
+    """The corpus as word pieces; tokenised on the first call for this tokenizer, then read from the cache."""
+    found = source(corpus_name)
+    paths = found.paths()
+    folder = cache_folder() / "tokens" / f"{digest_files(paths)}-{tokenizer_digest}"
+    if not folder.is_dir():
+        corpus = found.read(paths)
+        arrays: dict[str, np.ndarray] = {} if corpus.labels is None else {"labels": corpus.labels}
+        for number, column in enumerate(corpus.columns):
+            arrays[f"ids{number}"], arrays[f"starts{number}"] = _flatten(piece_ids(tokenizer, column))
+        save_arrays(folder, arrays)
+    arrays = load_arrays(folder)
+    columns = sum(name.startswith("ids") for name in arrays)
+    return Tokens(
+        [arrays[f"ids{number}"] for number in range(columns)],
+        [arrays[f"starts{number}"] for number in range(columns)],
+        arrays.get("labels"),
+        tokenizer.pad_token_id,
+    )
+
+
+def _flatten(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    cut = [row[:LONGEST] for row in rows]
+    starts = np.concatenate([[0], np.cumsum([len(row) for row in cut])]).astype(np.int64)
+    return np.fromiter((piece for row in cut for piece in row), np.int32, int(starts[-1])), starts
+
+
+def save_arrays(folder: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write named arrays as one folder that appears whole, also when several processes write the same one."""
+    temporary = folder.parent / f".{folder.name}.{uuid.uuid4().hex}"
+    temporary.mkdir(parents=True)
+    try:
+        for name, array in arrays.items():
+            np.save(temporary / f"{name}.npy", array, allow_pickle=False)
+        temporary.rename(folder)
+    except OSError:
+        if not folder.is_dir():  # else another process was first, with the same content
+            raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def load_arrays(folder: Path) -> dict[str, np.ndarray]:
+    """The arrays of a folder, memory-mapped."""
+    return {path.stem: np.load(path, mmap_mode="r", allow_pickle=False) for path in sorted(folder.glob("*.npy"))}

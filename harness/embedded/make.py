@@ -1,0 +1,129 @@
+"""Make the embedded default: `python -m harness.embedded.make OUT_FOLDER`.
+
+Writes a graded corpus and a tiny BERT pretrained on it, laid out as on the Hugging Face Hub. The
+corpus is the same on every machine; the weights are the same up to floating-point differences.
+"""
+
+import re
+import string
+import sys
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers.decoders import WordPiece as WordPieceDecoder
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast, PreTrainedTokenizerBase
+
+from harness.embedded.grammar import corpus
+
+SEED = 0
+CORPUS = Path("datasets/harness/graded-sentences")
+MODEL = Path("models/tiny-bert")
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+MASK_SHARE = 0.15
+STEPS, BATCH_SIZE, LEARNING_RATE = 1500, 64, 1e-3
+
+
+def write_corpus(folder: Path, seed: int) -> None:
+    """Write the corpus of this seed into `folder`: sentences, triplets, and the two graded sets."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in corpus(seed).items():
+        (folder / name).write_text(text, encoding="utf-8", newline="\n")
+
+
+def write_model(folder: Path, sentences: list[str], seed: int) -> None:
+    """Write a tokenizer of the sentences' words and an encoder pretrained on the sentences."""
+    tokenizer = build_tokenizer(sentences)
+    tokenizer.save_pretrained(folder)
+    pretrain(tokenizer, sentences, seed).save_pretrained(folder)
+
+
+def build_tokenizer(sentences: list[str]) -> PreTrainedTokenizerBase:
+    """A lower-casing WordPiece tokenizer of all words in the sentences.
+
+    Single characters complete the vocabulary, so any other ASCII word is spelt, not [UNK].
+    """
+    words = set(re.findall(r"\w+", " ".join(sentences).lower()))
+    letters = string.ascii_lowercase + string.digits
+    pieces = [*string.punctuation, *letters, *(f"##{letter}" for letter in letters)]
+    entries = [*SPECIALS, *pieces, *sorted(words - set(pieces))]
+    vocabulary = {entry: number for number, entry in enumerate(entries)}
+    backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    separator, start = ("[SEP]", vocabulary["[SEP]"]), ("[CLS]", vocabulary["[CLS]"])
+    backend.post_processor = processors.BertProcessing(separator, start)
+    backend.decoder = WordPieceDecoder()
+    return BertTokenizerFast(tokenizer_object=backend, model_max_length=128)
+
+
+def tiny_bert(vocabulary_size: int) -> BertForMaskedLM:
+    """An untrained encoder of two layers and half a million weights."""
+    return BertForMaskedLM(
+        BertConfig(
+            vocab_size=vocabulary_size,
+            hidden_size=128,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=512,
+            max_position_embeddings=128,
+            pad_token_id=0,
+        )
+    )
+
+
+def mask(tokens: Tensor, tokenizer: PreTrainedTokenizerBase) -> tuple[Tensor, Tensor]:
+    """BERT's corruption of [batch, length] token numbers: the corrupted tokens and the labels.
+
+    Of the words, 15% are labelled; of those 80% become [MASK], 10% a random token and 10% stay.
+    Other labels are -100, which the loss leaves out.
+    """
+    chosen = (torch.rand(tokens.shape) < MASK_SHARE) & (tokens >= len(SPECIALS))
+    fate = torch.rand(tokens.shape)
+    corrupted = tokens.masked_fill(chosen & (fate < 0.8), tokenizer.mask_token_id)
+    random_tokens = torch.randint(len(SPECIALS), len(tokenizer), tokens.shape)
+    corrupted = torch.where(chosen & (fate >= 0.9), random_tokens, corrupted)
+    return corrupted, tokens.masked_fill(~chosen, -100)
+
+
+def masked_loss(
+    model: BertForMaskedLM, tokenizer: PreTrainedTokenizerBase, rows: list[Tensor]
+) -> Tensor:
+    """The masked-word loss (a scalar, in nats) of a batch of unpadded rows of token numbers."""
+    tokens = pad_sequence(rows, batch_first=True)
+    corrupted, labels = mask(tokens, tokenizer)
+    return model(input_ids=corrupted, attention_mask=(tokens != 0).long(), labels=labels).loss
+
+
+def pretrain(
+    tokenizer: PreTrainedTokenizerBase, sentences: list[str], seed: int
+) -> BertForMaskedLM:
+    """Train an encoder to restore masked words; on one thread, so that a seed gives one result."""
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    model = tiny_bert(len(tokenizer)).train()
+    rows = [torch.tensor(row) for row in tokenizer(sentences)["input_ids"]]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LEARNING_RATE, STEPS, pct_start=0.1)
+    for _ in range(STEPS):
+        batch = torch.randint(len(rows), (BATCH_SIZE,)).tolist()
+        loss = masked_loss(model, tokenizer, [rows[number] for number in batch])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    return model.eval()
+
+
+def main() -> None:
+    """Write the corpus and the model into the folder named on the command line."""
+    out_folder = Path(sys.argv[1])
+    write_corpus(out_folder / CORPUS, SEED)
+    text = (out_folder / CORPUS / "sentences.txt").read_text(encoding="utf-8")
+    write_model(out_folder / MODEL, text.splitlines(), SEED)
+
+
+if __name__ == "__main__":
+    main()

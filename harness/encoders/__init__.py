@@ -1,0 +1,1 @@
+"""Pretrained encoders and what methods add to them: deep prompts, [CLS] prompts, poolings, heads."""

@@ -1,0 +1,31 @@
+"""From hidden states to one vector per sentence."""
+
+from typing import Literal
+
+from torch import Tensor
+
+from harness.data.batching import TextBatch
+from harness.encoders.backbone import Encoder
+
+Pooling = Literal["cls", "mean", "first-last", "first-last-embeddings", "last-two"]
+
+
+def mean(states: Tensor, attention_mask: Tensor) -> Tensor:
+    """Mean over the real tokens, special tokens included: (rows, length, H) -> (rows, H)."""
+    mask = attention_mask.unsqueeze(-1).to(states.dtype)
+    return (states * mask).sum(dim=1) / mask.sum(dim=1)
+
+
+def pooled(encoder: Encoder, batch: TextBatch, pooling: Pooling) -> Tensor:
+    """The sentence vectors of a plain encoder, (rows, H); baselines.md, section 1.
+
+    first-last averages the last layer with the first Transformer layer (SimCSE's corrected code);
+    first-last-embeddings with the embedding output (the code behind the published 56.70).
+    """
+    if pooling == "cls":
+        return encoder(batch)[:, 0]
+    if pooling == "mean":
+        return mean(encoder(batch), batch.attention_mask)
+    layers = encoder.layers(batch)
+    other = {"first-last": layers[1], "first-last-embeddings": layers[0], "last-two": layers[-2]}[pooling]
+    return mean((other + layers[-1]) / 2, batch.attention_mask)

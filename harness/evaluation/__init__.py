@@ -1,0 +1,1 @@
+"""What an encoder is worth: one function a task family."""

@@ -1,0 +1,188 @@
+"""A search space: which configurations of which methods are tried, how one is chosen, and what is reported of it."""
+
+import itertools
+import math
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
+
+from harness.errors import suggest
+from harness.evaluation.suites import SUITES
+from harness.method import Setting
+from harness.yaml_lines import Document, Location, read
+
+Values = dict[str, Any]
+"""Hyperparameter -> value"""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Span(_Part):
+    """Every value from `from` to `to`, both included, `step` apart."""
+
+    start: float = Field(alias="from")
+    stop: float = Field(alias="to")
+    step: float = Field(gt=0)
+
+    def values(self) -> list[float | int]:
+        """Exact decimals, so that 0.01 + 2 * 0.01 is 0.03."""
+        return _span(self.start, self.stop, self.step)
+
+
+class Between(_Part):
+    """Every value between the two best of the round before, both included, `step` apart (d2cse.md, section 3)."""
+
+    between: Literal["best_two"]
+    step: float = Field(gt=0)
+
+
+class Range(_Part):
+    """A continuous (or, with a step, discrete) range for a sampler."""
+
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = Field(None, gt=0)
+
+
+class Sampler(_Part):
+    """An Optuna sampler with a budget of configurations."""
+
+    name: Literal["tpe", "random", "qmc"] = "tpe"
+    trials: int = Field(ge=1)
+    seed: int = 0
+
+
+def _axis_kind(value: Any) -> str:
+    if isinstance(value, dict):
+        return "between" if "between" in value else "span"
+    return "list"
+
+
+Axis = Annotated[
+    Annotated[list[Any], Tag("list"), Field(min_length=1)]
+    | Annotated[Span, Tag("span")]
+    | Annotated[Between, Tag("between")],
+    Discriminator(_axis_kind),
+]
+Round = dict[str, Axis]
+
+
+class MethodSpace(_Part):
+    """What is tried of one method: an exact grid, rounds of grids, or ranges under a sampler; nothing: one configuration."""
+
+    set: Values = {}
+    grid: Round | None = None
+    rounds: list[Round] | None = Field(None, min_length=1)
+    ranges: dict[str, Range | list[Any]] | None = Field(None, min_length=1)
+    sampler: Sampler | None = None
+
+    @field_validator("set", mode="before")
+    @classmethod
+    def _empty(cls, given: Any) -> Any:
+        return given or {}
+
+
+class Select(_Part):
+    """How a configuration is chosen."""
+
+    metric: str = "stsb-dev"
+    mode: Literal["max"] = "max"
+
+
+class Seeds(_Part):
+    """On which seeds a configuration is run."""
+
+    seeds: list[int] = Field(min_length=1)
+
+
+class Space(_Part):
+    """The content of a search-space file."""
+
+    setting: Setting = "unsup"
+    suite: str = "sts"
+    select: Select = Select()
+    search: Seeds = Seeds(seeds=[42])
+    final: Seeds = Seeds(seeds=[0, 1, 2])
+    encoders: list[str] = Field(min_length=1)
+    set: Values = {}
+    methods: dict[str, MethodSpace | None] = Field(min_length=1)
+
+
+def load(path: Path) -> tuple[Space, Document]:
+    """Raises UserError with file and line for whatever is wrong with the space itself.
+
+    (Hyperparameters are checked against their method when the plan is made.)
+    """
+    document = read(path)
+    space = document.parse(Space)
+    if space.suite not in SUITES:
+        raise document.error(("suite",), f'unknown suite "{space.suite}"{suggest(space.suite, SUITES)}')
+    _check_selector(space, document)
+    for name, part in space.methods.items():
+        _check_method(name, part or MethodSpace(), document)
+    return space, document
+
+
+def _check_selector(space: Space, document: Document) -> None:
+    suite = SUITES[space.suite]
+    metric = space.select.metric
+    location: Location = ("select", "metric") if "select" in document.content else ("suite",)
+    if metric in (*suite.test, "avg"):
+        raise document.error(location, f'"{metric}" is a test score and test scores never select; use "{suite.dev}"')
+    if metric != suite.dev:
+        raise document.error(location, f'suite {space.suite} has no dev score "{metric}"; valid: {suite.dev}')
+
+
+def _check_method(name: str, part: MethodSpace, document: Document) -> None:
+    location: Location = ("methods", name)
+    kinds = [kind for kind in ("grid", "rounds", "ranges") if getattr(part, kind) is not None]
+    if len(kinds) > 1:
+        raise document.error(location, f"{' and '.join(kinds)} exclude each other; keep one")
+    if part.grid is not None and not part.grid:
+        raise document.error((*location, "grid"), "the grid is empty; name a hyperparameter, or leave grid out")
+    if (part.ranges is None) != (part.sampler is None):
+        raise document.error(location, "ranges and sampler go together")
+    for number, axes in enumerate(rounds(part)):
+        where = (*location, "grid") if part.grid is not None else (*location, "rounds", number)
+        for key, axis in axes.items():
+            if isinstance(axis, Between) and (number == 0 or key not in rounds(part)[number - 1]):
+                raise document.error((*where, key), "between needs a round before it that varies the same key")
+            if isinstance(axis, Span) and axis.stop < axis.start:
+                raise document.error((*where, key), f"from {axis.start} to {axis.stop} holds no value")
+
+
+def rounds(part: MethodSpace) -> list[Round]:
+    """A grid is one round; a single configuration and ranges have none."""
+    return part.rounds or ([part.grid] if part.grid else [])
+
+
+def expand(axes: Round, scored: list[tuple[Values, float]]) -> list[Values]:
+    """Every combination of a round's axes, exactly once.
+
+    `scored`: the configurations of the round before with their scores, for `between`.
+    """
+    columns = {key: _axis_values(key, axis, scored) for key, axis in axes.items()}
+    combinations = [dict(zip(columns, values, strict=True)) for values in itertools.product(*columns.values())]
+    return [combination for number, combination in enumerate(combinations) if combination not in combinations[:number]]
+
+
+def _axis_values(key: str, axis: Any, scored: list[tuple[Values, float]]) -> list[Any]:
+    if isinstance(axis, Span):
+        return axis.values()
+    if not isinstance(axis, Between):
+        return list(axis)
+    best_first = [values[key] for values, _ in sorted(scored, key=lambda pair: -pair[1])]
+    best_two = list(dict.fromkeys(best_first))[:2]
+    return _span(min(best_two), max(best_two), axis.step)
+
+
+def _span(start: float, stop: float, step: float) -> list[float | int]:
+    first, last, by = (Decimal(str(number)) for number in (start, stop, step))
+    count = math.floor((last - first) / by) + 1
+    values = [first + by * index for index in range(count)]
+    return [int(value) if value == value.to_integral_value() else float(value) for value in values]

@@ -1,0 +1,196 @@
+"""The results store: one Parquet file per trial, written whole or not at all.
+
+Any number of writers on any number of machines may share one folder. A trial's file is named by its key, so the
+same trial is never stored twice; `compact` folds small files into one, and readers drop a row seen in both.
+"""
+
+import json
+import os
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.errors import UserError
+
+SCHEMA_VERSION = 1
+DEFAULT_STORE = Path("results/trials")
+
+_METRICS = pa.map_(pa.string(), pa.float64())
+SCHEMA = pa.schema(
+    [
+        ("key", pa.string()),  # digest of everything that decides the result
+        ("schema_version", pa.int32()),
+        ("status", pa.string()),  # finished | failed
+        ("reason", pa.string()),  # why it failed
+        ("role", pa.string()),  # search (scored on dev) | final (dev and test)
+        ("search", pa.string()),  # which search asked for it
+        ("method", pa.string()),
+        ("setting", pa.string()),  # unsup | semisup | sup
+        ("encoder", pa.string()),
+        ("seed", pa.int64()),
+        ("configuration", pa.string()),  # JSON: every hyperparameter, resolved
+        ("dev", _METRICS),  # Spearman x100
+        ("test", _METRICS),  # Spearman x100
+        ("steps", pa.int64()),
+        ("wall_seconds", pa.float64()),  # the whole trial
+        ("training_seconds", pa.float64()),  # the training steps alone
+        ("sentences_per_second", pa.float64()),  # rows trained on per training second
+        ("peak_memory_mib", pa.float64()),
+        ("parameters_total", pa.int64()),
+        ("parameters_trainable", pa.int64()),
+        ("precision", pa.string()),  # bf16 | fp32, as run
+        ("threads", pa.int32()),
+        ("host", pa.string()),
+        ("device", pa.string()),
+        ("started", pa.timestamp("us", tz="UTC")),
+        ("versions", pa.string()),  # JSON: package -> version
+        ("commit", pa.string()),
+        ("source_digest", pa.string()),
+        ("data_digest", pa.string()),
+        ("model_digest", pa.string()),
+        ("protocol", pa.int32()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a store holds: one row per trial, and the files that could not be read (name, reason)."""
+
+    table: pa.Table
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The trials as dictionaries; `configuration` and `versions` parsed, metrics as dictionaries."""
+        return [_parsed(row) for row in self.table.to_pylist()]
+
+
+class Store:
+    """A folder of trial records."""
+
+    def __init__(self, folder: Path | str = DEFAULT_STORE) -> None:
+        self.folder = Path(folder)
+
+    def check_writable(self) -> None:
+        """Raises UserError when a record could not be written here."""
+        probe = self.folder / f".probe-{uuid.uuid4().hex}"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise UserError(
+                f"the store {self.folder} cannot be written ({error.strerror}); "
+                "choose another folder with --store"
+            ) from None
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Add one trial, atomically; a record with the same key (an earlier failure) is replaced."""
+        row = {name: record.get(name) for name in SCHEMA.names}
+        row["schema_version"] = SCHEMA_VERSION
+        for name in ("configuration", "versions"):
+            row[name] = json.dumps(row[name], sort_keys=True)
+        for name in ("dev", "test"):
+            row[name] = list((row[name] or {}).items())
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._write_table(pa.Table.from_pylist([row], schema=SCHEMA), f"{row['key']}.parquet")
+
+    def read(self) -> Reading:
+        """Every trial once. A damaged file is named in `unreadable` and the rest is read."""
+        tables, unreadable = [], []
+        for path in self._files():
+            try:
+                tables.append(_read_file(path))
+            except FileNotFoundError:
+                continue  # folded into a compacted file since the listing
+            except (pa.ArrowException, OSError, ValueError) as error:
+                unreadable.append((path.name, str(error).splitlines()[0]))
+        table = pa.concat_tables(tables) if tables else SCHEMA.empty_table()
+        return Reading(_each_key_once(table), unreadable)
+
+    def keys(self, status: str = "finished") -> set[str]:
+        """Keys of the trials with this status."""
+        table = self.read().table
+        pairs = zip(table["key"].to_pylist(), table["status"].to_pylist(), strict=True)
+        return {key for key, found in pairs if found == status}
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """One trial by its whole key, or None."""
+        path = self.folder / f"{key}.parquet"
+        if path.exists():
+            return _parsed(_read_file(path).to_pylist()[0])
+        return next((row for row in self.read().rows() if row["key"] == key), None)
+
+    def compact(self, at_least: int = 256) -> int:
+        """Fold the one-trial files into one file when there are `at_least` of them; how many were folded.
+
+        The new file is in place before the old ones go, so no reader misses a trial.
+        """
+        paths = [path for path in self._files() if not path.name.startswith("compact-")]
+        if len(paths) < at_least:
+            return 0
+        folded, tables = [], []
+        for path in paths:
+            try:
+                table = _read_file(path)
+            except (pa.ArrowException, OSError, ValueError):
+                continue  # left where it is, for `read` to name
+            folded.append(path)
+            tables.append(table)
+        if not tables:
+            return 0
+        self._write_table(_each_key_once(pa.concat_tables(tables)), f"compact-{uuid.uuid4().hex}.parquet")
+        for path in folded:
+            path.unlink(missing_ok=True)
+        return len(folded)
+
+    def _files(self) -> list[Path]:
+        try:
+            found = [entry for entry in os.scandir(self.folder) if entry.name.endswith(".parquet")]
+        except FileNotFoundError:
+            return []
+        return [Path(entry.path) for entry in sorted(found, key=lambda entry: entry.name) if entry.name[0] != "."]
+
+    def _write_table(self, table: pa.Table, name: str) -> None:
+        temporary = self.folder / f".{name}.{uuid.uuid4().hex}.tmp"
+        try:
+            pq.write_table(table, temporary)
+            os.replace(temporary, self.folder / name)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _read_file(path: Path) -> pa.Table:
+    table = pq.ParquetFile(path).read()
+    missing = set(SCHEMA.names) - set(table.column_names)
+    if missing:
+        raise ValueError(f"not a trial record: no column {', '.join(sorted(missing))}")
+    return table.select(SCHEMA.names).cast(SCHEMA)
+
+
+def _each_key_once(table: pa.Table) -> pa.Table:
+    """The first row of each key, but a finished trial rather than its earlier failure."""
+    kept: dict[str, int] = {}
+    statuses = table["status"].to_pylist()
+    for index, key in enumerate(table["key"].to_pylist()):
+        if key not in kept or (statuses[kept[key]] != "finished" and statuses[index] == "finished"):
+            kept[key] = index
+    return table.take(pa.array(sorted(kept.values()), pa.int64()))
+
+
+def _parsed(row: dict[str, Any]) -> dict[str, Any]:
+    for name in ("configuration", "versions"):
+        row[name] = json.loads(row[name]) if row[name] else {}
+    for name in ("dev", "test"):
+        row[name] = dict(row[name] or ())
+    return row
+
+
+def find(rows: Iterable[dict[str, Any]], prefix: str) -> list[dict[str, Any]]:
+    """The trials whose key starts with `prefix`."""
+    return [row for row in rows if row["key"].startswith(prefix)]

@@ -1,0 +1,112 @@
+"""Which trials answer a reported number, and the command that would run them."""
+
+import shlex
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError
+from harness.store import DEFAULT_STORE
+from harness.tables.aggregate import Cell, Group
+from harness.tables.reported import REPOSITORY, Row, Run, Systems
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The trials that would reproduce a reported number."""
+
+    method: str
+    setting: str
+    encoder: str
+    configuration: tuple[tuple[str, Any], ...]
+    """Hyperparameters that the trials must have; the others are free."""
+
+    def __str__(self) -> str:
+        told = [f"{name}={_text(value)}" for name, value in self.configuration]
+        return " ".join([self.method, self.setting, self.encoder, *told])
+
+
+@dataclass(frozen=True)
+class Found:
+    """The comparable trials chosen for a reported number, and how many groups there were to choose from."""
+
+    group: Group
+    candidates: int
+
+
+def wanted(row: Row, run: Run | None) -> Wanted | None:
+    """What to run for a row; None when its numbers are only quoted. Raises UserError for an unlisted variant."""
+    if run is None:
+        return None
+    if row.variant is not None and row.variant not in run.variants:
+        raise UserError(f'results/reported/systems.yaml: {row.system} does not list the variant "{row.variant}"')
+    configuration = run.configuration | (run.variants[row.variant] if row.variant is not None else {})
+    encoder, setting = run.encoder or str(row.encoder), run.setting or str(row.setting)
+    return Wanted(run.method, setting, encoder, tuple(sorted(configuration.items())))
+
+
+def run_of(systems: Systems, table: str, row: Row, column: str) -> Run | None:
+    """The run behind a row, or behind one cell in a table whose columns are different runs."""
+    if table in systems.column_runs:
+        return systems.column_runs[table].columns[column]
+    if row.system not in systems.systems:
+        raise UserError(f'results/reported/systems.yaml: the system "{row.system}" of {table} is not there')
+    return systems.systems[row.system]
+
+
+class Finder:
+    """The groups of a store, to be asked for the one that answers a reported number."""
+
+    def __init__(self, groups: Iterable[Group]) -> None:
+        self._groups: Mapping[tuple[str, str, str], list[Group]] = defaultdict(list)
+        for group in groups:
+            self._groups[group.method, group.setting, group.encoder].append(group)
+
+    def find(self, target: Wanted) -> Found | None:
+        """The group with the best dev mean: dev decides, never a test score. More trials break a tie."""
+        alike = self._groups.get((target.method, target.setting, target.encoder), [])
+        fitting = [group for group in alike if _fits(group, target)]
+        if not fitting:
+            return None
+        return Found(max(fitting, key=lambda group: (group.dev_mean, len(group.keys))), len(fitting))
+
+
+def cell_of(found: Found | None, split: str, metric: str) -> Cell | None:
+    """Our score of one metric on `dev` or `test`."""
+    if found is None:
+        return None
+    return (found.group.dev if split == "dev" else found.group.test).get(metric)
+
+
+def command(target: Wanted, store: Path) -> str:
+    """The sweep whose final trials answer the reported number."""
+    words = ["harness", "sweep", f"methods/{target.method}", _space(target), "--encoder", target.encoder]
+    for name, value in target.configuration:
+        words += ["--set", f"{name}={_text(value)}"]
+    if store != DEFAULT_STORE:
+        words += ["--store", str(store)]
+    return shlex.join(words)
+
+
+def obstacle(target: Wanted, methods: Collection[str]) -> str:
+    """Why the sweep cannot be run yet ("" when it can)."""
+    if target.method not in methods:
+        return f"no method {target.method} yet"
+    if not (REPOSITORY / _space(target)).exists():
+        return f"no {_space(target)} yet"
+    return ""
+
+
+def _space(target: Wanted) -> str:
+    return f"search_spaces/{target.setting}.yaml"
+
+
+def _fits(group: Group, target: Wanted) -> bool:
+    return all(name in group.configuration and group.configuration[name] == value for name, value in target.configuration)
+
+
+def _text(value: Any) -> str:
+    """A hyperparameter as `--set` reads it (YAML)."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

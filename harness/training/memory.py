@@ -1,0 +1,55 @@
+"""Peak memory of a piece of work."""
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+
+@dataclass
+class Peak:
+    """Filled in when the work is done."""
+
+    mebibytes: float = 0.0
+
+
+@contextmanager
+def peak_memory(device: torch.device) -> Iterator[Peak]:
+    """Peak of allocated GPU memory, or of the process's resident memory on a CPU.
+
+    Worker processes run many trials, so the process's own high-water mark is reset first (Linux; elsewhere the mark
+    is that of the whole process).
+    """
+    peak = Peak()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    else:
+        _reset_high_water_mark()
+    yield peak
+    if device.type == "cuda":
+        peak.mebibytes = torch.cuda.max_memory_allocated(device) / 2**20
+    else:
+        peak.mebibytes = _high_water_mark()
+
+
+def _reset_high_water_mark() -> None:
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        pass  # not Linux, or not allowed: the mark of the whole process is reported
+
+
+def _high_water_mark() -> float:
+    status = Path("/proc/self/status")
+    if status.exists():
+        found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
+        if found:
+            return int(found.group(1)) / 1024
+    import resource
+
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return used / 2**20 if sys.platform == "darwin" else used / 1024

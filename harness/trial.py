@@ -1,0 +1,188 @@
+"""One configuration, top to bottom: data -> model -> stages -> evaluation -> record."""
+
+import functools
+import hashlib
+import json
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import ValidationError
+
+from harness import PROTOCOL, __version__, registry
+from harness.data.corpora import source
+from harness.data.hub import digest_files, model_digest
+from harness.errors import UserError, suggest
+from harness.evaluation.embedding import Embedder
+from harness.evaluation.suites import suite
+from harness.kit import Kit
+from harness.method import Plugin
+from harness.training.loop import Outcome, Progress, Trainer
+from harness.training.memory import peak_memory
+from harness.training.parameters import count
+from harness.training.reproducibility import device, seed_everything
+
+VERSIONED = ("torch", "transformers", "ray", "optuna", "numpy", "scipy", "pyarrow")
+Role = Literal["search", "final"]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What decides a result: a method, a resolved configuration, a seed, and whether the tests are scored."""
+
+    method: str
+    """Name or path of the plugin"""
+    configuration: Mapping[str, Any]
+    seed: int
+    role: Role = "final"
+    search: str = ""
+
+    @property
+    def plugin(self) -> Plugin:
+        """The method, imported."""
+        return registry.load(self.method)
+
+    @property
+    def config(self) -> Any:
+        """The configuration as the method's own type."""
+        return resolve(self.plugin, self.configuration)
+
+    @property
+    def label(self) -> str:
+        """For people: method, setting, encoder, seed."""
+        config = self.config
+        return f"{self.plugin.name} {config.setting} {Path(config.encoder).name} seed {self.seed}"
+
+
+def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> Any:
+    """The method's configuration from given values, paper values and defaults.
+
+    Raises UserError for an unknown key, a wrong type or a value out of range; `where` is put in front.
+    """
+    fields = plugin.method.Config.model_fields
+    for key in values:
+        if key not in fields:
+            raise UserError(f'{where}method {plugin.name} has no hyperparameter "{key}"{suggest(key, fields)}')
+    try:
+        return plugin.method.Config(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise UserError(f"{where}{plugin.name}: {name} = {first.get('input')!r}: {first['msg']}") from None
+
+
+def key(trial: Trial, *, download: bool = True) -> str:
+    """Digest of all that decides the result; equal keys are the same trial. Raises UserError when a file is missing."""
+    identity = {
+        "source": trial.plugin.source_digest,
+        "configuration": trial.config.model_dump(mode="json"),
+        "seed": trial.seed,
+        "role": trial.role,
+        "data": data_digest(trial.plugin, trial.config, download=download),
+        "model": model_digests(trial.plugin, trial.config, download=download),
+        "protocol": PROTOCOL,
+    }
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def data_digest(plugin: Plugin, config: Any, *, download: bool = True) -> str:
+    """Digest of the training corpora and of the suite's files."""
+    paths = [path for name in plugin.method.data(config).values() for path in source(name).paths(download=download)]
+    return digest_files([*paths, *suite(config.suite).files()])
+
+
+def model_digests(plugin: Plugin, config: Any, *, download: bool = True) -> str:
+    """Digest of every pretrained model that the method loads."""
+    digests = [model_digest(name, download=download) for name in plugin.method.models(config)]
+    return hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
+
+
+def run(trial: Trial, report: Callable[[Progress], None]) -> dict[str, Any]:
+    """Train and evaluate; the record for the store. Raises TrialFailure when the trial cannot go on."""
+    started, clock = datetime.now(UTC), time.perf_counter()
+    plugin, config = trial.plugin, trial.config
+    seed_everything(trial.seed)
+    kit = Kit(plugin, config, device())
+    measured = suite(config.suite)
+    with peak_memory(kit.device) as memory:
+        method = plugin.method(config, kit).to(kit.device)
+        embedder = Embedder(method, kit)
+        dev = {f"{measured.dev}-start": measured.score_dev(embedder)}
+        outcome, precision = _train(method, kit, trial, lambda: measured.score_dev(embedder), report)
+        dev[measured.dev] = dev[f"{measured.dev}-start"] if outcome.best_dev is None else outcome.best_dev
+        test = measured.score_test(embedder) if trial.role == "final" else {}
+    return {
+        **describe(trial),
+        "status": "finished",
+        "dev": dev,
+        "test": test,
+        "steps": outcome.steps,
+        "started": started,
+        "wall_seconds": time.perf_counter() - clock,
+        "training_seconds": outcome.seconds,
+        "sentences_per_second": outcome.sentences / outcome.seconds if outcome.seconds else None,
+        "peak_memory_mib": memory.mebibytes,
+        "parameters_total": count(method, trained=False),
+        "parameters_trainable": outcome.trainable_parameters,
+        "precision": precision,
+    }
+
+
+def _train(
+    method: Any, kit: Kit, trial: Trial, evaluate: Callable[[], float], report: Callable[[Progress], None]
+) -> tuple[Outcome, str]:
+    if not method.stages(kit.config):
+        return Outcome(), "fp32"
+    trainer = Trainer(method, kit, trial.seed, evaluate, report)
+    return trainer.run(), trainer.precision
+
+
+def describe(trial: Trial) -> dict[str, Any]:
+    """The part of a record that is known before the trial runs, and that a failed one has too."""
+    plugin, config = trial.plugin, trial.config
+    return {
+        "key": key(trial),
+        "role": trial.role,
+        "search": trial.search,
+        "method": plugin.name,
+        "setting": config.setting,
+        "encoder": config.encoder,
+        "seed": trial.seed,
+        "configuration": config.model_dump(mode="json"),
+        "source_digest": plugin.source_digest,
+        "data_digest": data_digest(plugin, config),
+        "model_digest": model_digests(plugin, config),
+        "protocol": PROTOCOL,
+        "threads": torch.get_num_threads(),
+        "host": platform.node(),
+        "device": _device_name(),
+        "versions": {"harness": __version__, "python": platform.python_version()}
+        | {name: version(name) for name in VERSIONED},
+        "commit": commit(),
+    }
+
+
+def _device_name() -> str:
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else f"cpu ({platform.machine()})"
+
+
+@functools.cache
+def commit() -> str:
+    """The checkout's commit, with "+" when files differ from it; empty outside a checkout."""
+    folder = Path(__file__).resolve().parent
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    try:
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain") else "")
+    except OSError:
+        return ""

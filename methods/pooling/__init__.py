@@ -1,0 +1,31 @@
+"""A pretrained encoder as it is: [CLS], mean, first-last or last-two pooling; evaluation only."""
+
+from typing import Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from harness import method
+from harness.data.batching import TextBatch
+from harness.encoders.pooling import Pooling, pooled
+from harness.kit import Kit
+
+
+class Config(method.MethodConfig):
+    """baselines.md, section 1."""
+
+    setting: Literal["unsup"] = "unsup"
+    pooling: Pooling = Field("cls", description="which hidden states are averaged")
+
+
+class Method(method.Method):
+    """Nothing trains."""
+
+    Config = Config
+
+    def __init__(self, config: Config, kit: Kit) -> None:
+        super().__init__(config, kit)
+        self.encoder = kit.encoder()
+
+    def embed(self, batch: TextBatch) -> Tensor:
+        return pooled(self.encoder, batch, self.config.pooling)
