@@ -168,7 +168,7 @@ def expand(axes: Round, scored: list[tuple[Values, float]]) -> list[Values]:
     """
     columns = {key: _axis_values(key, axis, scored) for key, axis in axes.items()}
     combinations = [dict(zip(columns, values, strict=True)) for values in itertools.product(*columns.values())]
-    return [combination for number, combination in enumerate(combinations) if combination not in combinations[:number]]
+    return list({repr(combination): combination for combination in combinations}.values())
 
 
 def _axis_values(key: str, axis: Any, scored: list[tuple[Values, float]]) -> list[Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from harness.errors import UserError
@@ -120,11 +121,17 @@ class Store:
         return {key for key, found in pairs if found == status}
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """One trial by its whole key, or None."""
-        path = self.folder / f"{key}.parquet"
-        if path.exists():
-            return _parsed(_read_file(path).to_pylist()[0])
-        return next((row for row in self.read().rows() if row["key"] == key), None)
+        """One trial by its whole key, or None; reads its own file, or looks into the compacted ones."""
+        own = self.folder / f"{key}.parquet"
+        for path in [own, *self.folder.glob("compact-*.parquet")]:
+            try:
+                table = _read_file(path)
+            except (pa.ArrowException, OSError, ValueError):
+                continue  # not there, or damaged: `read` names the damaged ones
+            found = table.filter(pc.equal(table["key"], key)).to_pylist()
+            if found:
+                return _parsed(found[0])
+        return None
 
     def compact(self, at_least: int = 256) -> int:
         """Fold the one-trial files into one file when there are `at_least` of them; how many were folded.

@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import json
+import logging
 import platform
 import subprocess
 import time
@@ -14,12 +15,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+import transformers
 from pydantic import ValidationError
 
 from harness import PROTOCOL, __version__, registry
 from harness.data.corpora import source
 from harness.data.hub import digest_files, model_digest
-from harness.errors import UserError, suggest
+from harness.errors import TrialFailure, UserError, suggest
 from harness.evaluation.embedding import Embedder
 from harness.evaluation.suites import suite
 from harness.kit import Kit
@@ -29,6 +31,7 @@ from harness.training.memory import peak_memory
 from harness.training.parameters import count
 from harness.training.reproducibility import device, seed_everything
 
+logger = logging.getLogger(__name__)
 VERSIONED = ("torch", "transformers", "ray", "optuna", "numpy", "scipy", "pyarrow")
 Role = Literal["search", "final"]
 
@@ -106,6 +109,8 @@ def model_digests(plugin: Plugin, config: Any, *, download: bool = True) -> str:
 
 def run(trial: Trial, report: Callable[[Progress], None]) -> dict[str, Any]:
     """Train and evaluate; the record for the store. Raises TrialFailure when the trial cannot go on."""
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     started, clock = datetime.now(UTC), time.perf_counter()
     plugin, config = trial.plugin, trial.config
     seed_everything(trial.seed)
@@ -133,6 +138,22 @@ def run(trial: Trial, report: Callable[[Progress], None]) -> dict[str, Any]:
         "parameters_trainable": outcome.trainable_parameters,
         "precision": precision,
     }
+
+
+def attempt(trial: Trial, report: Callable[[Progress], None]) -> dict[str, Any]:
+    """The record of a trial that ran, or of one that failed with its reason."""
+    started, clock = datetime.now(UTC), time.perf_counter()
+    try:
+        return run(trial, report)
+    except Exception as error:
+        logger.exception("trial %s failed", trial.label)
+        reason = str(error) if isinstance(error, TrialFailure | UserError) else f"{type(error).__name__}: {error}"
+        return failed(trial, reason) | {"started": started, "wall_seconds": time.perf_counter() - clock}
+
+
+def failed(trial: Trial, reason: str) -> dict[str, Any]:
+    """The record of a trial that did not finish."""
+    return {**describe(trial), "status": "failed", "reason": reason}
 
 
 def _train(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from harness.errors import UserError, suggest
 
 Location = tuple[str | int, ...]
+Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Document:
         """The error for a part of the file."""
         return UserError(self.where(location) + problem)
 
-    def parse[Model: BaseModel](self, model: type[Model]) -> Model:
+    def parse(self, model: type[Model]) -> Model:
         """The content as a pydantic model. Raises UserError with file, line and the nearest valid key."""
         try:
             return model.model_validate(self.content)

@@ -8,15 +8,21 @@ import typer
 
 def table(
     paper: Annotated[
-        str | None, typer.Option(help="Beside the Table 1 of this paper: clsr, d2cse, dcpcse, diffaug or diffcse.")
+        str | None,
+        typer.Option(help="Beside the Table 1 of this paper: clsr, d2cse, dcpcse, diffaug or diffcse."),
     ] = None,
-    store: Annotated[Path | None, typer.Option(help="Folder with the results.  [default: results/trials]")] = None,
+    store: Annotated[
+        Path | None, typer.Option(help="Folder with the results.", show_default="results/trials")
+    ] = None,
     format: Annotated[
         Literal["terminal", "markdown", "csv", "latex", "parquet"], typer.Option(help="How to print it.")
     ] = "terminal",
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of the screen.")] = None,
 ) -> None:
-    """Print the results: mean±std over seeds with n, alone or beside the numbers of a paper."""
+    """Print the results: mean±std over seeds with n, alone or beside the numbers of a paper.
+
+    Example: harness table --paper diffaug --format latex --output table1.tex
+    """
     import shutil
     import sys
 
@@ -44,4 +50,6 @@ def table(
     try:
         output.write_bytes(content)
     except OSError as error:
-        raise UserError(f"{output} cannot be written ({error.strerror}); choose another file with --output") from None
+        raise UserError(
+            f"{output} cannot be written ({error.strerror}); choose another file with --output"
+        ) from None

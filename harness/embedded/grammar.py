@@ -57,16 +57,16 @@ _SHARED = {
     "time": "at_dawn/at_sunrise at_noon/around_midday at_dusk/before_nightfall "
     "at_midnight/after_dark in_winter/during_the_cold_months in_springtime/in_april "
     "yesterday/the_day_before recently/not_long_ago on_sunday/at_the_weekend",
-    "cause": "because_it_was_raining/as_showers_poured_down while_guests_waited/as_visitors_lingered "
-    "when_a_bell_rang/once_an_alarm_sounded although_money_was_short/despite_scarce_funds "
-    "after_the_storm_passed/following_a_tempest before_the_holiday_began/ahead_of_vacation "
-    "because_friends_asked/to_please_companions although_nobody_watched/without_any_audience "
-    "since_rules_required_it/to_obey_regulations while_the_sun_shone/under_a_bright_sky",
+    "cause": "because_it_was_raining/as_showers_poured_down "
+    "while_guests_waited/as_visitors_lingered when_a_bell_rang/once_an_alarm_sounded "
+    "although_money_was_short/despite_scarce_funds after_the_storm_passed/following_a_tempest "
+    "before_the_holiday_began/ahead_of_vacation because_friends_asked/to_please_companions "
+    "although_nobody_watched/without_any_audience since_rules_required_it/to_obey_regulations "
+    "while_the_sun_shone/under_a_bright_sky",
 }
 
 # What each slot counts for in the similarity of two meanings; the topic is the verb's scene.
-WEIGHTS = {"topic": 5, "verb": 3, "what": 3, "who": 3, "place": 3}
-WEIGHTS |= {slot: 1 for slot in _SHARED}
+WEIGHTS = {"topic": 2, "verb": 3, "what": 3, "who": 3, "place": 3} | dict.fromkeys(_SHARED, 1)
 
 
 def _concepts(text: str) -> list[Concept]:
@@ -76,8 +76,8 @@ def _concepts(text: str) -> list[Concept]:
 
 def _parse_scene(line: str) -> dict[str, list[Concept]]:
     """One line of the scene table as the concepts that each of its slots may take."""
-    choices = dict(zip(("who", "verb", "what", "place"), map(_concepts, line.split("|"))))
-    return {"topic": [(line,)], **choices}
+    who, verb, what, place = map(_concepts, line.split("|"))
+    return {"topic": [(line,)], "who": who, "verb": verb, "what": what, "place": place}
 
 
 SCENES = [_parse_scene(line) for line in _SCENES.strip().splitlines()]
@@ -86,7 +86,7 @@ OPTIONAL = ("place", *SHARED)
 
 
 def draw_meaning(rng: random.Random, scene: int) -> Meaning:
-    """A random meaning of one scene (an index of SCENES), each optional slot present half the time.
+    """A random meaning of one scene (an index of SCENES), with some 60% of the optional slots.
 
     A scene has favourites (three concepts) in each shared slot, taken three times in four: a
     wording's company then tells which concept it belongs to, which is what an encoder can learn.
@@ -95,7 +95,7 @@ def draw_meaning(rng: random.Random, scene: int) -> Meaning:
     for slot, concepts in SHARED.items():
         favourites = [concepts[(scene * 3 + step) % len(concepts)] for step in range(3)]
         meaning[slot] = rng.choice(favourites if rng.random() < 0.75 else concepts)
-    dropped = [slot for slot in OPTIONAL if rng.random() < 0.6]
+    dropped = [slot for slot in OPTIONAL if rng.random() < 0.4]
     return {slot: concept for slot, concept in meaning.items() if slot not in dropped}
 
 
@@ -116,8 +116,8 @@ def blend(first: Meaning, second: Meaning, changed: set[str]) -> Meaning:
 def render(rng: random.Random, meaning: Meaning, negated: bool = False) -> str:
     """Put a meaning in words: random wordings, active or passive, adverbials in any order."""
     said = {slot: rng.choice(wordings) for slot, wordings in meaning.items()}
-    who = " ".join(filter(None, (rng.choice(("the", "the", "that")), said.get("quality"), said["who"])))
-    what = " ".join(filter(None, (rng.choice(("the", "the", "this")), said.get("look"), said["what"])))
+    who = " ".join(filter(None, ("the", said.get("quality"), said["who"])))
+    what = " ".join(filter(None, ("the", said.get("look"), said["what"])))
     verb = " ".join(filter(None, ("never" if negated else "", said.get("manner"), said["verb"])))
     core = f"{who} {verb} {what}" if rng.random() < 0.9 else f"{what} was {verb} by {who}"
     adverbials = [said[slot] for slot in ("time", "cause") if slot in said]

@@ -31,7 +31,7 @@ IDENTITY = (
 
 @dataclass(frozen=True)
 class Cell:
-    """A score (Spearman x100) over n trials: mean and sample standard deviation (ddof 1; None for one trial)."""
+    """A score (Spearman x100) over n trials: mean and sample std (ddof 1; None for one trial)."""
 
     mean: float
     std: float | None

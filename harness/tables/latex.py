@@ -33,7 +33,7 @@ def escape(text: str) -> str:
 
 
 def latex(sheet: Sheet) -> str:
-    """A `table` environment with the caption above and the notes below; comments alone when there is no table."""
+    """A `table` environment, caption above and notes below; comments alone when there is no table."""
     if not sheet.columns:
         return "".join(f"% {' '.join(note.split())}\n" for note in sheet.notes)
     columns = "l" * sheet.text_columns + "r" * (len(sheet.columns) - sheet.text_columns)
@@ -58,7 +58,9 @@ def latex(sheet: Sheet) -> str:
 
 
 def _section(section: Section, width: int) -> list[str]:
-    heading = [f"\\multicolumn{{{width}}}{{l}}{{\\emph{{{escape(section.name)}}}}} \\\\"] if section.name else []
+    heading = (
+        [f"\\multicolumn{{{width}}}{{l}}{{\\emph{{{escape(section.name)}}}}} \\\\"] if section.name else []
+    )
     return [r"\midrule", *heading, *map(_line, section.lines)]
 
 

@@ -37,11 +37,13 @@ class Found:
 
 
 def wanted(row: Row, run: Run | None) -> Wanted | None:
-    """What to run for a row; None when its numbers are only quoted. Raises UserError for an unlisted variant."""
+    """What to run for a row; None when it is only quoted. Raises UserError for an unlisted variant."""
     if run is None:
         return None
     if row.variant is not None and row.variant not in run.variants:
-        raise UserError(f'results/reported/systems.yaml: {row.system} does not list the variant "{row.variant}"')
+        raise UserError(
+            f'results/reported/systems.yaml: {row.system} does not list the variant "{row.variant}"'
+        )
     configuration = run.configuration | (run.variants[row.variant] if row.variant is not None else {})
     encoder, setting = run.encoder or str(row.encoder), run.setting or str(row.setting)
     return Wanted(run.method, setting, encoder, tuple(sorted(configuration.items())))
@@ -93,9 +95,9 @@ def command(target: Wanted, store: Path) -> str:
 def obstacle(target: Wanted, methods: Collection[str]) -> str:
     """Why the sweep cannot be run yet ("" when it can)."""
     if target.method not in methods:
-        return f"no method {target.method} yet"
+        return f"no method {target.method}"
     if not (REPOSITORY / _space(target)).exists():
-        return f"no {_space(target)} yet"
+        return f"no {_space(target)}"
     return ""
 
 
@@ -104,7 +106,10 @@ def _space(target: Wanted) -> str:
 
 
 def _fits(group: Group, target: Wanted) -> bool:
-    return all(name in group.configuration and group.configuration[name] == value for name, value in target.configuration)
+    return all(
+        name in group.configuration and group.configuration[name] == value
+        for name, value in target.configuration
+    )
 
 
 def _text(value: Any) -> str:

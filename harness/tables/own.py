@@ -10,7 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.store import DEFAULT_STORE, Reading
-from harness.tables.aggregate import AVERAGE, BEFORE, IDENTITY, Cell, Group, Suite, comparable_groups
+from harness.tables.aggregate import (
+    AVERAGE,
+    BEFORE,
+    IDENTITY,
+    STS_TASKS,
+    Cell,
+    Group,
+    Suite,
+    comparable_groups,
+)
 from harness.tables.sheet import DISPLAY, Section, Sheet, counted, key_list, score, unreadable_note
 
 RECORDS = pa.schema(
@@ -43,8 +52,8 @@ def own_sheets(reading: Reading, store: Path) -> list[Sheet]:
 
 
 def _sheet(suite: Suite, groups: list[Group], notes: list[str]) -> Sheet:
-    average = [AVERAGE] if any(AVERAGE in group.test for group in groups) else []
-    tests = [*suite.tasks, *average]
+    averaged = suite.tasks == STS_TASKS or any(AVERAGE in group.test for group in groups)
+    tests = [*suite.tasks, *([AVERAGE] if averaged else [])]
     configurations = _configurations(groups)
     told = any(configurations)
     columns = ["method", "setting", "encoder", *(["configuration"] if told else []), "n", "dev before", "dev"]
@@ -77,11 +86,13 @@ def _caption(suite: Suite, groups: Iterable[Group]) -> str:
         "Spearman x100, mean±sample std over n seeds; selected on dev "
         f"({DISPLAY.get(suite.dev, suite.dev)}), test never selects."
     )
-    return caption + (" 1=: nothing is trained, so no seed." if any(group.n == "1=" for group in groups) else "")
+    return caption + (
+        " 1=: nothing is trained, so no seed." if any(group.n == "1=" for group in groups) else ""
+    )
 
 
 def _configurations(groups: list[Group]) -> list[str]:
-    """For each group, what tells it from the others of its method, setting and encoder ("" where it is alone)."""
+    """For each group, what tells it from the others of its method, setting and encoder ("" where alone)."""
     traits = [_traits(group) for group in groups]
     values: dict[tuple[str, str, str, str], set[str | None]] = defaultdict(set)
     names = sorted({name for own in traits for name in own})
@@ -137,7 +148,10 @@ def _failures(trials: pa.Table) -> list[str]:
         f"{row['method']} {row['setting']} {row['encoder']} seed {row['seed']} ({_one_line(row['reason'])})"
         for row in failed.to_pylist()
     )
-    shown = [*told[:FAILURES_SHOWN], *([f"and {len(told) - FAILURES_SHOWN} more"] if told[FAILURES_SHOWN:] else [])]
+    shown = [
+        *told[:FAILURES_SHOWN],
+        *([f"and {len(told) - FAILURES_SHOWN} more"] if told[FAILURES_SHOWN:] else []),
+    ]
     return [f"{counted(len(told), 'failed trial')}: {'; '.join(shown)}"]
 
 

@@ -77,16 +77,21 @@ def paper_sheet(reading: Reading, name: str, methods: Collection[str], store: Pa
             for heading, rows in sections
         ],
         caption=(
-            f"{table.metric[0].upper()}{table.metric[1:]}; ours: mean±sample std over n seeds, selected on dev, "
-            "test never selects; Δ = ours - published."
+            f"{table.metric[0].upper()}{table.metric[1:]}; ours: mean±sample std over n seeds, "
+            "selected on dev, test never selects; Δ = ours - published."
         ),
         notes=[
-            *(f"[{index}] {origin.replace('quoted:', 'quoted from ')}" for index, origin in enumerate(origins, 1)),
+            *(
+                f"[{index}] {origin.replace('quoted:', 'quoted from ')}"
+                for index, origin in enumerate(origins, 1)
+            ),
             *_choices(comparisons),
             *_to_fill(comparisons, methods, store),
             *unreadable_note(reading),
         ],
-        records=pa.Table.from_pylist([_record(name, each, methods, store) for each in comparisons], schema=RECORDS),
+        records=pa.Table.from_pylist(
+            [_record(name, each, methods, store) for each in comparisons], schema=RECORDS
+        ),
     )
 
 
@@ -94,7 +99,10 @@ def _compare(paper: Paper, systems: Systems, finder: Finder) -> list[tuple[str, 
     """For each heading, for each row, one comparison a column."""
     table, table_name = paper.tables["table1"], f"{paper.paper}.table1"
     return [
-        (group.name, [_compare_row(table, table_name, group.name, row, systems, finder) for row in group.rows])
+        (
+            group.name,
+            [_compare_row(table, table_name, group.name, row, systems, finder) for row in group.rows],
+        )
         for group in table.groups
     ]
 
@@ -122,12 +130,12 @@ def _lines(row: list[Comparison], origins: list[str], table: Table, methods: Col
     reported = row[0].row
     source = origins.index(str(reported.origin)) + 1
     runs = str(table.runs.get(reported.system, "")) if reported.origin == "this paper" else ""
-    lines = [[reported.label, f"published [{source}]", runs, *map(_published, row)]]
+    lines = [[f"{reported.label} [{source}]", "published", runs, *map(_published, row)]]
     if any(each.found for each in row):
         lines.append(["", "ours", _n(row), *(score(each.cell) for each in row)])
         lines.append(["", "Δ", "", *(difference(each.delta) for each in row)])
     elif all(each.wanted and each.wanted.method not in methods for each in row):
-        lines.append(["", "no method yet", "", *("" for _ in row)])
+        lines.append(["", "no method", "", *("" for _ in row)])
     return lines
 
 
@@ -147,8 +155,8 @@ def _choices(comparisons: Iterable[Comparison]) -> list[str]:
     """Where several groups of comparable trials could have stood in the table."""
     return list(
         dict.fromkeys(
-            f"{each.wanted}: {each.found.candidates} groups of comparable trials; shown is the one with the best "
-            f"mean {DISPLAY.get(each.found.group.suite.dev, each.found.group.suite.dev)}"
+            f"{each.wanted}: {each.found.candidates} groups of comparable trials; shown is the one "
+            f"with the best mean {DISPLAY.get(each.found.group.suite.dev, each.found.group.suite.dev)}"
             for each in comparisons
             if each.found and each.found.candidates > 1
         )
@@ -169,7 +177,8 @@ def _to_fill(comparisons: Iterable[Comparison], methods: Collection[str], store:
             commands[command(each.wanted, store)] = None
     return [
         *(["To fill:", *(f"  {line}" for line in commands)] if commands else []),
-        *(f"not available yet: {reason}: {'; '.join(waiting[reason])}" for reason in sorted(waiting)),
+        *(["Not available yet:"] if waiting else []),
+        *(f"  {reason}: {'; '.join(waiting[reason])}" for reason in sorted(waiting)),
     ]
 
 

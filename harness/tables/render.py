@@ -7,13 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich import box
-from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
 
 from harness.tables.latex import latex
 from harness.tables.sheet import Line, Section, Sheet
+from harness.tables.terminal import terminal
 
 
 def render(sheets: Sequence[Sheet], format: str, width: int) -> bytes:
@@ -21,44 +18,6 @@ def render(sheets: Sequence[Sheet], format: str, width: int) -> bytes:
     if format == "terminal":
         return "\n".join(terminal(sheet, width) for sheet in sheets).encode()
     return _FORMATS[format](sheets)
-
-
-def terminal(sheet: Sheet, width: int) -> str:
-    """Plain text no wider than `width`, but for notes: these hold commands, which must stay on one line."""
-    console = Console(file=io.StringIO(), width=width, color_system=None, markup=False, emoji=False, highlight=False)
-    with console.capture() as capture:
-        if sheet.title:
-            console.print(sheet.title)
-        if sheet.columns:
-            console.print(_fitted(sheet, console))
-        if sheet.caption:
-            console.print(sheet.caption)
-        for note in sheet.notes:
-            console.print(note, soft_wrap=True)
-    return re.sub(r" +$", "", capture.get(), flags=re.MULTILINE)
-
-
-def _fitted(sheet: Sheet, console: Console) -> Table:
-    """The widest layout that fits: first less space between the columns, then each ± on a line of its own."""
-    for gap, split in ((1, False), (0, False), (0, True)):
-        table = _rich_table(sheet, gap, split)
-        if Measurement.get(console, console.options, table).minimum <= console.width:
-            break
-    return table
-
-
-def _rich_table(sheet: Sheet, gap: int, split: bool) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, gap, 0, 0), show_edge=False)
-    for index, column in enumerate(sheet.columns):
-        number = index >= sheet.text_columns
-        table.add_column(column, justify="right" if number else "left", no_wrap=number, overflow="fold")
-    for section in sheet.sections:
-        if section.name:
-            table.add_row(section.name)
-        for line in section.lines:
-            table.add_row(*(cell.replace("±", "\n±") if split else cell for cell in line))
-        table.add_section()
-    return table
 
 
 def markdown(sheet: Sheet) -> str:

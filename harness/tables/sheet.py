@@ -30,7 +30,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table as text (columns, sections) and as data (records, one row a cell). Without columns: the notes alone."""
+    """A table as text (columns, sections) and as data (records, a row a cell). No columns: only notes."""
 
     title: str
     columns: Sequence[str]

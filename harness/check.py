@@ -1,0 +1,152 @@
+"""Does a plugin keep the contract? Everything it declares and computes, on the embedded tiny encoder."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from harness import registry
+from harness.data.batching import Stream, TextBatch, pad
+from harness.data.corpora import source
+from harness.data.tokens import piece_ids
+from harness.errors import UserError
+from harness.kit import Kit
+from harness.method import Method, Plugin, Stage
+from harness.training.parameters import optimiser_groups, trainable
+from harness.training.reproducibility import seed_everything
+from harness.trial import resolve
+
+TINY = {
+    "encoder": "tiny-bert", "suite": "graded", "sentences": "graded-sentences", "triplets": "graded-triplets",
+    "batch_size": 8,
+}  # fmt: skip
+SENTENCES = ["a short one", "the old man slowly reads a long book about the sea in the garden", "she sings"]
+
+
+def problems(name: str) -> list[str]:
+    """One sentence for each thing that is wrong; an empty list for a plugin that keeps the contract.
+
+    Raises UserError when there is no plugin to check.
+    """
+    plugin = registry.load(name)
+    found: list[str] = []
+    for setting in get_args(plugin.method.Config.model_fields["setting"].annotation):
+        found += [f"setting {setting}: {problem}" for problem in _problems(plugin, setting)]
+    return found
+
+
+def _problems(plugin: Plugin, setting: str) -> Iterator[str]:
+    fields = plugin.method.Config.model_fields
+    try:
+        resolve(plugin, {"setting": setting})
+        config = resolve(plugin, {"setting": setting} | {key: value for key, value in TINY.items() if key in fields})
+    except UserError as error:
+        yield f"the defaults are refused by their own configuration: {error}"
+        return
+    seed_everything(0)
+    kit = Kit(plugin, config, torch.device("cpu"))
+    method, problem = _tried("__init__", lambda: plugin.method(config, kit))
+    if problem:
+        yield problem
+        return
+    for stage in plugin.method.stages(config):
+        yield from _stage_problems(method, stage, kit)
+    yield from _embed_problems(method, kit)
+
+
+def _stage_problems(method: Method, stage: Stage, kit: Kit) -> Iterator[str]:
+    corpora = method.data(kit.config)
+    where = f'stage "{stage.name}"'
+    if not stage.streams or not set(stage.streams) <= set(corpora):
+        yield f"{where}: its streams {sorted(stage.streams)} are not all in data() {sorted(corpora)}"
+        return
+    unknown = [field for field in stage.trains.values() if field not in type(kit.config).model_fields]
+    if unknown:
+        yield f'{where}: the learning rate "{unknown[0]}" is no field of the configuration'
+        return
+    groups, problem = _tried(where, lambda: trainable(method, stage))
+    if problem:
+        yield problem
+        return
+    frozen = {name: value.detach().clone() for name, value in method.named_parameters() if not value.requires_grad}
+    streams = {name: _stream(method, kit, corpora[name], size) for name, size in stage.streams.items()}
+    optimiser = torch.optim.AdamW(optimiser_groups(groups, kit.config))
+    method.train()
+    for _ in range(3):
+        batch = {name: next(stream) for name, stream in streams.items()}
+        losses, problem = _tried(f"{where}: losses()", lambda batch=batch: method.losses(batch, stage))
+        problem = problem or _loss_problem(losses, stage)
+        if problem:
+            yield f"{where}: {problem}" if not problem.startswith(where) else problem
+            return
+        torch.stack([losses[name].float() for name in stage.losses]).sum().backward()
+        idle = [name for name, value in method.named_parameters() if value.requires_grad and value.grad is None]
+        optimiser.step()
+        optimiser.zero_grad()
+    if len(idle) == sum(value.requires_grad for value in method.parameters()):
+        yield f"{where}: no trainable parameter receives a gradient"
+    moved = [name for name, value in method.named_parameters() if name in frozen and not value.equal(frozen[name])]
+    if moved:
+        yield f"{where}: the frozen parameter {moved[0]} moved"
+
+
+def _loss_problem(losses: Any, stage: Stage) -> str:
+    if not isinstance(losses, dict) or not set(stage.losses) <= set(losses):
+        return f"losses() must return {sorted(stage.losses)}, it returned {sorted(losses) if losses else losses!r}"
+    for name in stage.losses:
+        value = losses[name]
+        if not isinstance(value, Tensor) or value.dim() != 0:
+            shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            return f'the loss "{name}" is not a scalar tensor but {shape}'
+        if not value.isfinite():
+            return f'the loss "{name}" is {value.item()}'
+        if not value.requires_grad:
+            return f'the loss "{name}" has no gradient'
+    return ""
+
+
+def _stream(method: Method, kit: Kit, corpus: str, size: int) -> Iterator[TextBatch]:
+    source(corpus)
+    length = getattr(kit.config, "max_length", 32)
+    return iter(Stream(kit.tokens(corpus), method.template, length, min(size, 8), seed=0))
+
+
+@torch.inference_mode()
+def _embed_problems(method: Method, kit: Kit) -> Iterator[str]:
+    method.eval()
+    together, problem = _tried("embed()", lambda: method.embed(_batch(method, kit, SENTENCES)))
+    if problem:
+        yield problem
+        return
+    if not isinstance(together, Tensor) or together.dim() != 2 or len(together) != len(SENTENCES):
+        yield f"embed() must return (rows, hidden), for {len(SENTENCES)} sentences it returned {_shape(together)}"
+        return
+    if not together.isfinite().all():
+        yield "embed() returns values that are not finite"
+        return
+    alone = torch.cat([method.embed(_batch(method, kit, [text])) for text in SENTENCES])
+    if (alone - together).abs().max() > 1e-4:
+        yield "embed() depends on the batch: a sentence alone and beside longer ones gets different vectors"
+    if not method.embed(_batch(method, kit, SENTENCES)).equal(together):
+        yield "embed() is random: the same batch twice gets different vectors"
+
+
+def _batch(method: Method, kit: Kit, texts: list[str]) -> TextBatch:
+
+
+    rows = [np.asarray(pieces) for pieces in piece_ids(kit.tokenizer, texts)]
+    return TextBatch(*pad(rows, method.template, kit.tokenizer.pad_token_id), torch.arange(len(texts)))
+
+
+def _shape(value: Any) -> Any:
+    return tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+
+
+def _tried(what: str, call: Callable[[], Any]) -> tuple[Any, str]:
+    """The result, or the sentence about the exception."""
+    try:
+        return call(), ""
+    except Exception as error:
+        return None, f"{what} raises {type(error).__name__}: {error}"

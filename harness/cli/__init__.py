@@ -1,0 +1,38 @@
+"""The command line: one verb, one file. Verbs import what is heavy inside themselves, so that help is instant."""
+
+import sys
+
+import typer
+
+from harness.cli.check import check
+from harness.cli.list import list_
+from harness.cli.new import new
+from harness.cli.plan import plan
+from harness.cli.run import run
+from harness.cli.show import show
+from harness.cli.sweep import sweep
+from harness.cli.table import table
+from harness.errors import UserError
+
+app = typer.Typer(
+    name="harness",
+    help="Benchmarks and hyperparameter sweeps for contrastive sentence embeddings.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=True,
+)
+for verb in (sweep, run, plan, table, show, check, new):
+    app.command()(verb)
+app.command("list")(list_)
+
+
+def main() -> None:
+    """Run one verb. A user's mistake is one sentence and exit code 2; Ctrl-C is exit code 130."""
+    try:
+        app()
+    except UserError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("\nInterrupted. What has finished is in the store; the same command goes on from there.", file=sys.stderr)
+        sys.exit(130)

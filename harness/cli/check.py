@@ -1,0 +1,20 @@
+"""`harness check`: does a plugin keep the contract?"""
+
+import typer
+
+from harness.cli import options
+
+
+def check(method: options.Method) -> None:
+    """Run all that a plugin declares on a tiny model, in under a minute, and say what is wrong.
+
+    Example: harness check methods/d2cse
+    """
+    from harness.check import problems
+
+    found = problems(method)
+    for problem in found:
+        typer.echo(f"wrong: {problem}")
+    if found:
+        raise typer.Exit(1)
+    typer.echo(f"{method} keeps the contract.")

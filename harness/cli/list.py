@@ -1,0 +1,48 @@
+"""`harness list`: what there is."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from harness.cli import options
+
+
+def list_(
+    what: Annotated[Literal["methods", "spaces", "papers", "trials"], typer.Argument(help="What to list.")],
+    store: options.Store = None,
+) -> None:
+    """List methods, search spaces, papers with reported numbers, or the trials in the store.
+
+    Example: harness list methods
+    """
+    {"methods": _methods, "spaces": _spaces, "papers": _papers}.get(what, lambda: _trials(store))()
+
+
+def _methods() -> None:
+    from harness import registry
+
+    for name, source in sorted(registry.sources().items()):
+        typer.echo(f"{name:<12} {registry.summary(source)}")
+
+
+def _spaces() -> None:
+    from pathlib import Path
+
+    for path in sorted(Path("search_spaces").rglob("*.y*ml")):
+        first = path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+        typer.echo(f"{path!s:<32} {first}")
+
+
+def _papers() -> None:
+    from harness.tables.reported import load_paper, papers
+
+    for name in papers():
+        typer.echo(f"{name:<12} {load_paper(name).title}")
+
+
+def _trials(store: options.Store) -> None:
+    rows = options.opened(store).read().rows()
+    for row in sorted(rows, key=lambda row: (row["started"] is None, str(row["started"]))):
+        dev = next((f"{value:.2f}" for name, value in row["dev"].items() if not name.endswith("-start")), "")
+        names = f"{row['method']} {row['setting']} {row['encoder']} seed {row['seed']}"
+        typer.echo(f"{row['key'][:10]}  {row['status']:<9} {row['role']:<7} dev {dev:>6}  {names}  {row['reason'] or ''}")

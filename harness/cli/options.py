@@ -1,0 +1,90 @@
+"""Options that several verbs share, and how their text becomes values."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness.errors import UserError
+
+if TYPE_CHECKING:
+    from harness import store as stores
+    from harness.search import Search
+
+Targets = Annotated[
+    list[str], typer.Argument(help="Methods (names or paths; none: all of the space), then the search space's file.")
+]
+Method = Annotated[str, typer.Argument(help="A method's name or path.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A hyperparameter's value; beats the file and the defaults."),
+]
+Encoder = Annotated[list[str] | None, typer.Option("--encoder", help="Instead of the space's encoders.")]
+Trials = Annotated[
+    int | None, typer.Option("--trials", min=1, help="At most so many configurations per search and round.")
+]
+Seeds = Annotated[str | None, typer.Option("--seeds", metavar="0,1,2", help="Instead of the space's final seeds.")]
+Store = Annotated[Path | None, typer.Option("--store", help="Folder of the results.  [default: results/trials]")]
+Cpus = Annotated[float, typer.Option("--cpus-per-trial", min=0.1, help="CPU cores of one trial.")]
+Gpus = Annotated[
+    float | None, typer.Option("--gpus-per-trial", min=0, help="GPUs of one trial; a fraction shares one. Default: 1")
+]
+
+
+def values(given: list[str] | None) -> dict[str, Any]:
+    """`key=value` texts as a dictionary; values are read as YAML. Raises UserError for text without "="."""
+    import yaml
+
+    found = {}
+    for text in given or []:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise UserError(f'--set {text}: write it as key=value, for example "--set learning_rate=3e-5"')
+        try:
+            found[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise UserError(f"--set {text}: the value is not valid YAML") from None
+    return found
+
+
+def seeds(given: str | None) -> tuple[int, ...]:
+    """`0,1,2` as numbers. Raises UserError for anything else."""
+    try:
+        return tuple(int(part) for part in given.split(",")) if given else ()
+    except ValueError:
+        raise UserError(f'--seeds {given}: whole numbers with commas between them, for example "0,1,2"') from None
+
+
+def split_targets(targets: list[str]) -> tuple[tuple[str, ...], Path]:
+    """Methods and the space's file, which comes last. Raises UserError when it is no YAML file."""
+    *methods, space = targets
+    if not space.endswith((".yaml", ".yml")):
+        raise UserError(
+            f'"{space}" is no search space: the last argument is a .yaml file, '
+            "for example search_spaces/quickstart.yaml"
+        )
+    return tuple(methods), Path(space)
+
+
+def opened(store: Path | None) -> "stores.Store":
+    """The store of `--store`, or the default one."""
+    from harness.store import DEFAULT_STORE
+    from harness.store import Store as Opened
+
+    return Opened(store or DEFAULT_STORE)
+
+
+def searches(
+    targets: list[str],
+    set_: list[str] | None,
+    encoder: list[str] | None,
+    trials: int | None,
+    seeds_: str | None,
+) -> "list[Search]":
+    """The searches that the command line asks for. Raises UserError for whatever is wrong with them."""
+    from harness.search import Narrowing, build
+    from harness.space import load
+
+    methods, path = split_targets(targets)
+    narrowing = Narrowing(methods, tuple(encoder or ()), values(set_), trials, seeds(seeds_))
+    return build(*load(path), narrowing)

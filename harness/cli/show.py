@@ -1,0 +1,59 @@
+"""`harness show`: one trial, all of it."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness.cli import options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def show(
+    key: Annotated[str, typer.Argument(help="The trial's key or its first characters (see `harness list trials`).")],
+    store: options.Store = None,
+) -> None:
+    """Show one trial: configuration, scores, cost, where it ran, versions, digests, and how to run it again.
+
+    Example: harness show 4f2a
+    """
+    from rich.console import Console
+
+    from harness.errors import UserError
+    from harness.store import find
+
+    found = options.opened(store)
+    matches = find(found.read().rows(), key)
+    if not matches:
+        raise UserError(f'no trial in {found.folder} has a key that starts with "{key}"; see `harness list trials`')
+    if len(matches) > 1:
+        keys = ", ".join(row["key"][: len(key) + 4] for row in matches[:5])
+        raise UserError(f'{len(matches)} trials have keys that start with "{key}": {keys}; give more characters')
+    print_record(matches[0], Console(highlight=False))
+
+
+def print_record(record: dict[str, Any], console: "Console") -> None:
+    """Every field of a record, one a line, and the command that runs it again."""
+    for name, value in record.items():
+        if isinstance(value, dict):
+            console.print(f"{name}:")
+            for inner, part in value.items():
+                console.print(f"  {inner}: {_number(part)}", soft_wrap=True, markup=False)
+        elif value is not None and value != "":
+            console.print(f"{name}: {_number(value)}", soft_wrap=True, markup=False)
+    console.print(f"again: {_command(record)}", soft_wrap=True, markup=False)
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4f}".rstrip("0").rstrip(".") if isinstance(value, float) and abs(value) >= 1 else str(value)
+
+
+def _command(record: dict[str, Any]) -> str:
+    values = {name: value for name, value in record["configuration"].items() if name != "encoder" and value is not None}
+    settings = " ".join(f"--set {name}={_yaml(value)}" for name, value in values.items())
+    return f"harness run {record['method']} --encoder {record['encoder']} --seed {record['seed']} {settings}"
+
+
+def _yaml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,163 @@
+"""What a sweep would do: the resolved trials, what the store already has, and what the rest would cost."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from harness.data.corpora import count_items
+from harness.errors import UserError
+from harness.search import Search
+from harness.space import Between, Range, Span
+from harness.store import Store
+from harness.sweep import sampled
+from harness.trial import Role, Trial, key
+
+
+@dataclass(frozen=True)
+class Line:
+    """One round of one search, or its final seeds."""
+
+    search: str
+    round: str
+    hyperparameters: dict[str, str]
+    configurations: int
+    seeds: tuple[int, ...]
+    trials: int | None
+    """None: decided by the round before"""
+    stored: int
+    steps: int | None
+    """Updates per trial; None: the corpus is not here and its size is not published"""
+    seconds: float | None
+    """Of one trial, from the most similar ones in the store; None: nothing like it has been run"""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All lines, and what is missing before the plan could run."""
+
+    lines: list[Line]
+    missing: list[str]
+
+    @property
+    def to_run(self) -> int:
+        """Trials that the store does not have, as far as they are known."""
+        return sum(line.trials - line.stored for line in self.lines if line.trials is not None)
+
+    def seconds(self, slots: int) -> float | None:
+        """Estimated time with `slots` trials at a time; None when a line has no estimate."""
+        parts = [(line.trials or line.configurations * len(line.seeds), line) for line in self.lines]
+        costs = [(trials - line.stored) * line.seconds if line.seconds is not None else None for trials, line in parts]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) / slots if len(known) == len(costs) else None
+
+
+def plan(searches: Iterable[Search], store: Store) -> Plan:
+    """Nothing is downloaded, trained or written."""
+    rows = store.read().rows()
+    finished = {row["key"] for row in rows if row["status"] == "finished"}
+    lines: list[Line] = []
+    missing: dict[str, None] = {}
+    for search in searches:
+        try:
+            for trial in search.trials([search.fixed], "final")[:1]:
+                key(trial, download=False)
+        except UserError as error:
+            missing[str(error)] = None
+        lines += _rounds(search, finished, rows, store)
+        single = not search.rounds and search.sampler is None
+        finals = search.trials([search.fixed], "final")
+        stored = _stored(finals, finished) if single else 0
+        lines.append(
+            _line(search, "final", {}, 1, search.final_seeds, len(finals), stored, rows)
+        )
+    return Plan(lines, list(missing))
+
+
+def _rounds(search: Search, finished: set[str], rows: list[dict[str, Any]], store: Store) -> list[Line]:
+    lines = []
+    for number, axes in enumerate(search.rounds):
+        shown = {name: _describe(axis) for name, axis in axes.items()}
+        if any(isinstance(axis, Between) for axis in axes.values()):
+            lines.append(_line(search, f"round {number + 1}", shown, 0, search.seeds, None, 0, rows))
+            continue
+        configurations = search.configurations(number, [])
+        trials = search.trials(configurations, "search")
+        stored = _stored(trials, finished) if number == 0 else 0
+        lines.append(
+            _line(search, f"round {number + 1}", shown, len(configurations), search.seeds, len(trials), stored, rows)
+        )
+    if search.sampler is not None:
+        ranges = {name: _describe(axis) for name, axis in search.ranges.items()}
+        budget, known = search.sampler.trials, len(sampled(search, store))
+        seeds = len(search.seeds)
+        lines.append(
+            _line(search, search.sampler.name, ranges, budget, search.seeds, budget * seeds, known * seeds, rows)
+        )
+    return lines
+
+
+def _line(
+    search: Search,
+    title: str,
+    shown: dict[str, str],
+    configurations: int,
+    seeds: tuple[int, ...],
+    trials: int | None,
+    stored: int,
+    rows: list[dict[str, Any]],
+) -> Line:
+    steps = updates(search)
+    role: Role = "final" if title == "final" else "search"
+    seconds = _seconds(search, steps, role, rows)
+    return Line(search.label, title, shown, configurations, seeds, trials, stored, steps, seconds)
+
+
+def updates(search: Search) -> int | None:
+    """Optimiser updates of one trial of the search's starting configuration."""
+    trial = search.trials([search.fixed], "final")[0]
+    method, config = trial.plugin.method, trial.config
+    total = 0
+    for stage in method.stages(config):
+        stream, size = next(iter(stage.streams.items()))
+        items = count_items(method.data(config)[stream])
+        if items is None:
+            return None
+        whole = -(-items // size) * stage.epochs
+        total += int(min(whole, stage.max_steps or whole))
+    return total
+
+
+def _seconds(search: Search, steps: int | None, role: Role, rows: list[dict[str, Any]]) -> float | None:
+    """Median cost of this method and encoder in the store, its training part scaled to the number of updates."""
+    config = search.config
+    alike = [
+        row
+        for row in rows
+        if row["status"] == "finished" and row["role"] == role
+        and (row["method"], row["encoder"], row["setting"]) == (search.name, config.encoder, config.setting)
+    ]  # fmt: skip
+    if not alike or steps is None:
+        return None
+    per_row = [
+        row["wall_seconds"] - row["training_seconds"] + row["training_seconds"] * steps / max(1, row["steps"])
+        for row in alike
+    ]
+    return median(per_row)
+
+
+def _stored(trials: list[Trial], finished: set[str]) -> int:
+    try:
+        return sum(key(trial, download=False) in finished for trial in trials)
+    except UserError:
+        return 0  # a model or file is not here, so nothing of it can be in the store
+
+
+def _describe(axis: Any) -> str:
+    if isinstance(axis, Between):
+        return f"between the two best, step {axis.step:g}"
+    if isinstance(axis, Range):
+        return f"{axis.low:g} to {axis.high:g}" + (", log" if axis.log else "")
+    if isinstance(axis, Span):
+        return f"{axis.start:g} to {axis.stop:g}, step {axis.step:g}"
+    return ", ".join(map(str, axis))

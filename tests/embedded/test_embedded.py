@@ -1,0 +1,112 @@
+"""The embedded default: its corpus is the generator's, its sets are apart, its model loads."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
+
+import harness.embedded
+from harness.embedded.grammar import DEV_PAIRS, SENTENCES, TEST_PAIRS, TRIPLETS, corpus
+from harness.embedded.make import CORPUS, MODEL, SEED, pretraining_losses, write_model
+
+HUB = Path(harness.embedded.__file__).parent / "hub"
+GRADED = {"dev.tsv": DEV_PAIRS, "test.tsv": TEST_PAIRS}
+
+
+def sentences() -> list[str]:
+    """The committed unlabelled sentences."""
+    return (HUB / CORPUS / "sentences.txt").read_text(encoding="utf-8").splitlines()
+
+
+def pairs(name: str) -> list[tuple[float, str, str]]:
+    """The committed graded pairs of one file: score, first and second sentence."""
+    lines = (HUB / CORPUS / name).read_text(encoding="utf-8").splitlines()
+    rows = [line.split("\t") for line in lines]
+    return [(float(score), first, second) for score, first, second in rows]
+
+
+def triplets() -> list[list[str]]:
+    """The committed triplets, header included."""
+    with (HUB / CORPUS / "triplets.csv").open(encoding="utf-8", newline="") as table:
+        return list(csv.reader(table))
+
+
+def test_committed_corpus_is_the_generators() -> None:
+    committed = {path.name: path.read_bytes() for path in (HUB / CORPUS).iterdir()}
+    assert committed == {name: text.encode() for name, text in corpus(SEED).items()}
+
+
+def test_corpus_sizes() -> None:
+    assert len(sentences()) == SENTENCES
+    assert triplets()[0] == ["sent0", "sent1", "hard_neg"]
+    assert len(triplets()) == TRIPLETS + 1
+    assert {name: len(pairs(name)) for name in GRADED} == GRADED
+
+
+@pytest.mark.parametrize("name", GRADED)
+def test_scores_cover_the_range(name: str) -> None:
+    scores = [score for score, _, _ in pairs(name)]
+    assert min(scores) >= 0
+    assert max(scores) <= 5
+    assert {round(score) for score in scores} == {0, 1, 2, 3, 4, 5}
+
+
+def test_no_sentence_occurs_twice() -> None:
+    graded = [text for name in GRADED for _, *both in pairs(name) for text in both]
+    written = [*sentences(), *graded, *(text for row in triplets()[1:] for text in row)]
+    assert len(set(written)) == len(written)
+
+
+def test_every_word_is_known_to_the_tokenizer() -> None:
+    tokenizer = AutoTokenizer.from_pretrained(HUB / MODEL)
+    graded = [text for name in GRADED for _, *both in pairs(name) for text in both]
+    texts = [*sentences(), *graded, *(text for row in triplets() for text in row), "Zyx-9 qwerty!"]
+    assert all(tokenizer.unk_token_id not in row for row in tokenizer(texts)["input_ids"])
+
+
+def test_tokenizer_is_a_fast_bert_tokenizer() -> None:
+    tokenizer = AutoTokenizer.from_pretrained(HUB / MODEL)
+    assert tokenizer.is_fast
+    assert tokenizer.convert_tokens_to_ids(["[PAD]", "[UNK]", "[CLS]"]) == [0, 1, 2]
+    assert (tokenizer.pad_token, tokenizer.mask_token) == ("[PAD]", "[MASK]")
+    pieces = tokenizer.convert_ids_to_tokens(tokenizer("The CHEF", "soup.")["input_ids"])
+    assert pieces == ["[CLS]", "the", "chef", "[SEP]", "soup", ".", "[SEP]"]
+
+
+@pytest.mark.parametrize("loader", [AutoModel, AutoModelForMaskedLM])
+def test_model_loads_with_finite_outputs(loader: Any) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(HUB / MODEL)
+    model = loader.from_pretrained(HUB / MODEL)
+    with torch.no_grad():
+        outputs = model(**tokenizer(sentences()[:8], padding=True, return_tensors="pt"))
+    assert torch.isfinite(outputs[0]).all()
+
+
+def test_weights_are_small() -> None:
+    assert (HUB / MODEL / "model.safetensors").stat().st_size < 4_000_000
+
+
+@torch.no_grad()
+def graded_loss(folder: Path) -> float:
+    """Masked-word loss (nats) of a model folder on the dev sentences, held out in training."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForMaskedLM.from_pretrained(folder)
+    texts = [text for _, *both in pairs("dev.tsv") for text in both]
+    torch.manual_seed(0)
+    rows = [torch.tensor(row) for row in tokenizer(texts)["input_ids"]]
+    return float(pretraining_losses(model, tokenizer, rows)[0])
+
+
+@pytest.mark.slow
+def test_model_is_rebuilt(tmp_path: Path) -> None:
+    """The same tensors where floating point agrees; elsewhere an encoder that is as good."""
+    write_model(tmp_path, sentences(), SEED)
+    rebuilt = load_file(tmp_path / "model.safetensors")
+    committed = load_file(HUB / MODEL / "model.safetensors")
+    assert rebuilt.keys() == committed.keys()
+    same = all(torch.allclose(rebuilt[key], committed[key], atol=1e-3) for key in committed)
+    assert same or graded_loss(tmp_path) == pytest.approx(graded_loss(HUB / MODEL), abs=0.1)
