@@ -1,6 +1,7 @@
 """Does a plugin keep the contract? Everything it declares and computes, on the embedded tiny encoder."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -32,13 +33,13 @@ def problems(name: str) -> list[str]:
     """
     plugin = registry.load(name)
     found: list[str] = []
-    for setting in get_args(plugin.method.Config.model_fields["setting"].annotation):
+    for setting in get_args(plugin.method.config_type.model_fields["setting"].annotation):
         found += [f"setting {setting}: {problem}" for problem in _problems(plugin, setting)]
     return found
 
 
 def _problems(plugin: Plugin, setting: str) -> Iterator[str]:
-    fields = plugin.method.Config.model_fields
+    fields = plugin.method.config_type.model_fields
     try:
         resolve(plugin, {"setting": setting})
         config = resolve(plugin, {"setting": setting} | {key: value for key, value in TINY.items() if key in fields})
@@ -76,12 +77,12 @@ def _stage_problems(method: Method, stage: Stage, kit: Kit) -> Iterator[str]:
     method.train()
     for _ in range(3):
         batch = {name: next(stream) for name, stream in streams.items()}
-        losses, problem = _tried(f"{where}: losses()", lambda batch=batch: method.losses(batch, stage))
+        losses, problem = _tried(f"{where}: losses()", partial(method.losses, batch, stage))
         problem = problem or _loss_problem(losses, stage)
         if problem:
             yield f"{where}: {problem}" if not problem.startswith(where) else problem
             return
-        torch.stack([losses[name].float() for name in stage.losses]).sum().backward()
+        torch.stack([losses[name].float() for name in stage.losses]).sum().backward()  # type: ignore[no-untyped-call]
         idle = [name for name, value in method.named_parameters() if value.requires_grad and value.grad is None]
         optimiser.step()
         optimiser.zero_grad()
@@ -134,7 +135,6 @@ def _embed_problems(method: Method, kit: Kit) -> Iterator[str]:
 
 
 def _batch(method: Method, kit: Kit, texts: list[str]) -> TextBatch:
-
 
     rows = [np.asarray(pieces) for pieces in piece_ids(kit.tokenizer, texts)]
     return TextBatch(*pad(rows, method.template, kit.tokenizer.pad_token_id), torch.arange(len(texts)))

@@ -127,9 +127,7 @@ class Engine:
             tune.TuneConfig(search_alg=searcher, num_samples=sampling.budget, max_concurrent_trials=self.slots),
         )
 
-    def _fit(
-        self, trainable: Callable[..., None], relay: "_Relay", config: tune.TuneConfig, space: Any = None
-    ) -> None:
+    def _fit(self, trainable: Callable[..., None], relay: "_Relay", config: tune.TuneConfig, space: Any = None) -> None:
         config.reuse_actors = True  # imports and start-up once per worker, not per trial
         config.trial_name_creator = partial(_name, relay.ours)
         config.trial_dirname_creator = lambda trial: str(trial.trial_id)
@@ -148,7 +146,7 @@ class Engine:
         ).fit()
 
 
-class _Relay(tune.Callback):
+class _Relay(tune.Callback):  # type: ignore[misc]
     """Tune's events as ours. A worker that died without a word is recorded as a failed trial."""
 
     def __init__(self, watcher: Watcher, store: Store, ours: Callable[[dict[str, Any]], Trial]) -> None:
@@ -161,9 +159,7 @@ class _Relay(tune.Callback):
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         self.watcher.started(self.ours(trial.config))
 
-    def on_trial_result(
-        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
-    ) -> None:
+    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any) -> None:
         if "step" in result:
             self.watcher.progressed(self.ours(trial.config), result)
 

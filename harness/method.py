@@ -98,7 +98,7 @@ class Artefact:
 class Method(nn.Module):
     """A way to train and use a sentence encoder. Subclass it as `Method` in the plugin."""
 
-    Config: ClassVar[type[MethodConfig]] = MethodConfig
+    config_type: ClassVar[type[MethodConfig]] = MethodConfig
 
     @classmethod
     def data(cls, config: Any) -> dict[str, str]:
@@ -133,7 +133,8 @@ class Method(nn.Module):
     @property
     def longest(self) -> int:
         """Most tokens of a test sentence, template included; a method that shifts positions has fewer."""
-        return int(self.encoder.longest)
+        encoder: Any = self.encoder
+        return int(encoder.longest)
 
     @abstractmethod
     def embed(self, batch: TextBatch) -> Tensor:

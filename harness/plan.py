@@ -68,9 +68,7 @@ def plan(searches: Iterable[Search], store: Store) -> Plan:
         single = not search.rounds and search.sampler is None
         finals = search.trials([search.fixed], "final")
         stored = _stored(finals, finished) if single else 0
-        lines.append(
-            _line(search, "final", {}, 1, search.final_seeds, len(finals), stored, rows)
-        )
+        lines.append(_line(search, "final", {}, 1, search.final_seeds, len(finals), stored, rows))
     return Plan(lines, list(missing))
 
 
@@ -143,7 +141,7 @@ def _seconds(search: Search, steps: int | None, role: Role, rows: list[dict[str,
         row["wall_seconds"] - row["training_seconds"] + row["training_seconds"] * steps / max(1, row["steps"])
         for row in alike
     ]
-    return median(per_row)
+    return float(median(per_row))
 
 
 def _stored(trials: list[Trial], finished: set[str]) -> int:

@@ -29,7 +29,7 @@ class Config(method.TrainingConfig):
 class Method(method.Method):
     """What trains, on what, towards what."""
 
-    Config = Config
+    config_type = Config
 
     @classmethod
     def data(cls, config: Config) -> dict[str, str]:

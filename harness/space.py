@@ -73,7 +73,7 @@ Round = dict[str, Axis]
 
 
 class MethodSpace(_Part):
-    """What is tried of one method: an exact grid, rounds of grids, or ranges under a sampler; nothing: one configuration."""
+    """What is tried of one method: an exact grid, rounds of grids, or ranges under a sampler; else a single one."""
 
     set: Values = {}
     grid: Round | None = None

@@ -86,8 +86,7 @@ class Store:
             probe.unlink()
         except OSError as error:
             raise UserError(
-                f"the store {self.folder} cannot be written ({error.strerror}); "
-                "choose another folder with --store"
+                f"the store {self.folder} cannot be written ({error.strerror}); choose another folder with --store"
             ) from None
 
     def write(self, record: Mapping[str, Any]) -> None:
@@ -167,7 +166,7 @@ class Store:
         temporary = self.folder / f".{name}.{uuid.uuid4().hex}.tmp"
         try:
             pq.write_table(table, temporary)
-            os.replace(temporary, self.folder / name)
+            temporary.replace(self.folder / name)
         finally:
             temporary.unlink(missing_ok=True)
 

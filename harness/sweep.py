@@ -108,9 +108,9 @@ def _scores(search: Search, configurations: list[Values], store: Store) -> Score
     records = {record["key"]: record for record in store.read().rows()}
     scored: Scored = []
     for values in configurations:
-        found = [score(records[key(trial)]) for trial in search.trials([values], "search") if key(trial) in records]
-        numbers = [number for number in found if number is not None]
-        if len(numbers) == len(search.seeds):
+        found = [records.get(key(trial)) for trial in search.trials([values], "search")]
+        numbers = [number for record in found if record is not None and (number := score(record)) is not None]
+        if len(numbers) == len(found):
             scored.append((values, sum(numbers) / len(numbers)))
     return scored
 

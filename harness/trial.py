@@ -69,12 +69,12 @@ def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> Any:
 
     Raises UserError for an unknown key, a wrong type or a value out of range; `where` is put in front.
     """
-    fields = plugin.method.Config.model_fields
+    fields = plugin.method.config_type.model_fields
     for key in values:
         if key not in fields:
             raise UserError(f'{where}method {plugin.name} has no hyperparameter "{key}"{suggest(key, fields)}')
     try:
-        return plugin.method.Config(**values)
+        return plugin.method.config_type(**values)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])

@@ -52,7 +52,7 @@ def score(record: Mapping[str, Any]) -> float | None:
     """The dev score of a record, None for a failed one."""
     if record["status"] != "finished":
         return None
-    return next(value for name, value in record["dev"].items() if not name.endswith("-start"))
+    return next(float(value) for name, value in record["dev"].items() if not name.endswith("-start"))
 
 
 def _execute(trial: Trial, store: Store, cpus: float) -> dict[str, Any]:

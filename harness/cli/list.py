@@ -45,4 +45,6 @@ def _trials(store: options.Store) -> None:
     for row in sorted(rows, key=lambda row: (row["started"] is None, str(row["started"]))):
         dev = next((f"{value:.2f}" for name, value in row["dev"].items() if not name.endswith("-start")), "")
         names = f"{row['method']} {row['setting']} {row['encoder']} seed {row['seed']}"
-        typer.echo(f"{row['key'][:10]}  {row['status']:<9} {row['role']:<7} dev {dev:>6}  {names}  {row['reason'] or ''}")
+        typer.echo(
+            f"{row['key'][:10]}  {row['status']:<9} {row['role']:<7} dev {dev:>6}  {names}  {row['reason'] or ''}"
+        )

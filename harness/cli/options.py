@@ -82,9 +82,9 @@ def searches(
     seeds_: str | None,
 ) -> "list[Search]":
     """The searches that the command line asks for. Raises UserError for whatever is wrong with them."""
-    from harness.search import Narrowing, build
+    from harness.narrowing import Narrowing
+    from harness.narrowing import searches as narrowed
     from harness.space import load
 
     methods, path = split_targets(targets)
-    narrowing = Narrowing(methods, tuple(encoder or ()), values(set_), trials, seeds(seeds_))
-    return build(*load(path), narrowing)
+    return narrowed(*load(path), Narrowing(methods, tuple(encoder or ()), values(set_), trials, seeds(seeds_)))

@@ -11,9 +11,7 @@ def table(
         str | None,
         typer.Option(help="Beside the Table 1 of this paper: clsr, d2cse, dcpcse, diffaug or diffcse."),
     ] = None,
-    store: Annotated[
-        Path | None, typer.Option(help="Folder with the results.", show_default="results/trials")
-    ] = None,
+    store: Annotated[Path | None, typer.Option(help="Folder with the results.", show_default="results/trials")] = None,
     format: Annotated[
         Literal["terminal", "markdown", "csv", "latex", "parquet"], typer.Option(help="How to print it.")
     ] = "terminal",
@@ -50,6 +48,4 @@ def table(
     try:
         output.write_bytes(content)
     except OSError as error:
-        raise UserError(
-            f"{output} cannot be written ({error.strerror}); choose another file with --output"
-        ) from None
+        raise UserError(f"{output} cannot be written ({error.strerror}); choose another file with --output") from None

@@ -40,9 +40,7 @@ class TextBatch:
 
     def to(self, device: torch.device) -> "TextBatch":
         """The same batch on a device."""
-        moved = [
-            value.to(device, non_blocking=True) for value in (self.input_ids, self.attention_mask, self.items)
-        ]
+        moved = [value.to(device, non_blocking=True) for value in (self.input_ids, self.attention_mask, self.items)]
         labels = None if self.labels is None else self.labels.to(device, non_blocking=True)
         return TextBatch(moved[0], moved[1], moved[2], self.views, labels)
 

@@ -83,7 +83,7 @@ def _from_hub(kind: Kind, repository: str, patterns: list[str], download: bool) 
             reason = f"the Hub did not give it ({type(error).__name__})"
     searched = " and ".join(str(mirror / kind) for mirror in mirrors())
     raise UserError(
-        f'{"encoder" if kind == "models" else "data file"} "{wanted}" was not found: looked in {searched}, and {reason}; '
+        f'{"model" if kind == "models" else "data file"} "{wanted}" was not found: looked in {searched}, and {reason}; '
         f"set HARNESS_HUB to a folder that has {kind}/{wanted}, or connect to the Hub{_nearest(kind, repository)}"
     )
 
@@ -129,7 +129,7 @@ def _content_digest(path: str, size: int, modified: int) -> str:
         return remembered.read_text()
     except OSError:
         pass
-    with open(path, "rb") as file:
+    with Path(path).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     try:
         remembered.parent.mkdir(parents=True, exist_ok=True)

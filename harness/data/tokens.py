@@ -29,7 +29,7 @@ class Template:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Bare word pieces (no special tokens) of a corpus; sentence k of column c is ids[c][starts[c][k]:starts[c][k+1]]."""
+    """Bare word pieces of a corpus (no special ones); sentence k of column c is ids[c][starts[c][k]:starts[c][k+1]]."""
 
     ids: list[np.ndarray]
     starts: list[np.ndarray]
@@ -47,7 +47,7 @@ class Tokens:
     def row(self, column: int, item: int) -> np.ndarray:
         """The word pieces of one text."""
         starts = self.starts[column]
-        return self.ids[column][starts[item] : starts[item + 1]]
+        return np.asarray(self.ids[column][starts[item] : starts[item + 1]])
 
     def item_lengths(self, limit: int) -> np.ndarray:
         """(items,): word pieces of each item's longest text, at most `limit`."""

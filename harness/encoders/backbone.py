@@ -51,7 +51,7 @@ def prefix_sdpa(
     query, key, value: (rows, heads, length, head size); attention_mask: (rows, 1, length, length) bool or None.
     """
     if prefix is not None:
-        layer = int(module.layer_idx)
+        layer: int = module.layer_idx  # type: ignore[assignment]
         rows, _, length, _ = query.shape
         key = torch.cat([prefix.keys[layer].to(key.dtype), key], dim=2)
         value = torch.cat([prefix.values[layer].to(value.dtype), value], dim=2)
@@ -138,7 +138,8 @@ class Encoder(nn.Module):
         first_word: (H,), instead of the word embedding at position 0 (a [CLS] prompt).
         first_embedding: (rows, H), instead of the embedding output at position 0 (after LayerNorm and dropout).
         """
-        return self._run(batch, prefix, position_offset, first_word, first_embedding).last_hidden_state
+        states: Tensor = self._run(batch, prefix, position_offset, first_word, first_embedding).last_hidden_state
+        return states
 
     def layers(self, batch: TextBatch) -> tuple[Tensor, ...]:
         """The embedding output and every layer's hidden states, each (rows, length, H)."""

@@ -14,7 +14,8 @@ class TanhHead(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """(rows, H) -> (rows, H)."""
-        return self.linear(states).tanh()
+        projected: Tensor = self.linear(states)
+        return projected.tanh()
 
 
 class BatchNormHead(nn.Sequential):

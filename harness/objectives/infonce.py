@@ -5,9 +5,7 @@ from torch import Tensor
 from torch.nn import functional
 
 
-def info_nce(
-    anchors: Tensor, positives: Tensor, hard_negatives: Tensor | None = None, *, temperature: float
-) -> Tensor:
+def info_nce(anchors: Tensor, positives: Tensor, hard_negatives: Tensor | None = None, *, temperature: float) -> Tensor:
     """Mean over rows of the cross entropy of cos(anchor_i, .) / temperature with target positive i.
 
     anchors, positives, hard_negatives: (N, width). The candidates are all N positives and, where given, all N hard

@@ -58,9 +58,7 @@ def latex(sheet: Sheet) -> str:
 
 
 def _section(section: Section, width: int) -> list[str]:
-    heading = (
-        [f"\\multicolumn{{{width}}}{{l}}{{\\emph{{{escape(section.name)}}}}} \\\\"] if section.name else []
-    )
+    heading = [f"\\multicolumn{{{width}}}{{l}}{{\\emph{{{escape(section.name)}}}}} \\\\"] if section.name else []
     return [r"\midrule", *heading, *map(_line, section.lines)]
 
 

@@ -41,9 +41,7 @@ def wanted(row: Row, run: Run | None) -> Wanted | None:
     if run is None:
         return None
     if row.variant is not None and row.variant not in run.variants:
-        raise UserError(
-            f'results/reported/systems.yaml: {row.system} does not list the variant "{row.variant}"'
-        )
+        raise UserError(f'results/reported/systems.yaml: {row.system} does not list the variant "{row.variant}"')
     configuration = run.configuration | (run.variants[row.variant] if row.variant is not None else {})
     encoder, setting = run.encoder or str(row.encoder), run.setting or str(row.setting)
     return Wanted(run.method, setting, encoder, tuple(sorted(configuration.items())))
@@ -107,8 +105,7 @@ def _space(target: Wanted) -> str:
 
 def _fits(group: Group, target: Wanted) -> bool:
     return all(
-        name in group.configuration and group.configuration[name] == value
-        for name, value in target.configuration
+        name in group.configuration and group.configuration[name] == value for name, value in target.configuration
     )
 
 

@@ -86,9 +86,7 @@ def _caption(suite: Suite, groups: Iterable[Group]) -> str:
         "Spearman x100, mean±sample std over n seeds; selected on dev "
         f"({DISPLAY.get(suite.dev, suite.dev)}), test never selects."
     )
-    return caption + (
-        " 1=: nothing is trained, so no seed." if any(group.n == "1=" for group in groups) else ""
-    )
+    return caption + (" 1=: nothing is trained, so no seed." if any(group.n == "1=" for group in groups) else "")
 
 
 def _configurations(groups: list[Group]) -> list[str]:

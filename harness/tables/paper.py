@@ -81,17 +81,12 @@ def paper_sheet(reading: Reading, name: str, methods: Collection[str], store: Pa
             "selected on dev, test never selects; Δ = ours - published."
         ),
         notes=[
-            *(
-                f"[{index}] {origin.replace('quoted:', 'quoted from ')}"
-                for index, origin in enumerate(origins, 1)
-            ),
+            *(f"[{index}] {origin.replace('quoted:', 'quoted from ')}" for index, origin in enumerate(origins, 1)),
             *_choices(comparisons),
             *_to_fill(comparisons, methods, store),
             *unreadable_note(reading),
         ],
-        records=pa.Table.from_pylist(
-            [_record(name, each, methods, store) for each in comparisons], schema=RECORDS
-        ),
+        records=pa.Table.from_pylist([_record(name, each, methods, store) for each in comparisons], schema=RECORDS),
     )
 
 

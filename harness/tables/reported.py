@@ -135,9 +135,7 @@ def load_systems() -> Systems:
 
 def _load(name: str, model: type[_Model]) -> _Model:
     path = folder() / f"{name}.yaml"
-    loader = getattr(
-        yaml, "CSafeLoader", yaml.SafeLoader
-    )  # the same safe subset; libyaml is ten times faster
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same safe subset; libyaml is ten times faster
     try:
         return model.model_validate(yaml.load(path.read_text(encoding="utf-8"), Loader=loader))
     except (OSError, yaml.YAMLError, ValidationError) as error:

@@ -28,9 +28,7 @@ def terminal(sheet: Sheet, width: int) -> str:
 
 
 def _printed(content: str | Table, width: int) -> str:
-    console = Console(
-        file=io.StringIO(), width=width, color_system=None, markup=False, emoji=False, highlight=False
-    )
+    console = Console(file=io.StringIO(), width=width, color_system=None, markup=False, emoji=False, highlight=False)
     with console.capture() as capture:
         console.print(content)
     return re.sub(r" +$", "", capture.get(), flags=re.MULTILINE)

@@ -77,9 +77,7 @@ class Trainer:
     def _streams(self, stage: Stage) -> dict[str, Stream]:
         corpora = self.method.data(self.config)
         return {
-            name: Stream(
-                self.kit.tokens(corpora[name]), self.method.template, self.config.max_length, size, self.seed
-            )
+            name: Stream(self.kit.tokens(corpora[name]), self.method.template, self.config.max_length, size, self.seed)
             for name, size in stage.streams.items()
         }
 

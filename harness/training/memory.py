@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,10 +37,8 @@ def peak_memory(device: torch.device) -> Iterator[Peak]:
 
 
 def _reset_high_water_mark() -> None:
-    try:
+    with suppress(OSError):  # not Linux, or not allowed: the mark of the whole process is reported
         Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        pass  # not Linux, or not allowed: the mark of the whole process is reported
 
 
 def _high_water_mark() -> float:

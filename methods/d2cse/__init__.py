@@ -64,7 +64,7 @@ class Config(method.TrainingConfig):
 class Method(method.Method):
     """Prompts, pooler, detection head and (optionally) one [CLS] vector train; the encoder is frozen."""
 
-    Config = Config
+    config_type = Config
 
     @classmethod
     def data(cls, config: Config) -> dict[str, str]:
@@ -79,7 +79,7 @@ class Method(method.Method):
         return [
             Stage(
                 name="prompts",
-                trains={name: "learning_rate" for name in ("prompts.*", "pooler.*", "detector.*", "cls_vector")},
+                trains=dict.fromkeys(("prompts.*", "pooler.*", "detector.*", "cls_vector"), "learning_rate"),
                 streams={"contrastive": config.batch_size},
                 losses={"contrastive": 1.0, "replaced_tokens": config.replaced_token_weight},
                 epochs=config.epochs,
@@ -96,6 +96,7 @@ class Method(method.Method):
         self.generator = kit.generator(config.generator)
         tokenizer = kit.tokenizer
         self.mask_id, self.vocabulary_size = tokenizer.mask_token_id, len(tokenizer)
+        self.special_ids: Tensor
         self.register_buffer("special_ids", torch.tensor(sorted(tokenizer.all_special_ids)), persistent=False)
         self.cls_vector = None
         if config.cls_prompt:
@@ -124,7 +125,8 @@ class Method(method.Method):
     def _encode(self, batch: TextBatch, prompts: KeyValues) -> Tensor:
         plain = self.cls_vector is not None and self.config.roberta_cls_prompt_positions == "plain"
         offset = 0 if plain and "roberta" in self.encoder.model.config.model_type else prompts.length
-        return self.encoder(batch, prefix=prompts, position_offset=offset, first_word=self.cls_vector)
+        states: Tensor = self.encoder(batch, prefix=prompts, position_offset=offset, first_word=self.cls_vector)
+        return states
 
     def _detect(self, batch: TextBatch, sentences: Tensor, prompts: KeyValues) -> Tensor:
         """Which tokens were replaced, judged by the same encoder with the sentence vector in slot 0 (not detached)."""

@@ -21,7 +21,7 @@ class Config(method.MethodConfig):
 class Method(method.Method):
     """Nothing trains."""
 
-    Config = Config
+    config_type = Config
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)

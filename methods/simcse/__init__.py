@@ -34,7 +34,7 @@ class Config(method.TrainingConfig):
 class Method(method.Method):
     """The encoder trains in full under a fresh tanh head; without triplets the head is dropped at test time."""
 
-    Config = Config
+    config_type = Config
 
     @classmethod
     def data(cls, config: Config) -> dict[str, str]:
@@ -66,5 +66,5 @@ class Method(method.Method):
         return {"contrastive": info_nce(*views, temperature=self.config.temperature)}
 
     def embed(self, batch: TextBatch) -> Tensor:
-        states = self.encoder(batch)[:, 0]
+        states: Tensor = self.encoder(batch)[:, 0]
         return states if self.config.setting == "unsup" else self.head(states)
