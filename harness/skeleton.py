@@ -55,9 +55,9 @@ class Method(method.Method):
 
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
         texts = batch["contrastive"].repeated(2)
-        first, second = self.head(self.encoder(texts)[:, 0]).unflatten(0, (-1, 2)).unbind(1)
+        first, second = self.head(self.encoder.cls(texts)).unflatten(0, (-1, 2)).unbind(1)
         return {{"contrastive": info_nce(first, second, temperature=self.config.temperature)}}
 
     def embed(self, batch: TextBatch) -> Tensor:
-        return self.encoder(batch)[:, 0]
+        return self.encoder.cls(batch)
 '''

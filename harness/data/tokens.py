@@ -47,7 +47,8 @@ class Tokens:
     def row(self, column: int, item: int) -> np.ndarray:
         """The word pieces of one text."""
         starts = self.starts[column]
-        return np.asarray(self.ids[column][starts[item] : starts[item + 1]])
+        pieces: np.ndarray = np.asarray(self.ids[column][starts[item] : starts[item + 1]])
+        return pieces
 
     def item_lengths(self, limit: int) -> np.ndarray:
         """(items,): word pieces of each item's longest text, at most `limit`."""

@@ -22,9 +22,10 @@ def pooled(encoder: Encoder, batch: TextBatch, pooling: Pooling) -> Tensor:
     first-last averages the last layer with the first Transformer layer (SimCSE's corrected code);
     first-last-embeddings with the embedding output (the code behind the published 56.70).
     """
-    if pooling in ("cls", "mean"):
-        states: Tensor = encoder(batch)
-        return states[:, 0] if pooling == "cls" else mean(states, batch.attention_mask)
+    if pooling == "cls":
+        return encoder.cls(batch)
+    if pooling == "mean":
+        return mean(encoder(batch), batch.attention_mask)
     layers = encoder.layers(batch)
     other = {"first-last": layers[1], "first-last-embeddings": layers[0], "last-two": layers[-2]}[pooling]
     return mean((other + layers[-1]) / 2, batch.attention_mask)

@@ -112,7 +112,7 @@ class Method(method.Method):
         if self.config.setting == "unsup":
             texts = texts.repeated(2)
         prompts = self.prompts(len(texts.input_ids))
-        sentences = self.pooler(self._encode(texts, prompts)[:, 0])
+        sentences = self.pooler(self._encode(texts, prompts))
         views = sentences.unflatten(0, (-1, texts.views)).unbind(1)
         return {
             "contrastive": info_nce(*views, temperature=self.config.temperature),
@@ -120,13 +120,12 @@ class Method(method.Method):
         }
 
     def embed(self, batch: TextBatch) -> Tensor:
-        return self._encode(batch, self.prompts(len(batch.input_ids)))[:, 0]
+        return self._encode(batch, self.prompts(len(batch.input_ids)))
 
     def _encode(self, batch: TextBatch, prompts: KeyValues) -> Tensor:
         plain = self.cls_vector is not None and self.config.roberta_cls_prompt_positions == "plain"
         offset = 0 if plain and "roberta" in self.encoder.model.config.model_type else prompts.length
-        states: Tensor = self.encoder(batch, prefix=prompts, position_offset=offset, first_word=self.cls_vector)
-        return states
+        return self.encoder.cls(batch, prefix=prompts, position_offset=offset, first_word=self.cls_vector)
 
     def _detect(self, batch: TextBatch, sentences: Tensor, prompts: KeyValues) -> Tensor:
         """Which tokens were replaced, judged by the same encoder with the sentence vector in slot 0 (not detached)."""

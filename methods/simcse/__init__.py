@@ -62,9 +62,9 @@ class Method(method.Method):
         texts = batch["contrastive"]
         if self.config.setting == "unsup":
             texts = texts.repeated(2)
-        views = self.head(self.encoder(texts)[:, 0]).unflatten(0, (-1, texts.views)).unbind(1)
+        views = self.head(self.encoder.cls(texts)).unflatten(0, (-1, texts.views)).unbind(1)
         return {"contrastive": info_nce(*views, temperature=self.config.temperature)}
 
     def embed(self, batch: TextBatch) -> Tensor:
-        states: Tensor = self.encoder(batch)[:, 0]
+        states = self.encoder.cls(batch)
         return states if self.config.setting == "unsup" else self.head(states)

@@ -1,0 +1,74 @@
+"""The seven STS test sets: harness against sentence-transformers' evaluator, in one process, turn by turn.
+
+Same encoder (all-MiniLM-L6-v2, mean pooling), pairs, precision and threads. "All" aggregation: a year's subsets are one
+list of pairs for both. Needs HARNESS_HUB; `pip install --group benchmarks`.
+
+    python benchmarks/sts.py [--threads 2] [--rounds 2]
+"""
+
+import argparse
+import time
+from statistics import median
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.evaluation import EmbeddingSimilarityEvaluator
+
+from harness import registry
+from harness.data.hub import model_folder
+from harness.evaluation.embedding import Embedder
+from harness.evaluation.suites import pairs, suite
+from harness.kit import Kit
+from harness.trial import resolve
+
+ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
+
+
+def theirs(batch_size: int) -> tuple[float, dict[str, float]]:
+    """Seconds and Spearman x100 per test set."""
+    model = SentenceTransformer(str(model_folder(ENCODER)), device="cpu")
+    evaluators = {
+        name: EmbeddingSimilarityEvaluator(
+            task.first, task.second, task.gold.tolist(), main_similarity="cosine", name=name, batch_size=batch_size
+        )
+        for name, task in ((name, pairs(name)) for name in suite("sts").test)
+    }
+    started = time.perf_counter()
+    scores = {name: evaluator(model)[f"{name}_spearman_cosine"] * 100 for name, evaluator in evaluators.items()}
+    return time.perf_counter() - started, scores
+
+
+def ours() -> tuple[float, dict[str, float]]:
+    """Seconds and Spearman x100 per test set."""
+    plugin = registry.load("pooling")
+    kit = Kit(plugin, resolve(plugin, {"encoder": ENCODER, "pooling": "mean"}), torch.device("cpu"))
+    embedder = Embedder(plugin.method(kit.config, kit), kit)
+    started = time.perf_counter()
+    scores = suite("sts").score_test(embedder)
+    return time.perf_counter() - started, scores
+
+
+def main() -> None:
+    """Print both times, their ratio, and the largest difference between scores."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--batch-size", type=int, default=32, help="theirs; 32 is their default")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    ratios = []
+    for _ in range(options.rounds):
+        own_seconds, own = ours()
+        peer_seconds, peer = theirs(options.batch_size)
+        ratios.append(peer_seconds / own_seconds)
+        difference = max(abs(own[name] - peer[name]) for name in peer)
+        print(
+            f"ours {own_seconds:.1f} s, sentence-transformers {peer_seconds:.1f} s, ratio {ratios[-1]:.2f}; "
+            f"average {own['avg']:.2f}, largest difference of a score {difference:.4f}",
+            flush=True,
+        )
+    print(f"median ratio {median(ratios):.2f}")
+
+
+if __name__ == "__main__":
+    main()

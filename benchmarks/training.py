@@ -1,0 +1,102 @@
+"""Training throughput: harness against sentence-transformers' trainer, in one process, turn by turn.
+
+Unsupervised SimCSE (their `MultipleNegativesRankingLoss` on pairs of equal sentences) on the same encoder, sentences,
+batch size, length, precision and threads. Needs HARNESS_HUB; `pip install --group benchmarks`.
+
+    python benchmarks/training.py [--precision bf16] [--steps 12] [--rounds 3]
+"""
+
+import argparse
+import time
+from statistics import median
+
+import torch
+from datasets import Dataset, disable_progress_bars
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+from sentence_transformers.losses import MultipleNegativesRankingLoss
+from transformers import TrainerCallback, TrainerState
+
+from harness import registry
+from harness.data.corpora import source
+from harness.data.hub import model_folder
+from harness.kit import Kit
+from harness.training.loop import Trainer
+from harness.training.reproducibility import seed_everything
+from harness.trial import resolve
+
+ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
+BATCH, LENGTH = 64, 32
+
+
+class Clock(TrainerCallback):
+    """Seconds from the first update to the end of the last, batches included."""
+
+    def on_step_begin(self, _: object, state: TrainerState, *__: object, **___: object) -> None:
+        if state.global_step == 0:
+            self.started = time.perf_counter()
+
+    def on_step_end(self, *_: object, **__: object) -> None:
+        self.seconds = time.perf_counter() - self.started
+
+
+def theirs(sentences: list[str], steps: int, precision: str, seed: int) -> float:
+    """Sentences per second of sentence-transformers' trainer."""
+    model = SentenceTransformer(str(model_folder(ENCODER)), device="cpu")
+    model.max_seq_length = LENGTH
+    clock = Clock()
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir="/tmp/harness-benchmark", per_device_train_batch_size=BATCH, max_steps=steps,
+        learning_rate=3e-5, bf16=precision == "bf16", use_cpu=True, seed=seed, save_strategy="no",
+        logging_strategy="no", report_to=[], disable_tqdm=True, dataloader_num_workers=0,
+    )  # fmt: skip
+    trainer = SentenceTransformerTrainer(
+        model, arguments, Dataset.from_dict({"anchor": sentences, "positive": sentences}),
+        loss=MultipleNegativesRankingLoss(model), callbacks=[clock],
+    )  # fmt: skip
+    trainer.train()
+    return BATCH * steps / clock.seconds
+
+
+def ours(steps: int, precision: str, seed: int) -> float:
+    """Sentences per second of harness's loop."""
+    plugin = registry.load("simcse")
+    values = {"encoder": ENCODER, "batch_size": BATCH, "max_length": LENGTH, "precision": precision}
+    seed_everything(seed)
+    kit = Kit(plugin, resolve(plugin, {**values, "max_steps": steps}), torch.device("cpu"))
+    kit.build_shared()
+    method = plugin.method(kit.config, kit)
+    trainer = Trainer(method, kit, seed, evaluate=lambda: 0.0, report=lambda _: None)
+    outcome = trainer.run()
+    return outcome.sentences / outcome.seconds
+
+
+def main() -> None:
+    """Print both rates and their ratio, per precision."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--precision", choices=["fp32", "bf16"], action="append")
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    disable_progress_bars()
+    corpus = source("wiki1m")
+    sentences = corpus.read(corpus.paths()).columns[0]
+    for precision in options.precision or ["fp32", "bf16"]:
+        theirs(sentences, 2, precision, 0)  # warm-up
+        ours(2, precision, 0)
+        ratios = []
+        for number in range(options.rounds):
+            peer = theirs(sentences, options.steps, precision, number)
+            own = ours(options.steps, precision, number)
+            ratios.append(own / peer)
+            print(f"{precision}: ours {own:.1f}, sentence-transformers {peer:.1f} sentences/s, ratio {ratios[-1]:.2f}")
+        print(f"{precision}: median ratio {median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+
+
+if __name__ == "__main__":
+    main()
