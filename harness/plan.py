@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from harness import estimate, registry
 from harness.data.corpora import count_items
 from harness.errors import UserError
 from harness.search import Search
@@ -29,7 +30,7 @@ class Line:
     steps: int | None
     """Updates per trial; None: the corpus is not here and its size is not published"""
     seconds: float | None
-    """Of one trial, from the most similar ones in the store; None: nothing like it has been run"""
+    """Of one trial, estimated; None: the encoder or the corpus is not at hand"""
 
 
 @dataclass(frozen=True)
@@ -127,16 +128,19 @@ def updates(search: Search) -> int | None:
 
 
 def _seconds(search: Search, steps: int | None, role: Role, rows: list[dict[str, Any]]) -> float | None:
-    """Median cost of this method and encoder in the store, its training part scaled to the number of updates."""
+    """Median cost of this method and encoder in the store, its training part scaled to the number of updates; when
+    there is none, from arithmetic."""
     config = search.config
+    if steps is None:
+        return None
     alike = [
         row
         for row in rows
         if row["status"] == "finished" and row["role"] == role
         and (row["method"], row["encoder"], row["setting"]) == (search.name, config.encoder, config.setting)
     ]  # fmt: skip
-    if not alike or steps is None:
-        return None
+    if not alike:
+        return estimate.seconds(registry.load(search.method), config, steps, tested=role == "final")
     per_row = [
         row["wall_seconds"] - row["training_seconds"] + row["training_seconds"] * steps / max(1, row["steps"])
         for row in alike

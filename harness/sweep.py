@@ -62,7 +62,6 @@ def run(searches: list[Search], store: Store, resources: Resources, watcher: Swe
             watcher.chosen(search, values, dev)
             finals += search.trials([values], "final")
         _run(finals, "final seeds", set(), engine, watcher)
-        store.compact()
     _count(searches, finals, store, result)
     return result
 
@@ -101,6 +100,7 @@ def _run(trials: list[Trial], title: str, varied: set[str], engine: Engine, watc
     watcher.round(title, len(missing), len(trials) - len(missing), engine.slots, varied)
     if missing:
         engine.run(missing, watcher)
+        engine.store.compact()
 
 
 def _scores(search: Search, configurations: list[Values], store: Store) -> Scored:

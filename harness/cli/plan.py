@@ -55,7 +55,7 @@ def plan(
         console.print(f"{search.label}: {_fixed(search.config.model_dump())}", soft_wrap=True)
     slots = max(1, int((os.cpu_count() or 1) / cpus_per_trial))
     seconds = made.seconds(slots)
-    cost = f"about {duration(seconds)}" if seconds is not None else "unknown (nothing like it is in the store)"
+    cost = f"about {duration(seconds)}" if seconds is not None else "unknown (an encoder or corpus is not here)"
     console.print(f"\n{made.to_run} trials to run; estimated time with {slots} at a time: {cost}")
     for sentence in made.missing:
         console.print(f"Not here yet: {sentence}", soft_wrap=True)

@@ -52,7 +52,9 @@ class Tokens:
 
     def item_lengths(self, limit: int) -> np.ndarray:
         """(items,): word pieces of each item's longest text, at most `limit`."""
-        return np.minimum(np.max([np.diff(starts) for starts in self.starts], axis=0), limit)
+        longest: np.ndarray = np.max([np.diff(starts) for starts in self.starts], axis=0)
+        shortened: np.ndarray = np.minimum(longest, limit)
+        return shortened
 
 
 def piece_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:

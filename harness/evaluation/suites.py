@@ -23,8 +23,11 @@ class Suite:
     test: tuple[str, ...]
     files: Callable[[], list[Path]]
     """The data files, for the trial's key."""
+    sentences_dev: int
+    """Distinct sentences that a dev score embeds, for estimates"""
+    sentences_test: int
     average: bool = True
-    """Whether the tests have an average, `avg`."""
+    """Whether the tests have an average, `avg`"""
 
     def score_dev(self, embedder: Embedder) -> float:
         """Spearman x100 on the dev task."""
@@ -49,9 +52,14 @@ def _scores(embedder: Embedder, tasks: dict[str, Pairs]) -> dict[str, float]:
 
 
 SUITES: dict[str, Suite] = {
-    "sts": Suite("stsb-dev", (*YEARS, "stsb", "sickr"), lambda: [senteval()]),
+    "sts": Suite("stsb-dev", (*YEARS, "stsb", "sickr"), lambda: [senteval()], 2_900, 26_000),
     "graded": Suite(
-        "graded-dev", ("graded",), lambda: [data_file(GRADED, name) for name in ("dev.tsv", "test.tsv")], average=False
+        "graded-dev",
+        ("graded",),
+        lambda: [data_file(GRADED, name) for name in ("dev.tsv", "test.tsv")],
+        sentences_dev=800,
+        sentences_test=1_200,
+        average=False,
     ),
 }
 
