@@ -40,6 +40,7 @@ SCHEMA = pa.schema(
         ("steps", pa.int64()),
         ("wall_seconds", pa.float64()),  # the whole trial
         ("training_seconds", pa.float64()),  # the training steps alone
+        ("evaluation_seconds", pa.float64()),  # embedding for dev and test scores
         ("sentences_per_second", pa.float64()),  # rows trained on per training second
         ("peak_memory_mib", pa.float64()),
         ("parameters_total", pa.int64()),

@@ -132,6 +132,7 @@ def run(trial: Trial, report: Callable[[Progress], None]) -> dict[str, Any]:
         "started": started,
         "wall_seconds": time.perf_counter() - clock,
         "training_seconds": outcome.seconds,
+        "evaluation_seconds": embedder.seconds,
         "sentences_per_second": outcome.sentences / outcome.seconds if outcome.seconds else None,
         "peak_memory_mib": memory.mebibytes,
         "parameters_total": count(method, trained=False),

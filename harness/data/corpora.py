@@ -1,6 +1,7 @@
 """Training corpora by name or file: unlabelled sentences, NLI triplets, NLI pairs."""
 
 import csv
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,15 +57,18 @@ def read_triplets(paths: list[Path]) -> Corpus:
     """CSV with a header and the columns premise, entailment, contradiction (SimCSE's sent0, sent1, hard_neg)."""
     columns: tuple[list[str], ...] = ([], [], [])
     for path in paths:
-        reader = csv.reader(_text(path).splitlines(keepends=True))
-        header = next(reader, [])
-        if len(header) != 3:
-            raise UserError(f"{path}, line 1: a header of 3 columns (sent0,sent1,hard_neg) was expected")
-        for row in reader:
-            if len(row) != 3:
-                raise UserError(f"{path}, line {reader.line_num}: 3 fields were expected, {len(row)} found")
-            for column, text in zip(columns, row, strict=True):
-                column.append(text.strip() or " ")
+        reader = csv.reader(io.StringIO(_text(path), newline=""))  # str.splitlines would cut at form feeds, too
+        try:
+            header = next(reader, [])
+            if len(header) != 3:
+                raise UserError(f"{path}, line 1: a header of 3 columns (sent0,sent1,hard_neg) was expected")
+            for row in reader:
+                if len(row) != 3:
+                    raise UserError(f"{path}, line {reader.line_num}: 3 fields were expected, {len(row)} found")
+                for column, text in zip(columns, row, strict=True):
+                    column.append(text.strip() or " ")
+        except csv.Error as error:
+            raise UserError(f"{path}, line {reader.line_num}: {error}") from None
     if not columns[0]:
         raise UserError(f"{paths[0]} holds no triplet")
     return Corpus(columns)

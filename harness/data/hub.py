@@ -45,9 +45,10 @@ def data_file(repository: str, name: str, *, download: bool = True) -> Path:
 def model_folder(name: str, *, download: bool = True) -> Path:
     """The folder of a model: a path, or a Hub name. Raises UserError when there is none."""
     if _looks_like_path(name):
-        if not (Path(name) / "config.json").is_file():
+        folder = Path(name).expanduser()
+        if not (folder / "config.json").is_file():
             raise UserError(f'encoder "{name}": the folder has no config.json')
-        return Path(name).resolve()
+        return folder.resolve()
     for mirror in mirrors():
         folder = mirror / "models" / name
         if (folder / "config.json").is_file():

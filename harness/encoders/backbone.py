@@ -88,17 +88,21 @@ class Encoder(nn.Module):
         try:
             config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
             options = {"add_pooling_layer": False} if config.model_type in ("bert", "roberta", "xlm-roberta") else {}
-            self.model = AutoModel.from_pretrained(
+            self.model, loading = AutoModel.from_pretrained(
                 folder,
                 config=config,
                 attn_implementation=ATTENTION,
                 dtype=torch.float32,
                 use_safetensors=True,
                 trust_remote_code=False,
+                output_loading_info=True,
                 **options,
             )
         except (OSError, ValueError, KeyError, ImportError) as error:
             raise UserError(f'encoder "{name}" cannot be loaded: {str(error).splitlines()[0]}') from error
+        missing = sorted(key for key in loading["missing_keys"] if not key.startswith("pooler."))
+        if missing:
+            raise UserError(f'encoder "{name}" is incomplete (missing weights: {", ".join(missing[:3])})')
         if not hasattr(self.model, "embeddings"):
             raise UserError(f'encoder "{name}" ({config.model_type}) is no bidirectional encoder: it has no embeddings')
         self._word_slot: Tensor | None = None
@@ -120,9 +124,9 @@ class Encoder(nn.Module):
 
     @property
     def _first_position(self) -> int:
-        """RoBERTa numbers from padding_idx + 1, BERT from 0."""
+        """RoBERTa's relatives keep a padding_idx in their embeddings and number from the one after it, BERT from 0."""
         padding = getattr(self.model.embeddings, "padding_idx", None)
-        return 0 if padding is None or "roberta" not in self.model.config.model_type else int(padding) + 1
+        return 0 if padding is None else int(padding) + 1
 
     def forward(
         self,

@@ -1,5 +1,6 @@
 """Sentences to vectors at test time: each distinct sentence once, sorted by length, without dropout or gradient."""
 
+import time
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -24,11 +25,14 @@ class Embedder:
     def __init__(self, method: Method, kit: Kit) -> None:
         self.method = method
         self.kit = kit
+        self.seconds = 0.0
+        """Spent embedding so far"""
         self._pieces: dict[str, Pieces] = {}
 
     @torch.inference_mode()
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
         """(len(texts), hidden) float32. Raises TrialFailure when a value is not finite."""
+        started = time.perf_counter()
         self._tokenise(texts)
         longest_first = sorted({self._pieces[text] for text in texts}, key=lambda pieces: (-len(pieces), pieces))
         was_training = self.method.training
@@ -37,6 +41,7 @@ class Embedder:
             vectors = torch.cat([self._embed(group).float() for group in self._groups(longest_first)]).cpu().numpy()
         finally:
             self.method.train(was_training)
+        self.seconds += time.perf_counter() - started
         if not np.isfinite(vectors).all():
             raise TrialFailure("the embeddings are not finite")
         place = {pieces: index for index, pieces in enumerate(longest_first)}

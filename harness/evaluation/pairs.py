@@ -38,8 +38,9 @@ def spearman(first: np.ndarray, second: np.ndarray, gold: np.ndarray) -> float:
 
     Raises TrialFailure when all cosines are equal (a constant embedding has no rank correlation).
     """
-    norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
-    cosines = np.einsum("ij,ij->i", first, second, dtype=np.float64) / np.where(norms == 0, 1, norms)
+    first, second = first.astype(np.float64), second.astype(np.float64)
+    squares = np.einsum("ij,ij->i", first, first) * np.einsum("ij,ij->i", second, second)
+    cosines = np.einsum("ij,ij->i", first, second) / np.sqrt(np.where(squares == 0, 1, squares))
     if np.ptp(cosines) == 0:
         raise TrialFailure("all sentence pairs have the same similarity: the embedding is constant")
     return float(spearmanr(cosines, gold).statistic * 100)

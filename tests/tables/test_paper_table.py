@@ -62,7 +62,7 @@ def test_what_is_wanted_is_a_configuration_of_the_method(paper: str) -> None:
         for column in map(str, table.columns):
             target = matching.wanted(row, matching.run_of(systems, f"{paper}.table1", row, column))
             if target and target.method in names():
-                load(target.method).method.Config(
+                load(target.method).method.config_type(
                     encoder=target.encoder, setting=target.setting, **dict(target.configuration)
                 )
 

@@ -1,0 +1,169 @@
+"""Shared fixtures: small random encoders, small corpora, kits, and the local mirror of the real data."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before huggingface_hub is imported: no test may ask the network
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from torch import nn
+from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast, RobertaConfig, RobertaForMaskedLM
+
+from harness import registry
+from harness.kit import Kit
+from harness.method import Plugin
+from harness.trial import resolve
+
+torch.set_num_threads(1)
+
+WORDS = """
+the a old young small large red green quiet loud cat dog bird horse farmer baker child teacher river house
+street garden sees likes finds paints feeds follows near under behind before slowly quickly today often
+""".split()  # noqa: SIM905
+KitFor = Callable[..., Kit]
+
+
+class Calls:
+    """Remembers what a module was called with and what it gave back."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.given: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        self.results: list[Any] = []
+        forward = module.forward
+
+        def remember(*args: Any, **kwargs: Any) -> Any:
+            self.given.append((args, kwargs))
+            self.results.append(forward(*args, **kwargs))
+            return self.results[-1]
+
+        module.forward = remember  # not a hook: a module may call its own forward
+
+    def keyword(self, call: int, name: str) -> Any:
+        """A keyword argument of the call with this number; None when it was not given."""
+        return self.given[call][1].get(name)
+
+
+@pytest.fixture
+def watch() -> Callable[[nn.Module], Calls]:
+    """watch(module): its calls from now on."""
+    return Calls
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """HARNESS_CACHE for the whole session: no test reads or fills the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("cache")
+        patch.setenv("HARNESS_CACHE", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def hub() -> Path:
+    """The local mirror with the real data; without one the test is skipped."""
+    named = os.environ.get("HARNESS_HUB")
+    if not named or not Path(named).is_dir():
+        pytest.skip("needs the real data: HARNESS_HUB names no folder")
+    return Path(named)
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random two-layer BERT with a masked-LM head and a word tokenizer; its special ids are 0 to 4."""
+    folder = tmp_path_factory.mktemp("tiny-encoder")
+    vocabulary = _save_tokenizer(folder, cls="[CLS]", pad="[PAD]", sep="[SEP]", unk="[UNK]", mask="[MASK]")
+    torch.manual_seed(0)
+    BertForMaskedLM(BertConfig(pad_token_id=0, max_position_embeddings=40, **_sizes(vocabulary))).save_pretrained(
+        folder
+    )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same as a RoBERTa: <s> is 0, <pad> is 1, positions start at 2."""
+    folder = tmp_path_factory.mktemp("tiny-roberta")
+    vocabulary = _save_tokenizer(folder, cls="<s>", pad="<pad>", sep="</s>", unk="<unk>", mask="<mask>")
+    torch.manual_seed(1)
+    config = RobertaConfig(
+        pad_token_id=1,
+        bos_token_id=0,
+        eos_token_id=2,
+        max_position_embeddings=42,
+        type_vocab_size=1,
+        **_sizes(vocabulary),
+    )
+    RobertaForMaskedLM(config).save_pretrained(folder)
+    return folder
+
+
+def _sizes(vocabulary: int) -> dict[str, Any]:
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+    return {**sizes, "vocab_size": vocabulary, "initializer_range": 0.2}
+
+
+def _save_tokenizer(folder: Path, *, cls: str, pad: str, sep: str, unk: str, mask: str) -> int:
+    """Write a lower-casing tokenizer of WORDS; the number of its pieces. RoBERTa's order of specials when pad is 1."""
+    specials = [cls, pad, sep, unk, mask] if cls == "<s>" else [pad, unk, cls, sep, mask]
+    vocabulary = {word: number for number, word in enumerate([*specials, *WORDS])}
+    backend = Tokenizer(models.WordPiece(vocabulary, unk_token=unk))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.post_processor = processors.BertProcessing((sep, vocabulary[sep]), (cls, vocabulary[cls]))
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, cls_token=cls, pad_token=pad, sep_token=sep, unk_token=unk, mask_token=mask
+    )
+    tokenizer.save_pretrained(folder)
+    return len(vocabulary)
+
+
+def _sentences(count: int, seed: int) -> list[str]:
+    generator = np.random.default_rng(seed)
+    return [" ".join(generator.choice(WORDS, generator.integers(2, 13))) for _ in range(count)]
+
+
+@pytest.fixture(scope="session")
+def sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus of 50 sentences, 2 to 12 words each, one word piece a word."""
+    path = tmp_path_factory.mktemp("corpora") / "sentences.txt"
+    path.write_text("".join(f"{line}\n" for line in _sentences(50, seed=0)))
+    return path
+
+
+@pytest.fixture(scope="session")
+def triplets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus of 20 triplets."""
+    path = tmp_path_factory.mktemp("corpora") / "triplets.csv"
+    rows = zip(*(_sentences(20, seed) for seed in (1, 2, 3)), strict=True)
+    path.write_text("sent0,sent1,hard_neg\n" + "".join(f"{','.join(row)}\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def kit_for(tiny_encoder: Path, sentences: Path, triplets: Path) -> KitFor:
+    """kit_for(method, **configuration): a kit on the tiny encoder, the small corpora and float32 unless told else.
+
+    `method` is a name or a Plugin.
+    """
+
+    def make(method: str | Plugin, **values: Any) -> Kit:
+        plugin = registry.load(method) if isinstance(method, str) else method
+        small = {
+            "encoder": str(tiny_encoder),
+            "generator": values.get("encoder", str(tiny_encoder)),
+            "sentences": str(sentences),
+            "triplets": str(triplets),
+            "precision": "fp32",
+            "batch_size": 8,
+        }
+        fields = plugin.method.config_type.model_fields
+        known = {name: value for name, value in small.items() if name in fields}
+        return Kit(plugin, resolve(plugin, {**known, **values}), torch.device("cpu"))
+
+    return make

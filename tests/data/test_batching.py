@@ -1,0 +1,130 @@
+"""Batches: every item once, little padding, templates and truncation."""
+
+from collections.abc import Sequence
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+
+from harness.data.batching import Stream, TextBatch, length_grouped, pad
+from harness.data.tokens import Template, Tokens
+
+PAD, PLAIN = 0, Template((101,), (102,))
+
+
+def corpus(*columns: Sequence[Sequence[int]], labels: Sequence[int] | None = None) -> Tokens:
+    ids = [np.array([piece for row in column for piece in row], np.int32) for column in columns]
+    starts = [np.cumsum([0, *(len(row) for row in column)]) for column in columns]
+    return Tokens(ids, starts, None if labels is None else np.array(labels), PAD)
+
+
+def random_corpus(items: int, columns: int = 1, longest: int = 30) -> Tokens:
+    generator = np.random.default_rng(0)
+    lengths = generator.integers(1, longest + 1, (columns, items))
+    return corpus(*([generator.integers(1000, 2000, length).tolist() for length in column] for column in lengths))
+
+
+def epoch(tokens: Tokens, size: int, seed: int = 0, number: int = 0, max_length: int = 64) -> list[TextBatch]:
+    stream = Stream(tokens, PLAIN, max_length, size, seed)
+    return list(islice(stream, len(stream) * number, len(stream) * (number + 1)))
+
+
+def same(one: list[TextBatch], two: list[TextBatch]) -> bool:
+    return all(
+        torch.equal(a.items, b.items) and torch.equal(a.input_ids, b.input_ids) for a, b in zip(one, two, strict=True)
+    )
+
+
+@pytest.mark.parametrize(("items", "size"), [(100, 10), (103, 10), (5, 10), (1, 2), (2501, 8)])
+@pytest.mark.parametrize("number", [0, 1])
+def test_every_item_once_an_epoch_and_the_last_batch_short(items: int, size: int, number: int) -> None:
+    batches = epoch(random_corpus(items), size, number=number)
+    assert sorted(torch.cat([batch.items for batch in batches]).tolist()) == list(range(items))
+    sizes = sorted(len(batch.items) for batch in batches)
+    assert sizes == sorted([size] * (items // size) + ([items % size] if items % size else []))
+
+
+def test_deterministic_in_seed_and_epoch() -> None:
+    tokens = random_corpus(200)
+    assert same(epoch(tokens, 16, seed=1), epoch(tokens, 16, seed=1))
+    assert same(epoch(tokens, 16, seed=1, number=1), epoch(tokens, 16, seed=1, number=1))
+    assert not same(epoch(tokens, 16, seed=1), epoch(tokens, 16, seed=2))
+    assert not same(epoch(tokens, 16, seed=1), epoch(tokens, 16, seed=1, number=1))
+    assert not same(epoch(tokens, 16, seed=1, number=1), epoch(tokens, 16, seed=2)), "seed + epoch would repeat orders"
+
+
+def test_length_grouping_leaves_little_padding() -> None:
+    tokens = random_corpus(6400)
+    lengths = tokens.item_lengths(64)
+    grouped = epoch(tokens, 64)
+    shuffled = np.random.default_rng(0).permutation(6400).reshape(-1, 64)
+    wasted = sum((batch.attention_mask == 0).sum().item() for batch in grouped)
+    wasted_at_random = sum((lengths[batch].max() - lengths[batch]).sum() for batch in shuffled)
+    assert wasted < 0.05 * wasted_at_random
+
+
+def test_order_of_batches_says_nothing_about_length() -> None:
+    widths = [batch.input_ids.shape[1] for batch in epoch(random_corpus(6400), 64)]
+    assert abs(np.corrcoef(np.arange(100), widths)[0, 1]) < 0.3
+    assert np.abs(np.diff(widths)).mean() > 5
+
+
+def test_batches_are_mixed_anew_every_epoch() -> None:
+    """Not fixed groups in another order."""
+    tokens = random_corpus(6400)
+    groups = [{frozenset(batch.items.tolist()) for batch in epoch(tokens, 64, number=number)} for number in (0, 1)]
+    assert not groups[0] & groups[1]
+
+
+def test_grouping_works_in_windows() -> None:
+    """Only `window` batches are sorted together: a batch of long items holds no more than a window's longest."""
+    lengths = np.arange(1000)
+    batches = length_grouped(lengths, 10, np.random.default_rng(0), window=5)
+    spans = [lengths[batch].max() - lengths[batch].min() for batch in batches]
+    assert np.mean(spans) > 100, "a tenth of the range and more; 9 if all were sorted together"
+
+
+def test_template_stands_around_every_row() -> None:
+    template = Template((1, 2, 3), (8, 9))
+    ids, mask = pad([np.array([50, 51]), np.array([], int), np.array([60])], template, pad_id=7)
+    assert ids.tolist() == [[1, 2, 3, 50, 51, 8, 9], [1, 2, 3, 8, 9, 7, 7], [1, 2, 3, 60, 8, 9, 7]]
+    assert mask.tolist() == [[1] * 7, [1] * 5 + [0] * 2, [1] * 6 + [0]]
+    assert ids.dtype == mask.dtype == torch.int64
+
+
+@pytest.mark.parametrize("max_length", [4, 5, 32])
+def test_truncation_on_the_right_counts_the_template(max_length: int) -> None:
+    row = list(range(1000, 1040))
+    (batch,) = epoch(corpus([row, row[:1]]), 2, max_length=max_length)
+    expected = [101, *row[: max_length - 2], 102]
+    assert expected in batch.input_ids.tolist()
+    assert batch.input_ids.shape == (2, max_length)
+
+
+def test_rows_of_an_item_stand_together() -> None:
+    tokens = corpus([[10], [20], [30]], [[11, 11], [21], [31]], [[12], [22, 22, 22], [32]], labels=[5, 6, 7])
+    (batch,) = epoch(tokens, 3)
+    assert batch.views == 3
+    first_pieces = batch.input_ids[:, 1].tolist()
+    assert first_pieces == [10 * (item + 1) + view for item in batch.items.tolist() for view in range(3)]
+    assert batch.attention_mask.sum(dim=1).tolist() == [
+        2 + len(tokens.row(view, item)) for item in batch.items.tolist() for view in range(3)
+    ]
+    assert batch.labels is not None
+    assert batch.labels.tolist() == [5 + item for item in batch.items.tolist()]
+
+
+def test_padding_is_to_the_longest_row_over_all_views() -> None:
+    (batch,) = epoch(corpus([[10], [20]], [[11] * 9, [21]]), 2)
+    assert batch.input_ids.shape == (4, 11)
+
+
+def test_repeated_puts_the_views_of_a_row_together() -> None:
+    batch = TextBatch(
+        torch.tensor([[1], [2], [3], [4]]), torch.tensor([[1], [1], [1], [0]]), torch.tensor([7, 8]), views=2
+    )
+    twice = batch.repeated(2)
+    assert twice.input_ids.flatten().tolist() == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert twice.attention_mask.flatten().tolist() == [1, 1, 1, 1, 1, 1, 0, 0]
+    assert (twice.views, twice.items.tolist()) == (4, [7, 8])

@@ -1,0 +1,110 @@
+"""Poolings and heads against their formulas (baselines.md, section 1; diffcse.md, 1.1)."""
+
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from transformers import AutoModel, BertConfig, BertModel
+
+from harness.data.batching import TextBatch
+from harness.encoders.backbone import Encoder
+from harness.encoders.heads import BatchNormHead, TanhHead
+from harness.encoders.pooling import Pooling, pooled
+
+LENGTHS = [7, 4, 2]
+LAYERS_AVERAGED = {
+    "mean": (2,),
+    "first-last": (1, 2),  # the first Transformer layer
+    "first-last-embeddings": (0, 2),
+    "last-two": (1, 2),  # the same in a model of two layers; see the three-layer test
+}
+
+
+def text() -> TextBatch:
+    mask = torch.tensor([[int(position < length) for position in range(7)] for length in LENGTHS])
+    ids = torch.randint(5, 30, (3, 7), generator=torch.Generator().manual_seed(0))
+    return TextBatch(ids * mask, mask, torch.arange(3))
+
+
+def expected(states: list[np.ndarray]) -> np.ndarray:
+    """The mean over real tokens of the mean over layers, token by token."""
+    rows = []
+    for row, length in enumerate(LENGTHS):
+        tokens = [sum(layer[row, position] for layer in states) / len(states) for position in range(length)]
+        rows.append(sum(tokens) / length)
+    return np.array(rows)
+
+
+def hidden_states(folder: Path) -> list[np.ndarray]:
+    model = AutoModel.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+    batch = text()
+    output = model(input_ids=batch.input_ids, attention_mask=batch.attention_mask, output_hidden_states=True)
+    return [states.detach().numpy() for states in output.hidden_states]
+
+
+@pytest.mark.parametrize("pooling", LAYERS_AVERAGED)
+def test_means(tiny_encoder: Path, pooling: Pooling) -> None:
+    states = hidden_states(tiny_encoder)
+    found = pooled(Encoder(str(tiny_encoder)).double().eval(), text(), pooling).detach().numpy()
+    assert np.abs(found - expected([states[layer] for layer in LAYERS_AVERAGED[pooling]])).max() < 1e-10
+
+
+def test_cls_is_the_first_state_of_the_last_layer(tiny_encoder: Path) -> None:
+    found = pooled(Encoder(str(tiny_encoder)).double().eval(), text(), "cls").detach().numpy()
+    assert np.abs(found - hidden_states(tiny_encoder)[-1][:, 0]).max() < 1e-10
+
+
+def test_four_layers_tell_all_poolings_apart(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = BertConfig(vocab_size=30, hidden_size=8, num_hidden_layers=4, num_attention_heads=2, intermediate_size=8)
+    BertModel(config).save_pretrained(tmp_path)
+    states, encoder = hidden_states(tmp_path), Encoder(str(tmp_path)).double().eval()
+    averaged = {"mean": (4,), "first-last": (1, 4), "first-last-embeddings": (0, 4), "last-two": (3, 4)}
+    assert {*averaged, "cls"} == set(get_args(Pooling))
+    for pooling, layers in averaged.items():
+        found = pooled(encoder, text(), pooling).detach().numpy()  # type: ignore[arg-type]
+        assert np.abs(found - expected([states[layer] for layer in layers])).max() < 1e-10, pooling
+
+
+def test_batch_norm_head_has_the_published_size() -> None:
+    assert sum(parameter.numel() for parameter in BatchNormHead(768).parameters()) == 2_362_368
+
+
+def test_batch_norm_head_against_its_formula() -> None:
+    torch.manual_seed(1)
+    head = BatchNormHead(6).double().train()
+    first, second = (layer.weight.detach().numpy() for layer in head if isinstance(layer, nn.Linear))
+    assert first.shape == (12, 6)
+    assert second.shape == (6, 12)
+    states = np.random.default_rng(0).normal(size=(10, 6)) * 50
+    scale, shift = (np.random.default_rng(seed).normal(size=12) for seed in (1, 2))
+    affine = next(layer for layer in head if isinstance(layer, nn.BatchNorm1d))
+    with torch.no_grad():
+        affine.weight.copy_(torch.tensor(scale))
+        affine.bias.copy_(torch.tensor(shift))
+
+    def normalised(x: np.ndarray) -> np.ndarray:
+        return (x - x.mean(axis=0)) / np.sqrt(x.var(axis=0) + 1e-5)
+
+    wanted = normalised(np.maximum(normalised(states @ first.T) * scale + shift, 0) @ second.T)
+    assert np.abs(head(torch.tensor(states)).detach().numpy() - wanted).max() < 1e-10
+
+
+def test_tanh_head_against_its_formula() -> None:
+    torch.manual_seed(2)
+    head = TanhHead(5).double()
+    states = np.random.default_rng(3).normal(size=(4, 5))
+    weight, bias = head.linear.weight.detach().numpy(), head.linear.bias.detach().numpy()
+    assert np.array_equal(bias, np.zeros(5))
+    assert np.abs(head(torch.tensor(states)).detach().numpy() - np.tanh(states @ weight.T)).max() < 1e-12
+
+
+@pytest.mark.parametrize("head", [TanhHead, BatchNormHead])
+def test_heads_start_from_normal_002(head: type[nn.Module]) -> None:
+    torch.manual_seed(3)
+    for layer in head(128).modules():
+        if isinstance(layer, nn.Linear):
+            assert layer.weight.std().item() == pytest.approx(0.02, rel=0.03)

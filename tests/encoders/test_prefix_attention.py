@@ -1,0 +1,331 @@
+"""`Encoder` against a BERT forward pass written out in numpy float64: prompts, positions, padding, the two slots."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModel
+
+from harness.data.batching import TextBatch
+from harness.encoders.backbone import Encoder, KeyValues
+from harness.encoders.prompts import DeepPrompts
+from harness.errors import UserError
+
+HEADS, LAYERS, WIDTH = 4, 2, 32
+SIZE = WIDTH // HEADS
+LENGTH = 6
+Weights = Mapping[str, np.ndarray]
+
+
+@pytest.fixture(params=["tiny_encoder", "tiny_roberta"])
+def folder(request: pytest.FixtureRequest) -> Path:
+    path: Path = request.getfixturevalue(request.param)
+    return path
+
+
+@pytest.fixture
+def encoder(folder: Path) -> Encoder:
+    return Encoder(str(folder)).double().eval()
+
+
+@pytest.fixture
+def batch() -> TextBatch:
+    """Three rows of 6, 4 and 1 real tokens."""
+    ids = torch.randint(5, 30, (3, LENGTH), generator=torch.Generator().manual_seed(0))
+    return TextBatch(ids, mask_of([6, 4, 1]), torch.arange(3))
+
+
+def mask_of(lengths: list[int], width: int = LENGTH) -> torch.Tensor:
+    return torch.tensor([[int(position < length) for position in range(width)] for length in lengths])
+
+
+def first_position(folder: Path) -> int:
+    """RoBERTa's positions start behind its padding id, 1."""
+    return 2 if "roberta" in folder.name else 0
+
+
+def read_weights(folder: Path) -> Weights:
+    stored = load_file(folder / "model.safetensors")
+    prefix = "roberta." if "roberta" in folder.name else "bert."
+    return {name.removeprefix(prefix): value.double().numpy() for name, value in stored.items()}
+
+
+def linear(x: np.ndarray, weights: Weights, name: str) -> np.ndarray:
+    return x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+
+
+def layer_norm(x: np.ndarray, weights: Weights, name: str) -> np.ndarray:
+    centred = x - x.mean(axis=-1, keepdims=True)
+    scaled = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-12)
+    return scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    return x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+
+
+def reference(
+    weights: Weights,
+    ids: np.ndarray,
+    positions: np.ndarray,
+    *,
+    prompts: np.ndarray | None = None,
+    visible: np.ndarray | None = None,
+    first_word: np.ndarray | None = None,
+    first_embedding: np.ndarray | None = None,
+) -> list[np.ndarray]:
+    """Embedding output and hidden states of every layer of ONE row without padding, (length, WIDTH) each.
+
+    prompts: (layers, 2, prompts, WIDTH), keys then values; visible: (prompts,) which of them the row sees.
+    """
+    words = weights["embeddings.word_embeddings.weight"][ids]
+    if first_word is not None:
+        words[0] = first_word
+    summed = words + weights["embeddings.position_embeddings.weight"][positions]
+    summed = summed + weights["embeddings.token_type_embeddings.weight"][0]
+    states = layer_norm(summed, weights, "embeddings.LayerNorm")
+    if first_embedding is not None:
+        states[0] = first_embedding
+    outputs = [states]
+    for layer in range(LAYERS):
+        name = f"encoder.layer.{layer}"
+        query, key, value = (
+            linear(states, weights, f"{name}.attention.self.{part}") for part in ("query", "key", "value")
+        )
+        if prompts is not None:
+            seen = slice(None) if visible is None else np.flatnonzero(visible)
+            key, value = (
+                np.concatenate([front[seen], own]) for front, own in zip(prompts[layer], (key, value), strict=True)
+            )
+        attended = np.zeros_like(states)
+        for head in range(HEADS):
+            own = slice(head * SIZE, (head + 1) * SIZE)
+            for position in range(len(ids)):
+                scores = np.exp(key[:, own] @ query[position, own] / math.sqrt(SIZE))
+                attended[position, own] = (scores / scores.sum()) @ value[:, own]
+        states = layer_norm(
+            states + linear(attended, weights, f"{name}.attention.output.dense"),
+            weights,
+            f"{name}.attention.output.LayerNorm",
+        )
+        inner = linear(gelu(linear(states, weights, f"{name}.intermediate.dense")), weights, f"{name}.output.dense")
+        states = layer_norm(states + inner, weights, f"{name}.output.LayerNorm")
+        outputs.append(states)
+    return outputs
+
+
+def assert_rows_match(
+    found: torch.Tensor, folder: Path, batch: TextBatch, offset: int = 0, per_row: list[dict[str, Any]] | None = None
+) -> None:
+    """Every row of `found` equals the reference on that row alone, at its real tokens."""
+    weights = read_weights(folder)
+    for row, length in enumerate(batch.attention_mask.sum(dim=1).tolist()):
+        positions = np.arange(length) + first_position(folder) + offset
+        options = per_row[row] if per_row else {}
+        expected = reference(weights, batch.input_ids[row, :length].numpy(), positions, **options)[-1]
+        assert np.abs(found[row, :length].detach().numpy() - expected).max() <= 1e-10, row
+
+
+def prompts_of(encoder: Encoder, length: int) -> DeepPrompts:
+    prompts = DeepPrompts(encoder, length).double().eval()
+    with torch.no_grad():
+        prompts.table.copy_(torch.randn(prompts.table.shape, generator=torch.Generator().manual_seed(2)))
+    return prompts
+
+
+def as_array(prompts: DeepPrompts) -> np.ndarray:
+    """(layers, 2, prompts, WIDTH) from a table (prompts, 2 * layers * WIDTH) with slots key 0, value 0, key 1, ..."""
+    table = prompts.table.detach().numpy()
+    slots = [table[:, slot * WIDTH : (slot + 1) * WIDTH] for slot in range(2 * LAYERS)]
+    return np.array([[slots[2 * layer], slots[2 * layer + 1]] for layer in range(LAYERS)])
+
+
+def test_plain_encoder(encoder: Encoder, folder: Path, batch: TextBatch) -> None:
+    assert_rows_match(encoder(batch), folder, batch)
+
+
+def test_every_layer(encoder: Encoder, folder: Path, batch: TextBatch) -> None:
+    weights, found = read_weights(folder), encoder.layers(batch)
+    assert len(found) == LAYERS + 1
+    positions = np.arange(LENGTH) + first_position(folder)
+    for layer, expected in enumerate(reference(weights, batch.input_ids[0].numpy(), positions)):
+        assert np.abs(found[layer][0].detach().numpy() - expected).max() <= 1e-10, layer
+
+
+def test_equals_transformers(encoder: Encoder, folder: Path, batch: TextBatch) -> None:
+    plain = AutoModel.from_pretrained(folder, attn_implementation="eager", dtype=torch.float64).eval()
+    ids = batch.input_ids.masked_fill(batch.attention_mask == 0, plain.config.pad_token_id)
+    expected = plain(input_ids=ids, attention_mask=batch.attention_mask).last_hidden_state
+    real = batch.attention_mask.bool()
+    assert (encoder(batch)[real] - expected[real]).abs().max() <= 1e-10
+
+
+@pytest.mark.parametrize("kind", ["xlm-roberta", "camembert", "data2vec-text", "electra", "distilbert", "albert"])
+def test_other_families_equal_transformers(kind: str, batch: TextBatch, tmp_path: Path) -> None:
+    """Each numbers its positions in its own way; the harness numbers them itself."""
+    torch.manual_seed(0)
+    names = {"distilbert": ("dim", "n_layers", "n_heads", "hidden_dim")}.get(
+        kind, ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+    )
+    sizes = dict(zip(names, (16, 2, 2, 16), strict=True))
+    config = AutoConfig.for_model(kind, vocab_size=40, max_position_embeddings=30, pad_token_id=1, **sizes)
+    config.initializer_range = 0.3
+    AutoModel.from_config(config).save_pretrained(tmp_path)
+    ids = batch.input_ids.masked_fill(batch.attention_mask == 0, 1)
+    plain = AutoModel.from_pretrained(tmp_path, dtype=torch.float64).eval()
+    expected = plain(input_ids=ids, attention_mask=batch.attention_mask).last_hidden_state
+    encoder = Encoder(str(tmp_path)).double().eval()
+    real = batch.attention_mask.bool()
+    assert (encoder(batch)[real] - expected[real]).abs().max() <= 1e-10
+    assert (encoder.cls(batch) - expected[:, 0]).abs().max() <= 1e-10
+
+
+@pytest.mark.parametrize("with_prompts", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+def test_cls_alone_is_the_first_state_with_its_gradients(
+    encoder: Encoder, batch: TextBatch, with_prompts: bool, padded: bool
+) -> None:
+    if not padded:
+        batch = TextBatch(batch.input_ids, torch.ones_like(batch.input_ids), batch.items)
+    prompts, word = prompts_of(encoder, 3), torch.ones(WIDTH, dtype=torch.float64, requires_grad=True)
+    options = {"prefix": prompts(3), "position_offset": 3, "first_word": word} if with_prompts else {}
+    whole, alone = encoder(batch, **options)[:, 0], encoder.cls(batch, **options)
+    assert alone.shape == (3, WIDTH)
+    assert (whole - alone).abs().max() <= 1e-10
+    trained = [*encoder.parameters(), *([prompts.table, word] if with_prompts else [])]
+    gradients = [torch.autograd.grad(states.pow(3).sum(), trained, retain_graph=True) for states in (whole, alone)]
+    assert max((one - two).abs().max().item() for one, two in zip(*gradients, strict=True)) <= 1e-9
+    assert encoder(batch).shape == (3, LENGTH, WIDTH), "the next pass is a whole one again"
+
+
+@pytest.mark.parametrize("length", [1, 5])
+def test_deep_prompts_with_shifted_positions(encoder: Encoder, folder: Path, batch: TextBatch, length: int) -> None:
+    prompts = prompts_of(encoder, length)
+    found = encoder(batch, prefix=prompts(3), position_offset=length)
+    assert_rows_match(found, folder, batch, offset=length, per_row=[{"prompts": as_array(prompts)}] * 3)
+
+
+def test_deep_prompts_without_padding(encoder: Encoder, folder: Path, batch: TextBatch) -> None:
+    """transformers makes no mask when nothing is padded; the prompts must still be seen by all."""
+    full = TextBatch(batch.input_ids, torch.ones_like(batch.input_ids), batch.items)
+    prompts = prompts_of(encoder, 3)
+    found = encoder(full, prefix=prompts(3), position_offset=3)
+    assert_rows_match(found, folder, full, offset=3, per_row=[{"prompts": as_array(prompts)}] * 3)
+
+
+def test_positions_are_shifted_only_when_asked(encoder: Encoder, folder: Path, batch: TextBatch) -> None:
+    prompts = prompts_of(encoder, 2)
+    found = encoder(batch, prefix=prompts(3))
+    assert_rows_match(found, folder, batch, offset=0, per_row=[{"prompts": as_array(prompts)}] * 3)
+    shifted = encoder(batch, prefix=prompts(3), position_offset=2)
+    assert (shifted[0] - found[0]).abs().max() > 0.01
+
+
+def test_first_word_replaces_the_word_embedding(encoder: Encoder, folder: Path, batch: TextBatch) -> None:
+    vector = torch.randn(WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    found = encoder(batch, first_word=vector, position_offset=4)
+    assert_rows_match(found, folder, batch, offset=4, per_row=[{"first_word": vector.numpy()}] * 3)
+
+
+def test_first_embedding_replaces_the_embedding_output(encoder: Encoder, folder: Path, batch: TextBatch) -> None:
+    vectors = torch.randn(3, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    found = encoder(batch, first_embedding=vectors)
+    assert_rows_match(found, folder, batch, per_row=[{"first_embedding": vector} for vector in vectors.numpy()])
+
+
+def test_slots_are_empty_again_after_a_pass(encoder: Encoder, batch: TextBatch) -> None:
+    before = encoder(batch)
+    encoder(batch, first_word=torch.ones(WIDTH), first_embedding=torch.ones(3, WIDTH))
+    with pytest.raises(RuntimeError):
+        encoder(batch, first_embedding=torch.ones(3, WIDTH + 1))
+    assert torch.equal(encoder(batch), before)
+
+
+def test_slots_and_prompts_together_receive_gradients(encoder: Encoder, batch: TextBatch) -> None:
+    prompts = prompts_of(encoder, 2)
+    word = torch.randn(WIDTH, dtype=torch.float64, requires_grad=True)
+    vectors = torch.randn(3, WIDTH, dtype=torch.float64, requires_grad=True)
+    encoder(batch, prefix=prompts(3), first_word=word)[:, 0].pow(3).sum().backward()
+    assert word.grad is not None
+    assert word.grad.abs().max() > 0
+    assert prompts.table.grad is not None
+    assert (prompts.table.grad.view(2, 2 * LAYERS, WIDTH).abs().amax(dim=(0, 2)) > 0).all(), "a slot is not used"
+    encoder(batch, first_embedding=vectors)[:, -1].pow(3).sum().backward()
+    assert vectors.grad is not None
+    assert (vectors.grad.abs().amax(dim=1) > 0).all()
+
+
+def test_padding_does_not_change_a_row(encoder: Encoder, batch: TextBatch) -> None:
+    prompts = prompts_of(encoder, 3)
+    alone = TextBatch(batch.input_ids[1:2, :4], torch.ones(1, 4, dtype=torch.long), torch.arange(1))
+    expected = encoder(alone, prefix=prompts(1), position_offset=3)[0]
+    noise = torch.randint(5, 30, (1, 9), generator=torch.Generator().manual_seed(5))
+    noise[0, :4] = batch.input_ids[1, :4]
+    padded = TextBatch(noise, mask_of([4], 9), torch.arange(1))
+    assert (encoder(padded, prefix=prompts(1), position_offset=3)[0, :4] - expected).abs().max() <= 1e-10
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_invisible_prompts_are_as_left_out(encoder: Encoder, folder: Path, batch: TextBatch, padded: bool) -> None:
+    prompts = prompts_of(encoder, 4)
+    if not padded:
+        batch = TextBatch(batch.input_ids, torch.ones_like(batch.input_ids), batch.items)
+    visible = torch.tensor([[1, 1, 1, 1], [0, 1, 0, 1], [0, 0, 0, 0]]).bool()
+    drawn = prompts(3)
+    found = encoder(batch, prefix=KeyValues(drawn.keys, drawn.values, visible), position_offset=4)
+    table = as_array(prompts)
+    per_row = [{"prompts": table, "visible": visible[row].numpy()} for row in range(3)]
+    assert_rows_match(found, folder, batch, offset=4, per_row=per_row)
+
+
+def test_prompt_dropout_differs_per_row_and_only_in_training(encoder: Encoder) -> None:
+    torch.manual_seed(6)
+    prompts = prompts_of(encoder, 50)
+    still = prompts(3)
+    assert all(torch.equal(keys[0], keys[2]) for keys in (*still.keys, *still.values))
+    dropped = prompts.train()(3)
+    for part, full in zip((*dropped.keys, *dropped.values), (*still.keys, *still.values), strict=True):
+        zero = part == 0
+        assert not torch.equal(zero[0], zero[1])
+        assert (part[~zero] - full[~zero] / 0.9).abs().max() < 1e-12
+        assert abs(zero.double().mean().item() - 0.1) < 5 * math.sqrt(0.09 / part.numel())
+
+
+def test_prompts_start_small_and_have_two_vectors_a_layer(encoder: Encoder) -> None:
+    torch.manual_seed(7)
+    prompts = DeepPrompts(encoder, 200)
+    assert [parameter.numel() for parameter in prompts.parameters()] == [2 * LAYERS * WIDTH * 200]
+    assert prompts.table.std().item() == pytest.approx(0.02, rel=0.03)
+    assert prompts.table.mean().item() == pytest.approx(0, abs=1e-3)
+
+
+def test_longest_is_what_the_positions_allow(encoder: Encoder) -> None:
+    """40 positions in both: RoBERTa has 42 and does not use the first two."""
+    assert encoder.longest == 40
+    full = TextBatch(torch.full((1, 40), 7), torch.ones(1, 40, dtype=torch.long), torch.arange(1))
+    assert encoder(full).shape == (1, 40, WIDTH)
+
+
+def test_weights_are_float32_whatever_was_stored(folder: Path, tmp_path: Path) -> None:
+    copy_model(
+        folder, tmp_path, {name: value.half() for name, value in load_file(folder / "model.safetensors").items()}
+    )
+    assert {parameter.dtype for parameter in Encoder(str(tmp_path)).parameters()} == {torch.float32}
+
+
+def test_checkpoint_without_a_layer_is_refused(folder: Path, tmp_path: Path) -> None:
+    """Random weights in the middle of a pretrained encoder would give quiet nonsense."""
+    weights = load_file(folder / "model.safetensors")
+    copy_model(folder, tmp_path, {name: value for name, value in weights.items() if "layer.1." not in name})
+    with pytest.raises(UserError, match=r"layer\.1\."):
+        Encoder(str(tmp_path))
+
+
+def copy_model(source: Path, target: Path, weights: dict[str, torch.Tensor]) -> None:
+    (target / "config.json").write_text((source / "config.json").read_text())
+    save_file(weights, target / "model.safetensors", metadata={"format": "pt"})

@@ -1,0 +1,370 @@
+"""D2CSE against d2cse.md: what trains, what stays, which vector goes where."""
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from transformers import BertConfig, BertModel
+
+from harness import registry
+from harness.data.batching import Stream, TextBatch
+from harness.encoders.backbone import KeyValues
+from harness.kit import Kit
+from harness.training.loop import Trainer
+from harness.training.parameters import count, trainable, trained_names
+from harness.trial import resolve
+
+KitFor = Callable[..., Kit]
+Watch = Callable[[nn.Module], Any]  # conftest's Calls
+LENGTH = 5
+CLS, PAD, SPECIAL = 2, 0, range(5)
+
+
+def build(kit: Kit) -> Any:
+    torch.manual_seed(0)
+    method = kit.plugin.method(kit.config, kit)
+    trainable(method, kit.plugin.method.stages(kit.config)[0])
+    return method.train()
+
+
+def batches(kit: Kit, method: Any, size: int = 6) -> dict[str, TextBatch]:
+    (stream, corpus), *others = kit.plugin.method.data(kit.config).items()
+    assert not others
+    endless = Stream(kit.tokens(corpus), method.template, 32, size, seed=0)
+    return {stream: next(batch for batch in endless if len(batch.items) == size)}
+
+
+def losses(kit: Kit, method: Any) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = method.losses(batches(kit, method), method.stages(kit.config)[0])
+    return found
+
+
+@pytest.fixture
+def unsup(kit_for: KitFor) -> Kit:
+    return kit_for("d2cse", prompt_length=LENGTH)
+
+
+# What trains
+
+
+@pytest.fixture(scope="module")
+def shaped(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Models with the layers and widths of BERT base and large, all zero, with a small vocabulary and small
+    feed-forward layers: both are frozen and no trainable tensor has their sizes."""
+    made: dict[str, Path] = {}
+
+    def make(name: str) -> Path:
+        if name not in made:
+            hidden, layers, heads = {"base": (768, 12, 12), "large": (1024, 24, 16)}[name]
+            vocabulary = json.loads((tiny_encoder / "config.json").read_text())["vocab_size"]
+            folder = made[name] = tmp_path_factory.mktemp(name)
+            config = BertConfig(
+                vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
+                intermediate_size=16, pad_token_id=0,
+            )  # fmt: skip
+            config.save_pretrained(folder)
+            with torch.device("meta"):
+                state = BertModel(config, add_pooling_layer=False).state_dict()
+            zeros = {key: torch.zeros(value.shape, dtype=torch.bfloat16) for key, value in state.items()}
+            save_file(zeros, folder / "model.safetensors", metadata={"format": "pt"})
+            for file in ("tokenizer.json", "tokenizer_config.json"):
+                shutil.copy(tiny_encoder / file, folder)
+        return made[name]
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("shape", "length", "cls_prompt", "expected"),
+    [
+        ("base", 16, False, 2_658_818),
+        ("base", 16, True, 2_659_586),
+        ("base", 12, False, 2_585_090),
+        ("large", 16, False, 4_986_882),
+    ],
+)
+def test_trainable_parameters(
+    kit_for: KitFor,
+    shaped: Callable[[str], Path],
+    tiny_encoder: Path,
+    shape: str,
+    length: int,
+    cls_prompt: bool,
+    expected: int,
+) -> None:
+    kit = kit_for(
+        "d2cse", encoder=str(shaped(shape)), generator=str(tiny_encoder), prompt_length=length, cls_prompt=cls_prompt
+    )
+    method = kit.plugin.method(kit.config, kit)
+    (stage,) = method.stages(kit.config)
+    sizes = {name: parameter.numel() for name, parameter in method.named_parameters()}
+    assert sum(sizes[name] for name in trained_names(method, stage)) == expected
+    trainable(method, stage)
+    assert count(method, trained=True) == expected
+
+
+@pytest.mark.parametrize("setting", ["unsup", "sup"])
+def test_three_updates_change_the_trained_and_nothing_else(kit_for: KitFor, setting: str) -> None:
+    kit = kit_for("d2cse", setting=setting, prompt_length=LENGTH, cls_prompt=True, max_steps=3)
+    method = build(kit)
+    before = {name: value.detach().clone() for name, value in method.named_parameters()}
+    outcome = Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
+    assert outcome.steps == 3
+    changed = {name for name, value in method.named_parameters() if not torch.equal(value, before[name])}
+    assert changed == {
+        "prompts.table", "pooler.0.weight", "pooler.1.weight", "pooler.1.bias", "pooler.3.weight",
+        "detector.weight", "detector.bias", "cls_vector",
+    }  # fmt: skip
+    assert {name.split(".")[0] for name in before if name not in changed} == {"encoder", "generator"}
+
+
+def test_every_trained_tensor_receives_gradient_and_no_other(kit_for: KitFor) -> None:
+    kit = kit_for("d2cse", prompt_length=LENGTH, cls_prompt=True)
+    method = build(kit)
+    sum(losses(kit, method).values()).backward()  # type: ignore[union-attr]
+    for name, parameter in method.named_parameters():
+        if name.startswith(("encoder.", "generator.")):
+            assert parameter.grad is None, name
+        else:
+            assert parameter.grad is not None, name
+            assert parameter.grad.abs().max() > 0, name
+
+
+def test_detection_trains_pooler_and_prompts_through_slot_0(unsup: Kit) -> None:
+    method = build(unsup)
+    losses(unsup, method)["replaced_tokens"].backward()
+    assert method.pooler[0].weight.grad.abs().max() > 0
+    assert method.pooler[3].weight.grad.abs().max() > 0
+    assert method.prompts.table.grad.abs().max() > 0
+    assert method.detector.weight.grad.abs().max() > 0
+
+
+def test_contrastive_loss_does_not_touch_the_detector(unsup: Kit) -> None:
+    method = build(unsup)
+    losses(unsup, method)["contrastive"].backward()
+    assert method.detector.weight.grad is None
+    assert method.prompts.table.grad.abs().max() > 0
+
+
+# The two passes
+
+
+@pytest.mark.parametrize("cls_prompt", [False, True])
+def test_where_the_vectors_go(kit_for: KitFor, cls_prompt: bool, watch: Watch) -> None:
+    kit = kit_for("d2cse", prompt_length=LENGTH, cls_prompt=cls_prompt)
+    method = build(kit)
+    encoder, pooler = watch(method.encoder), watch(method.pooler)
+    losses(kit, method)
+    assert len(encoder.results) == 2, "one encoder, called twice"
+    assert len(pooler.results) == 1
+    assert encoder.keyword(0, "first_word") is method.cls_vector
+    assert encoder.keyword(0, "first_embedding") is None
+    assert encoder.keyword(1, "first_word") is None, "the [CLS] prompt is not in the discriminator"
+    assert encoder.keyword(1, "first_embedding") is pooler.results[0]
+    assert [encoder.keyword(call, "position_offset") for call in (0, 1)] == [LENGTH, LENGTH]
+    assert torch.equal(pooler.given[0][0][0], encoder.results[0][:, 0])
+
+
+def drawn_equal(first: KeyValues, second: KeyValues) -> bool:
+    pairs = zip((*first.keys, *first.values), (*second.keys, *second.values), strict=True)
+    return all(torch.equal(one, two) for one, two in pairs)
+
+
+@pytest.mark.parametrize(("prompts", "same"), [(None, True), ("same", True), ("fresh", False)])
+def test_prompts_of_the_second_pass(kit_for: KitFor, prompts: str | None, same: bool, watch: Watch) -> None:
+    kit = kit_for("d2cse", prompt_length=LENGTH, **({"discriminator_prompts": prompts} if prompts else {}))
+    method = build(kit)
+    encoder = watch(method.encoder)
+    losses(kit, method)
+    first, second = (encoder.keyword(call, "prefix") for call in (0, 1))
+    assert any((keys == 0).any() for keys in first.keys), "prompts have dropout"
+    assert drawn_equal(first, second) is same
+    assert first.length == second.length == LENGTH
+    method.eval()
+    encoder.given.clear()
+    losses(kit, method)
+    assert drawn_equal(*(encoder.keyword(call, "prefix") for call in (0, 1))), "one table for both passes"
+
+
+@pytest.mark.parametrize(("setting", "views"), [("unsup", 2), ("sup", 3)])
+def test_losses_against_formulas(kit_for: KitFor, setting: str, views: int, watch: Watch) -> None:
+    """Both losses in float64 numpy, from what the modules gave."""
+    kit = kit_for("d2cse", setting=setting, prompt_length=LENGTH, masking_ratio=0.4)
+    method = build(kit)
+    pooler, generator, detector = watch(method.pooler), watch(method.generator), watch(method.detector)
+    batch = batches(kit, method)["contrastive"]
+    found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
+
+    vectors = pooler.results[0].detach().double().numpy()
+    assert len(vectors) == 6 * views
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    parts = [vectors[view::views] for view in range(views)]
+    candidates = np.concatenate(parts[1:])
+    rows = []
+    for item in range(6):
+        similarities = [parts[0][item] @ other / 0.05 for other in candidates]
+        rows.append(math.log(sum(math.exp(value) for value in similarities)) - similarities[item])
+    assert found["contrastive"].item() == pytest.approx(sum(rows) / 6, rel=1e-4)
+
+    copies = 2 if setting == "unsup" else 1
+    original = batch.input_ids.numpy().repeat(copies, axis=0)
+    real = batch.attention_mask.numpy().repeat(copies, axis=0)
+    best = generator.results[0].argmax(dim=-1).numpy()
+    scores = detector.results[0].detach().double().numpy()
+    assert scores.shape == (*original.shape, 2)
+    total = 0.0
+    replaced = 0
+    for row, position in np.ndindex(original.shape):
+        label = int(position > 0 and real[row, position] and best[row, position] != original[row, position])
+        replaced += label
+        zero, one = scores[row, position]
+        total += math.log(math.exp(zero) + math.exp(one)) - (one if label else zero)
+    assert replaced > 0
+    assert found["replaced_tokens"].item() == pytest.approx(total / original.size, rel=1e-5)
+
+
+def test_discriminator_reads_the_corrupted_text(unsup: Kit, watch: Watch) -> None:
+    method = build(unsup)
+    encoder, generator = watch(method.encoder), watch(method.generator)
+    losses(unsup, method)
+    (original,), (edited,) = encoder.given[0][0], encoder.given[1][0]
+    best, real = generator.results[0].argmax(dim=-1), original.attention_mask.bool()
+    assert torch.equal(edited.input_ids[:, 1:][real[:, 1:]], best[:, 1:][real[:, 1:]])
+    assert (edited.input_ids[:, 0] == CLS).all()
+    assert (edited.input_ids[~real] == 0).all()
+    assert torch.equal(edited.attention_mask, original.attention_mask)
+
+
+def test_masking_keeps_specials_and_draws_every_view_anew(kit_for: KitFor, watch: Watch) -> None:
+    kit = kit_for("d2cse", prompt_length=LENGTH, masking_ratio=0.5)
+    method = build(kit)
+    generator = watch(method.generator)
+    batch = batches(kit, method, size=40)["contrastive"]
+    method.losses({"contrastive": batch}, method.stages(kit.config)[0])
+    masked, original = generator.given[0][0][0], batch.repeated(2).input_ids
+    special = torch.isin(original, torch.tensor(SPECIAL))
+    assert torch.equal(masked[special], original[special])
+    changed = (masked != original)[~special].double().mean().item()
+    assert abs(changed - 0.5 * 0.9) < 5 * math.sqrt(0.25 / int((~special).sum()))
+    assert not torch.equal(masked[0::2], masked[1::2])
+
+
+def test_dropout_of_the_frozen_encoder_makes_the_views(unsup: Kit, watch: Watch) -> None:
+    """In eval mode there would be no second view."""
+    kit = unsup
+    method = build(kit).eval()
+    kit.config = kit.config.model_copy(update={"max_steps": 1})
+    encoder, generator = watch(method.encoder), watch(method.generator)
+    Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
+    states = encoder.results[0][:, 0]
+    assert torch.equal(*(encoder.given[0][0][0].input_ids[view::2] for view in (0, 1)))
+    assert ((states[0::2] - states[1::2]).abs().amax(dim=1) > 1e-3).all()
+    assert method.encoder.training
+    assert method.generator.training, "the released code leaves the generator's dropout on"
+    assert len(generator.results) == 1
+
+
+# Test time
+
+
+@pytest.mark.parametrize("setting", ["unsup", "sup"])
+def test_embedding_is_the_cls_state_before_the_pooler(kit_for: KitFor, setting: str, watch: Watch) -> None:
+    kit = kit_for("d2cse", setting=setting, prompt_length=LENGTH, cls_prompt=True)
+    method = build(kit).eval()
+    encoder, pooler, generator = watch(method.encoder), watch(method.pooler), watch(method.generator)
+    batch = batches(kit, method)["contrastive"]
+    embedding = method.embed(batch)
+    assert len(encoder.results) == 1
+    assert torch.equal(embedding, encoder.results[0][:, 0])
+    assert pooler.results == []
+    assert generator.results == []
+    assert encoder.keyword(0, "first_word") is method.cls_vector
+    assert encoder.keyword(0, "position_offset") == LENGTH
+    assert drawn_equal(encoder.keyword(0, "prefix"), method.prompts(len(batch.input_ids)))
+    assert torch.equal(method.embed(batch), embedding), "no dropout at test time"
+
+
+def test_cls_prompt_starts_as_the_pretrained_embedding(kit_for: KitFor) -> None:
+    """So before training it changes nothing, and it is a copy: training it leaves the word embeddings alone."""
+    plain, prompted = (build(kit_for("d2cse", prompt_length=LENGTH, cls_prompt=flag)).eval() for flag in (False, True))
+    words = prompted.encoder.model.get_input_embeddings().weight
+    assert plain.cls_vector is None
+    assert torch.equal(prompted.cls_vector, words[CLS])
+    assert prompted.cls_vector.data_ptr() != words[CLS].data_ptr()
+    prompted.prompts.load_state_dict(plain.prompts.state_dict())
+    ids = torch.tensor([[CLS, 7, 8, 3], [CLS, 9, 3, PAD]])
+    batch = TextBatch(ids, (ids != PAD).long(), torch.arange(2))
+    assert torch.allclose(plain.embed(batch), prompted.embed(batch), atol=1e-6)
+    with torch.no_grad():
+        prompted.cls_vector.add_(torch.arange(32) % 3)  # not a constant: LayerNorm would take it out
+    assert not torch.allclose(plain.embed(batch), prompted.embed(batch), atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("cls_prompt", "positions", "first"),
+    [(False, "shifted", 2 + LENGTH), (False, "plain", 2 + LENGTH), (True, "shifted", 2 + LENGTH), (True, "plain", 2)],
+)
+def test_roberta_positions(
+    kit_for: KitFor, tiny_roberta: Path, cls_prompt: bool, positions: str, first: int, watch: Watch
+) -> None:
+    kit = kit_for(
+        "d2cse", encoder=str(tiny_roberta), prompt_length=LENGTH, cls_prompt=cls_prompt,
+        roberta_cls_prompt_positions=positions,
+    )  # fmt: skip
+    method = build(kit)
+    table = watch(method.encoder.model.embeddings.position_embeddings)
+    batch = batches(kit, method)
+    expected = torch.arange(batch["contrastive"].input_ids.shape[1])
+    method.losses(batch, method.stages(kit.config)[0])
+    method.eval().embed(batch["contrastive"])
+    encode, detect, test = (given[0][0][0] for given in table.given)
+    assert torch.equal(encode, expected + first)
+    assert torch.equal(test, expected + first)
+    assert torch.equal(detect, expected + 2 + LENGTH), "the discriminator has no [CLS] prompt: always shifted"
+
+
+def test_longest_sentence_leaves_room_for_the_shift(unsup: Kit) -> None:
+    method = build(unsup).eval()
+    assert method.longest == 40 - LENGTH
+    ids = torch.full((1, method.longest), 7)
+    assert method.embed(TextBatch(ids, torch.ones_like(ids), torch.arange(1))).shape == (1, 32)
+
+
+# What is declared
+
+
+@pytest.mark.parametrize(
+    ("setting", "encoder", "expected"),
+    [
+        ("unsup", "bert-base-uncased", (144, 0.021, 2, 16, False, "distilbert-base-uncased")),
+        ("unsup", "bert-large-uncased", (144, 0.034, 2, 16, False, "distilbert-base-uncased")),
+        ("unsup", "roberta-base", (128, 0.044, 2, 16, True, "distilroberta-base")),
+        ("sup", "bert-base-uncased", (256, 0.055, 10, 12, True, "distilbert-base-uncased")),
+        ("sup", "roberta-base", (256, 0.024, 10, 12, True, "distilroberta-base")),
+    ],
+)
+def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...]) -> None:
+    config = resolve(registry.load("d2cse"), {"setting": setting, "encoder": encoder})
+    names = ("batch_size", "learning_rate", "epochs", "prompt_length", "cls_prompt", "generator")
+    assert tuple(getattr(config, name) for name in names) == expected
+    assert (config.masking_ratio, config.replaced_token_weight, config.temperature) == (0.3, 0.005, 0.05)
+    assert (config.max_length, config.gradient_clipping, config.evaluation_interval) == (32, 1.0, 125)
+
+
+def test_loss_weights_and_data(kit_for: KitFor, sentences: Path, triplets: Path) -> None:
+    for setting, corpus in (("unsup", sentences), ("sup", triplets)):
+        kit = kit_for("d2cse", setting=setting, replaced_token_weight=0.075, batch_size=9, max_steps=7, epochs=3)
+        method = kit.plugin.method
+        (stage,) = method.stages(kit.config)
+        assert dict(stage.losses) == {"contrastive": 1.0, "replaced_tokens": 0.075}
+        assert (dict(stage.streams), stage.max_steps, stage.epochs) == ({"contrastive": 9}, 7, 3)
+        assert method.data(kit.config) == {"contrastive": str(corpus)}
+        assert set(method.models(kit.config)) == {kit.config.encoder, kit.config.generator}

@@ -1,0 +1,396 @@
+"""The training loop: optimiser and schedule in numbers, determinism, the best checkpoint, and methods of two stages."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from harness import method
+from harness.data.batching import Stream, TextBatch
+from harness.errors import TrialFailure, UserError
+from harness.evaluation.embedding import Embedder
+from harness.evaluation.suites import suite
+from harness.kit import Kit
+from harness.method import Artefact, Plugin, Stage
+from harness.training.loop import Outcome, Progress, Trainer
+from harness.training.reproducibility import seed_everything
+
+KitFor = Callable[..., Kit]
+
+
+# The optimiser in numbers: a method whose gradients are written down
+
+
+class Scripted(method.Method):
+    """loss = g_t * w with a scripted vector g_t, so that the gradient at update t is g_t whatever the weights."""
+
+    config_type = method.TrainingConfig
+    script: ClassVar[Sequence[Sequence[float]]] = ()
+    factor: ClassVar[float | Callable[[int], float]] = 1.0
+
+    @classmethod
+    def data(cls, config: Any) -> dict[str, str]:
+        return {"text": config.sentences}
+
+    @classmethod
+    def stages(cls, config: Any) -> list[Stage]:
+        return [
+            Stage("one", {"first": "learning_rate", "second": "learning_rate"}, {"text": config.batch_size},
+                  {"scripted": cls.factor}, config.epochs, config.max_steps)
+        ]  # fmt: skip
+
+    def __init__(self, config: Any, kit: Kit) -> None:
+        super().__init__(config, kit)
+        self.first, self.second = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))
+        self.frozen = nn.Parameter(torch.zeros(1))
+        self.seen: list[tuple[float, float]] = []
+        self.update = 0
+
+    def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
+        self.seen.append((self.first.item(), self.second.item()))
+        one, two = self.script[self.update]
+        self.update += 1
+        return {"scripted": (one * self.first + two * self.second + 5 * self.frozen).sum()}
+
+    def embed(self, batch: TextBatch) -> Tensor:
+        raise NotImplementedError
+
+
+def scripted(script: Sequence[Sequence[float]], factor: float | Callable[[int], float] = 1.0) -> Plugin:
+    weight = staticmethod(factor) if callable(factor) else factor
+    plugin: type[Scripted] = type("Method", (Scripted,), {"script": script, "factor": weight})
+    return Plugin("scripted", plugin, "0")
+
+
+def train(kit: Kit, evaluate: Callable[[], float] = lambda: 1.0, seed: int = 0) -> tuple[Any, Outcome]:
+    seed_everything(seed)
+    built = kit.plugin.method(kit.config, kit)
+    outcome = Trainer(built, kit, seed, evaluate, lambda _: None).run()
+    return built, outcome
+
+
+def adamw(
+    gradients: Sequence[Sequence[float]], peak: float, *, warmup: int = 0, decay: float = 0.0, clip: float = 1.0
+) -> list[np.ndarray]:
+    """The weights after every update: AdamW 0.9/0.999/1e-8, global norm clipped, linear warm-up and decay to zero."""
+    weights, first, second, after = np.zeros(2), np.zeros(2), np.zeros(2), []
+    for update, given in enumerate(gradients):
+        gradient = np.asarray(given, float)
+        norm = math.sqrt(sum(gradient**2))
+        gradient = gradient / max(1.0, norm / clip)
+        share = update / warmup if update < warmup else (len(gradients) - update) / (len(gradients) - warmup)
+        rate = peak * share
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.999 * second + 0.001 * gradient**2
+        corrected = first / (1 - 0.9 ** (update + 1)), second / (1 - 0.999 ** (update + 1))
+        weights = weights * (1 - rate * decay) - rate * corrected[0] / (np.sqrt(corrected[1]) + 1e-8)
+        after.append(weights)
+    return after
+
+
+GRADIENTS = [(30.0, 40.0), (0.1, -0.2), (0.5, 0.5), (-3.0, 4.0), (0.01, 0.3), (1.0, 1.0), (0.2, -9.0), (0.3, 0.1)]
+
+
+@pytest.mark.parametrize(
+    ("options", "reference"),
+    [
+        ({}, {}),
+        ({"gradient_clipping": 0.3}, {"clip": 0.3}),
+        ({"warmup_ratio": 0.3}, {"warmup": 3}),  # ceil(0.3 * 8)
+        ({"weight_decay": 0.5}, {"decay": 0.5}),
+    ],
+)
+def test_updates_against_adamw_written_out(kit_for: KitFor, options: dict[str, Any], reference: dict[str, Any]) -> None:
+    kit = kit_for(scripted(GRADIENTS), learning_rate=0.05, max_steps=8, epochs=9, **options)
+    built, outcome = train(kit)
+    expected = adamw(GRADIENTS, 0.05, **reference)
+    found = [*built.seen[1:], (built.first.item(), built.second.item())]
+    assert outcome.steps == 8
+    assert np.abs(np.array(found) - np.array(expected)).max() < 1e-5
+    assert np.abs(expected[-1] - adamw(GRADIENTS, 0.05, clip=1e9)[-1]).max() > 1e-3, "clipping must matter here"
+    assert built.frozen.item() == 0
+    assert built.frozen.grad is None
+
+
+def test_linear_decay_reaches_zero_after_the_last_update(kit_for: KitFor) -> None:
+    """Under a constant gradient AdamW moves by the rate itself: 0.1 * (10, 9, ..., 1) / 10."""
+    built, outcome = train(kit_for(scripted([(0.3, 0.3)] * 10), learning_rate=0.1, max_steps=10, epochs=9))
+    places = [*(first for first, _ in built.seen), built.first.item()]
+    assert np.allclose(-np.diff(places), 0.1 * np.arange(10, 0, -1) / 10, atol=1e-6)
+    assert outcome.steps == 10
+
+
+def test_loss_weight_may_depend_on_the_update(kit_for: KitFor) -> None:
+    script = [(0.1, 0.2)] * 5
+    built, _ = train(kit_for(scripted(script, lambda update: update - 2.0), learning_rate=0.05, max_steps=5))
+    weighed = [(0.1 * (update - 2), 0.2 * (update - 2)) for update in range(5)]
+    assert np.allclose([built.first.item(), built.second.item()], adamw(weighed, 0.05)[-1], atol=1e-6)
+
+
+@pytest.mark.parametrize(("epochs", "max_steps", "expected"), [(1, None, 7), (2, None, 14), (0.5, None, 4), (2, 5, 5)])
+def test_number_of_updates(kit_for: KitFor, epochs: float, max_steps: int | None, expected: int) -> None:
+    """50 sentences in batches of 8: 7 updates an epoch, the short last batch among them."""
+    kit = kit_for(scripted([(1.0, 1.0)] * 20), epochs=epochs, max_steps=max_steps)
+    built, outcome = train(kit)
+    assert (outcome.steps, built.update) == (expected, expected)
+    if max_steps is None and epochs >= 1:
+        assert outcome.sentences == 50 * epochs
+
+
+# Evaluation and the best checkpoint
+
+
+@pytest.mark.parametrize(
+    ("scores", "best"),
+    [([1, 5, 3, 2], 1), ([1, 2, 3, 4], 3), ([4, 3, 2, 1], 0), ([1, 5, 5, 2], 1), ([-3, -1, -2, -4], 1)],
+)
+def test_best_checkpoint_is_restored(kit_for: KitFor, scores: list[float], best: int) -> None:
+    """Strictly better only: the first of two equal scores stays."""
+    remaining = iter(scores)
+    kit = kit_for(scripted(GRADIENTS), learning_rate=0.05, max_steps=8, epochs=9, evaluation_interval=2)
+    built, outcome = train(kit, lambda: next(remaining))
+    assert next(remaining, None) is None
+    step = 2 * (best + 1)
+    assert (outcome.best_dev, outcome.best_step) == (scores[best], step)
+    expected = adamw(GRADIENTS, 0.05)[step - 1]
+    assert np.allclose([built.first.item(), built.second.item()], expected, atol=1e-5)
+
+
+def test_evaluation_every_interval_and_at_the_end(kit_for: KitFor) -> None:
+    steps: list[int] = []
+    kit = kit_for(scripted(GRADIENTS), max_steps=8, epochs=9, evaluation_interval=3)
+    built = kit.plugin.method(kit.config, kit)
+    Trainer(built, kit, 0, lambda: steps.append(built.update) or 1.0, lambda _: None).run()
+    assert steps == [3, 6, 8]
+
+
+def test_reports_say_where_the_trial_is(kit_for: KitFor) -> None:
+    reports: list[Progress] = []
+    kit = kit_for(scripted([(0.0, 1.0)] * 8), learning_rate=0.1, max_steps=8, epochs=9, evaluation_interval=4)
+    Trainer(kit.plugin.method(kit.config, kit), kit, 0, lambda: 7.0, reports.append).run()
+    evaluated = [(one.step, one.total_steps, one.dev) for one in reports if one.dev is not None]
+    assert evaluated == [(4, 8, 7.0), (8, 8, 7.0)]
+    # the loss of update 4 is that of the weights before it: 3 updates of 0.1 * (8, 7, 6) / 8
+    fourth = next(one for one in reports if one.step == 4)
+    assert fourth.loss == pytest.approx(-0.1 * (8 + 7 + 6) / 8, rel=1e-4)
+    assert fourth.sentences_per_second > 0
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_loss_that_is_not_finite_fails_the_trial(kit_for: KitFor, bad: float) -> None:
+    kit = kit_for(scripted([(1.0, 1.0), (bad, 1.0), (1.0, 1.0)]), max_steps=3)
+    with pytest.raises(TrialFailure, match="the loss is nan after"):
+        train(kit)
+
+
+def test_stage_that_trains_nothing_is_refused(kit_for: KitFor) -> None:
+    plugin = scripted(GRADIENTS)
+    stages = classmethod(lambda _cls, _config: [Stage("lost", {"nothing.*": "learning_rate"}, {"text": 8}, {})])
+    lost = Plugin("lost", type("Method", (plugin.method,), {"stages": stages}), "0")
+    with pytest.raises(UserError, match=r'stage "lost" trains nothing: no parameter matches nothing\.\*'):
+        train(kit_for(lost))
+
+
+# Determinism, with the shipped methods on the embedded model
+
+
+def trained(kit_for: KitFor, name: str, seed: int, **values: Any) -> tuple[dict[str, Tensor], list[float]]:
+    kit = kit_for(
+        name, encoder="tiny-bert", sentences="graded-sentences", batch_size=16, max_steps=4,
+        **{"evaluation_interval": 2, "learning_rate": 1e-3} | values,
+    )  # fmt: skip
+    seed_everything(seed)
+    built = kit.plugin.method(kit.config, kit)
+    embedder, scores = Embedder(built, kit), []
+
+    def evaluate() -> float:
+        scores.append(suite("graded").score_dev(embedder))
+        return len(scores)  # the last one counts, so that weights can be compared
+
+    Trainer(built, kit, seed, evaluate, lambda _: None).run()
+    return {key: value.clone() for key, value in built.state_dict().items()}, scores
+
+
+def same(one: dict[str, Tensor], two: dict[str, Tensor]) -> bool:
+    return one.keys() == two.keys() and all(torch.equal(one[key], two[key]) for key in one)
+
+
+@pytest.mark.parametrize("name", ["simcse", "d2cse"])
+def test_a_seed_decides_weights_and_scores(kit_for: KitFor, name: str) -> None:
+    weights, scores = trained(kit_for, name, 3)
+    again, scores_again = trained(kit_for, name, 3)
+    assert same(weights, again)
+    assert scores == scores_again
+    other, other_scores = trained(kit_for, name, 4)
+    assert not same(weights, other)
+    assert scores != other_scores
+
+
+def test_evaluating_more_often_does_not_change_the_training(kit_for: KitFor) -> None:
+    often, scores = trained(kit_for, "d2cse", 0, evaluation_interval=1)
+    seldom, _ = trained(kit_for, "d2cse", 0, evaluation_interval=100)
+    assert len(scores) == 4
+    assert same(often, seldom)
+
+
+def test_the_seed_also_draws_the_batches(kit_for: KitFor) -> None:
+    seen: dict[int, list[Tensor]] = {}
+
+    def losses(self: Scripted, batch: Mapping[str, TextBatch], _stage: Stage) -> dict[str, Tensor]:
+        seen.setdefault(self.which, []).append(batch["text"].items.clone())  # type: ignore[attr-defined]
+        return {"scripted": self.first.sum()}
+
+    plugin = Plugin("listing", type("Method", (Scripted,), {"losses": losses}), "0")
+    for which, seed in enumerate((1, 1, 2)):
+        kit = kit_for(plugin, epochs=2)
+        built: Any = kit.plugin.method(kit.config, kit)
+        built.which = which
+        Trainer(built, kit, seed, lambda: 1.0, lambda _: None).run()
+    orders = [torch.cat(items).tolist() for items in seen.values()]
+    assert orders[0] == orders[1] != orders[2]
+    assert orders[0][:50] != orders[0][50:], "reshuffled every epoch"
+    assert sorted(orders[0][:50]) == sorted(orders[0][50:]) == list(range(50))
+
+
+# A method of two stages, two streams, an artefact and a closed-form step
+
+
+class TwoStageConfig(method.TrainingConfig):
+    head_rate: float = 0.01
+    shift: float = 0.5
+    note: str = "not part of the artefact"
+
+
+class TwoStage(method.Method):
+    """Whitening statistics of the frozen encoder as an artefact; stage 1 trains the head, stage 2 the last layer."""
+
+    config_type = TwoStageConfig
+    built: ClassVar[list[str]] = []
+
+    @classmethod
+    def data(cls, config: Any) -> dict[str, str]:
+        return {"text": config.sentences, "nli": config.triplets}
+
+    @classmethod
+    def stages(cls, config: Any) -> list[Stage]:
+        return [
+            Stage("head", {"head.*": "head_rate"}, {"text": 10}, {"length": 1.0}, max_steps=4),
+            Stage(
+                "layer", {"encoder.model.encoder.layer.1.*": "learning_rate", "norm.*": "head_rate"},
+                {"text": 10, "nli": 8}, {"length": 0.5, "triplet": 2.0}, epochs=2,
+            ),
+        ]  # fmt: skip
+
+    @classmethod
+    def artefacts(cls, config: Any) -> list[Artefact]:
+        return [Artefact("statistics", ("encoder", "sentences", "shift"), cls.statistics)]
+
+    @classmethod
+    def statistics(cls, config: Any, kit: Kit) -> Mapping[str, np.ndarray]:
+        cls.built.append(config.note)
+        encoder = kit.encoder().eval()
+        stream = Stream(kit.tokens(config.sentences), kit.template, config.max_length, 50, seed=0)
+        with torch.no_grad():
+            states = encoder(next(iter(stream)))[:, 0]
+        return {"mean": states.mean(dim=0).numpy() + config.shift, "scale": states.std(dim=0).numpy()}
+
+    def __init__(self, config: Any, kit: Kit) -> None:
+        super().__init__(config, kit)
+        self.encoder = kit.encoder()
+        self.head = nn.Linear(32, 4)
+        self.norm = nn.BatchNorm1d(4)
+        statistics = kit.artefact("statistics")
+        self.register_buffer("mean", torch.tensor(statistics["mean"]))
+        self.register_buffer("matrix", torch.diag(1 / torch.tensor(statistics["scale"])))
+        self.log: list[tuple[str, int, list[str]]] = []
+        self.items: dict[str, list[int]] = {"text": [], "nli": []}
+
+    def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
+        trains = [name for name, parameter in self.named_parameters() if parameter.requires_grad]
+        self.log.append((stage.name, len(batch), trains))
+        for name, part in batch.items():
+            self.items[name] += part.items.tolist()
+        found = {"length": self.norm(self.head(self.embed(batch["text"]))).pow(3).mean()}
+        if stage.name == "layer":
+            found["triplet"] = self.embed(batch["nli"]).unflatten(0, (-1, 3)).std(dim=1).mean()
+        return found
+
+    def embed(self, batch: TextBatch) -> Tensor:
+        embedding: Tensor = (self.encoder(batch)[:, 0] - self.mean) @ self.matrix
+        return embedding
+
+
+@pytest.fixture
+def two_stage() -> Plugin:
+    TwoStage.built.clear()
+    return Plugin("two-stage", TwoStage, "digest-of-the-test")
+
+
+def test_two_stages_run_with_their_parameters_and_streams(kit_for: KitFor, two_stage: Plugin) -> None:
+    kit = kit_for(two_stage, learning_rate=1e-3)
+    built, outcome = train(kit)
+    assert outcome.steps == 4 + 10, "4 updates, then two epochs over 50 sentences in tens"
+    assert [(stage, streams) for stage, streams, _ in built.log] == [("head", 1)] * 4 + [("layer", 2)] * 10
+    head = {"head.weight", "head.bias"}
+    assert all(set(trains) == head for _, _, trains in built.log[:4])
+    for _, _, trains in built.log[4:]:
+        assert {name for name in trains if not name.startswith("encoder.model.encoder.layer.1.")} == {
+            "norm.weight",
+            "norm.bias",
+        }
+    sizes = {name: parameter.numel() for name, parameter in built.named_parameters()}
+    assert outcome.trainable_parameters == sum(sizes[name] for name in built.log[-1][2])
+    # 20 triplets in eights: 8 + 8 + 4 an epoch, begun again three times and a bit
+    nli = built.items["nli"]
+    assert sorted(nli[:20]) == sorted(nli[20:40]) == sorted(nli[40:60]) == list(range(20))
+    assert sorted(built.items["text"][40:90]) == list(range(50))
+
+
+@pytest.mark.parametrize("best", [1, 6, 13])
+def test_restored_state_is_that_of_the_best_step_whichever_stage(kit_for: KitFor, two_stage: Plugin, best: int) -> None:
+    """Also when stage 1 was best: what stage 2 changed goes back, buffers included."""
+    kit = kit_for(two_stage, learning_rate=1e-2, head_rate=0.1, evaluation_interval=1)
+    states: list[dict[str, Tensor]] = []
+    seed_everything(0)
+    built: Any = kit.plugin.method(kit.config, kit)
+
+    def evaluate() -> float:
+        states.append({name: value.clone() for name, value in built.state_dict().items()})
+        return float(len(states) == best)
+
+    outcome = Trainer(built, kit, 0, evaluate, lambda _: None).run()
+    assert outcome.best_step == best
+    assert len(states) == 14
+    assert not same(states[best - 1], states[-1])
+    assert same(built.state_dict(), states[best - 1])
+    assert states[0]["norm.running_mean"].abs().max() > 0
+    changed = {name for name in states[0] if not torch.equal(states[0][name], states[-1][name])}
+    assert {"head.weight", "norm.running_var", "encoder.model.encoder.layer.1.output.dense.weight"} <= changed
+    assert not any("layer.0." in name or "embeddings" in name for name in changed)
+
+
+def test_artefact_is_built_once_for_trials_that_agree_in_its_fields(kit_for: KitFor, two_stage: Plugin) -> None:
+    first = kit_for(two_stage, note="first", shift=0.25)
+    first.build_shared()
+    again = kit_for(two_stage, note="again", shift=0.25)
+    loaded = again.artefact("statistics")
+    assert two_stage.method.built == ["first"]  # type: ignore[attr-defined]
+    kit_for(two_stage, note="other", shift=0.75).artefact("statistics")
+    assert two_stage.method.built == ["first", "other"]  # type: ignore[attr-defined]
+    expected = TwoStage.statistics(first.config, first)
+    assert set(loaded) == set(expected)
+    assert all(np.allclose(loaded[name], expected[name], atol=1e-6) for name in expected)
+
+
+def test_artefact_follows_the_data(kit_for: KitFor, two_stage: Plugin, sentences: Path, tmp_path: Path) -> None:
+    corpus = tmp_path / "sentences.txt"
+    corpus.write_text(sentences.read_text())
+    before = np.array(kit_for(two_stage, sentences=str(corpus), shift=0.125).artefact("statistics")["mean"])
+    corpus.write_text("the cat sees the dog\n" * 50)
+    after = kit_for(two_stage, sentences=str(corpus), shift=0.125).artefact("statistics")["mean"]
+    assert np.abs(before - after).max() > 1e-3
