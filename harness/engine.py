@@ -1,6 +1,7 @@
 """Trials on Ray Tune: a local Ray, or the cluster that RAY_ADDRESS names. The store, not Tune, remembers results."""
 
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -84,8 +85,12 @@ class Engine:
     def __enter__(self) -> "Engine":
         """Raises UserError when no machine of the cluster can hold a trial."""
         self._folder = Path(tempfile.mkdtemp(prefix="harness-tune-"))
-        local = {} if os.environ.get("RAY_ADDRESS") else {"include_dashboard": False}
-        ray.init(log_to_driver=False, logging_level="ERROR", **local)
+        if os.environ.get("RAY_ADDRESS"):
+            ray.init(log_to_driver=False, logging_level="ERROR")
+        else:
+            # Ray's ports are open to the network: this sweep's processes alone know the token
+            os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
+            ray.init(log_to_driver=False, logging_level="ERROR", include_dashboard=False)
         try:
             self.resources = _affordable(self.resources)
         except UserError:

@@ -24,6 +24,7 @@ IDENTITY = (
     "source_digest",
     "data_digest",
     "model_digest",
+    "precision",
     "protocol",
 )
 """Columns in which two trials must agree to be averaged: all that decides a result, but for the seed."""

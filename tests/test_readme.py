@@ -1,0 +1,55 @@
+"""The README's two commands, in a fresh clone with a fresh environment, without data beside it."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a stranger gets: the last commit, nothing else."""
+    if not shutil.which("git") or not (CHECKOUT / ".git").exists():
+        pytest.skip("needs a git checkout to clone")
+    folder = tmp_path_factory.mktemp("clone") / "harness"
+    subprocess.run(["git", "clone", "--quiet", str(CHECKOUT), str(folder)], check=True)
+    return folder
+
+
+def bootstrap(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `bootstrap.py` as the README says, with an environment that knows nothing of this checkout."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("HARNESS_", "PYTHON", "VIRTUAL_ENV", "PYTEST", "RAY_"))
+    }
+    environment["HARNESS_CACHE"] = str(clone / ".cache")
+    python = getattr(sys, "_base_executable", sys.executable)  # not the environment that runs this test
+    return subprocess.run(
+        [python, "bootstrap.py", *arguments],
+        cwd=clone, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_both_commands_do_all_of_their_own_set_up(clone: Path) -> None:
+    quickstart = bootstrap(clone, "quickstart")
+    assert quickstart.returncode == 0, quickstart.stdout + quickstart.stderr
+    rows = [line for line in quickstart.stdout.splitlines() if re.match(r"(simcse|d2cse) +unsup +tiny-bert +3 ", line)]
+    assert len(rows) == 2, quickstart.stdout
+    assert all("±" in row for row in rows)
+    assert len(list((clone / "results" / "trials").glob("*.parquet"))) >= 8 + 6
+
+    again = bootstrap(clone, "quickstart")
+    assert "to run, 0 already" not in again.stdout
+    assert re.search(r"final seeds: 0 to run", again.stdout), again.stdout
+
+    tests = bootstrap(clone, "test", "tests/objectives", "-q")
+    assert tests.returncode == 0, tests.stdout + tests.stderr
+    assert re.search(r"\d+ passed", tests.stdout)
