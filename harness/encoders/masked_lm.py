@@ -8,6 +8,10 @@ from harness.data.hub import model_folder
 from harness.errors import UserError
 
 
+ROWS_AT_ONCE = 32
+"""Rows whose vocabulary logits exist at the same time; all rows' would be the largest tensor of a training step."""
+
+
 class Generator(nn.Module):
     """A masked language model without gradients. As in the released code its dropout is on while training."""
 
@@ -33,6 +37,11 @@ class Generator(nn.Module):
 
     @torch.no_grad()
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Vocabulary logits, (rows, length, vocabulary)."""
-        logits: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask).logits
-        return logits
+        """The best piece at every position, (rows, length)."""
+        return torch.cat(
+            [
+                # max, not argmax: four times as fast on a CPU in bf16
+                self.model(input_ids=ids, attention_mask=mask).logits.max(dim=-1).indices
+                for ids, mask in zip(input_ids.split(ROWS_AT_ONCE), attention_mask.split(ROWS_AT_ONCE), strict=True)
+            ]
+        )

@@ -25,7 +25,7 @@ def corrupt(generator: Generator, batch: TextBatch, masked: Tensor) -> tuple[Tex
     Position 0 keeps its piece and padding becomes id 0; both are labelled 0. A chosen token that the generator
     restores counts as not replaced, an unchosen one that it changes as replaced.
     """
-    edited = generator(masked, batch.attention_mask).argmax(dim=-1)
+    edited = generator(masked, batch.attention_mask)
     edited[:, 0] = batch.input_ids[:, 0]
     edited = edited * batch.attention_mask
     labels = ((edited != batch.input_ids) & batch.attention_mask.bool()).long()

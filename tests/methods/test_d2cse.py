@@ -217,7 +217,7 @@ def test_losses_against_formulas(kit_for: KitFor, setting: str, views: int, watc
     copies = 2 if setting == "unsup" else 1
     original = batch.input_ids.numpy().repeat(copies, axis=0)
     real = batch.attention_mask.numpy().repeat(copies, axis=0)
-    best = generator.results[0].argmax(dim=-1).numpy()
+    best = generator.results[0].numpy()
     scores = detector.results[0].detach().double().numpy()
     assert scores.shape == (*original.shape, 2)
     total = 0.0
@@ -236,7 +236,7 @@ def test_discriminator_reads_the_corrupted_text(unsup: Kit, watch: Watch) -> Non
     encoder, generator = watch(method.encoder), watch(method.generator)
     losses(unsup, method)
     (original,), (edited,) = encoder.given[0][0], encoder.given[1][0]
-    best, real = generator.results[0].argmax(dim=-1), original.attention_mask.bool()
+    best, real = generator.results[0], original.attention_mask.bool()
     assert torch.equal(edited.input_ids[:, 1:][real[:, 1:]], best[:, 1:][real[:, 1:]])
     assert (edited.input_ids[:, 0] == CLS).all()
     assert (edited.input_ids[~real] == 0).all()

@@ -24,7 +24,7 @@ class Script:
 
     def __call__(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         self.seen = input_ids.clone(), attention_mask.clone()
-        return torch.nn.functional.one_hot(self.best, VOCABULARY).float()
+        return self.best.clone()
 
     def corrupt(self, batch: TextBatch, masked: torch.Tensor) -> tuple[TextBatch, torch.Tensor]:
         return corrupt(cast("Generator", self), batch, masked)
