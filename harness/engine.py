@@ -20,6 +20,10 @@ os.environ.update(
     TUNE_GLOBAL_CHECKPOINT_S="86400",  # no snapshots: the store is the ledger
     TUNE_DISABLE_STRICT_METRIC_CHECKING="1",
 )
+if not os.environ.get("RAY_ADDRESS"):
+    # a local Ray's ports are open to the network, so that only this process and its workers know the token;
+    # Ray reads it when it is imported
+    os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
 
 import optuna
 import ray
@@ -88,8 +92,6 @@ class Engine:
         if os.environ.get("RAY_ADDRESS"):
             ray.init(log_to_driver=False, logging_level="ERROR")
         else:
-            # Ray's ports are open to the network: this sweep's processes alone know the token
-            os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
             ray.init(log_to_driver=False, logging_level="ERROR", include_dashboard=False)
         try:
             self.resources = _affordable(self.resources)

@@ -7,7 +7,6 @@ from transformers import AutoModelForMaskedLM
 from harness.data.hub import model_folder
 from harness.errors import UserError
 
-
 ROWS_AT_ONCE = 32
 """Rows whose vocabulary logits exist at the same time; all rows' would be the largest tensor of a training step."""
 
