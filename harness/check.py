@@ -52,14 +52,21 @@ def _problems(plugin: Plugin, setting: str) -> Iterator[str]:
     if problem:
         yield problem
         return
-    for stage in plugin.method.stages(config):
+    stages, problem = _tried("stages()", lambda: plugin.method.stages(config))
+    if problem:
+        yield problem
+        return
+    for stage in stages:
         yield from _stage_problems(method, stage, kit)
     yield from _embed_problems(method, kit)
 
 
 def _stage_problems(method: Method, stage: Stage, kit: Kit) -> Iterator[str]:
-    corpora = method.data(kit.config)
     where = f'stage "{stage.name}"'
+    corpora, problem = _tried(f"{where}: data()", lambda: method.data(kit.config))
+    if problem:
+        yield problem
+        return
     if not stage.streams or not set(stage.streams) <= set(corpora):
         yield f"{where}: its streams {sorted(stage.streams)} are not all in data() {sorted(corpora)}"
         return
@@ -72,7 +79,12 @@ def _stage_problems(method: Method, stage: Stage, kit: Kit) -> Iterator[str]:
         yield problem
         return
     frozen = {name: value.detach().clone() for name, value in method.named_parameters() if not value.requires_grad}
-    streams = {name: _stream(method, kit, corpora[name], size) for name, size in stage.streams.items()}
+    streams, problem = _tried(
+        where, lambda: {name: _stream(method, kit, corpora[name], size) for name, size in stage.streams.items()}
+    )
+    if problem:
+        yield problem
+        return
     optimiser = torch.optim.AdamW(optimiser_groups(groups, kit.config))
     method.train()
     for _ in range(3):

@@ -36,6 +36,8 @@ from harness.space import Range, Values
 from harness.store import Store
 from harness.trial import Trial, failed
 
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
 SAMPLERS = {
     "tpe": optuna.samplers.TPESampler,
     "random": optuna.samplers.RandomSampler,
@@ -92,7 +94,7 @@ class Engine:
         if os.environ.get("RAY_ADDRESS"):
             ray.init(log_to_driver=False, logging_level="ERROR")
         else:
-            ray.init(log_to_driver=False, logging_level="ERROR", include_dashboard=False)
+            ray.init("local", log_to_driver=False, logging_level="ERROR", include_dashboard=False)
         try:
             self.resources = _affordable(self.resources)
         except UserError:
@@ -119,7 +121,7 @@ class Engine:
 
     def sample(self, sampling: Sampling, watcher: Watcher) -> None:
         """Let an Optuna sampler suggest configurations until the budget is spent."""
-        searcher = OptunaSearch(
+        searcher = _Searcher(
             {name: _distribution(axis) for name, axis in sampling.ranges.items()},
             metric="score",
             mode="max",
@@ -153,6 +155,13 @@ class Engine:
         ).fit()
 
 
+class _Searcher(OptunaSearch):  # type: ignore[misc]
+    """Optuna is told how a configuration ended, not how it goes: a configuration is several trials, on its seeds."""
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        """Nothing: reports on the way have no score."""
+
+
 class _Relay(tune.Callback):  # type: ignore[misc]
     """Tune's events as ours. A worker that died without a word is recorded as a failed trial."""
 
@@ -176,7 +185,10 @@ class _Relay(tune.Callback):  # type: ignore[misc]
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         ours = self.ours(trial.config)
         reason = f"the worker died: {str(trial.get_error() or 'killed').strip().splitlines()[-1]}"
-        self.store.write(failed(ours, reason))
+        record = failed(ours, reason)
+        known = self.store.get(record["key"])
+        if known is None or known["status"] != "finished":  # it may have died after its record was written
+            self.store.write(record)
         self.watcher.ended(ours, {"status": "failed", "reason": reason, "dev": None})
 
 

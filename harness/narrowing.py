@@ -1,5 +1,6 @@
 """A search space, narrowed by the command line and checked against the methods, as searches."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -144,5 +145,6 @@ def _known_values(axis: Any) -> list[Any]:
     if isinstance(axis, Span):
         return list(axis.values())
     if isinstance(axis, Range):
-        return [axis.low, axis.high]
+        inner = axis.low + (axis.step or (axis.high - axis.low) / math.pi)  # no whole number, unless all are
+        return [axis.low, min(inner, axis.high), axis.high]
     return [] if isinstance(axis, Between) else list(axis)

@@ -8,10 +8,10 @@ from typing import Any
 from harness import estimate, registry
 from harness.data.corpora import count_items
 from harness.errors import UserError
-from harness.search import Search
-from harness.space import Between, Range, Span
+from harness.search import Search, best
+from harness.space import Between, Range, Span, Values
 from harness.store import Store
-from harness.sweep import sampled
+from harness.sweep import sampled, scores
 from harness.trial import Role, Trial, key
 
 
@@ -65,35 +65,50 @@ def plan(searches: Iterable[Search], store: Store) -> Plan:
                 key(trial, download=False)
         except UserError as error:
             missing[str(error)] = None
-        lines += _rounds(search, finished, rows, store)
-        single = not search.rounds and search.sampler is None
-        finals = search.trials([search.fixed], "final")
-        stored = _stored(finals, finished) if single else 0
+        searched, chosen = _rounds(search, finished, rows, store)
+        lines += searched
+        finals = search.trials([chosen or search.fixed], "final")
+        stored = _stored(finals, finished) if chosen else 0
         lines.append(_line(search, "final", {}, 1, search.final_seeds, len(finals), stored, rows))
     return Plan(lines, list(missing))
 
 
-def _rounds(search: Search, finished: set[str], rows: list[dict[str, Any]], store: Store) -> list[Line]:
+def _rounds(
+    search: Search, finished: set[str], rows: list[dict[str, Any]], store: Store
+) -> tuple[list[Line], Values | None]:
+    """The lines of the search, and the configuration that it chooses when the store has all of it."""
     lines = []
+    scored: list[tuple[Values, float]] = []
+    complete = True
     for number, axes in enumerate(search.rounds):
         shown = {name: _describe(axis) for name, axis in axes.items()}
-        if any(isinstance(axis, Between) for axis in axes.values()):
+        if not complete and any(isinstance(axis, Between) for axis in axes.values()):
             lines.append(_line(search, f"round {number + 1}", shown, 0, search.seeds, None, 0, rows))
             continue
-        configurations = search.configurations(number, [])
+        configurations = search.configurations(number, scored if complete else [])
         trials = search.trials(configurations, "search")
-        stored = _stored(trials, finished) if number == 0 else 0
+        stored = _stored(trials, finished) if complete else 0
+        complete = complete and stored == len(trials)
+        if complete:
+            scored += scores(search, configurations, store)
         lines.append(
             _line(search, f"round {number + 1}", shown, len(configurations), search.seeds, len(trials), stored, rows)
         )
     if search.sampler is not None:
         ranges = {name: _describe(axis) for name, axis in search.ranges.items()}
-        budget, known = search.sampler.trials, len(sampled(search, store))
+        scored = sampled(search, store)
+        budget, known = search.sampler.trials, len(scored)
+        complete = known >= budget
         seeds = len(search.seeds)
         lines.append(
-            _line(search, search.sampler.name, ranges, budget, search.seeds, budget * seeds, known * seeds, rows)
-        )
-    return lines
+            _line(
+                search, search.sampler.name, ranges, budget, search.seeds, budget * seeds,
+                min(known, budget) * seeds, rows,
+            )
+        )  # fmt: skip
+    if not complete:
+        return lines, None
+    return lines, best(scored) if scored else search.fixed
 
 
 def _line(

@@ -71,7 +71,7 @@ class Terminal:
             self.failed += 1
             self._say(f"[{self.done}/{self.total}] {name}: FAILED: {report.get('reason')}")
             return
-        group = f"{trial.role} {trial.plugin.name}"
+        group = f"{trial.search} {trial.role}"
         self.best[group] = max(report["dev"], self.best.get(group, report["dev"]))
         self._say(
             f"[{self.done}/{self.total}] {name}: dev {report['dev']:.2f} (best {self.best[group]:.2f}); {self._left()}"

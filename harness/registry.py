@@ -102,7 +102,7 @@ def _import(source: Path) -> ModuleType:
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[module_name]
         raise UserError(f"the plugin {source} fails to import: {type(error).__name__}: {error}") from error
     return module

@@ -6,7 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
 from harness.errors import suggest
 from harness.evaluation.suites import SUITES
@@ -15,6 +15,8 @@ from harness.yaml_lines import Document, Location, read
 
 Values = dict[str, Any]
 """Hyperparameter -> value"""
+SEEDS = 2**32
+"""Seeds are below this: numpy's limit"""
 
 
 class _Part(BaseModel):
@@ -48,6 +50,16 @@ class Range(_Part):
     log: bool = False
     step: float | None = Field(None, gt=0)
 
+    @model_validator(mode="after")
+    def _can_be_drawn_from(self) -> "Range":
+        if self.low > self.high:
+            raise ValueError(f"low {self.low:g} is above high {self.high:g}")
+        if self.log and self.low <= 0:
+            raise ValueError("a log range needs a low above 0")
+        if self.log and self.step is not None:
+            raise ValueError("log and step exclude each other")
+        return self
+
 
 class Sampler(_Part):
     """An Optuna sampler with a budget of configurations."""
@@ -70,6 +82,10 @@ Axis = Annotated[
     Discriminator(_axis_kind),
 ]
 Round = dict[str, Axis]
+Choice = Annotated[
+    Annotated[Range, Tag("range")] | Annotated[list[Any], Tag("list"), Field(min_length=1)],
+    Discriminator(lambda value: "list" if isinstance(value, list) else "range"),
+]
 
 
 class MethodSpace(_Part):
@@ -78,7 +94,7 @@ class MethodSpace(_Part):
     set: Values = {}
     grid: Round | None = None
     rounds: list[Round] | None = Field(None, min_length=1)
-    ranges: dict[str, Range | list[Any]] | None = Field(None, min_length=1)
+    ranges: dict[str, Choice] | None = Field(None, min_length=1)
     sampler: Sampler | None = None
 
     @field_validator("set", mode="before")
@@ -97,7 +113,7 @@ class Select(_Part):
 class Seeds(_Part):
     """On which seeds a configuration is run."""
 
-    seeds: list[int] = Field(min_length=1)
+    seeds: list[Annotated[int, Field(ge=0, lt=SEEDS)]] = Field(min_length=1)
 
 
 class Space(_Part):

@@ -7,7 +7,7 @@ same trial is never stored twice; `compact` folds small files into one, and read
 import json
 import os
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,9 +80,9 @@ class Store:
 
     def check_writable(self) -> None:
         """Raises UserError when a record could not be written here."""
-        probe = self.folder / f".probe-{uuid.uuid4().hex}"
+        there = next(folder for folder in (self.folder, *self.folder.absolute().parents) if folder.exists())
+        probe = there / f".probe-{uuid.uuid4().hex}"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
             probe.touch()
             probe.unlink()
         except OSError as error:
@@ -103,16 +103,25 @@ class Store:
 
     def read(self) -> Reading:
         """Every trial once. A damaged file is named in `unreadable` and the rest is read."""
-        tables, unreadable = [], []
-        for path in self._files():
-            try:
-                tables.append(_read_file(path))
-            except FileNotFoundError:
-                continue  # folded into a compacted file since the listing
-            except (pa.ArrowException, OSError, ValueError) as error:
-                unreadable.append((path.name, str(error).splitlines()[0]))
-        table = pa.concat_tables(tables) if tables else SCHEMA.empty_table()
-        return Reading(_each_key_once(table), unreadable)
+        tables: dict[str, pa.Table] = {}
+        unreadable: dict[str, str] = {}
+        gone: set[str] = set()
+        listed_again = True
+        while listed_again:
+            listed_again = False
+            for path in self._files():
+                if path.name in tables or path.name in unreadable:
+                    continue
+                try:
+                    tables[path.name] = _read_file(path)
+                except (pa.ArrowException, OSError, ValueError) as error:
+                    if isinstance(error, FileNotFoundError) and path.name not in gone:
+                        gone.add(path.name)  # folded since the listing into a file that the next listing has
+                        listed_again = True
+                    else:
+                        unreadable[path.name] = str(error).splitlines()[0]
+        table = pa.concat_tables(tables.values()) if tables else SCHEMA.empty_table()
+        return Reading(_each_key_once(table), sorted(unreadable.items()))
 
     def keys(self, status: str = "finished") -> set[str]:
         """Keys of the trials with this status."""
@@ -121,22 +130,30 @@ class Store:
         return {key for key, found in pairs if found == status}
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """One trial by its whole key, or None; reads its own file, or looks into the compacted ones."""
-        own = self.folder / f"{key}.parquet"
-        for path in [own, *self.folder.glob("compact-*.parquet")]:
+        """One trial by its whole key, or None; reads its own file, then the compacted ones. A failure only if it has
+        not finished."""
+        failure = None
+        for path in self._own_then_compacted(key):
             try:
                 table = _read_file(path)
             except (pa.ArrowException, OSError, ValueError):
                 continue  # not there, or damaged: `read` names the damaged ones
-            found = table.filter(pc.equal(table["key"], key)).to_pylist()
-            if found:
-                return _parsed(found[0])
-        return None
+            for row in table.filter(pc.equal(table["key"], key)).to_pylist():
+                if row["status"] == "finished":
+                    return _parsed(row)
+                failure = failure or row
+        return None if failure is None else _parsed(failure)
+
+    def _own_then_compacted(self, key: str) -> Iterator[Path]:
+        """The compacted files are listed after the own one was looked for: a compaction in between hides nothing."""
+        yield self.folder / f"{key}.parquet"
+        yield from self.folder.glob("compact-*.parquet")
 
     def compact(self, at_least: int = 256) -> int:
-        """Fold the one-trial files into one file when there are `at_least` of them; how many were folded.
+        """Fold the files of finished trials into one file when there are `at_least` files; how many were folded.
 
-        The new file is in place before the old ones go, so no reader misses a trial.
+        The new file is in place before the old ones go, so no reader misses a trial. A failure keeps its own file:
+        another sweep may be about to replace it.
         """
         paths = [path for path in self._files() if not path.name.startswith("compact-")]
         if len(paths) < at_least:
@@ -147,8 +164,9 @@ class Store:
                 table = _read_file(path)
             except (pa.ArrowException, OSError, ValueError):
                 continue  # left where it is, for `read` to name
-            folded.append(path)
-            tables.append(table)
+            if table["status"].to_pylist() == ["finished"]:
+                folded.append(path)
+                tables.append(table)
         if not tables:
             return 0
         self._write_table(_each_key_once(pa.concat_tables(tables)), f"compact-{uuid.uuid4().hex}.parquet")
@@ -161,6 +179,8 @@ class Store:
             found = [entry for entry in os.scandir(self.folder) if entry.name.endswith(".parquet")]
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise UserError(f"the store {self.folder} cannot be read ({error.strerror})") from None
         return [Path(entry.path) for entry in sorted(found, key=lambda entry: entry.name) if entry.name[0] != "."]
 
     def _write_table(self, table: pa.Table, name: str) -> None:

@@ -50,7 +50,8 @@ def run(searches: list[Search], store: Store, resources: Resources, watcher: Swe
         _prepare(search)
     result = Result()
     with Engine(store, resources) as engine:
-        scored = _search(searches, engine, watcher)
+        keys: set[str] = set()
+        scored = _search(searches, engine, watcher, keys)
         finals: list[Trial] = []
         for number, search in enumerate(searches):
             if not scored[number] and (search.rounds or search.sampler):
@@ -62,7 +63,8 @@ def run(searches: list[Search], store: Store, resources: Resources, watcher: Swe
             watcher.chosen(search, values, dev)
             finals += search.trials([values], "final")
         _run(finals, "final seeds", set(), engine, watcher)
-    _count(searches, finals, store, result)
+    keys |= {key(trial) for trial in finals}
+    _count({search.id for search in searches if search.sampler is not None}, keys, store, result)
     return result
 
 
@@ -73,8 +75,11 @@ def _prepare(search: Search) -> None:
         Kit(trial.plugin, trial.config, device()).build_shared()
 
 
-def _search(searches: list[Search], engine: Engine, watcher: SweepWatcher) -> list[Scored]:
-    """All rounds; the n-th rounds of all searches run together. One list of (configuration, mean dev) per search."""
+def _search(searches: list[Search], engine: Engine, watcher: SweepWatcher, keys: set[str]) -> list[Scored]:
+    """All rounds; the n-th rounds of all searches run together. One list of (configuration, mean dev) per search.
+
+    `keys` gets the keys of the rounds' trials.
+    """
     scored: list[Scored] = [[] for _ in searches]
     for number in range(max((len(search.rounds) for search in searches), default=0)):
         tried = {
@@ -83,10 +88,11 @@ def _search(searches: list[Search], engine: Engine, watcher: SweepWatcher) -> li
             if number < len(search.rounds) and (number == 0 or scored[index])
         }
         trials = [trial for index, values in tried.items() for trial in searches[index].trials(values, "search")]
+        keys |= {key(trial) for trial in trials}
         varied = {name for index in tried for name in searches[index].rounds[number]}
         _run(trials, f"search, round {number + 1}", varied, engine, watcher)
         for index, values in tried.items():
-            scored[index] += _scores(searches[index], values, engine.store)
+            scored[index] += scores(searches[index], values, engine.store)
     for index, search in enumerate(searches):
         if search.sampler is not None:
             scored[index] = _sample(search, engine, watcher)
@@ -103,7 +109,7 @@ def _run(trials: list[Trial], title: str, varied: set[str], engine: Engine, watc
         engine.store.compact()
 
 
-def _scores(search: Search, configurations: list[Values], store: Store) -> Scored:
+def scores(search: Search, configurations: list[Values], store: Store) -> Scored:
     """The mean dev score over the search seeds of every configuration of which all seeds finished."""
     records = {record["key"]: record for record in store.read().rows()}
     scored: Scored = []
@@ -147,11 +153,9 @@ def sampled(search: Search, store: Store) -> Scored:
     return [(values[name], sum(scores) / len(scores)) for name, scores in sorted(complete.items())]
 
 
-def _count(searches: list[Search], finals: list[Trial], store: Store, result: Result) -> None:
-    """Finished and failed trials of these searches."""
-    ours = {search.id for search in searches}
-    keys = {key(trial) for trial in finals}
+def _count(sampled_by: set[str], keys: set[str], store: Store, result: Result) -> None:
+    """Finished and failed trials among these keys, and of these samplers' searches."""
     for row in store.read().rows():
-        if row["search"] in ours or row["key"] in keys:
+        if row["key"] in keys or (row["search"] in sampled_by and row["role"] == "search"):
             result.finished += row["status"] == "finished"
             result.failed += row["status"] == "failed"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -34,13 +34,22 @@ class Document:
         """The error for a part of the file."""
         return UserError(self.where(location) + problem)
 
+    def _written(self, location: Location, *, missing: bool) -> Location:
+        """Without the parts that pydantic adds for the members of a union."""
+        written: Location = ()
+        for part in location:
+            if (*written, part) in self.lines:
+                written = (*written, part)
+        return (*written, location[-1]) if missing else written
+
     def parse(self, model: type[Model]) -> Model:
         """The content as a pydantic model. Raises UserError with file, line and the nearest valid key."""
         try:
             return model.model_validate(self.content)
         except ValidationError as error:
-            first = error.errors()[0]
-            location = tuple(part for part in first["loc"] if not str(part).startswith(("function-", "list[")))
+            # An unknown key explains why another one is missing, so it goes first.
+            first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
+            location = self._written(first["loc"], missing=first["type"] == "missing")
             problem = first["msg"]
             if first["type"] == "extra_forbidden":
                 problem = f"unknown key{suggest(str(location[-1]), _siblings(model, location))}"
@@ -59,11 +68,17 @@ def read(path: Path) -> Document:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
-        raise UserError(f"{path}{line}: not valid YAML: {getattr(error, 'problem', error)}") from None
+        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        raise UserError(f"{path}{line}: not valid YAML: {problem}") from None
+    except (ValueError, RecursionError) as error:  # a date that is none, an alias to itself
+        raise UserError(f"{path}: not valid YAML: {error}") from None
     if not isinstance(content, dict):
         raise UserError(f"{path}: a mapping of keys to values was expected")
     lines: dict[Location, int] = {}
-    _walk(root, (), lines, path)
+    try:
+        _walk(root, (), lines, path)
+    except RecursionError:
+        raise UserError(f"{path}: not valid YAML: a part contains itself") from None
     return Document(path, content, lines)
 
 
@@ -84,8 +99,15 @@ def _walk(node: Any, location: Location, lines: dict[Location, int], path: Path)
 def _siblings(model: Any, location: Location) -> list[str]:
     """The valid keys beside the last part of `location`."""
     for part in location[:-1]:
-        fields = getattr(model, "model_fields", None)
-        annotation = fields[part].annotation if fields and part in fields else model
-        candidates = [annotation, *getattr(annotation, "__args__", ())]
-        model = next((found for found in candidates if hasattr(found, "model_fields")), annotation)
+        if hasattr(model, "model_fields") and part in model.model_fields:
+            model = model.model_fields[part].annotation
+        elif get_origin(model) in (dict, list):
+            model = get_args(model)[-1]
+        model = _without_none(model)
     return list(getattr(model, "model_fields", ()))
+
+
+def _without_none(annotation: Any) -> Any:
+    """`T` of `T | None`."""
+    parts = [part for part in get_args(annotation) if part is not type(None)]
+    return parts[0] if type(None) in get_args(annotation) and len(parts) == 1 else annotation

@@ -14,6 +14,8 @@ from harness.cli.sweep import sweep
 from harness.cli.table import table
 from harness.errors import UserError
 
+INTERRUPTED = 130
+
 app = typer.Typer(
     name="harness",
     help="Benchmarks and hyperparameter sweeps for contrastive sentence embeddings.",
@@ -34,5 +36,13 @@ def main() -> None:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
-        print("\nInterrupted. What has finished is in the store; the same command goes on from there.", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(_interrupted())
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:  # what Typer makes of Ctrl-C
+            _interrupted()
+        raise
+
+
+def _interrupted() -> int:
+    print("\nInterrupted. What has finished is in the store; the same command goes on from there.", file=sys.stderr)
+    return INTERRUPTED

@@ -42,17 +42,19 @@ def values(given: list[str] | None) -> dict[str, Any]:
             raise UserError(f'--set {text}: write it as key=value, for example "--set learning_rate=3e-5"')
         try:
             found[key] = yaml.safe_load(value)
-        except yaml.YAMLError:
+        except (yaml.YAMLError, ValueError):
             raise UserError(f"--set {text}: the value is not valid YAML") from None
     return found
 
 
 def seeds(given: str | None) -> tuple[int, ...]:
     """`0,1,2` as numbers. Raises UserError for anything else."""
-    try:
-        return tuple(int(part) for part in given.split(",")) if given else ()
-    except ValueError:
-        raise UserError(f'--seeds {given}: whole numbers with commas between them, for example "0,1,2"') from None
+    parts = given.split(",") if given else []
+    if not all(part.strip().isdecimal() and int(part) < 2**32 for part in parts):
+        raise UserError(
+            f'--seeds {given}: whole numbers from 0 to 4294967295 with commas between them, for example "0,1,2"'
+        )
+    return tuple(int(part) for part in parts)
 
 
 def split_targets(targets: list[str]) -> tuple[tuple[str, ...], Path]:

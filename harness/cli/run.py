@@ -24,6 +24,7 @@ def run(
     from harness.cli.show import print_record
     from harness.trial import Trial, attempt, key, resolve
 
+    options.seeds(str(seed))
     values = options.values(set_) | ({"encoder": encoder} if encoder else {})
     resolve(registry.load(method), values)
     trial = Trial(method, values, seed)
@@ -43,6 +44,6 @@ def run(
             ),
         )
         found.write(record)
-    print_record(record, console)
+    print_record(record, console, method)
     if record["status"] != "finished":
         raise typer.Exit(1)

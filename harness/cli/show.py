@@ -1,5 +1,6 @@
 """`harness show`: one trial, all of it."""
 
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,8 +34,11 @@ def show(
     print_record(matches[0], Console(highlight=False))
 
 
-def print_record(record: dict[str, Any], console: "Console") -> None:
-    """Every field of a record, one a line, and the command that runs it again."""
+def print_record(record: dict[str, Any], console: "Console", locator: str | None = None) -> None:
+    """Every field of a record, one a line, and the command that runs it again.
+
+    `locator`: the method's name or path, where it is known.
+    """
     for name, value in record.items():
         if isinstance(value, dict):
             console.print(f"{name}:")
@@ -42,17 +46,22 @@ def print_record(record: dict[str, Any], console: "Console") -> None:
                 console.print(f"  {inner}: {_number(part)}", soft_wrap=True, markup=False)
         elif value is not None and value != "":
             console.print(f"{name}: {_number(value)}", soft_wrap=True, markup=False)
-    console.print(f"again: {_command(record)}", soft_wrap=True, markup=False)
+    console.print(f"again: {_command(record, locator)}", soft_wrap=True, markup=False)
 
 
 def _number(value: Any) -> str:
     return f"{value:.4f}".rstrip("0").rstrip(".") if isinstance(value, float) and abs(value) >= 1 else str(value)
 
 
-def _command(record: dict[str, Any]) -> str:
+def _command(record: dict[str, Any], locator: str | None) -> str:
+    from harness.registry import names
+
+    method = locator or (record["method"] if record["method"] in names() else f"PATH/{record['method']}")
     values = {name: value for name, value in record["configuration"].items() if name != "encoder" and value is not None}
-    settings = " ".join(f"--set {name}={_yaml(value)}" for name, value in values.items())
-    return f"harness run {record['method']} --encoder {record['encoder']} --seed {record['seed']} {settings}"
+    words = ["harness", "run", method, "--encoder", record["encoder"], "--seed", str(record["seed"])]
+    for name, value in values.items():
+        words += ["--set", f"{name}={_yaml(value)}"]
+    return shlex.join(words)
 
 
 def _yaml(value: Any) -> str:

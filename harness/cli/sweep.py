@@ -43,5 +43,5 @@ def sweep(
     for label in result.undecided:
         console.print(f"No configuration of {label} finished, so none could be chosen.")
     if result.failed or result.undecided:
-        console.print(f"{result.failed} trials failed: `harness list trials`, then `harness show KEY`.")
+        console.print(f"Failed trials: {result.failed}. See `harness list trials`, then `harness show KEY`.")
         raise typer.Exit(1)

@@ -81,9 +81,7 @@ def test_the_best_dev_group_is_chosen_though_its_test_is_worse(store: Store, add
     add_trial({"learning_rate": 3e-5}, dev={"stsb-dev": 80.0}, score=90.0)
     sheet = sheet_of(store, "diffaug")
     assert lines_of(sheet, "SimCSE")[1][3:] == ["70.00"] * 8
-    assert any(
-        note.startswith("simcse unsup bert-base-uncased: 2 groups of comparable") for note in sheet.notes
-    )
+    assert any(note.startswith("simcse unsup bert-base-uncased: 2 groups of comparable") for note in sheet.notes)
 
 
 def test_a_variant_is_a_different_run(store: Store, add_trial: AddTrial) -> None:
@@ -109,9 +107,7 @@ def test_columns_can_be_different_runs(store: Store, add_trial: AddTrial) -> Non
     assert delta == ["", "Δ", "", "-0.32", "", ""]
 
 
-def test_what_is_missing_has_its_command(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_missing_has_its_command(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "search_spaces").mkdir()
     (tmp_path / "search_spaces" / "unsup.yaml").touch()
     monkeypatch.setattr(matching, "REPOSITORY", tmp_path)

@@ -38,9 +38,7 @@ def test_mean_and_sample_std_are_numpys(store: Store, add_trial: AddTrial) -> No
     ],
     ids=lambda different: next(iter(different)),
 )
-def test_what_is_not_comparable_is_never_averaged(
-    store: Store, add_trial: AddTrial, different: dict[str, Any]
-) -> None:
+def test_what_is_not_comparable_is_never_averaged(store: Store, add_trial: AddTrial, different: dict[str, Any]) -> None:
     add_trial(score=70.0)
     add_trial(score=80.0, **different)
     groups = comparable_groups(store.read().table)

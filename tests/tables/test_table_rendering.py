@@ -76,9 +76,7 @@ def test_the_terminal_table_loses_no_digit_and_breaks_no_word(filled: Store, wid
 
 
 def test_the_paper_table_fits_120_columns(filled: Store) -> None:
-    text = render(
-        [paper_sheet(filled.read(), "diffaug", ["simcse"], filled.folder)], "terminal", 120
-    ).decode()
+    text = render([paper_sheet(filled.read(), "diffaug", ["simcse"], filled.folder)], "terminal", 120).decode()
     assert max(map(len, text[: text.index("[1] quoted")].splitlines())) <= 120
     assert any(line.count("75.40±1.37") == 8 for line in text.splitlines())
 
@@ -95,9 +93,7 @@ def test_parquet_and_csv_hold_the_same_tidy_rows(filled: Store, tmp_path: Path) 
     frame = pandas.read_parquet(path)
     rows = list(csv.DictReader(io.StringIO(render(sheets, "csv", 140).decode())))
     assert len(frame) == len(rows) == 15 * 8
-    (average,) = (
-        row for row in rows if row["label"] == "SimCSE" and row["column"] == "Avg." and row["n"] == "3"
-    )
+    (average,) = (row for row in rows if row["label"] == "SimCSE" and row["column"] == "Avg." and row["n"] == "3")
     assert float(average["delta"]) == pytest.approx(75.4 - 76.25)
     assert average["published"] == "76.25"
     cell = frame[(frame.label == "SimCSE") & (frame.column == "Avg.") & (frame.setting == "unsup")].iloc[0]

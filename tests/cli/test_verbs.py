@@ -1,0 +1,376 @@
+"""Every verb does what its help says."""
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.store import Store
+
+HEAVY = {"torch", "ray", "transformers", "optuna", "pyarrow", "numpy"}
+POOLING = ["pooling", "--encoder", "tiny-bert", "--set", "suite=graded"]
+GOOD = """\
+\"\"\"A bag of words.\"\"\"
+
+import torch
+from torch import Tensor, nn
+
+from harness import method
+from harness.method import Stage
+from harness.objectives.infonce import info_nce
+
+
+class Config(method.TrainingConfig):
+    encoder: str = "tiny-bert"
+    suite: str = "graded"
+    sentences: str = "graded-sentences"
+    precision: str = "fp32"
+    width: int = 8
+
+
+class Method(method.Method):
+    config_type = Config
+
+    @classmethod
+    def data(cls, config):
+        return {"contrastive": config.sentences}
+
+    @classmethod
+    def stages(cls, config):
+        return [
+            Stage(
+                name="contrastive",
+                trains={"words*": "learning_rate"},
+                streams={"contrastive": config.batch_size},
+                losses={"contrastive": 1.0},
+                max_steps=config.max_steps,
+            )
+        ]
+
+    def __init__(self, config, kit):
+        super().__init__(config, kit)
+        self.words = nn.Embedding(len(kit.tokenizer), config.width)
+        self.still = nn.Parameter(torch.zeros(1))
+
+    @property
+    def longest(self):
+        return 64
+
+    def losses(self, batch, stage):
+        first, second = (nn.functional.dropout(self.embed(batch["contrastive"]), 0.1) for _ in range(2))
+        loss = info_nce(first, second, temperature=self.config.temperature)
+        return {"contrastive": loss}
+
+    def embed(self, batch) -> Tensor:
+        mask = batch.attention_mask[:, :, None].float()
+        vectors = (self.words(batch.input_ids) * mask).sum(1) / mask.sum(1)
+        return vectors
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Callable[..., Path]:
+    """plugin(old, new): the plugin above with one text replaced."""
+
+    def write(old: str = "", new: str = "") -> Path:
+        assert old in GOOD
+        path = tmp_path / "toy.py"
+        path.write_text(GOOD.replace(old, new) if old else GOOD, encoding="utf-8")
+        return path
+
+    return write
+
+
+def files(store: Path) -> dict[str, int]:
+    """File name -> when it was written."""
+    return {path.name: path.stat().st_mtime_ns for path in store.iterdir()}
+
+
+def again(out: str) -> list[str]:
+    """The words of the command after `again:`, as a shell would split them, without `harness`."""
+    line = next(line for line in out.splitlines() if line.startswith("again: "))
+    program, *arguments = shlex.split(line.removeprefix("again: "))
+    assert program == "harness"
+    return arguments
+
+
+# Without a trial
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"), [(["--help"], "sweep"), (["sweep", "--help"], "--dry-run"), (["list", "methods"], "SimCSE")]
+)
+def test_light_verbs_import_nothing_heavy(arguments: list[str], shown: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "harness", *arguments], capture_output=True, text=True, check=True
+    )
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert shown in done.stdout
+    assert "harness.cli.sweep" in imported  # so the report is what it is taken for
+    assert not imported & HEAVY
+
+
+def test_no_verb_shows_the_help(harness: Any) -> None:
+    answer = harness()
+    for verb in ("sweep", "run", "plan", "table", "show", "check", "new", "list"):
+        assert verb in answer.out
+
+
+def test_list_methods(harness: Any) -> None:
+    answer = harness("list", "methods")
+    assert answer.code == 0
+    lines = {line.split()[0]: line for line in answer.out.splitlines()}
+    assert {"pooling", "simcse", "d2cse"} <= set(lines)
+    assert "contrastive learning with dropout views" in lines["simcse"]
+
+
+def test_list_methods_names_one_here(harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "methods" / "mine").mkdir(parents=True)
+    (tmp_path / "methods" / "mine" / "__init__.py").write_text('"""My own.\n\nMore."""\n')
+    lines = [line.split(maxsplit=1) for line in harness("list", "methods").out.splitlines()]
+    assert ["mine", "My own."] in lines
+
+
+def test_list_spaces(harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "search_spaces").mkdir()
+    (tmp_path / "search_spaces" / "small.yaml").write_text("# A small one.\nsetting: unsup\n")
+    answer = harness("list", "spaces")
+    assert answer.out.split(maxsplit=1) == ["search_spaces/small.yaml", "A small one.\n"]
+
+
+def test_list_papers(harness: Any) -> None:
+    names = [line.split()[0] for line in harness("list", "papers").out.splitlines()]
+    assert {"clsr", "d2cse", "dcpcse", "diffaug", "diffcse"} <= set(names)
+
+
+def test_list_trials_of_an_empty_store(harness: Any, tmp_path: Path) -> None:
+    answer = harness("list", "trials", "--store", tmp_path / "none")
+    assert (answer.code, answer.out) == (0, "")
+    assert not (tmp_path / "none").exists()
+
+
+def test_plan_and_dry_run_say_the_same_and_write_nothing(
+    harness: Any, space: Callable[..., Path], tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    planned = harness("plan", space(), "--store", store)
+    dry = harness("sweep", space(), "--store", store, "--dry-run")
+    assert planned == dry
+    assert planned.code == 0
+    assert "learning_rate: 1e-4, 5e-4" in planned.out
+    assert "4 trials to run" in planned.out
+    assert not store.exists()
+
+
+def test_plan_resolves_values_in_the_order_of_precedence(
+    harness: Any, space: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = space("    grid:", "    set: {max_steps: 3}\n    grid:")
+    arguments = ["plan", path, "--store", tmp_path / "store"]
+    for options, said in ((["--set", "max_steps=4"], "max_steps=4"), ([], "max_steps=3")):
+        out = harness(*arguments, *options).out
+        assert said in out
+        assert "batch_size=8" in out  # the file's
+        assert "temperature=0.05" in out  # the method's
+
+
+def test_plan_names_what_is_not_here(harness: Any, space: Callable[..., Path], tmp_path: Path) -> None:
+    answer = harness("plan", space(), "--encoder", "tiny-brt", "--store", tmp_path / "store")
+    assert answer.code == 0
+    assert 'Not here yet: model "tiny-brt"' in answer.out
+
+
+def test_run_stores_one_record_and_runs_once(harness: Any, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    first = harness("run", *POOLING, "--seed", 3, "--store", store)
+    assert first.code == 0, first.err
+    written = files(store)
+    [row] = Store(store).read().rows()
+    assert set(written) == {f"{row['key']}.parquet"}
+    assert (row["method"], row["encoder"], row["seed"], row["role"]) == ("pooling", "tiny-bert", 3, "final")
+    assert row["status"] == "finished"
+    assert set(row["test"]) == {"graded"}
+    second = harness("run", *POOLING, "--seed", 3, "--store", store)
+    assert second.code == 0
+    assert second.out.startswith("Already in the store:")
+    assert files(store) == written
+    harness("run", *POOLING, "--seed", 4, "--store", store)
+    assert len(files(store)) == 2
+
+
+def test_run_that_fails_is_stored_with_its_reason_and_tried_again(
+    harness: Any, plugin: Callable[..., Path], tmp_path: Path
+) -> None:
+    repaired, store = tmp_path / "repaired", tmp_path / "store"
+    guard = (
+        f"        if not __import__('pathlib').Path({str(repaired)!r}).exists():\n            raise ValueError('odd')\n"
+    )
+    path = plugin("        first, second =", f"{guard}        first, second =")
+    arguments = ["run", path, "--set", "max_steps=2", "--store", store]
+    answer = harness(*arguments)
+    assert answer.code == 1
+    [row] = Store(store).read().rows()
+    assert (row["status"], row["reason"], row["dev"], row["test"]) == ("failed", "ValueError: odd", {}, {})
+    assert "ValueError: odd" in harness("list", "trials", "--store", store).out
+    repaired.touch()
+    assert harness(*arguments).code == 0
+    [now] = Store(store).read().rows()
+    assert (now["status"], now["reason"], now["key"]) == ("finished", None, row["key"])
+
+
+def test_run_whose_loss_is_not_finite_fails(harness: Any, plugin: Callable[..., Path], tmp_path: Path) -> None:
+    path = plugin('return {"contrastive": loss}', 'return {"contrastive": loss * float("nan")}')
+    answer = harness("run", path, "--set", "max_steps=2", "--store", tmp_path / "store")
+    assert answer.code == 1
+    [row] = Store(tmp_path / "store").read().rows()
+    assert row["status"] == "failed"
+    assert "nan" in row["reason"] or "not finite" in row["reason"]
+
+
+def test_again_of_a_plugin_that_has_a_path(harness: Any, plugin: Callable[..., Path], tmp_path: Path) -> None:
+    arguments = [plugin(), "--set", "max_steps=2", "--store", tmp_path / "store"]
+    command = again(harness("run", *arguments).out)
+    assert harness(*command, "--store", tmp_path / "store").out.startswith("Already in the store:")
+
+
+def test_again_of_values_with_spaces(harness: Any, tmp_path: Path) -> None:
+    corpus, store = tmp_path / "my sentences.txt", tmp_path / "store"
+    corpus.write_text("the cat sleeps\na dog runs\n" * 8)
+    values = ["suite=graded", f"sentences={corpus}", "max_steps=1", "batch_size=4", "precision=fp32"]
+    settings = [word for value in values for word in ("--set", value)]
+    command = again(harness("run", "simcse", "--encoder", "tiny-bert", *settings, "--store", store).out)
+    assert harness(*command, "--store", store).out.startswith("Already in the store:")
+
+
+def test_new_then_check(harness: Any, tmp_path: Path) -> None:
+    path = tmp_path / "methods" / "mine"
+    answer = harness("new", path)
+    assert answer.code == 0
+    assert f"harness check {path}" in answer.out
+    checked = harness("check", path)
+    assert (checked.code, checked.out) == (0, f"{path} keeps the contract.\n")
+
+
+@pytest.mark.parametrize("name", ["pooling", "simcse", "d2cse"])
+def test_shipped_methods_keep_the_contract(name: str, harness: Any) -> None:
+    answer = harness("check", name)
+    assert (answer.code, answer.out) == (0, f"{name} keeps the contract.\n")
+
+
+def test_check_passes_what_is_right(harness: Any, plugin: Callable[..., Path]) -> None:
+    answer = harness("check", plugin())
+    assert (answer.code, answer.err) == (0, ""), answer.out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ('"contrastive": loss}', '"contrastive": loss.repeat(2)}', "not a scalar tensor but (2,)"),
+        ('"contrastive": loss}', '"contrastive": loss.item()}', "not a scalar tensor but float"),
+        ('"contrastive": loss}', '"contrastive": loss.detach()}', 'the loss "contrastive" has no gradient'),
+        ('"contrastive": loss}', '"contrastive": loss / 0}', 'the loss "contrastive" is inf'),
+        ('"contrastive": loss}', '"contrast": loss}', "losses() must return ['contrastive']"),
+        ('"words*"', '"word"', 'stage "contrastive" trains nothing: no parameter matches word'),
+        ('"words*"', '"still"', 'the loss "contrastive" has no gradient'),
+        ('"learning_rate"}', '"learning_rat"}', 'the learning rate "learning_rat" is no field'),
+        ('streams={"contrastive"', 'streams={"pairs"', "its streams ['pairs'] are not all in data()"),
+        ("return vectors", "return vectors - vectors.mean(0)", "embed() depends on the batch"),
+        ("return vectors", "return vectors * mask.sum(1).max()", "embed() depends on the batch"),
+        ("return vectors", "return vectors + torch.rand_like(vectors)", "embed() is random"),
+        ("return vectors", "return vectors / 0", "not finite"),
+        ("return vectors", "return vectors.mean(0)", "embed() must return (rows, hidden)"),
+        ("return vectors", "return vectors.nothing", "AttributeError"),
+        (
+            "        loss = ",
+            "        with torch.no_grad():\n            self.still.add_(1)\n        loss = ",
+            "the frozen parameter still moved",
+        ),
+        ("width: int = 8", "width: int = method.Field(0, ge=1)", "the defaults are refused"),
+        ("nn.Parameter(torch.zeros(1))", "nn.Parameter(torch.zeros(1, 2).view(3))", "__init__ raises RuntimeError"),
+        ("        return [\n", "        raise ValueError('no stage')\n        return [\n", "ValueError: no stage"),
+        (
+            '        return {"contrastive": config.sentences}',
+            "        raise ValueError('no data')",
+            "ValueError: no data",
+        ),
+        ('config.sentences}', '"no-such-corpus"}', 'unknown corpus "no-such-corpus"'),
+    ],
+)  # fmt: skip
+def test_check_finds(old: str, new: str, sentence: str, harness: Any, plugin: Callable[..., Path]) -> None:
+    answer = harness("check", plugin(old, new))
+    assert answer.code == 1
+    assert answer.out.startswith("wrong: setting ")
+    assert sentence in answer.out
+
+
+# After a sweep
+
+
+def test_sweep_says_nothing_on_stderr(swept: Any) -> None:
+    assert swept.answer.err == ""
+
+
+def test_table_of_the_store(swept: Any, harness: Any) -> None:
+    answer = harness("table", "--store", swept.store)
+    assert answer.code == 0
+    head, _, row = [line.split() for line in answer.out.splitlines()[:3]]
+    assert head[:4] == ["method", "setting", "encoder", "n"]
+    assert row[:4] == ["simcse", "unsup", "tiny-bert", "2"]
+    assert answer.out in swept.answer.out
+
+
+def test_list_trials(swept: Any, harness: Any) -> None:
+    lines = harness("list", "trials", "--store", swept.store).out.splitlines()
+    keys = Store(swept.store).keys()
+    assert {line.split()[0] for line in lines} == {key[:10] for key in keys}
+    assert sorted(line.split()[2] for line in lines) == ["final", "final", "search", "search"]
+
+
+def test_plan_says_what_the_store_has(swept: Any, harness: Any) -> None:
+    out = harness("plan", swept.space, "--store", swept.store).out
+    search = next(line for line in out.splitlines() if "round 1" in line).split()
+    assert search[search.index("5e-4") + 1 :][:2] == ["2", "2"]  # trials, stored
+
+
+def test_plan_of_a_finished_sweep_has_nothing_to_run(swept: Any, harness: Any) -> None:
+    assert "\n0 trials to run" in harness("plan", swept.space, "--store", swept.store).out
+
+
+def test_plan_estimates_from_the_store(swept: Any, harness: Any, tmp_path: Path) -> None:
+    path = tmp_path / "more.yaml"
+    path.write_text(swept.space.read_text().replace("5e-4]", "5e-4, 9e-4]"))
+    out = harness("plan", path, "--store", swept.store).out
+    assert "estimated time with" in out
+    assert "unknown" not in out
+
+
+def test_show_prints_a_trial_whose_command_runs_again(swept: Any, harness: Any, tmp_path: Path) -> None:
+    row = next(row for row in Store(swept.store).read().rows() if row["role"] == "final")
+    answer = harness("show", row["key"][:10], "--store", swept.store)
+    assert answer.code == 0
+    for line in (f"key: {row['key']}", "role: final", "  learning_rate: ", "  graded-dev: ", "  graded: ", "  torch: "):
+        assert f"\n{line}" in f"\n{answer.out}"
+    repeated = harness(*again(answer.out), "--store", tmp_path / "again")
+    assert repeated.code == 0, repeated.err
+    [record] = Store(tmp_path / "again").read().rows()
+    assert (record["key"], record["dev"], record["test"]) == (row["key"], row["dev"], row["test"])
+
+
+def test_failed_and_damaged_files_are_named_under_the_table(swept: Any, harness: Any, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    store.mkdir()
+    for path in swept.store.iterdir():
+        os.link(path, store / path.name)
+    (store / "damaged.parquet").write_bytes(b"PAR1 no more")
+    table = harness("table", "--store", store)
+    assert table.code == 0
+    assert "damaged.parquet" in table.out
+    listed = harness("list", "trials", "--store", store)
+    assert "damaged.parquet" in listed.out + listed.err

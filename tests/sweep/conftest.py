@@ -1,0 +1,187 @@
+"""Sweeps as processes of their own, over plugins of a few lines whose trials take a moment."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+HEAD = """\
+import os
+import time
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import nn
+
+from harness import method
+from harness.data.tokens import piece_ids
+from harness.evaluation.suites import pairs
+from harness.method import Stage
+from harness.objectives.infonce import info_nce
+"""
+
+TRAINED = (
+    HEAD
+    + """\
+
+
+class Config(method.TrainingConfig):
+    learning_rate: float = Field(0.01, gt=0)
+    width: int = Field(8, ge=1)
+    fault: Literal["none", "no fault", "raise", "die"] = "none"
+
+
+class Method(method.Method):
+    '''A bag of words that trains.'''
+
+    config_type = Config
+
+    @classmethod
+    def data(cls, config):
+        return {"contrastive": config.sentences}
+
+    @classmethod
+    def stages(cls, config):
+        return [
+            Stage("contrastive", {"*": "learning_rate"}, {"contrastive": config.batch_size}, {"contrastive": 1.0},
+                  max_steps=config.max_steps)
+        ]
+
+    def __init__(self, config, kit):
+        super().__init__(config, kit)
+        self.words = nn.Embedding(len(kit.tokenizer), config.width)
+
+    @property
+    def longest(self):
+        return 64
+
+    def losses(self, batch, stage):
+        time.sleep(PAUSE)
+        if self.config.fault == "raise" and not Path(REPAIRED).exists():
+            raise ValueError("a planted fault")
+        if self.config.fault == "die" and not Path(REPAIRED).exists():
+            os.kill(os.getpid(), 9)
+        first, second = (nn.functional.dropout(self.embed(batch["contrastive"]), 0.1) for _ in range(2))
+        return {"contrastive": info_nce(first, second, temperature=self.config.temperature)}
+
+    def embed(self, batch):
+        mask = batch.attention_mask[:, :, None].float()
+        return (self.words(batch.input_ids) * mask).sum(1) / mask.sum(1)
+"""
+)
+"""PAUSE (seconds an update) and REPAIRED (a file; while it is not there, faults are faults) are written in front."""
+
+KNOWN = (
+    HEAD
+    + """\
+
+
+class Config(method.MethodConfig):
+    noise: float = Field(0.25, ge=0, le=1)
+    favours: Literal["dev", "test", "both"] = "both"
+
+
+class Method(method.Method):
+    '''Nothing trains. Dev falls with the distance of noise from 0.25, and far when dev is not favoured.'''
+
+    config_type = Config
+
+    def __init__(self, config, kit):
+        super().__init__(config, kit)
+        self.words = np.random.default_rng(0).standard_normal((len(kit.tokenizer), 64))
+        task = pairs("graded-dev")
+        self.dev = {tuple(row) for row in piece_ids(kit.tokenizer, [*task.first, *task.second])}
+
+    @property
+    def longest(self):
+        return 64
+
+    def embed(self, batch):
+        rows = zip(batch.input_ids, batch.attention_mask.sum(1).tolist(), strict=True)
+        return torch.tensor(np.stack([self.vector(ids[1 : length - 1].tolist()) for ids, length in rows]))
+
+    def vector(self, ids):
+        is_dev = tuple(ids) in self.dev
+        noise = 4 * abs(self.config.noise - 0.25) if is_dev else 0.0
+        noise += 0.0 if self.config.favours in ("both", "dev" if is_dev else "test") else 4.0
+        vector = self.words[ids].mean(0)
+        other = np.random.default_rng(ids).standard_normal(64)
+        return vector / np.linalg.norm(vector) + noise * other / np.linalg.norm(other)
+"""
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="session")
+def environment(cache: Path) -> dict[str, str]:
+    """Of every process: the embedded data, a local Ray, this session's cache."""
+    changed = {"HARNESS_HUB", "RAY_ADDRESS"}
+    return {name: value for name, value in os.environ.items() if name not in changed} | {"HARNESS_CACHE": str(cache)}
+
+
+@pytest.fixture(scope="session")
+def process(environment: dict[str, str]) -> Callable[..., Answer]:
+    """process(argument, ...): the command as a process of its own."""
+
+    def call(*arguments: object) -> Answer:
+        command = [sys.executable, "-m", "harness", *map(str, arguments)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+        return Answer(done.returncode, done.stdout, done.stderr)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def write_plugin() -> Callable[..., Path]:
+    """write_plugin(path, "trained" or "known", pause): a plugin file; its faults go when `path`.repaired is there."""
+
+    def write(path: Path, kind: str, pause: float = 0.0) -> Path:
+        repaired = path.with_suffix(".repaired")
+        source = {"trained": TRAINED, "known": KNOWN}[kind]
+        path.write_text(f"PAUSE = {pause}\nREPAIRED = {str(repaired)!r}\n{source}", encoding="utf-8")
+        return path
+
+    return write
+
+
+def marked_processes(mark: str) -> list[int]:
+    """The processes (not those that have ended) in whose environment the mark is."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            continue  # gone, or not ours
+    return found
+
+
+@pytest.fixture
+def processes_left() -> Callable[[str, float], list[int]]:
+    """processes_left(mark, seconds): what a command has left behind, after at most so many seconds."""
+    if not Path("/proc/self/environ").exists():
+        pytest.skip("needs /proc")
+
+    def wait(mark: str, seconds: float) -> list[int]:
+        until = time.monotonic() + seconds
+        while (found := marked_processes(mark)) and time.monotonic() < until:
+            time.sleep(0.2)
+        return found
+
+    return wait

@@ -1,0 +1,156 @@
+"""A sweep that is killed or interrupted: the same command goes on, and ends with the same results."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.store import Store
+
+pytestmark = pytest.mark.slow
+
+SPACE = """\
+setting: unsup
+suite: graded
+select: {metric: graded-dev}
+final: {seeds: [0, 1]}
+encoders: [tiny-bert]
+set: {sentences: graded-sentences, max_steps: 3, batch_size: 8, precision: fp32}
+methods:
+  slowly:
+    grid:
+      learning_rate: [1e-3, 1e-2, 1e-1]
+      width: [4, 8]
+"""
+TRIALS = 8
+OF_THE_RUN = {"started", "sentences_per_second", "peak_memory_mib", "commit"}  # and all that ends in _seconds
+
+
+def results(store: Path) -> dict[str, dict[str, Any]]:
+    """Key -> all that does not depend on when and beside what the trial ran."""
+    return {
+        row["key"]: {
+            name: value for name, value in row.items() if name not in OF_THE_RUN and not name.endswith("_seconds")
+        }
+        for row in Store(store).read().rows()
+    }
+
+
+def differences(one: dict[str, dict[str, Any]], other: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Key -> column -> both values, where they differ; None for a trial that is not in both."""
+    return {
+        key: {name: (one[key][name], other[key][name]) for name in one[key] if one[key][name] != other[key][name]}
+        if key in one and key in other
+        else None
+        for key in one.keys() | other.keys()
+        if one.get(key) != other.get(key)
+    }
+
+
+def written(store: Path) -> dict[str, int]:
+    """File -> when."""
+    return {path.name: path.stat().st_mtime_ns for path in store.glob("*.parquet")}
+
+
+@pytest.fixture(scope="module")
+def targets(tmp_path_factory: pytest.TempPathFactory, write_plugin: Callable[..., Path]) -> list[Path]:
+    """A plugin that takes its time, and its space."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    (folder / "space.yaml").write_text(SPACE, encoding="utf-8")
+    return [write_plugin(folder / "slowly.py", "trained", pause=0.2), folder / "space.yaml"]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(targets: list[Path], process: Callable[..., Any]) -> dict[str, dict[str, Any]]:
+    """The results of a sweep that nobody disturbed."""
+    store = targets[0].parent / "uninterrupted"
+    answer = process("sweep", *targets, "--store", store)
+    assert answer.code == 0, answer.out + answer.err
+    assert len(results(store)) == TRIALS
+    return results(store)
+
+
+@pytest.fixture
+def started(
+    targets: list[Path], environment: dict[str, str], processes_left: Callable[[str, float], list[int]]
+) -> Callable[..., Any]:
+    """started(store): a context with the running driver and its mark, once its first trial is in the store."""
+
+    @contextmanager
+    def start(store: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+        mark = uuid.uuid4().hex
+        driver = subprocess.Popen(
+            [sys.executable, "-m", "harness", "sweep", *map(str, targets), "--store", str(store)],
+            env=environment | {"HARNESS_TEST_MARK": mark},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # as a shell's job: Ctrl-C goes to the whole group
+        )
+        try:
+            until = time.monotonic() + 120
+            while not written(store) and driver.poll() is None and time.monotonic() < until:
+                time.sleep(0.05)
+            assert driver.poll() is None, driver.communicate()
+            assert written(store), "no trial was stored in two minutes"
+            yield driver, mark
+        finally:
+            for number in processes_left(mark, 0):
+                os.kill(number, signal.SIGKILL)
+            driver.communicate()
+
+    return start
+
+
+def test_same_command_finishes_what_a_killed_driver_left(
+    uninterrupted: dict[str, dict[str, Any]],
+    targets: list[Path],
+    started: Callable[..., Any],
+    process: Callable[..., Any],
+    processes_left: Callable[[str, float], list[int]],
+    tmp_path: Path,
+) -> None:
+    store = tmp_path / "store"
+    with started(store) as (driver, mark):
+        driver.kill()
+        driver.wait()
+        processes_left(mark, 20)  # a worker may still end its trial
+    before = written(store)
+    assert 0 < len(before) < TRIALS
+    answer = process("sweep", *targets, "--store", store)
+    assert answer.code == 0, answer.out + answer.err
+    assert {name: written(store)[name] for name in before} == before
+    assert differences(results(store), uninterrupted) == {}
+
+
+def test_ctrl_c_is_said_leaves_nothing_running_and_goes_on(
+    uninterrupted: dict[str, dict[str, Any]],
+    targets: list[Path],
+    started: Callable[..., Any],
+    process: Callable[..., Any],
+    processes_left: Callable[[str, float], list[int]],
+    tmp_path: Path,
+) -> None:
+    store = tmp_path / "store"
+    with started(store) as (driver, mark):
+        os.killpg(driver.pid, signal.SIGINT)
+        _, err = driver.communicate(timeout=60)
+        assert driver.returncode == 130
+        assert "Interrupted. What has finished is in the store; the same command goes on from there." in err
+        assert "Traceback" not in err
+        assert processes_left(mark, 20) == []
+    before = written(store)
+    assert 0 < len(before) < TRIALS
+    assert {row["status"] for row in results(store).values()} == {"finished"}
+    answer = process("sweep", *targets, "--store", store)
+    assert answer.code == 0, answer.out + answer.err
+    assert {name: written(store)[name] for name in before} == before
+    assert differences(results(store), uninterrupted) == {}

@@ -1,0 +1,275 @@
+"""A sweep runs what its space says, once; selects on dev; and goes on where it stopped."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.store import Store
+from harness.trial import Trial, attempt
+
+pytestmark = pytest.mark.slow
+
+HEAD = """\
+setting: unsup
+suite: graded
+select: {metric: graded-dev}
+search: {seeds: [42, 43]}
+final: {seeds: [0, 1]}
+encoders: [tiny-bert]
+"""
+SPACE = (
+    HEAD
+    + """\
+set: {sentences: graded-sentences, max_steps: 2, batch_size: 8, precision: fp32}
+methods:
+  chosen:
+    grid:
+      favours: [test, dev]
+      noise: [0.25, 0.5]
+  rounded:
+    rounds:
+      - noise: [0.0, 0.4, 0.8]
+      - noise: {between: best_two, step: 0.2}
+      - favours: [test, both]
+  sampled:
+    ranges:
+      learning_rate: {low: 1.0e-3, high: 1.0e-1, log: true}
+      width: {low: 4, high: 16, step: 4}
+    sampler: {trials: 3}
+"""
+)
+FAULTY = (
+    HEAD
+    + """\
+set: {sentences: graded-sentences, max_steps: 2, batch_size: 8, precision: fp32}
+methods:
+  faulty:
+    grid:
+      fault: [raise, none, die, no fault]
+"""
+)
+
+
+@dataclass
+class Swept:
+    """What a sweep said and stored."""
+
+    answer: Any
+    rows: list[dict[str, Any]]
+    written: dict[str, int]
+    """File -> when"""
+
+    def of(self, method: str, role: str) -> list[dict[str, Any]]:
+        """The rows of one method in one role."""
+        return [row for row in self.rows if (row["method"], row["role"]) == (method, role)]
+
+    def values(self, method: str, *names: str) -> Counter[tuple[Any, ...]]:
+        """How often each configuration was searched, told by these hyperparameters."""
+        return Counter(tuple(row["configuration"][name] for name in names) for row in self.of(method, "search"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, write_plugin: Callable[..., Path]) -> Path:
+    """Plugins, their spaces and stores."""
+    folder = tmp_path_factory.mktemp("sweeps")
+    for name in ("chosen", "rounded"):
+        write_plugin(folder / f"{name}.py", "known")
+    for name in ("sampled", "faulty"):
+        write_plugin(folder / f"{name}.py", "trained")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sweep(folder: Path, process: Callable[..., Any]) -> Callable[..., Swept]:
+    """sweep(methods, space, store name, option, ...): run it and read the store."""
+
+    def call(methods: list[str], text: str, store: str, *options: str) -> Swept:
+        space = folder / "space.yaml"
+        space.write_text(text, encoding="utf-8")
+        plugins = [folder / f"{name}.py" for name in methods]
+        answer = process("sweep", *plugins, space, "--store", folder / store, *options)
+        written = {path.name: path.stat().st_mtime_ns for path in (folder / store).iterdir()}
+        return Swept(answer, Store(folder / store).read().rows(), written)
+
+    return call
+
+
+# Searches that go well
+
+
+@pytest.fixture(scope="module")
+def first(sweep: Callable[..., Swept]) -> Swept:
+    """A grid, rounds and a sampler."""
+    return sweep(["chosen", "rounded", "sampled"], SPACE, "store")
+
+
+@pytest.fixture(scope="module")
+def second(first: Swept, sweep: Callable[..., Swept]) -> Swept:
+    """The same again, with a higher budget for the sampler."""
+    assert first.written
+    return sweep(["chosen", "rounded", "sampled"], SPACE.replace("trials: 3", "trials: 5"), "store")
+
+
+def test_sweep_succeeds(first: Swept) -> None:
+    assert first.answer.code == 0, first.answer.out + first.answer.err
+    assert {row["status"] for row in first.rows} == {"finished"}
+
+
+def test_grid_runs_every_combination_once(first: Swept) -> None:
+    """On one seed, since nothing trains."""
+    combinations = {(favours, noise): 1 for favours in ("test", "dev") for noise in (0.25, 0.5)}
+    assert first.values("chosen", "favours", "noise") == combinations
+
+
+def test_every_trial_has_its_own_file(first: Swept) -> None:
+    keys = [row["key"] for row in first.rows]
+    assert len(set(keys)) == len(keys)
+    assert {f"{key}.parquet" for key in keys} == set(first.written)
+
+
+def test_best_on_dev_wins_though_another_is_better_on_test(first: Swept) -> None:
+    [final] = first.of("chosen", "final")
+    assert (final["configuration"]["favours"], final["configuration"]["noise"]) == ("dev", 0.25)
+    dev = {tuple(row["configuration"].values()): row["dev"]["graded-dev"] for row in first.of("chosen", "search")}
+    assert final["dev"]["graded-dev"] == max(dev.values())
+    assert "chosen for chosen unsup tiny-bert: favours=dev noise=0.25 (graded-dev " in first.answer.out
+
+
+def test_that_other_would_have_won_on_test(first: Swept, folder: Path) -> None:
+    [final] = first.of("chosen", "final")
+    other = {**final["configuration"], "favours": "test"}
+    record = attempt(Trial(str(folder / "chosen.py"), other, 0), lambda _: None)
+    assert record["test"]["graded"] > final["test"]["graded"]
+    assert record["dev"]["graded-dev"] < final["dev"]["graded-dev"]
+
+
+def test_search_never_sees_a_test_score(first: Swept) -> None:
+    for row in first.rows:
+        assert set(row["test"]) == ({"graded"} if row["role"] == "final" else set())
+        assert set(row["dev"]) == {"graded-dev-start", "graded-dev"}
+
+
+def test_rounds_start_from_the_best_so_far(first: Swept) -> None:
+    """Best two of the first round: 0.4 and 0.0; then 0.2 is best; a configuration of two rounds runs once."""
+    searched = {("both", 0.0): 1, ("both", 0.4): 1, ("both", 0.8): 1, ("both", 0.2): 1, ("test", 0.2): 1}
+    assert first.values("rounded", "favours", "noise") == searched
+    [final] = first.of("rounded", "final")
+    assert (final["configuration"]["favours"], final["configuration"]["noise"]) == ("both", 0.2)
+
+
+def test_sampler_spends_its_budget(first: Swept) -> None:
+    """Three configurations, each on both search seeds."""
+    searched = first.values("sampled", "learning_rate", "width")
+    assert sorted(searched.values()) == [2, 2, 2]
+    for rate, width in searched:
+        assert 1e-3 <= rate <= 1e-1
+        assert width in (4, 8, 12, 16)
+    assert {row["seed"] for row in first.of("sampled", "search")} == {42, 43}
+
+
+def test_sampler_chooses_the_best_mean_over_seeds(first: Swept) -> None:
+    scores: dict[float, list[float]] = {}
+    for row in first.of("sampled", "search"):
+        scores.setdefault(row["configuration"]["learning_rate"], []).append(row["dev"]["graded-dev"])
+    best = max(scores, key=lambda rate: sum(scores[rate]))
+    assert {row["configuration"]["learning_rate"] for row in first.of("sampled", "final")} == {best}
+
+
+def test_final_seeds(first: Swept) -> None:
+    assert sorted(row["seed"] for row in first.of("sampled", "final")) == [0, 1]
+    assert [row["seed"] for row in first.of("chosen", "final")] == [0]  # nothing trains
+
+
+def test_higher_budget_runs_only_the_difference(first: Swept, second: Swept) -> None:
+    assert first.values("sampled", "learning_rate", "width") < second.values("sampled", "learning_rate", "width")
+    assert second.answer.code == 0, second.answer.out + second.answer.err
+    assert sorted(second.values("sampled", "learning_rate", "width").values()) == [2] * 5
+    assert "search, tpe on sampled unsup tiny-bert: 2 to run, 3 already in the store" in second.answer.out
+
+
+def test_same_sweep_again_runs_nothing_else(first: Swept, second: Swept) -> None:
+    assert {name: second.written[name] for name in first.written} == first.written
+    assert {row["method"] for row in second.rows if f"{row['key']}.parquet" not in first.written} == {"sampled"}
+    for number in (1, 2, 3):
+        assert f"search, round {number}: 0 to run" in second.answer.out
+
+
+def test_command_line_narrows(sweep: Callable[..., Swept]) -> None:
+    narrowed = sweep(
+        ["chosen", "sampled"], SPACE, "narrow", "--trials", "1", "--seeds", "5,6,7", "--set", "favours=both",
+        "--set", "width=4", "--encoder", "tiny-bert",
+    )  # fmt: skip
+    assert narrowed.answer.code == 0, narrowed.answer.out + narrowed.answer.err
+    assert {row["method"] for row in narrowed.rows} == {"chosen", "sampled"}
+    assert len(narrowed.values("chosen", "noise")) == 1
+    assert sorted(narrowed.values("sampled", "learning_rate", "width").values()) == [2]
+    assert {row["configuration"]["width"] for row in narrowed.rows if row["method"] == "sampled"} == {4}
+    assert {row["configuration"]["favours"] for row in narrowed.rows if row["method"] == "chosen"} == {"both"}
+    assert sorted(row["seed"] for row in narrowed.of("sampled", "final")) == [5, 6, 7]
+
+
+# Trials that fail
+
+
+@pytest.fixture(scope="module")
+def faulty(sweep: Callable[..., Swept]) -> Swept:
+    """One configuration raises, one kills its worker."""
+    return sweep(["faulty"], FAULTY.replace("[42, 43]", "[42]"), "faulty")
+
+
+@pytest.fixture(scope="module")
+def repaired(faulty: Swept, folder: Path, sweep: Callable[..., Swept]) -> Swept:
+    """The same command when the reason has gone."""
+    assert faulty.written
+    (folder / "faulty.repaired").touch()
+    return sweep(["faulty"], FAULTY.replace("[42, 43]", "[42]"), "faulty")
+
+
+def fault_rows(swept: Swept) -> dict[str, dict[str, Any]]:
+    return {row["configuration"]["fault"]: row for row in swept.of("faulty", "search")}
+
+
+def test_failures_are_recorded_with_their_reasons(faulty: Swept) -> None:
+    rows = fault_rows(faulty)
+    assert {fault: row["status"] for fault, row in rows.items()} == {
+        "raise": "failed", "none": "finished", "die": "failed", "no fault": "finished",
+    }  # fmt: skip
+    assert rows["raise"]["reason"] == "ValueError: a planted fault"
+    assert "worker died" in rows["die"]["reason"]
+    assert "\n" not in rows["die"]["reason"]
+    assert rows["raise"]["dev"] == rows["die"]["dev"] == {}
+
+
+def test_failures_do_not_keep_the_rest_from_its_end(faulty: Swept) -> None:
+    assert faulty.answer.code == 1
+    assert "fault=raise: FAILED: ValueError: a planted fault" in faulty.answer.out
+    assert "2 trials failed" in faulty.answer.out
+    finals = faulty.of("faulty", "final")
+    assert sorted(row["seed"] for row in finals) == [0, 1]
+    assert {row["configuration"]["fault"] for row in finals} <= {"none", "no fault"}
+    assert {row["status"] for row in finals} == {"finished"}
+
+
+def test_failures_of_another_grid_do_not_count(faulty: Swept, sweep: Callable[..., Swept]) -> None:
+    """The user has taken the values that fail out of the grid: nothing of this sweep has failed."""
+    without = FAULTY.replace("[42, 43]", "[42]").replace("[raise, none, die, no fault]", "[none, no fault]")
+    swept = sweep(["faulty"], without, "faulty")
+    assert swept.written == faulty.written
+    assert "search, round 1: 0 to run, 2 already in the store" in swept.answer.out
+    assert swept.answer.code == 0, swept.answer.out
+
+
+def test_failed_trials_are_tried_again(faulty: Swept, repaired: Swept) -> None:
+    assert repaired.answer.code == 0, repaired.answer.out + repaired.answer.err
+    assert "search, round 1: 2 to run, 2 already in the store" in repaired.answer.out
+    rows = fault_rows(repaired)
+    assert {row["status"] for row in rows.values()} == {"finished"}
+    assert {fault: row["key"] for fault, row in rows.items()} == {
+        fault: row["key"] for fault, row in fault_rows(faulty).items()
+    }
+    kept = [f"{row['key']}.parquet" for row in faulty.rows if row["status"] == "finished"]
+    assert {name: repaired.written[name] for name in kept} == {name: faulty.written[name] for name in kept}
