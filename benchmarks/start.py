@@ -1,6 +1,6 @@
 """How long `harness --help` and `harness list methods` take, as whole processes, beside a bare Python.
 
-    python benchmarks/start.py [--rounds 15]
+python benchmarks/start.py [--rounds 15]
 """
 
 import argparse

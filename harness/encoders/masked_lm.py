@@ -37,10 +37,9 @@ class Generator(nn.Module):
     @torch.no_grad()
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """The best piece at every position, (rows, length)."""
-        return torch.cat(
-            [
-                # max, not argmax: four times as fast on a CPU in bf16
-                self.model(input_ids=ids, attention_mask=mask).logits.max(dim=-1).indices
-                for ids, mask in zip(input_ids.split(ROWS_AT_ONCE), attention_mask.split(ROWS_AT_ONCE), strict=True)
-            ]
-        )
+        parts = zip(torch.split(input_ids, ROWS_AT_ONCE), torch.split(attention_mask, ROWS_AT_ONCE), strict=True)
+        return torch.cat([self._best(ids, mask) for ids, mask in parts])
+
+    def _best(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        logits: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask).logits
+        return logits.max(dim=-1).indices  # four times as fast as argmax on a CPU in bf16

@@ -247,7 +247,7 @@ def test_failures_are_recorded_with_their_reasons(faulty: Swept) -> None:
 def test_failures_do_not_keep_the_rest_from_its_end(faulty: Swept) -> None:
     assert faulty.answer.code == 1
     assert "fault=raise: FAILED: ValueError: a planted fault" in faulty.answer.out
-    assert "2 trials failed" in faulty.answer.out
+    assert "Failed trials: 2" in faulty.answer.out
     finals = faulty.of("faulty", "final")
     assert sorted(row["seed"] for row in finals) == [0, 1]
     assert {row["configuration"]["fault"] for row in finals} <= {"none", "no fault"}
