@@ -1,13 +1,13 @@
 """A sweep: searches, round by round, then the chosen configurations on the final seeds. The store says what is left."""
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from harness.engine import Engine, Resources, Sampling, Watcher
 from harness.kit import Kit
 from harness.search import Search, best
-from harness.space import Values
+from harness.space import Sampler, Values
 from harness.store import Store
 from harness.training.reproducibility import device
 from harness.trial import Trial, key
@@ -27,15 +27,13 @@ class SweepWatcher(Watcher, Protocol):
         """A search has settled on a configuration; dev is None when there was nothing to choose from."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Result:
     """What a sweep came to."""
 
-    chosen: dict[str, Values] = field(default_factory=dict)
-    """Search label -> configuration"""
-    finished: int = 0
-    failed: int = 0
-    undecided: list[str] = field(default_factory=list)
+    failed: int
+    """Trials of this sweep that failed"""
+    undecided: list[str]
     """Searches of which no configuration finished"""
 
 
@@ -48,65 +46,94 @@ def run(searches: list[Search], store: Store, resources: Resources, watcher: Swe
     store.check_writable()
     for search in searches:
         _prepare(search)
-    result = Result()
     with Engine(store, resources) as engine:
-        keys: set[str] = set()
-        scored = _search(searches, engine, watcher, keys)
-        finals: list[Trial] = []
-        for number, search in enumerate(searches):
-            if not scored[number] and (search.rounds or search.sampler):
-                result.undecided.append(search.label)
-                continue
-            values = best(scored[number]) if scored[number] else search.fixed
-            dev = max(found for _, found in scored[number]) if scored[number] else None
-            result.chosen[search.label] = values
-            watcher.chosen(search, values, dev)
-            finals += search.trials([values], "final")
-        _run(finals, "final seeds", set(), engine, watcher)
-    keys |= {key(trial) for trial in finals}
-    _count({search.id for search in searches if search.sampler is not None}, keys, store, result)
-    return result
+        return _Sweep(searches, engine, watcher).run()
 
 
 def _prepare(search: Search) -> None:
     """Fail early, and build what the trials share: their models and files are here, their corpora tokenised."""
-    for trial in search.trials([search.fixed], "final")[:1]:
-        key(trial)
-        Kit(trial.plugin, trial.config, device()).build_shared()
+    trial = search.trials([search.fixed], "final")[0]
+    key(trial)
+    Kit(trial.plugin, trial.config, device()).build_shared()
 
 
-def _search(searches: list[Search], engine: Engine, watcher: SweepWatcher, keys: set[str]) -> list[Scored]:
-    """All rounds; the n-th rounds of all searches run together. One list of (configuration, mean dev) per search.
+class _Sweep:
+    """The searches of one call, and the keys of what they asked for."""
 
-    `keys` gets the keys of the rounds' trials.
-    """
-    scored: list[Scored] = [[] for _ in searches]
-    for number in range(max((len(search.rounds) for search in searches), default=0)):
-        tried = {
-            index: search.configurations(number, scored[index])
-            for index, search in enumerate(searches)
-            if number < len(search.rounds) and (number == 0 or scored[index])
-        }
-        trials = [trial for index, values in tried.items() for trial in searches[index].trials(values, "search")]
-        keys |= {key(trial) for trial in trials}
-        varied = {name for index in tried for name in searches[index].rounds[number]}
-        _run(trials, f"search, round {number + 1}", varied, engine, watcher)
-        for index, values in tried.items():
-            scored[index] += scores(searches[index], values, engine.store)
-    for index, search in enumerate(searches):
-        if search.sampler is not None:
-            scored[index] = _sample(search, engine, watcher)
-    return scored
+    def __init__(self, searches: list[Search], engine: Engine, watcher: SweepWatcher) -> None:
+        self.searches, self.engine, self.watcher = searches, engine, watcher
+        self.store = engine.store
+        self.keys: set[str] = set()
 
+    def run(self) -> Result:
+        """Search, choose, retrain on the final seeds."""
+        finals: list[Trial] = []
+        undecided = []
+        for search, scored in zip(self.searches, self._search(), strict=True):
+            if not scored and (search.rounds or search.sampler):
+                undecided.append(search.label)
+                continue
+            chosen = best(scored) if scored else search.fixed
+            self.watcher.chosen(search, chosen, max((dev for _, dev in scored), default=None))
+            finals += search.trials([chosen], "final")
+        self._run(finals, "final seeds", set())
+        return Result(self._failed(), undecided)
 
-def _run(trials: list[Trial], title: str, varied: set[str], engine: Engine, watcher: SweepWatcher) -> None:
-    """Run those trials that the store has not finished, each once."""
-    done = engine.store.keys()
-    missing = list({key(trial): trial for trial in trials if key(trial) not in done}.values())
-    watcher.round(title, len(missing), len(trials) - len(missing), engine.slots, varied)
-    if missing:
-        engine.run(missing, watcher)
-        engine.store.compact()
+    def _search(self) -> list[Scored]:
+        """All rounds; the n-th rounds of all searches run together. One list of (configuration, mean dev) each."""
+        scored: list[Scored] = [[] for _ in self.searches]
+        for number in range(max((len(search.rounds) for search in self.searches), default=0)):
+            tried = {
+                index: search.configurations(number, scored[index])
+                for index, search in enumerate(self.searches)
+                if number < len(search.rounds) and (number == 0 or scored[index])
+            }
+            trials = [
+                trial for index, values in tried.items() for trial in self.searches[index].trials(values, "search")
+            ]
+            varied = {name for index in tried for name in self.searches[index].rounds[number]}
+            self._run(trials, f"search, round {number + 1}", varied)
+            for index, values in tried.items():
+                scored[index] += scores(self.searches[index], values, self.store)
+        for index, search in enumerate(self.searches):
+            if search.sampler is not None:
+                scored[index] = self._sample(search, search.sampler)
+        return scored
+
+    def _run(self, trials: list[Trial], title: str, varied: set[str]) -> None:
+        """Run those trials that the store has not finished, each once."""
+        by_key = {key(trial): trial for trial in trials}
+        self.keys |= by_key.keys()
+        finished = self.store.keys()
+        missing = [trial for found, trial in by_key.items() if found not in finished]
+        self.watcher.round(title, len(missing), len(by_key) - len(missing), self.engine.slots, varied)
+        if missing:
+            self.engine.run(missing, self.watcher)
+            self.store.compact()
+
+    def _sample(self, search: Search, sampler: Sampler) -> Scored:
+        """Spend the rest of a sampler's budget; what the store has of this search counts and is told to the sampler."""
+        known = sampled(search, self.store)
+        budget = max(0, sampler.trials - len(known))
+        title = f"search, {sampler.name} on {search.label}"
+        self.watcher.round(title, budget, len(known), self.engine.slots, set(search.ranges))
+        if budget:
+            template = search.trials([search.fixed], "search")[0]
+            points = [({name: values[name] for name in search.ranges}, dev) for values, dev in known]
+            self.engine.sample(
+                Sampling(template, search.ranges, sampler.name, sampler.seed, search.seeds, budget, points),
+                self.watcher,
+            )
+        return sampled(search, self.store)
+
+    def _failed(self) -> int:
+        """Failed trials among those asked for, and among the samplers' suggestions."""
+        samplers = {search.id for search in self.searches if search.sampler is not None}
+        return sum(
+            row["status"] == "failed"
+            and (row["key"] in self.keys or (row["search"] in samplers and row["role"] == "search"))
+            for row in self.store.read().rows()
+        )
 
 
 def scores(search: Search, configurations: list[Values], store: Store) -> Scored:
@@ -121,25 +148,6 @@ def scores(search: Search, configurations: list[Values], store: Store) -> Scored
     return scored
 
 
-def _sample(search: Search, engine: Engine, watcher: SweepWatcher) -> Scored:
-    """Spend the rest of a sampler's budget; what the store has of this search counts and is told to the sampler."""
-    assert search.sampler is not None
-    known = sampled(search, engine.store)
-    budget = search.sampler.trials - len(known)
-    title = f"search, {search.sampler.name} on {search.label}"
-    watcher.round(title, max(0, budget), len(known), engine.slots, set(search.ranges))
-    if budget > 0:
-        template = search.trials([search.fixed], "search")[0]
-        suggested = [({name: values[name] for name in search.ranges}, dev) for values, dev in known]
-        engine.sample(
-            Sampling(
-                template, search.ranges, search.sampler.name, search.sampler.seed, search.seeds, budget, suggested
-            ),
-            watcher,
-        )
-    return sampled(search, engine.store)
-
-
 def sampled(search: Search, store: Store) -> Scored:
     """What a sampler's search has finished so far: configurations of which every search seed is in the store."""
     found: dict[str, list[Any]] = defaultdict(list)
@@ -151,11 +159,3 @@ def sampled(search: Search, store: Store) -> Scored:
             found[name].append(score(row))
     complete = {name: scores for name, scores in found.items() if len(scores) == len(search.seeds)}
     return [(values[name], sum(scores) / len(scores)) for name, scores in sorted(complete.items())]
-
-
-def _count(sampled_by: set[str], keys: set[str], store: Store, result: Result) -> None:
-    """Finished and failed trials among these keys, and of these samplers' searches."""
-    for row in store.read().rows():
-        if row["key"] in keys or (row["search"] in sampled_by and row["role"] == "search"):
-            result.finished += row["status"] == "finished"
-            result.failed += row["status"] == "failed"
