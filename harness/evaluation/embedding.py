@@ -9,6 +9,7 @@ import torch
 from harness.data.batching import TextBatch, pad
 from harness.data.tokens import piece_ids
 from harness.errors import TrialFailure
+from harness.evaluation.packing import packed_linears
 from harness.kit import Kit
 from harness.method import Method
 
@@ -38,7 +39,8 @@ class Embedder:
         was_training = self.method.training
         self.method.eval()
         try:
-            vectors = torch.cat([self._embed(group).float() for group in self._groups(longest_first)]).cpu().numpy()
+            with packed_linears(self.method):
+                vectors = torch.cat([self._embed(group).float() for group in self._groups(longest_first)]).cpu().numpy()
         finally:
             self.method.train(was_training)
         self.seconds += time.perf_counter() - started

@@ -94,6 +94,7 @@ def started(
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,  # as a shell's job: Ctrl-C goes to the whole group
+            preexec_fn=heed_ctrl_c,
         )
         try:
             until = time.monotonic() + 120
@@ -129,6 +130,11 @@ def test_same_command_finishes_what_a_killed_driver_left(
     assert answer.code == 0, answer.out + answer.err
     assert {name: written(store)[name] for name in before} == before
     assert differences(results(store), uninterrupted) == {}
+
+
+def heed_ctrl_c() -> None:
+    """Background jobs, such as a CI's, ignore Ctrl-C, and their children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_ctrl_c_is_said_leaves_nothing_running_and_goes_on(
