@@ -4,7 +4,7 @@ End to end as a user meets it: a new process each time, Python start-up and impo
 The store is compacted; it holds 8,000 search trials and 2,000 final ones (100 rows of 20 seeds). The ratio is
 to a process that does nothing but `import pyarrow`, the floor for anything that reads Parquet.
 
-Last measured, on two cores beside other jobs: 0.72 s (0.69 to 0.86); ratio 6.4 (`import pyarrow` 0.11 s).
+Last measured, on two cores nothing else running: 0.68 s (0.61 to 0.76); ratio 6.1 (`import pyarrow` 0.11 s).
 """
 
 import random
@@ -15,11 +15,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from harness.store import Store
+
 REPOSITORY = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(REPOSITORY))
-
-from harness.store import Store  # noqa: E402
-
 TRIALS, ROWS, SEEDS = 10_000, 100, 20
 REPEATS = 7
 TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "avg")

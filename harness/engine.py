@@ -14,7 +14,7 @@ os.environ.update(
     RAY_USAGE_STATS_ENABLED="0",  # no telemetry
     RAY_CHDIR_TO_TRIAL_DIR="0",  # paths of the command line stay valid
     RAY_AIR_NEW_OUTPUT="0",
-    RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",
+    RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="1",  # a trial without a GPU sees none
     TUNE_DISABLE_AUTO_CALLBACK_LOGGERS="1",
     TUNE_DISABLE_SIGINT_HANDLER="1",  # Ctrl-C is ours
     TUNE_GLOBAL_CHECKPOINT_S="86400",  # no snapshots: the store is the ledger

@@ -73,7 +73,7 @@ def load(name: str) -> "Plugin":
     method = getattr(module, "Method", None)
     if not (isinstance(method, type) and issubclass(method, Method) and method is not Method):
         raise UserError(f"{source} holds no method: no class Method that derives from harness.method.Method")
-    return Plugin(source.stem, method, source_digest(source), summary(source))
+    return Plugin(source.stem, method, source_digest(source))
 
 
 def source_digest(source: Path) -> str:

@@ -1,6 +1,7 @@
 """Training corpora by name or file: unlabelled sentences, NLI triplets, NLI pairs."""
 
 import csv
+import functools
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -133,7 +134,13 @@ def count_items(name: str) -> int | None:
         paths = found.paths(download=False)
     except UserError:
         return found.items
-    return len(found.read(paths))
+    return _counted(name, tuple((str(path), path.stat().st_mtime_ns) for path in paths))
+
+
+@functools.cache
+def _counted(name: str, files: tuple[tuple[str, int], ...]) -> int:
+    """Items of a corpus with these files and times: a plan asks once a round, and a corpus may be a million lines."""
+    return len(source(name).read([Path(path) for path, _ in files]))
 
 
 def _text(path: Path) -> str:
