@@ -32,7 +32,7 @@ from ray.tune.search.optuna import OptunaSearch
 
 from harness import worker
 from harness.errors import UserError
-from harness.space import Range, Values
+from harness.space import Range, Repeats, Sampler, Values
 from harness.store import Store
 from harness.trial import Trial, failed
 
@@ -73,11 +73,12 @@ class Sampling:
 
     template: Trial
     """The trial that every suggestion completes"""
+    repeats: Repeats
+    """On which each is run"""
     ranges: Mapping[str, Range | list[Any]]
-    sampler: str
-    seed: int
-    seeds: tuple[int, ...]
+    sampler: Sampler
     budget: int
+    """Configurations"""
     known: list[tuple[Values, float]]
 
 
@@ -125,14 +126,14 @@ class Engine:
             {name: _distribution(axis) for name, axis in sampling.ranges.items()},
             metric="score",
             mode="max",
-            sampler=SAMPLERS[sampling.sampler](seed=sampling.seed + len(sampling.known)),
+            sampler=SAMPLERS[sampling.sampler.name](seed=sampling.sampler.seed + len(sampling.known)),
             points_to_evaluate=[values for values, _ in sampling.known] or None,
             evaluated_rewards=[score for _, score in sampling.known] or None,
         )
-        template = worker.task(sampling.template)
+        template, repeats = worker.task(sampling.template), sampling.repeats
         self._fit(
-            partial(worker.run_suggested, template=template, seeds=sampling.seeds),
-            _Relay(watcher, self.store, partial(worker.suggested, template)),
+            partial(worker.run_suggested, template=template, repeats=repeats),
+            _Relay(watcher, self.store, lambda values: worker.suggested(template, repeats, values)[0]),
             tune.TuneConfig(search_alg=searcher, num_samples=sampling.budget, max_concurrent_trials=self.slots),
         )
 

@@ -42,9 +42,12 @@ def layer_parameters(encoder: str) -> int:
     return int(shape["num_hidden_layers"]) * (4 * hidden**2 + 2 * hidden * inner)
 
 
-def rows_per_update(stage: Stage) -> int:
-    """Sentences that pass through the encoder in an update: two views of every item, once per loss."""
-    return 2 * sum(stage.streams.values()) * len(stage.losses)
+def rows_per_update(stage: Stage) -> float:
+    """Sentences that pass through the encoder in an update: two views of every item, again for every loss beyond one
+    a stream; none where the vectors were made beforehand."""
+    if not stage.text:
+        return 0
+    return 2 * sum(stage.streams.values()) * stage.accumulation * len(stage.losses) / len(stage.streams)
 
 
 @functools.cache

@@ -12,9 +12,10 @@ from transformers import AutoTokenizer
 
 from harness.data.corpora import source
 from harness.data.hub import cache_folder, digest_files, model_digest, model_folder, model_shape
+from harness.data.subsets import label_subset
 from harness.data.tokens import Template, Tokens, load_arrays, save_arrays, tokenised
 from harness.encoders.backbone import Encoder
-from harness.encoders.masked_lm import Generator
+from harness.encoders.masked_lm import Generator, VocabularyHead
 from harness.errors import UserError
 from harness.method import Artefact, Plugin
 
@@ -41,43 +42,65 @@ class Kit:
             raise UserError(f'encoder "{self.config.encoder}" has no usable tokenizer: {error}') from error
         return tokenizer
 
-    @property
-    def template(self) -> Template:
-        """The encoder's own special tokens around a sentence."""
-        return Template((self.tokenizer.cls_token_id,), (self.tokenizer.sep_token_id,))
+    def encoder(self, *, dropout: float | None = None) -> Encoder:
+        """A fresh copy of the encoder, all weights trainable until a stage says not; `dropout` instead of its own."""
+        checkpointing = getattr(self.config, "gradient_checkpointing", False)
+        return Encoder(self.config.encoder, dropout=dropout, checkpointing=checkpointing)
 
-    def encoder(self, name: str | None = None) -> Encoder:
-        """A fresh copy of the configured encoder (or of another one), all weights trainable until a stage says not."""
-        return Encoder(name or self.config.encoder)
+    def vocabulary_head(self) -> VocabularyHead:
+        """The encoder checkpoint's masked-LM head, with weights of its own. Raises UserError when it has none."""
+        return VocabularyHead(self.config.encoder)
 
-    def generator(self, name: str) -> Generator:
-        """A frozen masked language model with the encoder's vocabulary."""
-        return Generator(name, int(model_shape(self.config.encoder)["vocab_size"]))
+    def generator(self, name: str, *, dropout: bool = True) -> Generator:
+        """A frozen masked language model with the encoder's vocabulary; `dropout`: on while training."""
+        return Generator(name, int(model_shape(self.config.encoder)["vocab_size"]), dropout=dropout)
 
-    def tokens(self, corpus: str) -> Tokens:
-        """A corpus in the encoder's word pieces, from the cache where it is there."""
+    def tokens(self, corpus: str, template: Template | None = None) -> Tokens:
+        """A corpus in the encoder's word pieces, from the cache where it is there; what a template puts before a
+        sentence may change its pieces."""
         folder = model_folder(self.config.encoder)
         digest = digest_files(folder / name for name in TOKENIZER_FILES if (folder / name).is_file())
-        return tokenised(corpus, self.tokenizer, digest)
+        leading_space = template is not None and template.leading_space
+        return tokenised(corpus, self.tokenizer, digest, leading_space=leading_space)
+
+    def label_subset(self, corpus: str) -> np.ndarray | None:
+        """The items of a labelled corpus that this configuration may see; None: all."""
+        fraction, subset = getattr(self.config, "label_fraction", 1.0), getattr(self.config, "subset", 0)
+        if fraction == 1 or not source(corpus).labelled:
+            return None
+        found = source(corpus)  # corpora that read the same files differently have other items
+        name = f"{digest_files(found.paths())}-{found.read.__name__}-{fraction}-{subset}"
+        folder = cache_folder() / "subsets" / name
+        if not folder.is_dir():
+            save_arrays(folder, {"items": label_subset(len(self.tokens(corpus)), fraction, subset)})
+        return load_arrays(folder)["items"]
 
     def artefact(self, name: str) -> Mapping[str, np.ndarray]:
-        """The arrays of one of the method's artefacts; built now if no trial has built it yet."""
+        """The arrays of one of the method's artefacts; built now if no trial has built it yet (the random state does not
+        tell)."""
         artefact = {found.name: found for found in self.plugin.method.artefacts(self.config)}[name]
         folder = cache_folder() / "artefacts" / f"{self.plugin.name}-{name}-{self._digest(artefact)}"
         if not folder.is_dir():
-            save_arrays(folder, dict(artefact.build(self.config, self)))
+            with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
+                save_arrays(folder, dict(artefact.build(self.config, self)))
         return load_arrays(folder)
 
     def build_shared(self) -> None:
         """Build what trials of this configuration share: tokenised corpora and artefacts."""
         for corpus in self.plugin.method.data(self.config).values():
             self.tokens(corpus)
+            self.label_subset(corpus)
         for artefact in self.plugin.method.artefacts(self.config):
             self.artefact(artefact.name)
 
+    def identity(self) -> list[Any]:
+        """What an artefact depends on besides the configuration: the method's source, models and data."""
+        method = self.plugin.method
+        models = [model_digest(name) for name in method.models(self.config)]
+        corpora = [path for name in method.data(self.config).values() for path in source(name).paths()]
+        return [self.plugin.source_digest, models, digest_files([*corpora, *method.files(self.config)])]
+
     def _digest(self, artefact: Artefact) -> str:
         values = {field: getattr(self.config, field) for field in artefact.fields}
-        models = [model_digest(name) for name in self.plugin.method.models(self.config)]
-        corpora = [digest_files(source(name).paths()) for name in self.plugin.method.data(self.config).values()]
-        described = json.dumps([self.plugin.source_digest, values, models, corpora], sort_keys=True)
+        described = json.dumps([self.identity(), values], sort_keys=True)
         return hashlib.sha256(described.encode()).hexdigest()[:16]

@@ -14,14 +14,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
+from harness.data.tokens import Template
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
 
     from harness.data.batching import TextBatch
-    from harness.data.tokens import Template
     from harness.kit import Kit
 
 Setting = Literal["unsup", "semisup", "sup"]
+OptimiserName = Literal["adamw", "adamw-uncorrected", "adamw-released", "lars"]
+ScheduleName = Literal["linear", "cosine", "constant"]
 
 
 class MethodConfig(BaseModel):
@@ -65,11 +70,14 @@ class TrainingConfig(MethodConfig):
     evaluation_interval: int = Field(125, ge=1, description="updates between two evaluations on dev")
     sentences: str = Field("wiki1m", description="unlabelled corpus")
     triplets: str = Field("nli-triplets", description="corpus of premise, entailment, contradiction")
+    gradient_checkpointing: bool = Field(False, description="less memory, more time: activations are computed twice")
+    label_fraction: float = Field(1.0, gt=0, le=1, description="share of the labelled data that is used")
+    subset: int = Field(0, ge=0, description="which random subset of the labels, where only a share is used")
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One training phase: what trains, on what, towards what."""
+    """One training phase: what trains, on what, towards what, and how."""
 
     name: str
     trains: Mapping[str, str]
@@ -79,9 +87,34 @@ class Stage:
     """Stream name -> items per batch. The first stream sets the length of an epoch; the others start again when
     they are used up."""
     losses: Mapping[str, float | Callable[[int], float]]
-    """Loss name -> weight, or a function from the number of updates done to the weight."""
-    epochs: float = 1
+    """Loss name -> weight, or a function from the number of updates done in this stage to the weight."""
+    epochs: float | None = 1
+    """Over the first stream; None: as long as `max_steps` says"""
     max_steps: int | None = None
+    accumulation: int = 1
+    """Batches per update; negatives are those of one batch. Above 1 an epoch's left-over batches are dropped."""
+    full_batches: bool = False
+    """Drop the short last batch of an epoch"""
+    text: bool = True
+    """Whether batches hold word pieces; without, only the items' numbers (for vectors made beforehand)"""
+    moves: tuple[str, ...] = ()
+    """Patterns of parameters that the method itself changes (a momentum average)"""
+    optimiser: OptimiserName = "adamw"
+    schedule: ScheduleName = "linear"
+    decay_steps: int | None = None
+    """The update at which the rate is 0; default: the stage's last"""
+    clipping: Literal["trainable", "released"] = "trainable"
+    """`released`: DiffAug's rule (harness.training.clipping)"""
+    evaluation_interval: int | None = None
+    """Instead of the configuration's"""
+    keep: Literal["best", "last"] = "best"
+    """Which weights count: those of the best evaluation on dev, or those of the last"""
+    own_run: bool = False
+    """A training run of its own: its best checkpoint on dev is what the next stage starts from, and the choice of the
+    final checkpoint starts anew after it"""
+    shared: tuple[str, ...] | None = None
+    """Trials that agree in these configuration fields (and seed, encoder, data, method) pass through the same states
+    of this stage, so that one runs it for all (harness.training.snapshots); None: not shared"""
 
 
 @dataclass(frozen=True)
@@ -120,11 +153,21 @@ class Method(nn.Module):
         """What trials share; `kit.artefact(name)` gives it back."""
         return []
 
+    @classmethod
+    def files(cls, config: Any) -> list[Path]:
+        """Other files that the result depends on (word vectors, a thesaurus); part of a trial's key."""
+        return []
+
     def __init__(self, config: Any, kit: Kit) -> None:
         """Build the modules from the kit. `template` says what stands around each sentence, here [CLS] and [SEP]."""
         super().__init__()
         self.config = config
-        self.template: Template = kit.template
+        self.tokenizer: Any = self.load_tokenizer(kit)
+        self.template = Template.plain(self.tokenizer)
+
+    def load_tokenizer(self, kit: Kit) -> Any:
+        """The encoder's; a method without an encoder makes its own."""
+        return kit.tokenizer
 
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
         """Stream name -> batch, to loss name -> scalar. Needed when there are stages."""
@@ -136,10 +179,46 @@ class Method(nn.Module):
         encoder: Any = self.encoder
         return int(encoder.longest)
 
+    @property
+    def training_pieces(self) -> int:
+        """Most word pieces of a training sentence, template not counted; more are cut on the right."""
+        return max(1, int(self.config.max_length) - len(self.template))
+
+    @property
+    def evaluation_template(self) -> Template:
+        """What stands around a sentence that is evaluated; differs where a released code is inconsistent."""
+        return self.template
+
     @abstractmethod
     def embed(self, batch: TextBatch) -> Tensor:
         """Sentence embeddings at test time, (rows, hidden)."""
         raise NotImplementedError
+
+    def embed_dev(self, batch: TextBatch) -> Tensor:
+        """The embeddings that select a checkpoint on dev, where a paper's differ from those it tests."""
+        return self.embed(batch)
+
+    def test_text(self, text: str) -> str:
+        """A test sentence as the method reads it; dev and training sentences are read as they are."""
+        return text
+
+
+class FrozenMethod(Method):
+    """A method on top of an encoder that never changes: its vectors are computed once per sentence and trial."""
+
+    @abstractmethod
+    def base(self, batch: TextBatch) -> Tensor:
+        """The frozen encoder's sentence vectors, (rows, width)."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def transform(self, vectors: Tensor) -> Tensor:
+        """(rows, width) -> (rows, hidden): what the method makes of them."""
+        raise NotImplementedError
+
+    def embed(self, batch: TextBatch) -> Tensor:
+        """`transform` of `base`."""
+        return self.transform(self.base(batch))
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,13 @@ from harness.data.corpora import source
 from harness.errors import UserError, suggest
 from harness.method import Plugin
 from harness.search import Search
-from harness.space import Between, MethodSpace, Range, Space, Span, rounds
+from harness.space import Between, MethodSpace, Range, Repeats, Space, Span, rounds
 from harness.trial import resolve
 from harness.yaml_lines import Document, Location
 
 OF_THE_SPACE = ("encoder", "setting", "suite")
+REPEATED = {"seed": "seeds", "subset": "subsets"}
+"""What is said under `search` and `final`, and never varied like a hyperparameter"""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Narrowing:
     """At most so many configurations per search and round (of a grid, drawn at random)"""
     seeds: tuple[int, ...] = ()
     """Final seeds; empty: those of the space"""
+    subsets: tuple[int, ...] = ()
+    """Final subsets of the labels; empty: those of the space"""
 
 
 def searches(space: Space, document: Document, narrowing: Narrowing) -> list[Search]:
@@ -70,9 +74,14 @@ def _search(locator: str, encoder: str, space: Space, part: MethodSpace, narrowi
         rounds=tuple(axes for axes in free if axes),
         ranges=ranges,
         sampler=sampler,
-        seeds=tuple(space.search.seeds),
-        final_seeds=narrowing.seeds or tuple(space.final.seeds),
+        repeats={"search": space.search, "final": _final(space, narrowing)},
         limit=narrowing.trials,
+    )
+
+
+def _final(space: Space, narrowing: Narrowing) -> Repeats:
+    return Repeats(
+        seeds=list(narrowing.seeds) or space.final.seeds, subsets=list(narrowing.subsets) or space.final.subsets
     )
 
 
@@ -101,9 +110,13 @@ def _check_shared(space: Space, document: Document, values: Mapping[str, Any], p
     fields = {key for plugin in plugins for key in plugin.method.config_type.model_fields}
     every = {key for name in space.methods for key in _fields_of(name)} | fields
     for key in space.set:
+        if key in REPEATED:
+            raise document.error(("set", key), _repeated(key))
         if key not in every:
             raise document.error(("set", key), f'no method here has a hyperparameter "{key}"{suggest(key, every)}')
     for key in values:
+        if key in REPEATED:
+            raise UserError(f"--set {key}: {_repeated(key)}; here, use --{REPEATED[key]}")
         if key not in fields:
             raise UserError(f'--set {key}: no method here has a hyperparameter "{key}"{suggest(key, fields)}')
 
@@ -122,10 +135,16 @@ def _check_values(plugin: Plugin, name: str, space: Space, document: Document) -
     for location, key, values in [*shared, *_given(name, space.methods[name] or MethodSpace())]:
         if key in OF_THE_SPACE:
             raise document.error(location, f"{key} is said once for the whole space, not here")
+        if key in REPEATED:
+            raise document.error(location, _repeated(key))
         if key not in fields:
             raise document.error(location, f'method {name} has no hyperparameter "{key}"{suggest(key, fields)}')
         for value in values:
             resolve(plugin, {**base, key: value}, document.where(location))
+
+
+def _repeated(key: str) -> str:
+    return f"the {key} is no hyperparameter; a space has `{REPEATED[key]}:` under search and final"
 
 
 def _given(name: str, part: MethodSpace) -> Iterable[tuple[Location, str, list[Any]]]:

@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 
 from harness import estimate, registry
-from harness.data.corpora import count_items
+from harness.data.corpora import count_items, source
 from harness.errors import UserError
 from harness.search import Search, best
 from harness.space import Between, Range, Span, Values
@@ -17,13 +17,12 @@ from harness.trial import Role, Trial, key
 
 @dataclass(frozen=True)
 class Line:
-    """One round of one search, or its final seeds."""
+    """One round of one search, or its final seeds and subsets."""
 
     search: str
     round: str
-    hyperparameters: dict[str, str]
-    configurations: int
-    seeds: tuple[int, ...]
+    varied: dict[str, str]
+    """What differs between its trials: hyperparameters, or seeds and subsets"""
     trials: int | None
     """None: decided by the round before"""
     stored: int
@@ -47,8 +46,10 @@ class Plan:
 
     def seconds(self, slots: int) -> float | None:
         """Estimated time with `slots` trials at a time; None when a line has no estimate."""
-        parts = [(line.trials or line.configurations * len(line.seeds), line) for line in self.lines]
-        costs = [(trials - line.stored) * line.seconds if line.seconds is not None else None for trials, line in parts]
+        costs = [
+            ((line.trials or 0) - line.stored) * line.seconds if line.seconds is not None else None
+            for line in self.lines
+        ]
         known = [cost for cost in costs if cost is not None]
         return sum(known) / slots if len(known) == len(costs) else None
 
@@ -69,7 +70,7 @@ def plan(searches: Iterable[Search], store: Store) -> Plan:
         lines += searched
         finals = search.trials([chosen or search.fixed], "final")
         stored = _stored(finals, finished) if chosen else 0
-        lines.append(_line(search, "final", {}, 1, search.final_seeds, len(finals), stored, rows))
+        lines.append(_line(search, "final", _repeats(finals), len(finals), stored, rows))
     return Plan(lines, list(missing))
 
 
@@ -83,7 +84,7 @@ def _rounds(
     for number, axes in enumerate(search.rounds):
         shown = {name: _describe(axis) for name, axis in axes.items()}
         if not complete and any(isinstance(axis, Between) for axis in axes.values()):
-            lines.append(_line(search, f"round {number + 1}", shown, 0, search.seeds, None, 0, rows))
+            lines.append(_line(search, f"round {number + 1}", shown, None, 0, rows))
             continue
         configurations = search.configurations(number, scored if complete else [])
         trials = search.trials(configurations, "search")
@@ -91,21 +92,14 @@ def _rounds(
         complete = complete and stored == len(trials)
         if complete:
             scored += scores(search, configurations, store)
-        lines.append(
-            _line(search, f"round {number + 1}", shown, len(configurations), search.seeds, len(trials), stored, rows)
-        )
+        lines.append(_line(search, f"round {number + 1}", shown, len(trials), stored, rows))
     if search.sampler is not None:
         ranges = {name: _describe(axis) for name, axis in search.ranges.items()}
         scored = sampled(search, store)
         budget, known = search.sampler.trials, len(scored)
         complete = known >= budget
-        seeds = len(search.seeds)
-        lines.append(
-            _line(
-                search, search.sampler.name, ranges, budget, search.seeds, budget * seeds,
-                min(known, budget) * seeds, rows,
-            )
-        )  # fmt: skip
+        each = len(search.trials([search.fixed], "search"))
+        lines.append(_line(search, search.sampler.name, ranges, budget * each, min(known, budget) * each, rows))
     if not complete:
         return lines, None
     return lines, best(scored) if scored else search.fixed
@@ -115,8 +109,6 @@ def _line(
     search: Search,
     title: str,
     shown: dict[str, str],
-    configurations: int,
-    seeds: tuple[int, ...],
     trials: int | None,
     stored: int,
     rows: list[dict[str, Any]],
@@ -124,7 +116,15 @@ def _line(
     steps = updates(search)
     role: Role = "final" if title == "final" else "search"
     seconds = _seconds(search, steps, role, rows)
-    return Line(search.label, title, shown, configurations, seeds, trials, stored, steps, seconds)
+    return Line(search.label, title, shown, trials, stored, steps, seconds)
+
+
+def _repeats(trials: list[Trial]) -> dict[str, str]:
+    """The seeds, and the subsets of the labels where they matter, on which one configuration is run."""
+    seeds = dict.fromkeys(trial.seed for trial in trials)
+    subsets = dict.fromkeys(trial.configuration["subset"] for trial in trials if "subset" in trial.configuration)
+    told = {"seeds": seeds, "subsets": subsets}
+    return {name: ", ".join(map(str, values)) for name, values in told.items() if values}
 
 
 def updates(search: Search) -> int | None:
@@ -133,13 +133,23 @@ def updates(search: Search) -> int | None:
     method, config = trial.plugin.method, trial.config
     total = 0
     for stage in method.stages(config):
+        if stage.epochs is None:
+            total += stage.max_steps or 0
+            continue
         stream, size = next(iter(stage.streams.items()))
-        items = count_items(method.data(config)[stream])
+        items = _items(method.data(config)[stream], config)
         if items is None:
             return None
-        whole = -(-items // size) * stage.epochs
+        whole = -(-items // size) * stage.epochs / stage.accumulation
         total += int(min(whole, stage.max_steps or whole))
     return total
+
+
+def _items(corpus: str, config: Any) -> int | None:
+    """Items of a corpus that a trial trains on: of a labelled one, the share that the configuration says."""
+    items = count_items(corpus)
+    share = getattr(config, "label_fraction", 1) if source(corpus).labelled else 1
+    return None if items is None else max(1, round(items * share))
 
 
 def _seconds(search: Search, steps: int | None, role: Role, rows: list[dict[str, Any]]) -> float | None:

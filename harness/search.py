@@ -4,13 +4,14 @@ import hashlib
 import json
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from harness import registry
+from harness.data.corpora import source
 from harness.evaluation.suites import suite
-from harness.space import Range, Round, Sampler, Values, expand
+from harness.space import Range, Repeats, Round, Sampler, Values, expand
 from harness.trial import Role, Trial, resolve
 
 
@@ -23,8 +24,7 @@ class Search:
     rounds: tuple[Round, ...]
     ranges: Mapping[str, Range | list[Any]]
     sampler: Sampler | None
-    seeds: tuple[int, ...]
-    final_seeds: tuple[int, ...]
+    repeats: Mapping[Role, Repeats]
     limit: int | None
     """At most so many configurations per round"""
 
@@ -56,7 +56,7 @@ class Search:
             self.config.model_dump(mode="json"),
             {key: _plain(axis) for key, axis in self.ranges.items()},
             None if self.sampler is None else self.sampler.model_dump(include={"name", "seed"}),
-            self.seeds,
+            self.repeats["search"].model_dump(),
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -75,13 +75,27 @@ class Search:
         return {name: getattr(config, name) for name in values}
 
     def trials(self, configurations: Iterable[Values], role: Role) -> list[Trial]:
-        """Each configuration on each seed of the role; on one seed when nothing trains."""
-        seeds = self.seeds if role == "search" else self.final_seeds
-        if not registry.load(self.method).method.stages(self.config):
-            seeds = seeds[:1]
+        """Each configuration on each seed and subset of the role, as far as they change its result."""
         return [
-            Trial(self.method, configuration, seed, role, self.id) for configuration in configurations for seed in seeds
+            trial
+            for configuration in configurations
+            for trial in repeated(Trial(self.method, configuration, 0, role, self.id), self.repeats[role])
         ]
+
+
+def repeated(trial: Trial, repeats: Repeats) -> list[Trial]:
+    """The trial on each seed, but on one where nothing trains; and on each subset of the labels where it uses only a
+    share of them."""
+    method, config = trial.plugin.method, trial.config
+    labelled = any(source(corpus).labelled for corpus in method.data(config).values())
+    drawn = labelled and getattr(config, "label_fraction", 1) < 1
+    choices = [{"subset": subset} for subset in repeats.subsets] if drawn else [{}]
+    seeds = repeats.seeds if method.stages(config) else repeats.seeds[:1]
+    return [
+        replace(trial, seed=seed, configuration={**trial.configuration, **choice})
+        for choice in choices
+        for seed in seeds
+    ]
 
 
 def best(scored: list[tuple[Values, float]]) -> Values:

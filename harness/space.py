@@ -16,7 +16,7 @@ from harness.yaml_lines import Document, Location, read
 Values = dict[str, Any]
 """Hyperparameter -> value"""
 SEEDS = 2**32
-"""Seeds are below this: numpy's limit"""
+"""Seeds, and the numbers of subsets, are below this: numpy's limit"""
 
 
 class _Part(BaseModel):
@@ -110,10 +110,14 @@ class Select(_Part):
     mode: Literal["max"] = "max"
 
 
-class Seeds(_Part):
-    """On which seeds a configuration is run."""
+Numbers = Annotated[list[Annotated[int, Field(ge=0, lt=SEEDS)]], Field(min_length=1)]
 
-    seeds: list[Annotated[int, Field(ge=0, lt=SEEDS)]] = Field(min_length=1)
+
+class Repeats(_Part):
+    """On which seeds a configuration is run; and on which subsets of the labels, where it uses only a share of them."""
+
+    seeds: Numbers
+    subsets: Numbers = [0]
 
 
 class Space(_Part):
@@ -122,8 +126,8 @@ class Space(_Part):
     setting: Setting = "unsup"
     suite: str = "sts"
     select: Select = Select()
-    search: Seeds = Seeds(seeds=[42])
-    final: Seeds = Seeds(seeds=[0, 1, 2])
+    search: Repeats = Repeats(seeds=[42])
+    final: Repeats = Repeats(seeds=[0, 1, 2])
     encoders: list[str] = Field(min_length=1)
     set: Values = {}
     methods: dict[str, MethodSpace | None] = Field(min_length=1)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from harness.errors import UserError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 DEFAULT_STORE = Path("results/trials")
 
 _METRICS = pa.map_(pa.string(), pa.float64())
@@ -34,6 +34,8 @@ SCHEMA = pa.schema(
         ("setting", pa.string()),  # unsup | semisup | sup
         ("encoder", pa.string()),
         ("seed", pa.int64()),
+        ("label_fraction", pa.float64()),  # share of the labels that was used; null: the method has no such choice
+        ("subset", pa.int64()),  # which random subset of the labels; null likewise
         ("configuration", pa.string()),  # JSON: every hyperparameter, resolved
         ("dev", _METRICS),  # Spearman x100
         ("test", _METRICS),  # Spearman x100
@@ -94,6 +96,8 @@ class Store:
         """Add one trial, atomically; a record with the same key (an earlier failure) is replaced."""
         row = {name: record.get(name) for name in SCHEMA.names}
         row["schema_version"] = SCHEMA_VERSION
+        for name in ("label_fraction", "subset"):
+            row[name] = record["configuration"].get(name)
         for name in ("configuration", "versions"):
             row[name] = json.dumps(row[name], sort_keys=True)
         for name in ("dev", "test"):
@@ -216,6 +220,13 @@ def _parsed(row: dict[str, Any]) -> dict[str, Any]:
     for name in ("dev", "test"):
         row[name] = dict(row[name] or ())
     return row
+
+
+def label(row: Mapping[str, Any]) -> str:
+    """A trial for people: method, setting, encoder, seed, and the subset where only a share of the labels was used."""
+    share = 1 if row["label_fraction"] is None else row["label_fraction"]
+    drawn = f" subset {row['subset']} of {100 * share:g} %" if share < 1 else ""
+    return f"{row['method']} {row['setting']} {row['encoder']} seed {row['seed']}{drawn}"
 
 
 def find(rows: Iterable[dict[str, Any]], prefix: str) -> list[dict[str, Any]]:

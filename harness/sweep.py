@@ -106,7 +106,7 @@ class _Sweep:
         self.keys |= by_key.keys()
         finished = self.store.keys()
         missing = [trial for found, trial in by_key.items() if found not in finished]
-        self.watcher.round(title, len(missing), len(by_key) - len(missing), self.engine.slots, varied)
+        self.watcher.round(title, len(missing), len(by_key) - len(missing), self.engine.slots, varied | {"subset"})
         if missing:
             self.engine.run(missing, self.watcher)
             self.store.compact()
@@ -118,10 +118,10 @@ class _Sweep:
         title = f"search, {sampler.name} on {search.label}"
         self.watcher.round(title, budget, len(known), self.engine.slots, set(search.ranges))
         if budget:
-            template = search.trials([search.fixed], "search")[0]
+            template = Trial(search.method, search.fixed, 0, "search", search.id)
             points = [({name: values[name] for name in search.ranges}, dev) for values, dev in known]
             self.engine.sample(
-                Sampling(template, search.ranges, sampler.name, sampler.seed, search.seeds, budget, points),
+                Sampling(template, search.repeats["search"], search.ranges, sampler, budget, points),
                 self.watcher,
             )
         return sampled(search, self.store)
@@ -137,7 +137,7 @@ class _Sweep:
 
 
 def scores(search: Search, configurations: list[Values], store: Store) -> Scored:
-    """The mean dev score over the search seeds of every configuration of which all seeds finished."""
+    """The mean dev score over the search seeds and subsets of every configuration of which all have finished."""
     records = {record["key"]: record for record in store.read().rows()}
     scored: Scored = []
     for values in configurations:
@@ -149,13 +149,14 @@ def scores(search: Search, configurations: list[Values], store: Store) -> Scored
 
 
 def sampled(search: Search, store: Store) -> Scored:
-    """What a sampler's search has finished so far: configurations of which every search seed is in the store."""
+    """What a sampler's search has finished so far: configurations of which every search seed and subset is in the
+    store."""
     found: dict[str, list[Any]] = defaultdict(list)
     values: dict[str, Values] = {}
     for row in store.read().rows():
         if row["search"] == search.id and row["role"] == "search" and row["status"] == "finished":
-            name = repr(row["configuration"])
-            values[name] = row["configuration"]
-            found[name].append(score(row))
-    complete = {name: scores for name, scores in found.items() if len(scores) == len(search.seeds)}
-    return [(values[name], sum(scores) / len(scores)) for name, scores in sorted(complete.items())]
+            tried = {name: value for name, value in row["configuration"].items() if name != "subset"}
+            values[repr(tried)] = tried
+            found[repr(tried)].append(score(row))
+    complete = [name for name in sorted(found) if len(found[name]) == len(search.trials([values[name]], "search"))]
+    return [(values[name], sum(found[name]) / len(found[name])) for name in complete]

@@ -26,8 +26,9 @@ from harness.evaluation.embedding import Embedder
 from harness.evaluation.suites import suite
 from harness.kit import Kit
 from harness.method import Plugin
-from harness.training.loop import Outcome, Progress, Trainer
+from harness.training.loop import Trainer
 from harness.training.memory import peak_memory
+from harness.training.outcome import Outcome, Progress
 from harness.training.parameters import count
 from harness.training.reproducibility import device, seed_everything
 
@@ -78,7 +79,9 @@ def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> Any:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"{where}{plugin.name}: {name} = {first.get('input')!r}: {first['msg']}") from None
+        message = first["msg"].removeprefix("Value error, ")  # a rule between fields has no name
+        place = f"{name} = {first.get('input')!r}: " if name else ""
+        raise UserError(f"{where}{plugin.name}: {place}{message}") from None
 
 
 def key(trial: Trial, *, download: bool = True) -> str:
@@ -98,7 +101,7 @@ def key(trial: Trial, *, download: bool = True) -> str:
 def data_digest(plugin: Plugin, config: Any, *, download: bool = True) -> str:
     """Digest of the training corpora and of the suite's files."""
     paths = [path for name in plugin.method.data(config).values() for path in source(name).paths(download=download)]
-    return digest_files([*paths, *suite(config.suite).files()])
+    return digest_files([*paths, *plugin.method.files(config), *suite(config.suite).files()])
 
 
 def model_digests(plugin: Plugin, config: Any, *, download: bool = True) -> str:

@@ -1,4 +1,5 @@
-"""What runs in a Ray worker: one trial, or one suggested configuration on its seeds, straight into the store."""
+"""What runs in a Ray worker: one trial, or one suggested configuration on its seeds and subsets, straight into the
+store."""
 
 import math
 from collections.abc import Mapping
@@ -10,8 +11,10 @@ import torch
 from ray import tune
 
 from harness import registry
+from harness.search import repeated
+from harness.space import Repeats
 from harness.store import Store
-from harness.training.loop import Progress
+from harness.training.outcome import Progress
 from harness.trial import Trial, attempt, key
 
 
@@ -25,9 +28,10 @@ def given(settings: Mapping[str, Any]) -> Trial:
     return Trial(**settings["task"])
 
 
-def suggested(template: Mapping[str, Any], values: Mapping[str, Any]) -> Trial:
-    """The template's trial with a sampler's values in its configuration."""
-    return Trial(**{**template, "configuration": {**template["configuration"], **values}})
+def suggested(template: Mapping[str, Any], repeats: Repeats, values: Mapping[str, Any]) -> list[Trial]:
+    """The template's trial with a sampler's values in its configuration, on every search seed and subset."""
+    trial = Trial(**{**template, "configuration": {**template["configuration"], **values}})
+    return repeated(trial, repeats)
 
 
 def run_one(settings: dict[str, Any], *, store: str, cpus: float) -> None:
@@ -36,12 +40,12 @@ def run_one(settings: dict[str, Any], *, store: str, cpus: float) -> None:
 
 
 def run_suggested(
-    settings: dict[str, Any], *, template: dict[str, Any], seeds: tuple[int, ...], store: str, cpus: float
+    settings: dict[str, Any], *, template: dict[str, Any], repeats: Repeats, store: str, cpus: float
 ) -> None:
-    """A suggested configuration on every search seed; the sampler is told the mean, or -inf when one failed."""
+    """A suggested configuration on every search seed and subset; the sampler is told the mean, or -inf when one
+    failed."""
     scores = []
-    for seed in seeds:
-        trial = suggested({**template, "seed": seed}, settings)
+    for trial in suggested(template, repeats, settings):
         record = _execute(trial, Store(Path(store)), cpus)
         scores.append(score(record))
     mean = -math.inf if None in scores else sum(found for found in scores if found is not None) / len(scores)

@@ -41,13 +41,14 @@ def _papers() -> None:
 
 
 def _trials(store: options.Store) -> None:
+    from harness.store import label
+
     reading = options.opened(store).read()
     rows = reading.rows()
     for name, reason in reading.unreadable:
         typer.echo(f"{name} cannot be read and is left out: {reason}", err=True)
     for row in sorted(rows, key=lambda row: (row["started"] is None, str(row["started"]))):
         dev = next((f"{value:.2f}" for name, value in row["dev"].items() if not name.endswith("-start")), "")
-        names = f"{row['method']} {row['setting']} {row['encoder']} seed {row['seed']}"
         typer.echo(
-            f"{row['key'][:10]}  {row['status']:<9} {row['role']:<7} dev {dev:>6}  {names}  {row['reason'] or ''}"
+            f"{row['key'][:10]}  {row['status']:<9} {row['role']:<7} dev {dev:>6}  {label(row)}  {row['reason'] or ''}"
         )

@@ -24,6 +24,9 @@ Trials = Annotated[
     int | None, typer.Option("--trials", min=1, help="At most so many configurations per search and round.")
 ]
 Seeds = Annotated[str | None, typer.Option("--seeds", metavar="0,1,2", help="Instead of the space's final seeds.")]
+Subsets = Annotated[
+    str | None, typer.Option("--subsets", metavar="0,1,2", help="Instead of the space's final subsets of the labels.")
+]
 Store = Annotated[Path | None, typer.Option("--store", help="Folder of the results.  [default: results/trials]")]
 Cpus = Annotated[float, typer.Option("--cpus-per-trial", min=0.1, help="CPU cores of one trial.")]
 Gpus = Annotated[
@@ -47,12 +50,12 @@ def values(given: list[str] | None) -> dict[str, Any]:
     return found
 
 
-def seeds(given: str | None) -> tuple[int, ...]:
+def numbers(given: str | None, option: str) -> tuple[int, ...]:
     """`0,1,2` as numbers. Raises UserError for anything else."""
     parts = given.split(",") if given else []
     if not all(part.strip().isdecimal() and int(part) < 2**32 for part in parts):
         raise UserError(
-            f'--seeds {given}: whole numbers from 0 to 4294967295 with commas between them, for example "0,1,2"'
+            f'{option} {given}: whole numbers from 0 to 4294967295 with commas between them, for example "0,1,2"'
         )
     return tuple(int(part) for part in parts)
 
@@ -81,7 +84,8 @@ def searches(
     set_: list[str] | None,
     encoder: list[str] | None,
     trials: int | None,
-    seeds_: str | None,
+    seeds: str | None,
+    subsets: str | None,
 ) -> "list[Search]":
     """The searches that the command line asks for. Raises UserError for whatever is wrong with them."""
     from harness.narrowing import Narrowing
@@ -89,4 +93,5 @@ def searches(
     from harness.space import load
 
     methods, path = split_targets(targets)
-    return narrowed(*load(path), Narrowing(methods, tuple(encoder or ()), values(set_), trials, seeds(seeds_)))
+    repeats = numbers(seeds, "--seeds"), numbers(subsets, "--subsets")
+    return narrowed(*load(path), Narrowing(methods, tuple(encoder or ()), values(set_), trials, *repeats))

@@ -9,6 +9,7 @@ def plan(
     encoder: options.Encoder = None,
     trials: options.Trials = None,
     seeds: options.Seeds = None,
+    subsets: options.Subsets = None,
     store: options.Store = None,
     cpus_per_trial: options.Cpus = 1,
 ) -> None:
@@ -27,21 +28,20 @@ def plan(
     from harness.plan import plan as make
     from harness.progress import duration
 
-    searches = options.searches(targets, set_, encoder, trials, seeds)
+    searches = options.searches(targets, set_, encoder, trials, seeds, subsets)
     made = make(searches, options.opened(store))
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     table = Table(box=box.SIMPLE_HEAD)
-    for column in ("search", "round", "hyperparameters", "trials", "stored", "updates", "each"):
+    for column in ("search", "round", "varied", "trials", "stored", "updates", "each"):
         table.add_column(column, justify="right" if column in ("trials", "stored", "updates", "each") else "left")
 
     def cells(line: Line) -> list[str]:
-        shown = "\n".join(f"{name}: {value}" for name, value in line.hyperparameters.items())
         trials = "decided by the round before" if line.trials is None else str(line.trials)
         steps = "?" if line.steps is None else str(line.steps)
         return [
             line.search,
             line.round,
-            shown or f"seeds {', '.join(map(str, line.seeds))}",
+            "\n".join(f"{name}: {value}" for name, value in line.varied.items()),
             trials,
             str(line.stored),
             steps,

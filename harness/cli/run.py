@@ -24,7 +24,7 @@ def run(
     from harness.cli.show import print_record
     from harness.trial import Trial, attempt, key, resolve
 
-    options.seeds(str(seed))
+    options.numbers(str(seed), "--seed")
     values = options.values(set_) | ({"encoder": encoder} if encoder else {})
     resolve(registry.load(method), values)
     trial = Trial(method, values, seed)

@@ -15,6 +15,7 @@ def sweep(
     encoder: options.Encoder = None,
     trials: options.Trials = None,
     seeds: options.Seeds = None,
+    subsets: options.Subsets = None,
     store: options.Store = None,
     cpus_per_trial: options.Cpus = 1,
     gpus_per_trial: options.Gpus = None,
@@ -27,7 +28,7 @@ def sweep(
     Example: harness sweep methods/d2cse search_spaces/unsup.yaml --encoder mini-bert --trials 4 --set max_steps=250
     """
     if dry_run:
-        plan(targets, set_, encoder, trials, seeds, store, cpus_per_trial)
+        plan(targets, set_, encoder, trials, seeds, subsets, store, cpus_per_trial)
         return
     from rich.console import Console
 
@@ -35,7 +36,7 @@ def sweep(
     from harness.engine import Resources
     from harness.progress import Terminal
 
-    searches = options.searches(targets, set_, encoder, trials, seeds)
+    searches = options.searches(targets, set_, encoder, trials, seeds, subsets)
     console = Console(highlight=False)
     with Terminal(console) as terminal:
         result = sweeping.run(searches, options.opened(store), Resources(cpus_per_trial, gpus_per_trial), terminal)

@@ -9,7 +9,7 @@ import typer
 def table(
     paper: Annotated[
         str | None,
-        typer.Option(help="Beside the Table 1 of this paper: clsr, d2cse, dcpcse, diffaug or diffcse."),
+        typer.Option(help="Beside the tables of this paper: clsr, d2cse, dcpcse, diffaug or diffcse."),
     ] = None,
     store: Annotated[Path | None, typer.Option(help="Folder with the results.", show_default="results/trials")] = None,
     format: Annotated[
@@ -17,7 +17,7 @@ def table(
     ] = "terminal",
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of the screen.")] = None,
 ) -> None:
-    """Print the results: mean±std over seeds with n, alone or beside the numbers of a paper.
+    """Print the results: mean±std over seeds and label subsets with n, alone or beside the numbers of a paper.
 
     Example: harness table --paper diffaug --format latex --output table1.tex
     """
@@ -37,9 +37,9 @@ def table(
         sheets = own_sheets(Store(folder).read(), folder)
     else:
         from harness.registry import names
-        from harness.tables.paper import paper_sheet
+        from harness.tables.paper import paper_sheets
 
-        sheets = [paper_sheet(Store(folder).read(), paper, names(), folder)]
+        sheets = paper_sheets(Store(folder).read(), paper, names(), folder)
     to_screen = output is None and sys.stdout.isatty()
     content = render(sheets, format, shutil.get_terminal_size().columns if to_screen else 140)
     if output is None:

@@ -3,11 +3,13 @@
 import shutil
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from harness.data.corpora import source
 from harness.data.hub import cache_folder, digest_files
@@ -22,9 +24,31 @@ class Template:
 
     begin: tuple[int, ...]
     end: tuple[int, ...]
+    leading_space: bool = False
+    """Whether a space stands before the sentence, where the tokenizer marks one (byte-level ones do)"""
+    mask_id: int | None = None
+    """The piece whose state is the embedding; None: there is no mask"""
+
+    @classmethod
+    def plain(cls, tokenizer: Any) -> "Template":
+        """The tokenizer's own special tokens, where it has them."""
+        special = (tokenizer.cls_token_id, tokenizer.sep_token_id)
+        begin, end = (() if piece is None else (piece,) for piece in special)
+        return cls(begin, end)
 
     def __len__(self) -> int:
         return len(self.begin) + len(self.end)
+
+    def without_leading_space(self) -> "Template":
+        """The same around sentences whose first word is not marked as following a space."""
+        return replace(self, leading_space=False)
+
+    def mask_positions(self, attention_mask: Tensor) -> Tensor:
+        """Where the mask is in each row, (rows,); attention_mask: (rows, length)."""
+        if self.mask_id in self.begin:
+            return torch.full_like(attention_mask[:, 0], self.begin.index(self.mask_id))
+        from_end: Tensor = attention_mask.sum(dim=1) - len(self.end) + self.end.index(self.mask_id)
+        return from_end
 
 
 @dataclass(frozen=True)
@@ -63,16 +87,18 @@ def piece_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
     return [encoding.ids for encoding in encodings]
 
 
-def tokenised(corpus_name: str, tokenizer: Any, tokenizer_digest: str) -> Tokens:
+def tokenised(corpus_name: str, tokenizer: Any, tokenizer_digest: str, *, leading_space: bool = False) -> Tokens:
     """The corpus as word pieces; tokenised on the first call for this tokenizer, then read from the cache."""
     found = source(corpus_name)
     paths = found.paths()
-    folder = cache_folder() / "tokens" / f"{digest_files(paths)}-{tokenizer_digest}"
+    kind = f"{found.read.__name__}-spaced" if leading_space else found.read.__name__
+    folder = cache_folder() / "tokens" / f"{digest_files(paths)}-{kind}-{tokenizer_digest}"
     if not folder.is_dir():
         corpus = found.read(paths)
         arrays: dict[str, np.ndarray] = {} if corpus.labels is None else {"labels": corpus.labels}
         for number, column in enumerate(corpus.columns):
-            arrays[f"ids{number}"], arrays[f"starts{number}"] = _flatten(piece_ids(tokenizer, column))
+            texts = [f" {text}" for text in column] if leading_space else column
+            arrays[f"ids{number}"], arrays[f"starts{number}"] = flattened(piece_ids(tokenizer, texts))
         save_arrays(folder, arrays)
     arrays = load_arrays(folder)
     columns = sum(name.startswith("ids") for name in arrays)
@@ -84,7 +110,8 @@ def tokenised(corpus_name: str, tokenizer: Any, tokenizer_digest: str) -> Tokens
     )
 
 
-def _flatten(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+def flattened(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of word pieces one after the other, and where each starts (one more than there are rows)."""
     cut = [row[:LONGEST] for row in rows]
     starts = np.concatenate([[0], np.cumsum([len(row) for row in cut])]).astype(np.int64)
     return np.fromiter((piece for row in cut for piece in row), np.int32, int(starts[-1])), starts

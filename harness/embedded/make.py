@@ -1,7 +1,8 @@
 """Make the embedded default: `python -m harness.embedded.make OUT_FOLDER`.
 
-Writes a graded corpus and a tiny BERT pretrained on it, laid out as on the Hugging Face Hub. The
-corpus is the same on every machine; the weights are the same up to floating-point differences.
+Writes a graded corpus, vectors of its words and a tiny BERT pretrained on it, laid out as on the
+Hugging Face Hub. The corpus is the same on every machine; vectors and weights are the same up to
+floating-point differences.
 """
 
 import re
@@ -17,9 +18,11 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast, PreTrainedTokenizerBase
 
 from harness.embedded.grammar import corpus
+from harness.embedded.words import word_vectors
 
 SEED = 0
 CORPUS = Path("datasets/harness/graded-sentences")
+VECTORS = "vectors.txt"
 MODEL = Path("models/tiny-bert")
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MASK_SHARE = 0.15
@@ -123,11 +126,12 @@ def pretrain(tokenizer: PreTrainedTokenizerBase, sentences: list[str], seed: int
 
 
 def main() -> None:
-    """Write the corpus and the model into the folder named on the command line."""
+    """Write the corpus, its word vectors and the model into the folder named on the command line."""
     out_folder = Path(sys.argv[1])
     write_corpus(out_folder / CORPUS, SEED)
-    text = (out_folder / CORPUS / "sentences.txt").read_text(encoding="utf-8")
-    write_model(out_folder / MODEL, text.splitlines(), SEED)
+    sentences = (out_folder / CORPUS / "sentences.txt").read_text(encoding="utf-8").splitlines()
+    (out_folder / CORPUS / VECTORS).write_text(word_vectors(sentences), encoding="utf-8", newline="\n")
+    write_model(out_folder / MODEL, sentences, SEED)
 
 
 if __name__ == "__main__":

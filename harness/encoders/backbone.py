@@ -1,92 +1,67 @@
-"""A pretrained bidirectional encoder, with the three places where methods reach into it.
+"""A pretrained bidirectional encoder, with the four places where methods reach into it.
 
-Key/value pairs in front of every layer's own (deep prompts, prefixes), a vector instead of the first token's word
-embedding, and a vector instead of the first position of the embedding output. Anything that transformers loads as an
-encoder with an `embeddings` module works; nothing in its code is copied or changed.
+Key/value pairs in front of every layer's own (deep prompts, prefixes), the positions of the tokens, vectors instead of
+word embeddings, and the output of the embedding layer. Anything that transformers loads as an encoder with an
+`embeddings` module works; nothing in its code is copied or changed.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface, AutoConfig, AutoModel
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
+from torch.nn import functional
+from transformers import AutoConfig, AutoModel
 
 from harness.data.batching import TextBatch
 from harness.data.hub import model_folder
+from harness.encoders.attention import ATTENTION, KeyValues
 from harness.errors import UserError
-
-ATTENTION = "prefix_sdpa"
 
 
 @dataclass(frozen=True)
-class KeyValues:
-    """Keys and values that stand in front of a layer's own, for every layer."""
+class WordVectors:
+    """Trained vectors that stand where word embeddings would; position, type, LayerNorm and dropout follow as usual."""
 
-    keys: tuple[Tensor, ...]
-    """One per layer, (rows, heads, prompts, head size)"""
-    values: tuple[Tensor, ...]
-    visible: Tensor | None = None
-    """(rows, prompts) bool: which of them a row sees; None: all"""
-
-    @property
-    def length(self) -> int:
-        """Number of prompt positions."""
-        return self.keys[0].shape[2]
+    positions: Tensor
+    """(rows, count): where in each row"""
+    vectors: Tensor
+    """(count, H)"""
 
 
-def prefix_sdpa(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    prefix: KeyValues | None = None,
-    **kwargs: Any,
-) -> tuple[Tensor, None]:
-    """transformers' SDPA with `prefix` in front of keys and values; queries stay those of the text.
+class Reach(TypedDict, total=False):
+    """How a method reaches into a forward pass."""
 
-    query, key, value: (rows, heads, length, head size); attention_mask: (rows, 1, length, length) bool or None.
-    """
-    if prefix is not None:
-        layer: int = module.layer_idx  # type: ignore[assignment]
-        rows, _, length, _ = query.shape
-        key = torch.cat([prefix.keys[layer].to(key.dtype), key], dim=2)
-        value = torch.cat([prefix.values[layer].to(value.dtype), value], dim=2)
-        if attention_mask is not None or prefix.visible is not None:
-            attention_mask = _widen(attention_mask, prefix, (rows, 1, length, length), query.device)
-    attended, _ = sdpa_attention_forward(module, query, key, value, attention_mask, is_causal=False, **kwargs)
-    return attended, None
-
-
-def _widen(mask: Tensor | None, prefix: KeyValues, shape: tuple[int, int, int, int], device: torch.device) -> Tensor:
-    """The mask with the prompt columns in front, (rows, 1, length, prompts + length)."""
-    rows, _, length, _ = shape
-    text = torch.ones(shape, dtype=torch.bool, device=device) if mask is None else mask.expand(rows, 1, length, -1)
-    columns = (rows, 1, length, prefix.length)
-    if prefix.visible is None:
-        front = torch.ones(columns, dtype=torch.bool, device=device)
-    else:
-        front = prefix.visible[:, None, None, :].expand(columns)
-    return torch.cat([front, text], dim=-1)
-
-
-AttentionInterface.register(ATTENTION, prefix_sdpa)
-AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+    prefix: KeyValues | None
+    """Key/value pairs in front of every layer's"""
+    position_offset: int
+    """Added to every position (the released prompt methods shift the text by the prompt length)"""
+    positions: Tensor | None
+    """(rows, length), counted from 0; default 0, 1, 2, ..."""
+    words: WordVectors | None
+    edit: Callable[[Tensor], Tensor] | None
+    """Changes the embedding output, (rows, length, H), after its LayerNorm and dropout"""
+    mixture: Tensor | None
+    """(rows, modules): how much of each adapter module a row gets (harness.encoders.adapters)"""
 
 
 class Encoder(nn.Module):
     """A pretrained encoder. Weights are float32; every forward numbers the positions itself."""
 
-    def __init__(self, name: str) -> None:
-        """`name`: as on the Hub, or a folder. Raises UserError when it cannot be loaded as an encoder."""
+    def __init__(self, name: str, *, dropout: float | None = None, checkpointing: bool = False) -> None:
+        """`name`: as on the Hub, or a folder. `dropout`: instead of the model's own, 0 to 1. `checkpointing`: compute
+        activations again in the backward pass rather than keep them.
+
+        Raises UserError when it cannot be loaded as an encoder.
+        """
         super().__init__()
         self.name = name
         folder = model_folder(name)
         try:
             config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+            if dropout is not None:
+                config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
             options = {"add_pooling_layer": False} if config.model_type in ("bert", "roberta", "xlm-roberta") else {}
             self.model, loading = AutoModel.from_pretrained(
                 folder,
@@ -105,12 +80,15 @@ class Encoder(nn.Module):
             raise UserError(f'encoder "{name}" is incomplete (missing weights: {", ".join(missing[:3])})')
         if not hasattr(self.model, "embeddings"):
             raise UserError(f'encoder "{name}" ({config.model_type}) is no bidirectional encoder: it has no embeddings')
-        self._word_slot: Tensor | None = None
-        self._embedding_slot: Tensor | None = None
-        self._first_only = False
+        self.reach: Reach = {}
+        """Of the forward pass that is running"""
+        self._where: Tensor | int | None = None
+        self.checkpointing = checkpointing
+        if checkpointing:
+            self.model.gradient_checkpointing_enable({"use_reentrant": False})
         self._hook_last_layer()
-        self.model.get_input_embeddings().register_forward_hook(self._put_word)
-        self.model.embeddings.register_forward_hook(self._put_embedding)
+        self.model.get_input_embeddings().register_forward_hook(self._put_words)
+        self.model.embeddings.register_forward_hook(self._edit_embedding)
 
     @property
     def hidden_size(self) -> int:
@@ -120,100 +98,93 @@ class Encoder(nn.Module):
     @property
     def longest(self) -> int:
         """Tokens that the position embeddings allow."""
-        return int(self.model.config.max_position_embeddings) - self._first_position
+        return int(self.model.config.max_position_embeddings) - self.first_position
 
     @property
-    def _first_position(self) -> int:
-        """RoBERTa's relatives keep a padding_idx in their embeddings and number from the one after it, BERT from 0."""
+    def first_position(self) -> int:
+        """Number of the first position: behind padding_idx in RoBERTa's relatives, which keep one in their embeddings,
+        0 in BERT."""
         padding = getattr(self.model.embeddings, "padding_idx", None)
         return 0 if padding is None else int(padding) + 1
 
-    def forward(
-        self,
-        batch: TextBatch,
-        *,
-        prefix: KeyValues | None = None,
-        position_offset: int = 0,
-        first_word: Tensor | None = None,
-        first_embedding: Tensor | None = None,
-    ) -> Tensor:
-        """Hidden states of the last layer, (rows, length, H).
-
-        prefix: key/value pairs in front of every layer's.
-        position_offset: added to every position (the released prompt methods shift the text by the prompt length).
-        first_word: (H,), instead of the word embedding at position 0 (a [CLS] prompt).
-        first_embedding: (rows, H), instead of the embedding output at position 0 (after LayerNorm and dropout).
-        """
-        states: Tensor = self._run(batch, prefix, position_offset, first_word, first_embedding).last_hidden_state
+    def forward(self, batch: TextBatch, **reach: Unpack[Reach]) -> Tensor:
+        """Hidden states of the last layer, (rows, length, H)."""
+        states: Tensor = self._run(batch, reach).last_hidden_state
         return states
 
-    def cls(
-        self,
-        batch: TextBatch,
-        *,
-        prefix: KeyValues | None = None,
-        position_offset: int = 0,
-        first_word: Tensor | None = None,
-    ) -> Tensor:
-        """The last layer's state at position 0, (rows, H): `forward(...)[:, 0]` at a lower price.
+    def at(self, batch: TextBatch, where: Tensor | int, **reach: Unpack[Reach]) -> Tensor:
+        """The last layer's state at one position of every row, (rows, H): `forward(...)[:, where]` at a lower price.
 
-        In BERT's and RoBERTa's family the last layer then works on that position alone (its keys and values are of
-        all positions), which is exact and saves most of a layer.
+        `where`: (rows,), or one position for all. In BERT's and RoBERTa's family the last layer then works on that
+        position alone (its keys and values are of all positions), which is exact and saves most of a layer.
         """
-        self._first_only = True
+        if self.checkpointing and self.training:  # the second computation, in the backward pass, knows no `where`
+            return _select(self.forward(batch, **reach), where)[:, 0]
+        self._where = where
         try:
-            return self.forward(batch, prefix=prefix, position_offset=position_offset, first_word=first_word)[:, 0]
+            states = self.forward(batch, **reach)
+            return states[:, 0] if self._one_position else _select(states, where)[:, 0]
         finally:
-            self._first_only = False
+            self._where = None
 
-    def layers(self, batch: TextBatch) -> tuple[Tensor, ...]:
+    def cls(self, batch: TextBatch, **reach: Unpack[Reach]) -> Tensor:
+        """The last layer's state at position 0, (rows, H)."""
+        return self.at(batch, 0, **reach)
+
+    def layers(self, batch: TextBatch, **reach: Unpack[Reach]) -> tuple[Tensor, ...]:
         """The embedding output and every layer's hidden states, each (rows, length, H)."""
-        output = self._run(batch, None, 0, None, None, output_hidden_states=True)
-        return tuple(output.hidden_states)
+        return tuple(self._run(batch, reach, output_hidden_states=True).hidden_states)
 
-    def _run(
-        self,
-        batch: TextBatch,
-        prefix: KeyValues | None,
-        position_offset: int,
-        first_word: Tensor | None,
-        first_embedding: Tensor | None,
-        **options: Any,
-    ) -> Any:
+    def _run(self, batch: TextBatch, reach: Reach, **options: Any) -> Any:
         length = batch.input_ids.shape[1]
-        first = self._first_position + position_offset
-        positions = torch.arange(first, first + length, device=batch.input_ids.device).expand_as(batch.input_ids)
-        if prefix is not None:
-            options["prefix"] = prefix
-        self._word_slot, self._embedding_slot = first_word, first_embedding
+        positions = reach.get("positions")
+        if positions is None:
+            positions = torch.arange(length, device=batch.input_ids.device).expand_as(batch.input_ids)
+        positions = positions + (self.first_position + reach.get("position_offset", 0))
+        if reach.get("prefix") is not None:
+            options["prefix"] = reach["prefix"]
+        self.reach = reach
         try:
             return self.model(
                 input_ids=batch.input_ids, attention_mask=batch.attention_mask, position_ids=positions, **options
             )
         finally:
-            self._word_slot = self._embedding_slot = None
+            self.reach = {}
 
     def _hook_last_layer(self) -> None:
-        """After the last layer's attention, `cls` goes on with position 0 alone."""
+        """After the last layer's attention, `at` goes on with one position alone."""
         layers = getattr(getattr(self.model, "encoder", None), "layer", None)
         attention: Any = None if layers is None else getattr(layers[-1], "attention", None)
-        if hasattr(attention, "self") and hasattr(attention, "output"):
-            attention.self.register_forward_hook(self._keep_first_attended)
-            attention.output.register_forward_pre_hook(self._keep_first_residual)
+        self._one_position = hasattr(attention, "self") and hasattr(attention, "output")
+        if self._one_position:
+            attention.self.register_forward_hook(self._keep_attended)
+            attention.output.register_forward_pre_hook(self._keep_residual)
 
-    def _keep_first_attended(self, _module: nn.Module, _inputs: Any, output: Any) -> Any:
-        return (output[0][:, :1], *output[1:]) if self._first_only else None
+    def _keep_attended(self, _module: nn.Module, _inputs: Any, output: Any) -> Any:
+        return None if self._where is None else (_select(output[0], self._where), *output[1:])
 
-    def _keep_first_residual(self, _module: nn.Module, inputs: tuple[Tensor, Tensor]) -> Any:
-        return (inputs[0], inputs[1][:, :1]) if self._first_only else None
+    def _keep_residual(self, _module: nn.Module, inputs: tuple[Tensor, Tensor]) -> Any:
+        return None if self._where is None else (inputs[0], _select(inputs[1], self._where))
 
-    def _put_word(self, _module: nn.Module, _inputs: Any, output: Tensor) -> Tensor | None:
-        if self._word_slot is None:
+    def _put_words(self, _module: nn.Module, _inputs: Any, output: Tensor) -> Tensor | None:
+        words = self.reach.get("words")
+        if words is None:
             return None
-        vector = self._word_slot.to(output.dtype).expand(output.shape[0], 1, -1)
-        return torch.cat([vector, output[:, 1:]], dim=1)
+        index = words.positions.unsqueeze(-1).expand(-1, -1, output.shape[-1])
+        return output.scatter(1, index, words.vectors.to(output.dtype).expand_as(index))
 
-    def _put_embedding(self, _module: nn.Module, _inputs: Any, output: Tensor) -> Tensor | None:
-        if self._embedding_slot is None:
-            return None
-        return torch.cat([self._embedding_slot.to(output.dtype)[:, None], output[:, 1:]], dim=1)
+    def _edit_embedding(self, _module: nn.Module, _inputs: Any, output: Tensor) -> Tensor | None:
+        edit = self.reach.get("edit")
+        return None if edit is None else edit(output)
+
+
+def first_replaced(vectors: Tensor) -> Callable[[Tensor], Tensor]:
+    """An `edit` that puts vectors (rows, H) over position 0 of the embedding output (diffcse.md, 1.3)."""
+    return lambda output: torch.cat([vectors.to(output.dtype)[:, None], output[:, 1:]], dim=1)
+
+
+def _select(states: Tensor, where: Tensor | int) -> Tensor:
+    """(rows, length, H) -> (rows, 1, H). A product with ones and zeros: exact, and its gradient is deterministic."""
+    if isinstance(where, int):
+        return states[:, where : where + 1]
+    return functional.one_hot(where, states.shape[1]).to(states.dtype).unsqueeze(1) @ states

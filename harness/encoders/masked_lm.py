@@ -1,7 +1,10 @@
-"""A frozen masked language model that writes corruptions (DiffCSE's and D2CSE's generator)."""
+"""Masked language models: the frozen generator of DiffCSE and D2CSE, and an encoder's vocabulary head."""
+
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers import AutoModelForMaskedLM
 
 from harness.data.hub import model_folder
@@ -12,27 +15,24 @@ ROWS_AT_ONCE = 32
 
 
 class Generator(nn.Module):
-    """A masked language model without gradients. As in the released code its dropout is on while training."""
+    """A masked language model without gradients. As in the released code its dropout is on while training, unless
+    `dropout` says not (diffcse.md, 1.2)."""
 
-    def __init__(self, name: str, vocabulary_size: int) -> None:
+    def __init__(self, name: str, vocabulary_size: int, *, dropout: bool = True) -> None:
         """Raises UserError when the model has no masked-LM head or another vocabulary than the encoder."""
         super().__init__()
-        folder = model_folder(name)
-        try:
-            self.model, loading = AutoModelForMaskedLM.from_pretrained(
-                folder, dtype=torch.float32, use_safetensors=True, trust_remote_code=False, output_loading_info=True
-            )
-        except (OSError, ValueError, KeyError) as error:
-            raise UserError(f'generator "{name}" cannot be loaded: {str(error).splitlines()[0]}') from error
-        if loading["missing_keys"]:
-            missing = ", ".join(sorted(loading["missing_keys"])[:3])
-            raise UserError(f'generator "{name}" has no masked-LM head (missing weights: {missing})')
+        self.dropout = dropout
+        self.model = load_masked_lm(name, "generator")
         if self.model.config.vocab_size != vocabulary_size:
             raise UserError(
                 f'generator "{name}" has {self.model.config.vocab_size} word pieces, the encoder {vocabulary_size}: '
                 "they must share a tokenizer"
             )
         self.requires_grad_(False)
+
+    def train(self, mode: bool = True) -> Self:
+        """Training mode only with dropout."""
+        return super().train(mode and self.dropout)
 
     @torch.no_grad()
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -43,3 +43,62 @@ class Generator(nn.Module):
     def _best(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         logits: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask).logits
         return logits.max(dim=-1).indices  # four times as fast as argmax on a CPU in bf16
+
+
+class VocabularyHead(nn.Module):
+    """The masked-LM head of a checkpoint: dense, GELU, LayerNorm, then logits over the vocabulary.
+
+    Its output matrix is a copy, not tied to any encoder's embeddings (SimCSE's and DCPCSE's released code).
+    """
+
+    def __init__(self, name: str) -> None:
+        """Raises UserError when the checkpoint has no masked-LM head."""
+        super().__init__()
+        model = load_masked_lm(name, "encoder")
+        decoder = model.get_output_embeddings()
+        words = model.get_input_embeddings().weight
+        head = model.cls.predictions if hasattr(model, "cls") else getattr(model, "lm_head", None)
+        if decoder is None or head is None:
+            raise UserError(
+                f"encoder \"{name}\": its masked-LM head is of a kind that is not known (BERT's or RoBERTa's)"
+            )
+        self.transform: Any = head.transform if hasattr(head, "transform") else _RobertaTransform(head)
+        self.decoder = nn.Linear(words.shape[1], words.shape[0])
+        with torch.no_grad():  # the words explicitly: a checkpoint may leave the tied matrix out
+            self.decoder.weight.copy_(words)
+            self.decoder.bias.copy_(decoder.bias)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """(..., H) -> logits (..., vocabulary)."""
+        logits: Tensor = self.decoder(self.transform(states))
+        return logits
+
+
+class _RobertaTransform(nn.Module):
+    """RoBERTa's head without its decoder."""
+
+    def __init__(self, head: Any) -> None:
+        super().__init__()
+        self.dense, self.layer_norm = head.dense, head.layer_norm
+
+    def forward(self, states: Tensor) -> Tensor:
+        normalised: Tensor = self.layer_norm(functional.gelu(self.dense(states)))
+        return normalised
+
+
+def load_masked_lm(name: str, role: str) -> Any:
+    """A pretrained masked language model in float32. `role` names it in errors.
+
+    Raises UserError when it cannot be loaded or has no masked-LM head.
+    """
+    try:
+        model, loading = AutoModelForMaskedLM.from_pretrained(
+            model_folder(name), dtype=torch.float32, use_safetensors=True, trust_remote_code=False,
+            output_loading_info=True,
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f'{role} "{name}" cannot be loaded: {str(error).splitlines()[0]}') from error
+    if loading["missing_keys"]:
+        missing = ", ".join(sorted(loading["missing_keys"])[:3])
+        raise UserError(f'{role} "{name}" has no masked-LM head (missing weights: {missing})')
+    return model

@@ -1,14 +1,16 @@
-"""Deep prompts: trainable keys and values in front of every layer's (P-tuning v2; dcpcse.md, 1.1)."""
+"""Continuous prompts (dcpcse.md, 1.1 and 3): keys and values in every layer, or word vectors among the text's."""
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from harness.encoders.backbone import Encoder, KeyValues
+from harness.data.tokens import Template
+from harness.encoders.attention import KeyValues
+from harness.encoders.backbone import Encoder, WordVectors
 
 
 class DeepPrompts(nn.Module):
-    """A table of key/value pairs, N(0, 0.02) at the start; 2 * layers * H * length parameters."""
+    """P-tuning v2: a table of key/value pairs, N(0, 0.02) at the start; 2 * layers * H * length parameters."""
 
     def __init__(self, encoder: Encoder, length: int) -> None:
         """`length`: prompt positions per layer."""
@@ -34,3 +36,25 @@ class DeepPrompts(nn.Module):
         shaped = dropped.view(rows, self.length, 2 * self.layers, self.heads, -1).permute(2, 0, 3, 1, 4)
         slots: tuple[Tensor, ...] = shaped.unbind(0)
         return KeyValues(slots[0::2], slots[1::2])
+
+
+class ShallowPrompts(nn.Module):
+    """Trained word vectors in the place of a hard prompt's pieces; H parameters for each.
+
+    [CLS], [SEP] and the mask keep their own. The vectors start as copies of the pieces' word embeddings.
+    """
+
+    def __init__(self, encoder: Encoder, template: Template) -> None:
+        super().__init__()
+        self.template = template
+        pieces = (*template.begin, *template.end)
+        self.places = [place for place in range(1, len(pieces) - 1) if pieces[place] != template.mask_id]
+        words = encoder.model.get_input_embeddings().weight
+        self.vectors = nn.Parameter(words[[pieces[place] for place in self.places]].detach().clone())
+
+    def forward(self, attention_mask: Tensor) -> WordVectors:
+        """The same vectors for every row, each where the row has the piece; attention_mask: (rows, length)."""
+        places = torch.tensor(self.places, device=attention_mask.device)
+        behind = (places >= len(self.template.begin)).long()
+        sentence = attention_mask.sum(dim=1, keepdim=True) - len(self.template)
+        return WordVectors(places + behind * sentence, self.vectors)

@@ -1,27 +1,24 @@
 """Sentences to vectors at test time: each distinct sentence once, sorted by length, without dropout or gradient."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 
-from harness.data.batching import TextBatch, pad
-from harness.data.tokens import piece_ids
+from harness.data.batching import TextBatch, pad, token_groups
+from harness.data.tokens import Template, piece_ids
 from harness.errors import TrialFailure
 from harness.evaluation.packing import packed_linears
 from harness.kit import Kit
-from harness.method import Method
-
-TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 65536}
-"""On a CPU what fits its caches (measured with 384 wide layers: 8192 tokens take 1.4 times as long)."""
+from harness.method import FrozenMethod, Method
 
 Pieces = tuple[int, ...]
 
 
 class Embedder:
     """Embeds lists of sentences with a method. Sentences that differ only in what the tokenizer ignores (case, spaces)
-    are one; a text is tokenised once, however often it is embedded."""
+    are one; a text is tokenised once, however often it is embedded, and a frozen encoder reads it once."""
 
     def __init__(self, method: Method, kit: Kit) -> None:
         self.method = method
@@ -29,18 +26,24 @@ class Embedder:
         self.seconds = 0.0
         """Spent embedding so far"""
         self._pieces: dict[str, Pieces] = {}
+        self._base: dict[Pieces, torch.Tensor] = {}
 
     @torch.inference_mode()
-    def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        """(len(texts), hidden) float32. Raises TrialFailure when a value is not finite."""
+    def __call__(self, texts: Sequence[str], *, dev: bool = False) -> np.ndarray:
+        """(len(texts), hidden) float32; `dev`: as for choosing a checkpoint, which differs in a few methods.
+
+        Raises TrialFailure when a value is not finite.
+        """
         started = time.perf_counter()
+        if not dev:
+            texts = [self.method.test_text(text) for text in texts]
         self._tokenise(texts)
         longest_first = sorted({self._pieces[text] for text in texts}, key=lambda pieces: (-len(pieces), pieces))
         was_training = self.method.training
         self.method.eval()
         try:
             with packed_linears(self.method):
-                vectors = torch.cat([self._embed(group).float() for group in self._groups(longest_first)]).cpu().numpy()
+                vectors = self._vectors(longest_first, dev).float().cpu().numpy()
         finally:
             self.method.train(was_training)
         self.seconds += time.perf_counter() - started
@@ -50,24 +53,32 @@ class Embedder:
         in_order: np.ndarray = vectors[[place[self._pieces[text]] for text in texts]]
         return in_order
 
+    @property
+    def _template(self) -> Template:
+        return self.method.evaluation_template
+
     def _tokenise(self, texts: Sequence[str]) -> None:
         """Cut only where the encoder's positions end."""
-        limit = self.method.longest - len(self.method.template)
+        limit = self.method.longest - len(self._template)
+        space = " " if self._template.leading_space else ""
         new = [text for text in dict.fromkeys(texts) if text not in self._pieces]
-        for text, pieces in zip(new, piece_ids(self.kit.tokenizer, new), strict=True):
+        for text, pieces in zip(new, piece_ids(self.method.tokenizer, [space + text for text in new]), strict=True):
             self._pieces[text] = tuple(pieces[:limit])
 
-    def _groups(self, longest_first: list[Pieces]) -> Iterator[list[Pieces]]:
-        """Batches of about the same number of tokens."""
-        budget = TOKENS_PER_BATCH[self.kit.device.type]
-        start = 0
-        while start < len(longest_first):
-            length = len(longest_first[start]) + len(self.method.template)
-            stop = start + max(1, budget // length)
-            yield longest_first[start:stop]
-            start = stop
+    def _vectors(self, longest_first: list[Pieces], dev: bool) -> torch.Tensor:
+        if not isinstance(self.method, FrozenMethod):
+            return self._run(self.method.embed_dev if dev else self.method.embed, longest_first)
+        new = [pieces for pieces in longest_first if pieces not in self._base]
+        if new:
+            self._base.update(zip(new, self._run(self.method.base, new), strict=True))
+        return self.method.transform(torch.stack([self._base[pieces] for pieces in longest_first]))
 
-    def _embed(self, group: list[Pieces]) -> torch.Tensor:
+    def _run(self, embed: Callable[[TextBatch], torch.Tensor], longest_first: list[Pieces]) -> torch.Tensor:
+        lengths = np.asarray([len(pieces) + len(self._template) for pieces in longest_first])
+        groups = token_groups(lengths, self.kit.device)
+        return torch.cat([embed(self._batch(longest_first[group])) for group in groups])
+
+    def _batch(self, group: list[Pieces]) -> TextBatch:
         rows = [np.asarray(pieces, np.int64) for pieces in group]
-        ids, mask = pad(rows, self.method.template, self.kit.tokenizer.pad_token_id)
-        return self.method.embed(TextBatch(ids, mask, torch.arange(len(group))).to(self.kit.device))
+        ids, mask = pad(rows, self._template, self.method.tokenizer.pad_token_id)
+        return TextBatch(ids, mask, torch.arange(len(group))).to(self.kit.device)

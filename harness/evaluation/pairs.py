@@ -1,15 +1,14 @@
 """Sentence pairs with gold similarities: SentEval's STS files and the embedded graded pairs, and their scores."""
 
-import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from scipy.stats import spearmanr
 
-from harness.data.corpora import GRADED, SIMCSE
+from harness.data.corpora import GRADED
 from harness.data.hub import data_file
+from harness.data.senteval import archive, lines, split_lines
 from harness.errors import TrialFailure, UserError
 
 YEARS = {
@@ -46,28 +45,23 @@ def spearman(first: np.ndarray, second: np.ndarray, gold: np.ndarray) -> float:
     return float(spearmanr(cosines, gold).statistic * 100)
 
 
-def senteval() -> Path:
-    """SentEval's data sets as one archive."""
-    return data_file(SIMCSE, "senteval.tar")
-
-
 def sts_year(name: str) -> Pairs:
     """All scored pairs of one year, its subsets concatenated (SentEval's "all"); baselines.md, 10.1."""
     first, second, gold = [], [], []
     folder = f"STS/{name.upper()}-en-test"
     for subset in YEARS[name]:
-        texts = _lines(f"{folder}/STS.input.{subset}.txt")
-        scores = _lines(f"{folder}/STS.gs.{subset}.txt")
+        texts = lines(f"{folder}/STS.input.{subset}.txt")
+        scores = lines(f"{folder}/STS.gs.{subset}.txt")
         if len(texts) != len(scores):
-            raise UserError(f"{senteval()}, {folder}: {subset} has {len(texts)} pairs and {len(scores)} gold scores")
+            raise UserError(f"{archive()}, {folder}: {subset} has {len(texts)} pairs and {len(scores)} gold scores")
         for number, (text, score) in enumerate(zip(texts, scores, strict=True), start=1):
             if not score.strip():
                 continue  # SentEval drops pairs without a gold score
-            where = f"{senteval()}, {folder}/STS.input.{subset}.txt"
+            where = f"{archive()}, {folder}/STS.input.{subset}.txt"
             one, two = _fields(text, 2, where, number)[:2]
             first.append(_words(one))
             second.append(_words(two))
-            gold.append(_score(score, f"{senteval()}, {folder}/STS.gs.{subset}.txt", number))
+            gold.append(_score(score, f"{archive()}, {folder}/STS.gs.{subset}.txt", number))
     return Pairs(first, second, np.asarray(gold))
 
 
@@ -84,11 +78,11 @@ def sick(split: str) -> Pairs:
 def graded(split: str) -> Pairs:
     """The embedded pairs (dev or test): score, first, second."""
     path = data_file(GRADED, f"{split}.tsv")
-    return _parse(_split(path.read_text(encoding="utf-8")), str(path), 0, (1, 2, 0))
+    return _parse(split_lines(path.read_text(encoding="utf-8")), str(path), 0, (1, 2, 0))
 
 
 def _table(member: str, header: int, columns: tuple[int, int, int]) -> Pairs:
-    return _parse(_lines(member), f"{senteval()}, {member}", header, columns)
+    return _parse(lines(member), f"{archive()}, {member}", header, columns)
 
 
 def _parse(lines: Sequence[str], where: str, header: int, columns: tuple[int, int, int]) -> Pairs:
@@ -120,26 +114,6 @@ def _score(text: str, where: str, number: int) -> float:
 
 def _words(text: str) -> str:
     return " ".join(text.split())
-
-
-def _split(text: str) -> list[str]:
-    """Lines as files have them: `str.splitlines` would also cut at form feeds and Unicode separators."""
-    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
-
-
-def _lines(member: str) -> list[str]:
-    """The lines of a member of SentEval's archive, wherever its folder `downstream` lies in it."""
-    archive = senteval()
-    try:
-        with tarfile.open(archive) as tar:
-            for entry in tar:
-                if entry.name == member or entry.name.endswith("/" + member):
-                    file = tar.extractfile(entry)
-                    assert file is not None, member
-                    return _split(file.read().decode("utf-8"))
-    except (tarfile.TarError, OSError, EOFError, UnicodeDecodeError) as error:
-        raise UserError(f"{archive}, {member}: cannot be read ({error})") from None
-    raise UserError(f"{archive} has no member {member}")
 
 
 LOADERS: dict[str, Callable[[], Pairs]] = {

@@ -12,6 +12,10 @@ from harness.store import DEFAULT_STORE
 from harness.tables.aggregate import Cell, Group
 from harness.tables.reported import REPOSITORY, Row, Run, Systems
 
+SUBSETS = "0,1,2,3,4"
+"""Of the labels, where only a share of them is used: five (diffaug.md, section 7)"""
+ALL_LABELS: Mapping[str, Any] = {"label_fraction": 1}
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -36,14 +40,21 @@ class Found:
     candidates: int
 
 
-def wanted(row: Row, run: Run | None) -> Wanted | None:
-    """What to run for a row; None when it is only quoted. Raises UserError for an unlisted variant."""
+def wanted(row: Row, run: Run | None, fraction: float = 1) -> Wanted | None:
+    """What to run for a number of a row, with this share of the labels; None when it is only quoted.
+
+    Without any labels it is the unsupervised method. Raises UserError for an unlisted variant.
+    """
     if run is None:
         return None
     if row.variant is not None and row.variant not in run.variants:
         raise UserError(f'results/reported/systems.yaml: {row.system} does not list the variant "{row.variant}"')
     configuration = run.configuration | (run.variants[row.variant] if row.variant is not None else {})
     encoder, setting = run.encoder or str(row.encoder), run.setting or str(row.setting)
+    if not fraction:
+        configuration, setting = run.configuration, "unsup"
+    elif fraction < 1:
+        configuration = configuration | {"label_fraction": fraction}
     return Wanted(run.method, setting, encoder, tuple(sorted(configuration.items())))
 
 
@@ -85,6 +96,8 @@ def command(target: Wanted, store: Path) -> str:
     words = ["harness", "sweep", f"methods/{target.method}", _space(target), "--encoder", target.encoder]
     for name, value in target.configuration:
         words += ["--set", f"{name}={_text(value)}"]
+        if name == "label_fraction":
+            words += ["--subsets", SUBSETS]
     if store != DEFAULT_STORE:
         words += ["--store", str(store)]
     return shlex.join(words)
@@ -104,9 +117,9 @@ def _space(target: Wanted) -> str:
 
 
 def _fits(group: Group, target: Wanted) -> bool:
-    return all(
-        name in group.configuration and group.configuration[name] == value for name, value in target.configuration
-    )
+    """All labels are used where nothing else is said."""
+    has, needs = {**ALL_LABELS, **group.configuration}, {**ALL_LABELS, **dict(target.configuration)}
+    return all(name in has and has[name] == value for name, value in needs.items())
 
 
 def _text(value: Any) -> str:

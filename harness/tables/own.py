@@ -2,14 +2,14 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.store import DEFAULT_STORE, Reading
+from harness.store import DEFAULT_STORE, Reading, label
 from harness.tables.aggregate import (
     AVERAGE,
     BEFORE,
@@ -20,17 +20,30 @@ from harness.tables.aggregate import (
     Suite,
     comparable_groups,
 )
-from harness.tables.sheet import DISPLAY, Section, Sheet, counted, key_list, score, unreadable_note
+from harness.tables.sheet import (
+    CELL,
+    DISPLAY,
+    OVER_SUBSETS,
+    Line,
+    Section,
+    Sheet,
+    cell_record,
+    component_lines,
+    counted,
+    key_list,
+    percent,
+    score,
+    unreadable_note,
+)
 
 RECORDS = pa.schema(
     [
         *((name, pa.string()) for name in IDENTITY[:-1]),
         ("protocol", pa.int32()),
+        ("label_fraction", pa.float64()),  # null: the method has no such choice
         ("split", pa.string()),  # dev | test
         ("metric", pa.string()),
-        ("mean", pa.float64()),  # Spearman x100
-        ("std", pa.float64()),  # sample standard deviation over the trials; null for one
-        ("n", pa.int64()),
+        *CELL,
         ("keys", pa.string()),  # beginnings of the trials' keys
     ]
 )
@@ -54,39 +67,54 @@ def own_sheets(reading: Reading, store: Path) -> list[Sheet]:
 def _sheet(suite: Suite, groups: list[Group], notes: list[str]) -> Sheet:
     averaged = suite.tasks == STS_TASKS or any(AVERAGE in group.test for group in groups)
     tests = [*suite.tasks, *([AVERAGE] if averaged else [])]
-    configurations = _configurations(groups)
-    told = any(configurations)
-    columns = ["method", "setting", "encoder", *(["configuration"] if told else []), "n", "dev before", "dev"]
-    lines = [
-        [
-            group.method,
-            group.setting,
-            group.encoder,
-            *([configuration] if told else []),
-            group.n,
-            score(group.dev.get(suite.dev + BEFORE)),
-            score(group.dev.get(suite.dev)),
-            *(score(group.test.get(name)) for name in tests),
-        ]
-        for group, configuration in zip(groups, configurations, strict=True)
-    ]
+    names = _names(groups)
+    rows = zip(zip(*names.values(), strict=True), groups, strict=True)
     return Sheet(
         title="",
-        columns=[*columns, *(DISPLAY.get(name, name) for name in tests)],
-        text_columns=4 if told else 3,
-        sections=[Section("", lines)],
+        columns=[*names, "n", "dev before", "dev", *(DISPLAY.get(name, name) for name in tests)],
+        text_columns=len(names),
+        sections=[Section("", [line for name, group in rows for line in _lines(name, group, suite, tests)])],
         caption=_caption(suite, groups),
         notes=notes,
         records=_records(groups),
     )
 
 
-def _caption(suite: Suite, groups: Iterable[Group]) -> str:
+def _names(groups: list[Group]) -> dict[str, list[str]]:
+    """The text columns, each with a value for each group: what tells the groups from one another."""
+    columns = {
+        "method": [group.method for group in groups],
+        "setting": [group.setting for group in groups],
+        "encoder": [group.encoder for group in groups],
+    }
+    if any(group.label_fraction not in (None, 1) for group in groups):
+        columns["labels"] = [percent(group.label_fraction) for group in groups]
+    if any(configurations := _configurations(groups)):
+        columns["configuration"] = configurations
+    return columns
+
+
+def _lines(name: Sequence[str], group: Group, suite: Suite, tests: list[str]) -> list[Line]:
+    """The group's scores; under them the components of their variance where several subsets were drawn."""
+    dev = [group.dev.get(suite.dev + BEFORE), group.dev.get(suite.dev)]
+    cells = [*dev, *(group.test.get(test) for test in tests)]
+    blank = [""] * len(name)  # n too; the first column says what the numbers are
+    return [
+        [*name, group.n, *map(score, cells)],
+        *([said, *blank, *numbers] for said, numbers in component_lines(cells)),
+    ]
+
+
+def _caption(suite: Suite, groups: list[Group]) -> str:
     caption = (
         "Spearman x100, mean±sample std over n seeds; selected on dev "
         f"({DISPLAY.get(suite.dev, suite.dev)}), test never selects."
     )
-    return caption + (" 1=: nothing is trained, so no seed." if any(group.n == "1=" for group in groups) else "")
+    return (
+        caption
+        + (" 1=: nothing is trained, so no seed." if any(group.n == "1=" for group in groups) else "")
+        + (f" {OVER_SUBSETS}" if any(group.subsets > 1 for group in groups) else "")
+    )
 
 
 def _configurations(groups: list[Group]) -> list[str]:
@@ -108,8 +136,13 @@ def _configurations(groups: list[Group]) -> list[str]:
 
 
 def _traits(group: Group) -> dict[str, str]:
-    """The hyperparameters as text, and the digests, shortened, that tell one plugin or datum from another."""
-    hyperparameters = {name: _text(value) for name, value in group.configuration.items()}
+    """The hyperparameters as text (the share of the labels is a column of its own, and subset 0 is all of them), and
+    the digests, shortened, that tell one plugin or datum from another."""
+    hyperparameters = {
+        name: _text(value)
+        for name, value in group.configuration.items()
+        if name != "label_fraction" and (name, value) != ("subset", 0)
+    }
     return hyperparameters | {name: str(value)[:8] for name, value in group.provenance.items()}
 
 
@@ -120,8 +153,8 @@ def _text(value: Any) -> str:
 def _records(groups: Iterable[Group]) -> pa.Table:
     rows = [
         dict(zip(IDENTITY, group.identity, strict=True))
-        | {"split": split, "metric": metric, "mean": cell.mean, "std": cell.std, "n": cell.n}
-        | {"keys": key_list(group.keys)}
+        | {"label_fraction": group.label_fraction, "split": split, "metric": metric, "keys": key_list(group.keys)}
+        | cell_record(cell)
         for group in groups
         for split, metric, cell in _cells(group)
     ]
@@ -138,14 +171,11 @@ def _cells(group: Group) -> list[tuple[str, str, Cell]]:
 
 def _failures(trials: pa.Table) -> list[str]:
     """How many trials failed, and why the first ones did."""
-    columns = ("method", "setting", "encoder", "seed", "reason")
+    columns = ("method", "setting", "encoder", "seed", "label_fraction", "subset", "reason")
     failed = trials.filter(pc.field("status") == "failed").select(columns)
     if not failed.num_rows:
         return []
-    told = sorted(
-        f"{row['method']} {row['setting']} {row['encoder']} seed {row['seed']} ({_one_line(row['reason'])})"
-        for row in failed.to_pylist()
-    )
+    told = sorted(f"{label(row)} ({_one_line(row['reason'])})" for row in failed.to_pylist())
     shown = [
         *told[:FAILURES_SHOWN],
         *([f"and {len(told) - FAILURES_SHOWN} more"] if told[FAILURES_SHOWN:] else []),

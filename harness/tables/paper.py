@@ -1,21 +1,26 @@
-"""Table 1 of a paper: each published number, ours beside it, and how to run what is missing."""
+"""The tables of a paper: each published number, ours beside it, and how to run what is missing."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from harness.store import Reading
-from harness.tables.aggregate import Cell, comparable_groups
-from harness.tables.matching import Finder, Found, Wanted, cell_of, command, obstacle, run_of, wanted
-from harness.tables.reported import Paper, Row, Systems, Table, load_paper, load_systems
+from harness.tables.aggregate import comparable_groups
+from harness.tables.comparison import Comparison, compare
+from harness.tables.matching import Finder, command, obstacle
+from harness.tables.reported import Paper, Systems, Table, load_paper, load_systems
 from harness.tables.sheet import (
+    CELL,
     DISPLAY,
+    OVER_SUBSETS,
     Line,
     Section,
     Sheet,
+    cell_record,
+    component_lines,
     difference,
     key_list,
     score,
@@ -28,9 +33,7 @@ RECORDS = pa.schema(
         *((name, pa.string()) for name in ("method", "setting", "encoder", "column", "origin")),
         ("published", pa.float64()),  # Spearman x100, as ours
         ("published_std", pa.float64()),
-        ("mean", pa.float64()),
-        ("std", pa.float64()),  # sample standard deviation; null for one trial
-        ("n", pa.int64()),
+        *CELL,
         ("delta", pa.float64()),  # ours - published
         ("candidates", pa.int64()),  # groups of comparable trials to choose from
         ("keys", pa.string()),  # beginnings of the trials' keys
@@ -39,105 +42,81 @@ RECORDS = pa.schema(
     ]
 )
 
-STORE_NAMES = {shown: name for name, shown in DISPLAY.items()}
+
+def paper_sheets(reading: Reading, name: str, methods: Collection[str], store: Path) -> list[Sheet]:
+    """The compared tables of the paper `name` with ours; `methods` are those that can be run today."""
+    paper, systems, finder = load_paper(name), load_systems(), Finder(comparable_groups(reading.table))
+    sheets = [_sheet(paper, table, systems, finder, methods, store) for table in paper.compared]
+    return [*sheets[:-1], replace(sheets[-1], notes=[*sheets[-1].notes, *unreadable_note(reading)])]
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """One published number beside ours."""
-
-    group: str
-    row: Row
-    column: str
-    published: float | None
-    published_std: float | None
-    wanted: Wanted | None
-    found: Found | None
-    cell: Cell | None
-
-    @property
-    def delta(self) -> float | None:
-        """Ours - published, where both are there."""
-        return None if self.cell is None or self.published is None else self.cell.mean - self.published
-
-
-def paper_sheet(reading: Reading, name: str, methods: Collection[str], store: Path) -> Sheet:
-    """Table 1 of the paper `name` with ours; `methods` are those that can be run today."""
-    paper, systems = load_paper(name), load_systems()
-    table = paper.tables["table1"]
-    sections = _compare(paper, systems, Finder(comparable_groups(reading.table)))
+def _sheet(
+    paper: Paper, table_name: str, systems: Systems, finder: Finder, methods: Collection[str], store: Path
+) -> Sheet:
+    table = paper.tables[table_name]
+    sections = compare(table, f"{paper.paper}.{table_name}", systems, finder)
     comparisons = [each for _, rows in sections for row in rows for each in row]
-    origins = list(dict.fromkeys(str(each.row.origin) for each in comparisons))
+    origins = list(dict.fromkeys(name for each in comparisons for name in (str(each.row.origin), each.origin)))
     return Sheet(
-        title=f"{paper.title}. Table 1: {table.about}",
+        title=f"{paper.title}. Table {table_name.removeprefix('table')}: {table.about}",
         columns=["", "", "n", *map(str, table.columns)],
         text_columns=2,
         sections=[
             Section(heading, [line for row in rows for line in _lines(row, origins, table, methods)])
             for heading, rows in sections
         ],
-        caption=(
-            f"{table.metric[0].upper()}{table.metric[1:]}; ours: mean±sample std over n seeds, "
-            "selected on dev, test never selects; Δ = ours - published."
-        ),
+        caption=_caption(table),
         notes=[
             *(f"[{index}] {origin.replace('quoted:', 'quoted from ')}" for index, origin in enumerate(origins, 1)),
+            *(f"published, {column}: {runs}" for column, runs in table.runs.items() if column in table.columns),
             *_choices(comparisons),
             *_to_fill(comparisons, methods, store),
-            *unreadable_note(reading),
         ],
-        records=pa.Table.from_pylist([_record(name, each, methods, store) for each in comparisons], schema=RECORDS),
+        records=pa.Table.from_pylist(
+            [{"paper": paper.paper, "table": table_name, **_record(each, methods, store)} for each in comparisons],
+            schema=RECORDS,
+        ),
     )
 
 
-def _compare(paper: Paper, systems: Systems, finder: Finder) -> list[tuple[str, list[list[Comparison]]]]:
-    """For each heading, for each row, one comparison a column."""
-    table, table_name = paper.tables["table1"], f"{paper.paper}.table1"
-    return [
-        (
-            group.name,
-            [_compare_row(table, table_name, group.name, row, systems, finder) for row in group.rows],
-        )
-        for group in table.groups
-    ]
-
-
-def _compare_row(
-    table: Table, table_name: str, heading: str, row: Row, systems: Systems, finder: Finder
-) -> list[Comparison]:
-    comparisons = []
-    for index, column in enumerate(map(str, table.columns)):
-        target = wanted(row, run_of(systems, table_name, row, column))
-        found = finder.find(target) if target else None
-        if table_name in systems.column_runs:
-            cell = cell_of(found, "dev", systems.column_runs[table_name].metric)
-        else:
-            cell = cell_of(found, "test", STORE_NAMES[column])
-        published = row.values[index]
-        std = row.std[index] if row.std else None
-        number = float(published) if published is not None else None
-        comparisons.append(Comparison(heading, row, column, number, std, target, found, cell))
-    return comparisons
+def _caption(table: Table) -> str:
+    return (
+        f"{table.metric[0].upper()}{table.metric[1:]}; ours: mean±sample std over n seeds, "
+        "selected on dev, test never selects; Δ = ours - published."
+    ) + (f" {OVER_SUBSETS}" if table.fractions else "")
 
 
 def _lines(row: list[Comparison], origins: list[str], table: Table, methods: Collection[str]) -> list[Line]:
     """Published; ours and Δ where something has been run, or that there is no method to run."""
     reported = row[0].row
-    source = origins.index(str(reported.origin)) + 1
     runs = str(table.runs.get(reported.system, "")) if reported.origin == "this paper" else ""
-    lines = [[f"{reported.label} [{source}]", "published", runs, *map(_published, row)]]
+    label = f"{reported.label} {_source(str(reported.origin), origins)}"
+    lines = [[label, "published", runs, *(_published(each, origins) for each in row)]]
     if any(each.found for each in row):
-        lines.append(["", "ours", _n(row), *(score(each.cell) for each in row)])
+        cells = [each.cell for each in row]
+        lines.append(["", "ours", _n(row), *map(score, cells)])
+        lines += [["", said, "", *numbers] for said, numbers in component_lines(cells)]
         lines.append(["", "Δ", "", *(difference(each.delta) for each in row)])
-    elif all(each.wanted and each.wanted.method not in methods for each in row):
+    elif _without_method(row, methods):
         lines.append(["", "no method", "", *("" for _ in row)])
     return lines
 
 
-def _published(each: Comparison) -> str:
+def _without_method(row: list[Comparison], methods: Collection[str]) -> bool:
+    needed = {each.wanted.method for each in row if each.wanted}
+    return bool(needed) and needed.isdisjoint(methods)
+
+
+def _published(each: Comparison, origins: list[str]) -> str:
+    """With its own source where that is not the row's."""
     if each.published is None:
         return ""
-    return f"{each.published:.2f}" + ("" if each.published_std is None else f"±{each.published_std}")
+    source = "" if each.origin == each.row.origin else f" {_source(each.origin, origins)}"
+    return f"{each.published:.2f}" + ("" if each.published_std is None else f"±{each.published_std}") + source
+
+
+def _source(origin: str, origins: list[str]) -> str:
+    return f"[{origins.index(origin) + 1}]"
 
 
 def _n(row: list[Comparison]) -> str:
@@ -177,11 +156,9 @@ def _to_fill(comparisons: Iterable[Comparison], methods: Collection[str], store:
     ]
 
 
-def _record(paper: str, each: Comparison, methods: Collection[str], store: Path) -> dict[str, object]:
+def _record(each: Comparison, methods: Collection[str], store: Path) -> dict[str, object]:
     target, group = each.wanted, each.found.group if each.found else None
     return {
-        "paper": paper,
-        "table": "table1",
         "group": each.group,
         "label": each.row.label,
         "system": each.row.system,
@@ -190,12 +167,10 @@ def _record(paper: str, each: Comparison, methods: Collection[str], store: Path)
         "setting": target.setting if target else each.row.setting,
         "encoder": target.encoder if target else each.row.encoder,
         "column": each.column,
-        "origin": each.row.origin,
+        "origin": each.origin,
         "published": each.published,
         "published_std": each.published_std,
-        "mean": each.cell.mean if each.cell else None,
-        "std": each.cell.std if each.cell else None,
-        "n": each.cell.n if each.cell else 0,
+        **cell_record(each.cell),
         "delta": each.delta,
         "candidates": each.found.candidates if each.found else 0,
         "keys": key_list(group.keys) if group else "",

@@ -60,8 +60,8 @@ class Table(_Data):
     metric: str
     columns: list[str | int | float]
     groups: list[RowGroup]
-    runs: dict[str, int | str] = {}  # system -> runs behind each number
-    fractions: list[float] | None = None
+    runs: dict[str, int | str] = {}  # system or column -> runs behind each number
+    fractions: list[float] | None = None  # shares of the labelled data, where the columns are that
     source: str | None = None
     note: str | None = None
     query: str | None = None
@@ -73,6 +73,8 @@ class Table(_Data):
         for row in (row for group in self.groups for row in group.rows):
             if len(row.values) != len(self.columns) or (row.std and len(row.std) != len(row.values)):
                 raise ValueError(f'row "{row.label}" does not have {len(self.columns)} values')
+        if self.fractions is not None and len(self.fractions) != len(self.columns):
+            raise ValueError(f"{len(self.fractions)} fractions do not fit {len(self.columns)} columns")
         return self
 
 
@@ -85,12 +87,18 @@ class Paper(BaseModel):
     title: str
     tables: dict[str, Table]
 
+    @property
+    def compared(self) -> dict[str, Table]:
+        """The tables that ours are set beside: Table 1, and those over shares of the labels."""
+        return {name: table for name, table in self.tables.items() if name == "table1" or table.fractions}
+
     @model_validator(mode="after")
-    def _table1_can_be_run(self) -> Self:
-        for row in (row for group in self.tables["table1"].groups for row in group.rows):
-            numeric = all(value is None or type(value) in (int, float) for value in row.values)
-            if not (numeric and row.setting and row.origin and isinstance(row.encoder, str)):
-                raise ValueError(f'table1: "{row.label}" needs numbers, a setting, one encoder and an origin')
+    def _compared_tables_can_be_run(self) -> Self:
+        for name, table in self.compared.items():
+            for row in (row for group in table.groups for row in group.rows):
+                numeric = all(value is None or type(value) in (int, float) for value in row.values)
+                if not (numeric and row.setting and row.origin and isinstance(row.encoder, str)):
+                    raise ValueError(f'{name}: "{row.label}" needs numbers, a setting, one encoder and an origin')
         return self
 
 

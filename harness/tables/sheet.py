@@ -17,6 +17,18 @@ DISPLAY: Mapping[str, str] = {
 }
 """Names of metrics as papers print them; the others are printed as they are."""
 
+OVER_SUBSETS = "n = 5x3: 3 seeds on each of 5 random subsets of the labels, mean±std over all of them."
+"""What a table says whose trials differ in the subset of the labels"""
+
+CELL = (
+    ("mean", pa.float64()),  # Spearman x100
+    ("std", pa.float64()),  # sample standard deviation over the trials; null for one
+    ("std_between_subsets", pa.float64()),  # its components, where several subsets of the labels were drawn
+    ("std_within_subsets", pa.float64()),
+    ("n", pa.int64()),
+)
+"""Columns of a cell in the machine-readable formats"""
+
 Line = list[str]
 
 
@@ -46,6 +58,34 @@ def score(cell: Cell | None) -> str:
     if cell is None:
         return ""
     return f"{cell.mean:.2f}" if cell.std is None else f"{cell.mean:.2f}±{cell.std:.2f}"
+
+
+def component_lines(cells: Sequence[Cell | None]) -> list[tuple[str, list[str]]]:
+    """What to write and the numbers under a line of scores: the components of each one's variance, where known."""
+    known = [cell.components if cell else None for cell in cells]
+    if not any(known):
+        return []
+    return [
+        ("std between subsets", [f"{each.between:.2f}" if each else "" for each in known]),
+        ("std within subsets", [f"{each.within:.2f}" if each else "" for each in known]),
+    ]
+
+
+def cell_record(cell: Cell | None) -> dict[str, float | int | None]:
+    """A cell as the columns CELL of the machine-readable formats."""
+    parts = cell.components if cell else None
+    return {
+        "mean": cell.mean if cell else None,
+        "std": cell.std if cell else None,
+        "std_between_subsets": parts.between if parts else None,
+        "std_within_subsets": parts.within if parts else None,
+        "n": cell.n if cell else 0,
+    }
+
+
+def percent(fraction: float | None) -> str:
+    """`1 %`; nothing where there is no fraction."""
+    return "" if fraction is None else f"{100 * fraction:g} %"
 
 
 def difference(value: float | None) -> str:

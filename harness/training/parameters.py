@@ -1,10 +1,10 @@
 """Which parameters a stage trains, with which learning rate."""
 
 from collections import defaultdict
+from collections.abc import Collection
 from fnmatch import fnmatchcase
-from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from harness.errors import UserError
 from harness.method import Stage
@@ -36,11 +36,13 @@ def trainable(method: nn.Module, stage: Stage) -> dict[str, list[nn.Parameter]]:
     return groups
 
 
-def optimiser_groups(groups: dict[str, list[nn.Parameter]], config: Any) -> list[dict[str, Any]]:
-    """AdamW parameter groups, one per learning-rate field."""
-    return [{"params": parameters, "lr": getattr(config, field)} for field, parameters in groups.items()]
-
-
 def count(method: nn.Module, *, trained: bool) -> int:
     """Number of parameters, all of them or those that train now."""
     return sum(parameter.numel() for parameter in method.parameters() if parameter.requires_grad or not trained)
+
+
+def state(method: nn.Module, names: Collection[str]) -> dict[str, Tensor]:
+    """Copies of the named parameters, and of all buffers (BatchNorm's)."""
+    named = (*method.named_parameters(), *method.named_buffers())
+    chosen = ((name, value) for name, value in named if name in names or not isinstance(value, nn.Parameter))
+    return {name: value.detach().clone() for name, value in chosen}

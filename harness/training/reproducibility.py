@@ -18,6 +18,11 @@ def seed_everything(seed: int) -> None:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
+def seed_stage(seed: int, number: int) -> None:
+    """Seed torch for a later stage (its number in the method): how long the earlier ones were does not matter."""
+    torch.manual_seed(seed + (number << 32))
+
+
 def device() -> torch.device:
     """The GPU where there is one, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -4,38 +4,39 @@ Lee, arXiv 2304.08991; d2cse.md. One frozen encoder with one table of prompts is
 """
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor, nn
 
 from harness import method
 from harness.data.batching import TextBatch
-from harness.encoders.backbone import KeyValues
+from harness.encoders.attention import KeyValues
+from harness.encoders.backbone import Reach, WordVectors, first_replaced
 from harness.encoders.heads import BatchNormHead
 from harness.encoders.prompts import DeepPrompts
 from harness.kit import Kit
-from harness.method import Stage
+from harness.method import Artefact, Stage
+from harness.objectives.edits import Editor
 from harness.objectives.infonce import info_nce
-from harness.objectives.replaced_tokens import corrupt, mask_tokens, replaced_token_loss
+from harness.objectives.replaced_tokens import Edited, ReplacedTokenConfig, replaced_token_loss
+from harness.objectives.static_corruption import StaticCorruption, static_corruption
 
-DISTILLED = {"bert": "distilbert-base-uncased", "roberta": "distilroberta-base"}
 
-
-class Config(method.TrainingConfig):
+class Config(ReplacedTokenConfig):
     """Table 7 of the paper; field defaults: unsupervised BERT base."""
 
-    setting: Literal["unsup", "sup"] = "unsup"
-    learning_rate: float = Field(0.021, gt=0, description="of every trainable tensor")
+    learning_rate: float = Field(0.021, gt=0, description="of every trainable tensor but a copied discriminator's")
     batch_size: int = Field(144, ge=2)
-    epochs: float = Field(2, gt=0)
     prompt_length: int = Field(16, ge=1, description="prompt positions per layer")
     cls_prompt: bool = Field(False, description="train one vector instead of the word embedding of [CLS]")
-    masking_ratio: float = Field(0.3, ge=0, le=1)
-    replaced_token_weight: float = Field(0.005, ge=0, description="lambda of the papers")
-    generator: str = Field("", description="masked language model; default: the encoder's distilled sibling")
+    discriminator: Literal["shared", "plain", "copy", "unconditional"] = Field(
+        "shared",
+        description="Table 6: shared (d): encoder and prompts are the sentence encoder's; plain (a): no prompts; copy "
+        "(b): a second encoder without prompts, trained in full; unconditional (c): shared, without sentence vector",
+    )
+    discriminator_learning_rate: float = Field(7e-6, gt=0, description="of a copied discriminator; DiffCSE's rate")
     discriminator_prompts: Literal["same", "fresh"] = Field(
         "same", description="dropout of the prompts in the second pass: the first pass's, or drawn anew"
     )
@@ -50,19 +51,9 @@ class Config(method.TrainingConfig):
         ("sup", "roberta-base"): {"learning_rate": 0.024},
     }  # fmt: skip
 
-    @model_validator(mode="before")
-    @classmethod
-    def _choose_generator(cls, given: Any) -> Any:
-        """The released siblings are known; any other encoder writes its own corruptions."""
-        if not isinstance(given, Mapping) or given.get("generator"):
-            return given
-        encoder = given.get("encoder", cls.model_fields["encoder"].default)
-        family = Path(str(encoder)).name.split("-")[0]
-        return {**given, "generator": DISTILLED.get(family, encoder)}
-
 
 class Method(method.Method):
-    """Prompts, pooler, detection head and (optionally) one [CLS] vector train; the encoder is frozen."""
+    """Prompts, pooler, detection head and (optionally) one [CLS] vector train; the sentence encoder is frozen."""
 
     config_type = Config
 
@@ -75,11 +66,18 @@ class Method(method.Method):
         return [config.encoder, config.generator]
 
     @classmethod
+    def artefacts(cls, config: Config) -> list[Artefact]:
+        return static_corruption(config)
+
+    @classmethod
     def stages(cls, config: Config) -> list[Stage]:
         return [
             Stage(
                 name="prompts",
-                trains=dict.fromkeys(("prompts.*", "pooler.*", "detector.*", "cls_vector"), "learning_rate"),
+                trains={
+                    **dict.fromkeys(("prompts.*", "pooler.*", "detector.*", "cls_vector"), "learning_rate"),
+                    "discriminator.*": "discriminator_learning_rate",
+                },
                 streams={"contrastive": config.batch_size},
                 losses={"contrastive": 1.0, "replaced_tokens": config.replaced_token_weight},
                 epochs=config.epochs,
@@ -93,15 +91,12 @@ class Method(method.Method):
         self.prompts = DeepPrompts(self.encoder, config.prompt_length)
         self.pooler = BatchNormHead(self.encoder.hidden_size)
         self.detector = nn.Linear(self.encoder.hidden_size, 2)
-        self.generator = kit.generator(config.generator)
-        tokenizer = kit.tokenizer
-        self.mask_id, self.vocabulary_size = tokenizer.mask_token_id, len(tokenizer)
-        self.special_ids: Tensor
-        self.register_buffer("special_ids", torch.tensor(sorted(tokenizer.all_special_ids)), persistent=False)
+        self.editor = StaticCorruption(kit) if config.static_corruption else Editor(config, kit)
+        self.discriminator = kit.encoder() if config.discriminator == "copy" else None
         self.cls_vector = None
         if config.cls_prompt:
             words = self.encoder.model.get_input_embeddings().weight
-            self.cls_vector = nn.Parameter(words[tokenizer.cls_token_id].detach().clone())
+            self.cls_vector = nn.Parameter(words[self.tokenizer.cls_token_id].detach().clone())
 
     @property
     def longest(self) -> int:
@@ -125,15 +120,22 @@ class Method(method.Method):
     def _encode(self, batch: TextBatch, prompts: KeyValues) -> Tensor:
         plain = self.cls_vector is not None and self.config.roberta_cls_prompt_positions == "plain"
         offset = 0 if plain and "roberta" in self.encoder.model.config.model_type else prompts.length
-        return self.encoder.cls(batch, prefix=prompts, position_offset=offset, first_word=self.cls_vector)
+        return self.encoder.cls(batch, prefix=prompts, position_offset=offset, words=self._cls_prompt(batch))
+
+    def _cls_prompt(self, batch: TextBatch) -> WordVectors | None:
+        if self.cls_vector is None:
+            return None
+        return WordVectors(torch.zeros_like(batch.input_ids[:, :1]), self.cls_vector[None])
 
     def _detect(self, batch: TextBatch, sentences: Tensor, prompts: KeyValues) -> Tensor:
-        """Which tokens were replaced, judged by the same encoder with the sentence vector in slot 0 (not detached)."""
-        masked = mask_tokens(
-            batch.input_ids, self.special_ids, self.mask_id, self.vocabulary_size, self.config.masking_ratio
-        )
-        edited, labels = corrupt(self.generator, batch, masked)
-        if self.config.discriminator_prompts == "fresh":
-            prompts = self.prompts(len(batch.input_ids))
-        states = self.encoder(edited, prefix=prompts, position_offset=prompts.length, first_embedding=sentences)
-        return replaced_token_loss(self.detector(states), labels)
+        """Which tokens were replaced, judged with the sentence vector (not detached) in slot 0 of each row."""
+        edited: Edited = self.editor(batch)
+        reach: Reach = {}
+        if self.config.discriminator in ("shared", "unconditional"):
+            fresh = self.config.discriminator_prompts == "fresh"
+            reach = {"prefix": self.prompts(len(batch.input_ids)) if fresh else prompts}
+            reach["position_offset"] = prompts.length
+        if self.config.discriminator != "unconditional":
+            reach["edit"] = first_replaced(sentences)
+        states = (self.discriminator or self.encoder)(edited.batch, **reach)
+        return replaced_token_loss(self.detector(states), edited, self.config.rtd_reduction)

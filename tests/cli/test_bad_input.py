@@ -295,8 +295,8 @@ def test_value_that_the_method_refuses(
 
 
 def test_setting_that_the_method_has_not(refused: Refused, space: SpaceFile) -> None:
-    path = space("setting: unsup", "setting: semisup")
-    refused(["sweep", path], line_of(path, "simcse"), "setting = 'semisup'", "'unsup'")
+    path = space("setting: unsup", "setting: semisup", "  simcse:", "  d2cse:")
+    refused(["sweep", path], line_of(path, "d2cse"), "setting = 'semisup'", "'unsup'")
 
 
 def test_encoder_among_the_hyperparameters(refused: Refused, space: SpaceFile) -> None:
@@ -304,10 +304,39 @@ def test_encoder_among_the_hyperparameters(refused: Refused, space: SpaceFile) -
     refused(["sweep", path], line_of(path, "      encoder"), "once for the whole space")
 
 
-@pytest.mark.parametrize("seeds", ["[]", "[one]", "[-1]", f"[{2**32}]"])
-def test_seeds_of_a_space(seeds: str, refused: Refused, space: SpaceFile) -> None:
-    path = space("final: {seeds: [0, 1]}", f"final: {{seeds: {seeds}}}")
-    refused(["plan", path], line_of(path, "final"), "seeds")
+@pytest.mark.parametrize("numbers", ["[]", "[one]", "[-1]", f"[{2**32}]"])
+@pytest.mark.parametrize("axis", ["seeds", "subsets"])
+def test_seeds_and_subsets_of_a_space(axis: str, numbers: str, refused: Refused, space: SpaceFile) -> None:
+    axes = {"seeds": "[0]", axis: numbers}
+    path = space("final: {seeds: [0, 1]}", f"final: {{{', '.join(f'{name}: {axes[name]}' for name in axes)}}}")
+    refused(["plan", path], line_of(path, "final"), axis)
+
+
+@pytest.mark.parametrize("key", ["seed", "subset"])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("learning_rate: [1e-4, 5e-4]", "KEY: [0, 1]"),
+        ("    grid:\n      learning_rate: [1e-4, 5e-4]", "    rounds:\n      - KEY: [0, 1]"),
+        (
+            "    grid:\n      learning_rate: [1e-4, 5e-4]",
+            "    ranges:\n      KEY: {low: 0, high: 4, step: 1}\n    sampler: {trials: 2}",
+        ),
+        ("    grid:", "    set:\n      KEY: 1\n    grid:"),
+        ("set: {", "set: {KEY: 1, "),
+    ],
+    ids=["grid", "rounds", "ranges", "set", "set for all"],
+)
+def test_seed_or_subset_among_the_hyperparameters(
+    old: str, new: str, key: str, refused: Refused, space: SpaceFile
+) -> None:
+    path = space(old, new.replace("KEY", key))
+    refused(["plan", path], line_of(path, f"{key}:"), f"the {key} is no hyperparameter", f"`{key}s:` under search")
+
+
+@pytest.mark.parametrize("key", ["seed", "subset"])
+def test_set_of_the_seed_or_subset_of_a_sweep(key: str, refused: Refused, space: SpaceFile) -> None:
+    refused(["sweep", space(), "--set", f"{key}=1"], f"--set {key}", "no hyperparameter", f"`{key}s:`", f"--{key}s")
 
 
 # Options
@@ -335,9 +364,10 @@ def test_set_to_a_value_out_of_range(verb: str, refused: Refused, space: SpaceFi
     refused([verb, *arguments, "--set", "batch_size=1"], "batch_size = 1", "greater than or equal to 2")
 
 
-@pytest.mark.parametrize("seeds", ["a,b", "0;1", "0,,1", "1.5", "0,-1", "4294967296"])
-def test_bad_seeds(seeds: str, refused: Refused, space: SpaceFile) -> None:
-    refused(["plan", space(), f"--seeds={seeds}"], f"--seeds {seeds}", "whole numbers")
+@pytest.mark.parametrize("numbers", ["a,b", "0;1", "0,,1", "1.5", "0,-1", "4294967296"])
+@pytest.mark.parametrize("option", ["--seeds", "--subsets"])
+def test_bad_seeds_and_subsets(option: str, numbers: str, refused: Refused, space: SpaceFile) -> None:
+    refused(["plan", space(), f"{option}={numbers}"], f"{option} {numbers}", "whole numbers")
 
 
 @pytest.mark.parametrize("seed", ["-1", "4294967296"])

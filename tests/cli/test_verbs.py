@@ -181,6 +181,30 @@ def test_plan_resolves_values_in_the_order_of_precedence(
         assert "temperature=0.05" in out  # the method's
 
 
+def test_plan_says_seeds_and_subsets(harness: Any, space: Callable[..., Path], tmp_path: Path) -> None:
+    path = space("graded-sentences", "graded-triplets")
+    arguments = ["plan", path, "--store", tmp_path / "store", "--subsets", "2,5", "--seeds", "7"]
+    whole = harness(*arguments).out
+    assert "seeds: 7" in whole
+    assert "subsets:" not in whole  # all labels are used
+    assert "3 trials to run" in whole
+    share = harness(*arguments, "--set", "label_fraction=0.5").out
+    assert "subsets: 2, 5" in share
+    assert "4 trials to run" in share
+
+
+def test_plan_counts_the_updates_of_a_share(harness: Any, space: Callable[..., Path], tmp_path: Path) -> None:
+    """An epoch over half of the labels has half of the updates."""
+    path = space("graded-sentences", "graded-triplets", "max_steps: 2", "epochs: 1", "batch_size: 8", "batch_size: 2")
+
+    def updates(*options: str) -> int:
+        out = harness("plan", path, "--store", tmp_path / "store", *options).out
+        words = next(line for line in out.splitlines() if " final " in line).split()
+        return int(words[words.index("0,") + 4])  # seeds: 0, 1, then trials, stored, updates
+
+    assert updates("--set", "label_fraction=0.5") == pytest.approx(updates() / 2, abs=1)
+
+
 def test_plan_names_what_is_not_here(harness: Any, space: Callable[..., Path], tmp_path: Path) -> None:
     answer = harness("plan", space(), "--encoder", "tiny-brt", "--store", tmp_path / "store")
     assert answer.code == 0
@@ -203,6 +227,17 @@ def test_run_stores_one_record_and_runs_once(harness: Any, tmp_path: Path) -> No
     assert files(store) == written
     harness("run", *POOLING, "--seed", 4, "--store", store)
     assert len(files(store)) == 2
+
+
+def test_run_takes_one_subset(harness: Any, plugin: Callable[..., Path], tmp_path: Path) -> None:
+    values = ["sentences=graded-triplets", "max_steps=2", "batch_size=8", "label_fraction=0.5", "subset=3"]
+    settings = [word for value in values for word in ("--set", value)]
+    answer = harness("run", plugin(), *settings, "--store", tmp_path / "store")
+    assert answer.code == 0, answer.err
+    [row] = Store(tmp_path / "store").read().rows()
+    assert (row["label_fraction"], row["subset"]) == (0.5, 3)
+    assert "seed 0 subset 3 of 50 %" in harness("list", "trials", "--store", tmp_path / "store").out
+    assert harness(*again(answer.out), "--store", tmp_path / "store").out.startswith("Already in the store:")
 
 
 def test_run_that_fails_is_stored_with_its_reason_and_tried_again(

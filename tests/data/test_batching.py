@@ -26,7 +26,7 @@ def random_corpus(items: int, columns: int = 1, longest: int = 30) -> Tokens:
 
 
 def epoch(tokens: Tokens, size: int, seed: int = 0, number: int = 0, max_length: int = 64) -> list[TextBatch]:
-    stream = Stream(tokens, PLAIN, max_length, size, seed)
+    stream = Stream(tokens, PLAIN, max_length - len(PLAIN), size, seed)
     return list(islice(stream, len(stream) * number, len(stream) * (number + 1)))
 
 

@@ -29,3 +29,9 @@ def test_nothing_of_it_trains() -> None:
 def test_another_vocabulary_is_refused() -> None:
     with pytest.raises(UserError, match=r"729 word pieces, the encoder 30522"):
         Generator("tiny-bert", 30522)
+
+
+def test_dropout_is_on_while_training_unless_told_not() -> None:
+    assert Generator("tiny-bert", 729).train().model.training
+    assert not Generator("tiny-bert", 729, dropout=False).train().model.training
+    assert not Generator("tiny-bert", 729).eval().model.training

@@ -12,7 +12,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel
 
 from harness.data.batching import TextBatch
-from harness.encoders.backbone import Encoder, KeyValues
+from harness.encoders.attention import KeyValues
+from harness.encoders.backbone import Encoder, WordVectors, first_replaced
 from harness.encoders.prompts import DeepPrompts
 from harness.errors import UserError
 
@@ -38,6 +39,11 @@ def batch() -> TextBatch:
     """Three rows of 6, 4 and 1 real tokens."""
     ids = torch.randint(5, 30, (3, LENGTH), generator=torch.Generator().manual_seed(0))
     return TextBatch(ids, mask_of([6, 4, 1]), torch.arange(3))
+
+
+def at_first(vector: torch.Tensor) -> WordVectors:
+    """A vector instead of the first token's word embedding, in three rows."""
+    return WordVectors(torch.zeros(3, 1, dtype=torch.long), vector[None])
 
 
 def mask_of(lengths: list[int], width: int = LENGTH) -> torch.Tensor:
@@ -193,7 +199,7 @@ def test_cls_alone_is_the_first_state_with_its_gradients(
     if not padded:
         batch = TextBatch(batch.input_ids, torch.ones_like(batch.input_ids), batch.items)
     prompts, word = prompts_of(encoder, 3), torch.ones(WIDTH, dtype=torch.float64, requires_grad=True)
-    options = {"prefix": prompts(3), "position_offset": 3, "first_word": word} if with_prompts else {}
+    options = {"prefix": prompts(3), "position_offset": 3, "words": at_first(word)} if with_prompts else {}
     whole, alone = encoder(batch, **options)[:, 0], encoder.cls(batch, **options)
     assert alone.shape == (3, WIDTH)
     assert (whole - alone).abs().max() <= 1e-10
@@ -228,21 +234,21 @@ def test_positions_are_shifted_only_when_asked(encoder: Encoder, folder: Path, b
 
 def test_first_word_replaces_the_word_embedding(encoder: Encoder, folder: Path, batch: TextBatch) -> None:
     vector = torch.randn(WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    found = encoder(batch, first_word=vector, position_offset=4)
+    found = encoder(batch, words=at_first(vector), position_offset=4)
     assert_rows_match(found, folder, batch, offset=4, per_row=[{"first_word": vector.numpy()}] * 3)
 
 
 def test_first_embedding_replaces_the_embedding_output(encoder: Encoder, folder: Path, batch: TextBatch) -> None:
     vectors = torch.randn(3, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
-    found = encoder(batch, first_embedding=vectors)
+    found = encoder(batch, edit=first_replaced(vectors))
     assert_rows_match(found, folder, batch, per_row=[{"first_embedding": vector} for vector in vectors.numpy()])
 
 
 def test_slots_are_empty_again_after_a_pass(encoder: Encoder, batch: TextBatch) -> None:
     before = encoder(batch)
-    encoder(batch, first_word=torch.ones(WIDTH), first_embedding=torch.ones(3, WIDTH))
+    encoder(batch, words=at_first(torch.ones(WIDTH)), edit=first_replaced(torch.ones(3, WIDTH)))
     with pytest.raises(RuntimeError):
-        encoder(batch, first_embedding=torch.ones(3, WIDTH + 1))
+        encoder(batch, edit=first_replaced(torch.ones(3, WIDTH + 1)))
     assert torch.equal(encoder(batch), before)
 
 
@@ -250,12 +256,12 @@ def test_slots_and_prompts_together_receive_gradients(encoder: Encoder, batch: T
     prompts = prompts_of(encoder, 2)
     word = torch.randn(WIDTH, dtype=torch.float64, requires_grad=True)
     vectors = torch.randn(3, WIDTH, dtype=torch.float64, requires_grad=True)
-    encoder(batch, prefix=prompts(3), first_word=word)[:, 0].pow(3).sum().backward()
+    encoder(batch, prefix=prompts(3), words=at_first(word))[:, 0].pow(3).sum().backward()
     assert word.grad is not None
     assert word.grad.abs().max() > 0
     assert prompts.table.grad is not None
     assert (prompts.table.grad.view(2, 2 * LAYERS, WIDTH).abs().amax(dim=(0, 2)) > 0).all(), "a slot is not used"
-    encoder(batch, first_embedding=vectors)[:, -1].pow(3).sum().backward()
+    encoder(batch, edit=first_replaced(vectors))[:, -1].pow(3).sum().backward()
     assert vectors.grad is not None
     assert (vectors.grad.abs().amax(dim=1) > 0).all()
 

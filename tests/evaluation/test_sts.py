@@ -12,9 +12,9 @@ import torch
 from scipy.stats import pearsonr, rankdata
 from transformers import AutoModel, AutoTokenizer
 
+from harness.data import batching
 from harness.data.batching import TextBatch
 from harness.errors import TrialFailure, UserError
-from harness.evaluation import embedding
 from harness.evaluation.embedding import Embedder
 from harness.evaluation.pairs import LOADERS, spearman
 from harness.evaluation.suites import suite
@@ -86,7 +86,7 @@ class WordVectors:
     def __init__(self) -> None:
         self.words: dict[str, np.ndarray] = {}
 
-    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+    def __call__(self, texts: Sequence[str], *, dev: bool = False) -> np.ndarray:
         return np.array([sum(map(self.vector, text.split())) for text in texts], np.float32)
 
     def vector(self, word: str) -> np.ndarray:
@@ -274,7 +274,7 @@ def test_order_and_batches_do_not_matter(kit_for: KitFor, monkeypatch: pytest.Mo
     expected = dict(zip(texts, whole(texts), strict=True))
     score = spearman(whole(pairs.first), whole(pairs.second), pairs.gold)
     for budget in (4096, 100, 1):
-        monkeypatch.setitem(embedding.TOKENS_PER_BATCH, "cpu", budget)
+        monkeypatch.setitem(batching.TOKENS_PER_BATCH, "cpu", budget)
         rows = Rows(kit)
         found = rows.embedder(shuffled)
         assert max(np.abs(one - expected[text]).max() for one, text in zip(found, shuffled, strict=True)) < 1e-5

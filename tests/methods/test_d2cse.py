@@ -16,7 +16,8 @@ from transformers import BertConfig, BertModel
 
 from harness import registry
 from harness.data.batching import Stream, TextBatch
-from harness.encoders.backbone import KeyValues
+from harness.encoders.attention import KeyValues
+from harness.encoders.backbone import WordVectors
 from harness.kit import Kit
 from harness.training.loop import Trainer
 from harness.training.parameters import count, trainable, trained_names
@@ -38,7 +39,7 @@ def build(kit: Kit) -> Any:
 def batches(kit: Kit, method: Any, size: int = 6) -> dict[str, TextBatch]:
     (stream, corpus), *others = kit.plugin.method.data(kit.config).items()
     assert not others
-    endless = Stream(kit.tokens(corpus), method.template, 32, size, seed=0)
+    endless = Stream(kit.tokens(corpus), method.template, 30, size, seed=0)
     return {stream: next(batch for batch in endless if len(batch.items) == size)}
 
 
@@ -123,7 +124,7 @@ def test_three_updates_change_the_trained_and_nothing_else(kit_for: KitFor, sett
         "prompts.table", "pooler.0.weight", "pooler.1.weight", "pooler.1.bias", "pooler.3.weight",
         "detector.weight", "detector.bias", "cls_vector",
     }  # fmt: skip
-    assert {name.split(".")[0] for name in before if name not in changed} == {"encoder", "generator"}
+    assert {name.split(".")[0] for name in before if name not in changed} == {"encoder", "editor"}
 
 
 def test_every_trained_tensor_receives_gradient_and_no_other(kit_for: KitFor) -> None:
@@ -131,7 +132,7 @@ def test_every_trained_tensor_receives_gradient_and_no_other(kit_for: KitFor) ->
     method = build(kit)
     sum(losses(kit, method).values()).backward()  # type: ignore[union-attr]
     for name, parameter in method.named_parameters():
-        if name.startswith(("encoder.", "generator.")):
+        if name.startswith(("encoder.", "editor.generator.")):
             assert parameter.grad is None, name
         else:
             assert parameter.grad is not None, name
@@ -157,6 +158,14 @@ def test_contrastive_loss_does_not_touch_the_detector(unsup: Kit) -> None:
 # The two passes
 
 
+def assert_cls_prompt(words: WordVectors | None, method: Any) -> None:
+    """The [CLS] vector, where the method has one, instead of the word embedding at position 0 of every row."""
+    assert (words is None) == (method.cls_vector is None)
+    if words is not None:
+        assert torch.equal(words.vectors[0], method.cls_vector)
+        assert (words.positions == 0).all()
+
+
 @pytest.mark.parametrize("cls_prompt", [False, True])
 def test_where_the_vectors_go(kit_for: KitFor, cls_prompt: bool, watch: Watch) -> None:
     kit = kit_for("d2cse", prompt_length=LENGTH, cls_prompt=cls_prompt)
@@ -165,10 +174,11 @@ def test_where_the_vectors_go(kit_for: KitFor, cls_prompt: bool, watch: Watch) -
     losses(kit, method)
     assert len(encoder.results) == 2, "one encoder, called twice"
     assert len(pooler.results) == 1
-    assert encoder.keyword(0, "first_word") is method.cls_vector
-    assert encoder.keyword(0, "first_embedding") is None
-    assert encoder.keyword(1, "first_word") is None, "the [CLS] prompt is not in the discriminator"
-    assert encoder.keyword(1, "first_embedding") is pooler.results[0]
+    assert_cls_prompt(encoder.keyword(0, "words"), method)
+    assert encoder.keyword(0, "edit") is None
+    assert encoder.keyword(1, "words") is None, "the [CLS] prompt is not in the discriminator"
+    output = torch.zeros(12, 3, method.encoder.hidden_size)
+    assert torch.equal(encoder.keyword(1, "edit")(output)[:, 0], pooler.results[0])
     assert [encoder.keyword(call, "position_offset") for call in (0, 1)] == [LENGTH, LENGTH]
     assert torch.equal(pooler.given[0][0][0], encoder.results[0][:, 0])
 
@@ -199,7 +209,7 @@ def test_losses_against_formulas(kit_for: KitFor, setting: str, views: int, watc
     """Both losses in float64 numpy, from what the modules gave."""
     kit = kit_for("d2cse", setting=setting, prompt_length=LENGTH, masking_ratio=0.4)
     method = build(kit)
-    pooler, generator, detector = watch(method.pooler), watch(method.generator), watch(method.detector)
+    pooler, generator, detector = watch(method.pooler), watch(method.editor.generator), watch(method.detector)
     batch = batches(kit, method)["contrastive"]
     found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
 
@@ -233,7 +243,7 @@ def test_losses_against_formulas(kit_for: KitFor, setting: str, views: int, watc
 
 def test_discriminator_reads_the_corrupted_text(unsup: Kit, watch: Watch) -> None:
     method = build(unsup)
-    encoder, generator = watch(method.encoder), watch(method.generator)
+    encoder, generator = watch(method.encoder), watch(method.editor.generator)
     losses(unsup, method)
     (original,), (edited,) = encoder.given[0][0], encoder.given[1][0]
     best, real = generator.results[0], original.attention_mask.bool()
@@ -246,7 +256,7 @@ def test_discriminator_reads_the_corrupted_text(unsup: Kit, watch: Watch) -> Non
 def test_masking_keeps_specials_and_draws_every_view_anew(kit_for: KitFor, watch: Watch) -> None:
     kit = kit_for("d2cse", prompt_length=LENGTH, masking_ratio=0.5)
     method = build(kit)
-    generator = watch(method.generator)
+    generator = watch(method.editor.generator)
     batch = batches(kit, method, size=40)["contrastive"]
     method.losses({"contrastive": batch}, method.stages(kit.config)[0])
     masked, original = generator.given[0][0][0], batch.repeated(2).input_ids
@@ -262,13 +272,13 @@ def test_dropout_of_the_frozen_encoder_makes_the_views(unsup: Kit, watch: Watch)
     kit = unsup
     method = build(kit).eval()
     kit.config = kit.config.model_copy(update={"max_steps": 1})
-    encoder, generator = watch(method.encoder), watch(method.generator)
+    encoder, generator = watch(method.encoder), watch(method.editor.generator)
     Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
     states = encoder.results[0][:, 0]
     assert torch.equal(*(encoder.given[0][0][0].input_ids[view::2] for view in (0, 1)))
     assert ((states[0::2] - states[1::2]).abs().amax(dim=1) > 1e-3).all()
     assert method.encoder.training
-    assert method.generator.training, "the released code leaves the generator's dropout on"
+    assert method.editor.generator.training, "the released code leaves the generator's dropout on"
     assert len(generator.results) == 1
 
 
@@ -279,14 +289,14 @@ def test_dropout_of_the_frozen_encoder_makes_the_views(unsup: Kit, watch: Watch)
 def test_embedding_is_the_cls_state_before_the_pooler(kit_for: KitFor, setting: str, watch: Watch) -> None:
     kit = kit_for("d2cse", setting=setting, prompt_length=LENGTH, cls_prompt=True)
     method = build(kit).eval()
-    encoder, pooler, generator = watch(method.encoder), watch(method.pooler), watch(method.generator)
+    encoder, pooler, generator = watch(method.encoder), watch(method.pooler), watch(method.editor.generator)
     batch = batches(kit, method)["contrastive"]
     embedding = method.embed(batch)
     assert len(encoder.results) == 1
     assert torch.equal(embedding, encoder.results[0][:, 0])
     assert pooler.results == []
     assert generator.results == []
-    assert encoder.keyword(0, "first_word") is method.cls_vector
+    assert_cls_prompt(encoder.keyword(0, "words"), method)
     assert encoder.keyword(0, "position_offset") == LENGTH
     assert drawn_equal(encoder.keyword(0, "prefix"), method.prompts(len(batch.input_ids)))
     assert torch.equal(method.embed(batch), embedding), "no dropout at test time"

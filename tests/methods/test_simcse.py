@@ -41,7 +41,7 @@ def build(kit: Kit) -> Any:
 
 def one_batch(kit: Kit, method: Any) -> TextBatch:
     corpus = kit.plugin.method.data(kit.config)["contrastive"]
-    endless = Stream(kit.tokens(corpus), method.template, 32, 6, seed=0)
+    endless = Stream(kit.tokens(corpus), method.template, 30, 6, seed=0)
     return next(batch for batch in endless if len(batch.items) == 6)
 
 

@@ -63,6 +63,23 @@ def test_what_is_written_is_read(store: Store) -> None:
     assert store.get(given["key"]) == row
 
 
+def test_label_fraction_and_subset_are_columns(store: Store) -> None:
+    """Of a method that has them; a reader need not parse the configuration."""
+    store.write(record(1, configuration={"label_fraction": 0.01, "subset": 3}))
+    store.write(record(2))
+    frame = store.read().table.to_pandas().set_index("key").sort_index()
+    assert frame["label_fraction"].fillna(-1).tolist() == [0.01, -1]
+    assert frame["subset"].fillna(-1).tolist() == [3, -1]
+    assert set(frame["schema_version"]) == {2}
+
+
+def test_file_of_another_version_is_named(store: Store) -> None:
+    store.write(record(1))
+    [path] = store.folder.iterdir()
+    pq.write_table(pq.read_table(path).drop_columns(["label_fraction", "subset"]), path)
+    assert store.read().unreadable == [(path.name, "not a trial record: no column label_fraction, subset")]
+
+
 def test_store_that_is_not_there_is_empty(store: Store) -> None:
     assert store.read().rows() == []
     assert store.keys() == set()

@@ -8,7 +8,8 @@ import pytest
 from harness.errors import UserError
 from harness.store import Store
 from harness.tables import matching
-from harness.tables.paper import paper_sheet
+from harness.tables.comparison import compare
+from harness.tables.paper import paper_sheets
 from harness.tables.render import render
 from harness.tables.reported import load_paper, load_systems, papers
 from harness.tables.sheet import Line, Sheet
@@ -19,8 +20,9 @@ METHODS = ("d2cse", "pooling", "simcse")
 PAPERS = ("clsr", "d2cse", "dcpcse", "diffaug", "diffcse")
 
 
-def sheet_of(store: Store, paper: str) -> Sheet:
-    return paper_sheet(store.read(), paper, METHODS, store.folder)
+def sheet_of(store: Store, paper: str, number: int = 0) -> Sheet:
+    """Of the tables that are compared, the first (Table 1) or another one."""
+    return paper_sheets(store.read(), paper, METHODS, store.folder)[number]
 
 
 def lines_of(sheet: Sheet, label: str) -> list[Line]:
@@ -38,29 +40,27 @@ def test_the_five_papers_are_here() -> None:
 @pytest.mark.parametrize("paper", PAPERS)
 @pytest.mark.parametrize("width", [80, 120, 140])
 def test_every_published_number_is_printed_with_an_empty_store(store: Store, paper: str, width: int) -> None:
-    text = render([sheet_of(store, paper)], "terminal", width).decode().replace("\n", " ")
-    for group in load_paper(paper).tables["table1"].groups:
-        for row in group.rows:
+    sheets = paper_sheets(store.read(), paper, METHODS, store.folder)
+    for sheet, table in zip(sheets, load_paper(paper).compared.values(), strict=True):
+        text = render([sheet], "terminal", width).decode().replace("\n", " ")
+        for row in (row for group in table.groups for row in group.rows):
             for value in row.values:
-                assert f"{value:.2f}" in text
+                assert value is None or f"{value:.2f}" in text
 
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_system_is_mapped(paper: str) -> None:
-    systems, table = load_systems(), load_paper(paper).tables["table1"]
-    for row in (row for group in table.groups for row in group.rows):
-        for column in map(str, table.columns):
-            matching.wanted(row, matching.run_of(systems, f"{paper}.table1", row, column))
+    for name, table in load_paper(paper).compared.items():
+        compare(table, f"{paper}.{name}", load_systems(), matching.Finder([]))
 
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_what_is_wanted_is_a_configuration_of_the_method(paper: str) -> None:
     from harness.registry import load, names
 
-    systems, table = load_systems(), load_paper(paper).tables["table1"]
-    for row in (row for group in table.groups for row in group.rows):
-        for column in map(str, table.columns):
-            target = matching.wanted(row, matching.run_of(systems, f"{paper}.table1", row, column))
+    for name, table in load_paper(paper).compared.items():
+        compared = compare(table, f"{paper}.{name}", load_systems(), matching.Finder([]))
+        for target in (each.wanted for _, rows in compared for row in rows for each in row):
             if target and target.method in names():
                 load(target.method).method.config_type(
                     encoder=target.encoder, setting=target.setting, **dict(target.configuration)
@@ -111,7 +111,7 @@ def test_what_is_missing_has_its_command(store: Store, tmp_path: Path, monkeypat
     (tmp_path / "search_spaces").mkdir()
     (tmp_path / "search_spaces" / "unsup.yaml").touch()
     monkeypatch.setattr(matching, "REPOSITORY", tmp_path)
-    sheet = paper_sheet(store.read(), "diffaug", METHODS, Path("results/trials"))
+    sheet = paper_sheets(store.read(), "diffaug", METHODS, Path("results/trials"))[0]
     fill, available = sheet.notes.index("To fill:"), sheet.notes.index("Not available yet:")
     encoder = "--encoder bert-base-uncased"
     assert list(sheet.notes[fill + 1 : available]) == [

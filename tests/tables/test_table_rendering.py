@@ -15,7 +15,7 @@ from harness.errors import UserError
 from harness.store import Store
 from harness.tables.latex import escape
 from harness.tables.own import own_sheets
-from harness.tables.paper import paper_sheet
+from harness.tables.paper import paper_sheets
 from harness.tables.render import render
 from harness.tables.sheet import Section, Sheet, difference
 
@@ -42,7 +42,7 @@ def test_every_latex_special_is_escaped() -> None:
 
 
 def test_latex_is_a_booktabs_table(filled: Store) -> None:
-    text = render([paper_sheet(filled.read(), "diffaug", ["simcse"], filled.folder)], "latex", 140).decode()
+    text = render(paper_sheets(filled.read(), "diffaug", ["simcse"], filled.folder)[:1], "latex", 140).decode()
     for command in (r"\toprule", r"\midrule", r"\bottomrule", r"\caption{", r"75.40$\pm$1.37"):
         assert command in text
     body = text[text.index(r"\toprule") : text.index(r"\bottomrule")]
@@ -67,7 +67,7 @@ def test_markdown_text_cannot_break_the_table() -> None:
 def test_the_terminal_table_loses_no_digit_and_breaks_no_word(filled: Store, width: int) -> None:
     for sheet in (
         *own_sheets(filled.read(), filled.folder),
-        paper_sheet(filled.read(), "diffaug", ["simcse"], Path()),
+        *paper_sheets(filled.read(), "diffaug", ["simcse"], Path()),
     ):
         text = render([sheet], "terminal", width).decode()
         for line in (line for section in sheet.sections for line in section.lines):
@@ -76,23 +76,23 @@ def test_the_terminal_table_loses_no_digit_and_breaks_no_word(filled: Store, wid
 
 
 def test_the_paper_table_fits_120_columns(filled: Store) -> None:
-    text = render([paper_sheet(filled.read(), "diffaug", ["simcse"], filled.folder)], "terminal", 120).decode()
+    text = render(paper_sheets(filled.read(), "diffaug", ["simcse"], filled.folder)[:1], "terminal", 120).decode()
     assert max(map(len, text[: text.index("[1] quoted")].splitlines())) <= 120
     assert any(line.count("75.40±1.37") == 8 for line in text.splitlines())
 
 
 def test_text_in_brackets_is_not_markup(store: Store) -> None:
-    text = render([paper_sheet(store.read(), "diffaug", [], store.folder)], "terminal", 140).decode()
+    text = render(paper_sheets(store.read(), "diffaug", [], store.folder), "terminal", 140).decode()
     assert "BERT ([CLS])" in text
 
 
 def test_parquet_and_csv_hold_the_same_tidy_rows(filled: Store, tmp_path: Path) -> None:
-    sheets = [paper_sheet(filled.read(), "diffaug", ["simcse"], filled.folder)]
+    sheets = paper_sheets(filled.read(), "diffaug", ["simcse"], filled.folder)
     path = tmp_path / "table.parquet"
     path.write_bytes(render(sheets, "parquet", 140))
     frame = pandas.read_parquet(path)
     rows = list(csv.DictReader(io.StringIO(render(sheets, "csv", 140).decode())))
-    assert len(frame) == len(rows) == 15 * 8
+    assert len(frame) == len(rows) == 15 * 8 + 2 * 6 * 4  # Tables 1, 2 and 7
     (average,) = (row for row in rows if row["label"] == "SimCSE" and row["column"] == "Avg." and row["n"] == "3")
     assert float(average["delta"]) == pytest.approx(75.4 - 76.25)
     assert average["published"] == "76.25"
@@ -111,7 +111,7 @@ def test_the_same_store_gives_the_same_bytes(filled: Store, format: str) -> None
     def both() -> bytes:
         reading = filled.read()
         own = render(own_sheets(reading, filled.folder), format, 140)
-        return own + render([paper_sheet(reading, "diffcse", ["simcse"], filled.folder)], format, 140)
+        return own + render(paper_sheets(reading, "diffaug", ["simcse"], filled.folder), format, 140)
 
     before = both()
     filled.compact(at_least=2)

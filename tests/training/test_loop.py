@@ -12,12 +12,14 @@ from torch import Tensor, nn
 
 from harness import method
 from harness.data.batching import Stream, TextBatch
+from harness.data.tokens import Template
 from harness.errors import TrialFailure, UserError
 from harness.evaluation.embedding import Embedder
 from harness.evaluation.suites import suite
 from harness.kit import Kit
 from harness.method import Artefact, Plugin, Stage
-from harness.training.loop import Outcome, Progress, Trainer
+from harness.training.loop import Trainer
+from harness.training.outcome import Outcome, Progress
 from harness.training.reproducibility import seed_everything
 
 KitFor = Callable[..., Kit]
@@ -46,7 +48,7 @@ class Scripted(method.Method):
 
     def __init__(self, config: Any, kit: Kit) -> None:
         super().__init__(config, kit)
-        self.first, self.second = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))
+        self.first, self.second = nn.Parameter(torch.zeros(1, 1)), nn.Parameter(torch.zeros(1, 1))  # matrices decay
         self.frozen = nn.Parameter(torch.zeros(1))
         self.seen: list[tuple[float, float]] = []
         self.update = 0
@@ -294,7 +296,7 @@ class TwoStage(method.Method):
     def statistics(cls, config: Any, kit: Kit) -> Mapping[str, np.ndarray]:
         cls.built.append(config.note)
         encoder = kit.encoder().eval()
-        stream = Stream(kit.tokens(config.sentences), kit.template, config.max_length, 50, seed=0)
+        stream = Stream(kit.tokens(config.sentences), Template.plain(kit.tokenizer), config.max_length - 2, 50, seed=0)
         with torch.no_grad():
             states = encoder(next(iter(stream)))[:, 0]
         return {"mean": states.mean(dim=0).numpy() + config.shift, "scale": states.std(dim=0).numpy()}

@@ -1,0 +1,65 @@
+"""Synonym replacement: one random word of a sentence becomes a synonym (SimCSE's comparison; baselines.md, 2.5)."""
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.data.batching import TextBatch, interleaved, pad
+from harness.data.corpora import source
+from harness.data.tokens import Template, flattened, piece_ids
+from harness.errors import UserError
+
+Thesaurus = Mapping[str, Sequence[str]]
+
+
+def read_thesaurus(path: Path) -> dict[str, list[str]]:
+    """A word and its synonyms on each line, separated by commas (the format of the Moby thesaurus).
+
+    Raises UserError when there is no such file, it is not UTF-8 text, or a line has no synonym.
+    """
+    if not path.is_file():
+        raise UserError(f'synonyms "{path}": there is no such file')
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: not UTF-8 text") from None
+    found: dict[str, list[str]] = {}
+    for number, line in enumerate(lines, start=1):
+        word, *synonyms = [part.strip() for part in line.split(",")]
+        if not line.strip():
+            continue
+        if not word or not any(synonyms):
+            raise UserError(f"{path}, line {number}: a word and its synonyms, separated by commas, were expected")
+        found[word.lower()] = [synonym for synonym in synonyms if synonym]
+    return found
+
+
+def replace_word(sentence: str, thesaurus: Thesaurus, generator: random.Random) -> str:
+    """The sentence with one of its known words replaced; as it is when it has none."""
+    words = sentence.split()
+    known = [index for index, word in enumerate(words) if word.lower() in thesaurus]
+    if known:
+        chosen = generator.choice(known)
+        words[chosen] = generator.choice(list(thesaurus[words[chosen].lower()]))
+    return " ".join(words)
+
+
+def synonym_pieces(corpus: str, path: Path, tokenizer: Any) -> dict[str, np.ndarray]:
+    """Word pieces of a corpus whose sentences each had a word replaced once; drawn with a fixed seed."""
+    found, thesaurus, generator = source(corpus), read_thesaurus(path), random.Random(0)
+    texts = [replace_word(text, thesaurus, generator) for text in found.read(found.paths()).columns[0]]
+    ids, starts = flattened(piece_ids(tokenizer, texts))
+    return {"ids": ids, "starts": starts}
+
+
+def synonym_views(
+    texts: TextBatch, pieces: Mapping[str, np.ndarray], template: Template, limit: int, pad_id: int
+) -> TextBatch:
+    """Each sentence, and the same with its word replaced (`synonym_pieces`): two views of at most `limit` pieces."""
+    starts = pieces["starts"]
+    items = texts.items.tolist()
+    ids, mask = pad([pieces["ids"][starts[item] : starts[item + 1]][:limit] for item in items], template, pad_id)
+    return interleaved(texts, texts.replaced(ids, mask).to(texts.input_ids.device), pad_id)

@@ -1,0 +1,76 @@
+"""Corruptions made before training, one per text and view, for all trials of a sweep (d2cse.md, 1.4)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from harness.data.batching import TextBatch, pad, token_groups
+from harness.data.tokens import Template
+from harness.kit import Kit
+from harness.method import Artefact
+from harness.objectives.edits import Editor
+from harness.objectives.replaced_tokens import Edited, compared
+
+CORRUPTIONS, STREAM = "corruptions", "contrastive"
+COLUMNS = {"unsup": (0, 0), "sup": (0, 1, 2)}
+"""Which text of an item each view is made of"""
+
+
+class StaticCorruption(nn.Module):
+    """Looks up what `Editor` would write anew; the same labels. It has no generator."""
+
+    def __init__(self, kit: Kit) -> None:
+        super().__init__()
+        self.arrays = kit.artefact(CORRUPTIONS)
+
+    def forward(self, batch: TextBatch) -> Edited:
+        """A batch whose views are those of `COLUMNS`, in order."""
+        rows = []
+        for item in batch.items.tolist():
+            for view in range(batch.views):
+                start, stop = self.arrays[f"starts{view}"][item : item + 2]
+                rows.append(self.arrays[f"ids{view}"][start:stop])
+        ids, _ = pad(rows, Template((), ()), 0)
+        width = batch.input_ids.shape[1]
+        return compared(batch, functional.pad(ids, (0, width - ids.shape[1])).to(batch.input_ids.device))
+
+
+def static_corruption(config: Any) -> list[Artefact]:
+    """The artefact of a configuration (a ReplacedTokenConfig) that asks for it."""
+    fields = ("setting", "masking_ratio", "max_length", "replace_only_masked", "generator_eval")
+    return [Artefact(CORRUPTIONS, fields, _corruptions)] if config.static_corruption else []
+
+
+def _corruptions(config: Any, kit: Kit) -> Mapping[str, np.ndarray]:
+    """Edited rows, special tokens included, one after the other. From a seed of its own: a trial that builds them and
+    one that finds them go on from the same random state."""
+    devices = [kit.device] if kit.device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(0)
+        editor = Editor(config, kit).to(kit.device).train()
+        arrays = {}
+        for view, column in enumerate(COLUMNS[config.setting]):
+            arrays[f"ids{view}"], arrays[f"starts{view}"] = _corrupted_column(editor, kit, column)
+    return arrays
+
+
+def _corrupted_column(editor: Editor, kit: Kit, column: int) -> tuple[np.ndarray, np.ndarray]:
+    """One text of every item -> (ids, starts): item k's edited row is ids[starts[k]:starts[k + 1]]."""
+    template = Template.plain(kit.tokenizer)
+    tokens = kit.tokens(kit.plugin.method.data(kit.config)[STREAM], template)
+    pieces = np.diff(tokens.starts[column]).clip(max=kit.config.max_length - len(template))
+    starts = np.concatenate([[0], np.cumsum(pieces + len(template))])
+    ids = np.empty(starts[-1], np.int32)
+    order = np.argsort(-pieces, kind="stable")
+    for group in token_groups(pieces[order] + len(template), kit.device):
+        items = order[group]
+        rows, mask = pad([tokens.row(column, item)[: pieces[item]] for item in items], template, tokens.pad_id)
+        batch = TextBatch(rows, mask, torch.from_numpy(items)).to(kit.device)
+        written = editor(batch).batch.input_ids.cpu().numpy()
+        for item, row in zip(items, written, strict=True):
+            ids[starts[item] : starts[item + 1]] = row[: pieces[item] + len(template)]
+    return ids, starts

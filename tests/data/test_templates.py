@@ -1,0 +1,128 @@
+"""Hard prompts in word pieces (diffaug.md, 1.6; baselines.md, 3.1)."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from harness import registry
+from harness.data.batching import TextBatch, pad
+from harness.data.templates import PUBLISHED, hard_prompt, published_templates, rewrapped
+from harness.data.tokens import Template, piece_ids
+from harness.errors import UserError
+from harness.trial import resolve
+
+BERT, ROBERTA = PUBLISHED["bert"], PUBLISHED["roberta"]
+SPECIALS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+
+
+@pytest.fixture(scope="module")
+def bert(hub: Path) -> Any:
+    """The tokenizer of bert-base-uncased."""
+    return AutoTokenizer.from_pretrained(hub / "models" / "mini-bert")
+
+
+@pytest.fixture(scope="module")
+def byte_level() -> Any:
+    """RoBERTa's kind of tokenizer, with single bytes as pieces; as RoBERTa's, its mask swallows the space before it."""
+    vocabulary = {piece: number for number, piece in enumerate([*SPECIALS, *pre_tokenizers.ByteLevel.alphabet()])}
+    backend = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, cls_token="<s>", pad_token="<pad>", sep_token="</s>", unk_token="<unk>",
+        mask_token=AddedToken("<mask>", lstrip=True),
+    )  # fmt: skip
+
+
+def test_pieces_of_the_published_bert_template(bert: Any) -> None:
+    template = hard_prompt(bert, BERT[0])
+    assert template.begin == (101, 2023, 6251, 1997, 1000)
+    assert template.end == (1000, 2965, 103, 1012, 102)
+    assert (len(template), template.mask_id, template.leading_space) == (10, 103, False)
+
+
+@pytest.mark.parametrize("text", BERT)
+def test_a_wrapped_bert_sentence_is_the_whole_string_tokenised(bert: Any, text: str) -> None:
+    template = hard_prompt(bert, text)
+    (sentence,) = piece_ids(bert, ["A man, unexpectedly, is playing."])
+    assert [*template.begin, *template.end] == bert(text.replace("{s}", ""))["input_ids"]
+    whole = bert(text.replace("{s}", "A man, unexpectedly, is playing."))["input_ids"]
+    assert [*template.begin, *sentence, *template.end] == whole
+
+
+@pytest.mark.parametrize("text", ROBERTA)
+def test_a_wrapped_roberta_sentence_is_the_whole_string_tokenised(byte_level: Any, text: str) -> None:
+    """With the space before the sentence, where evaluation has it; the mask follows its word without a space."""
+    template = hard_prompt(byte_level, text)
+    assert template.leading_space
+    assert byte_level.decode(template.begin) == f"<s>{text.split(' {s}')[0]}"
+    assert byte_level.decode(template.end) == " ' means<mask>.</s>"
+    (sentence,) = piece_ids(byte_level, [" a man"])
+    whole = byte_level(text.replace("{s}", "a man").replace("[MASK]", "<mask>"))["input_ids"]
+    assert [*template.begin, *sentence, *template.end] == whole
+
+
+def test_without_leading_space_only_the_sentence_differs(byte_level: Any) -> None:
+    template = hard_prompt(byte_level, ROBERTA[0])
+    bare = template.without_leading_space()
+    assert (bare.begin, bare.end, bare.mask_id) == (template.begin, template.end, template.mask_id)
+    assert not bare.leading_space
+
+
+def test_a_sentence_right_behind_a_quote_has_no_space(byte_level: Any) -> None:
+    assert not hard_prompt(byte_level, BERT[0]).leading_space
+
+
+@pytest.mark.parametrize("text", ['This sentence of "{s}" means [MASK].', "[MASK] means {s}", "the [MASK] : {s} !"])
+def test_mask_positions_are_where_the_mask_is(bert: Any, text: str) -> None:
+    template = hard_prompt(bert, text)
+    ids, mask = pad([np.arange(2000, 2000 + length) for length in (3, 7, 0)], template, 0)
+    assert ids[torch.arange(3), template.mask_positions(mask)].tolist() == [103] * 3
+    assert (ids == 103).sum() == 3
+
+
+def test_the_family_of_the_encoder_chooses_the_published_templates(tiny_encoder: Path, tiny_roberta: Path) -> None:
+    assert published_templates(str(tiny_encoder)) == BERT
+    assert published_templates(str(tiny_roberta)) == ROBERTA
+    assert BERT == ('This sentence of "{s}" means [MASK].', 'This sentence : "{s}" means [MASK].')
+    assert ROBERTA == ("This sentence : ' {s} ' means [MASK].", "The sentence : ' {s} ' means [MASK].")
+
+
+@pytest.mark.parametrize("text", ["means [MASK]", "{s} means", "{s} {s} [MASK]", "[MASK] {s} [MASK]", ""])
+def test_a_template_without_its_two_places_is_refused(bert: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=r"one \{s\} and one \[MASK\]"):
+        hard_prompt(bert, text)
+    for method, field in (("promptbert", "template"), ("promptbert", "second_template"), ("dcpcse", "template")):
+        with pytest.raises(UserError, match=rf"{field} = .*one \{{s\}} and one \[MASK\]"):
+            resolve(registry.load(method), {field: text})
+
+
+SHORT, LONG = Template((2, 9), (8, 4, 3), mask_id=4), Template((2, 9, 10, 11), (12, 13, 4, 14, 3), mask_id=4)
+
+
+@pytest.mark.parametrize(("old", "new"), [(SHORT, LONG), (LONG, SHORT), (SHORT, SHORT)])
+@pytest.mark.parametrize("lengths", [[3, 7, 0], [5], [0, 0]])
+def test_rewrapped_is_as_if_it_had_been_wrapped_so(old: Template, new: Template, lengths: list[int]) -> None:
+    rows = [np.random.default_rng(length).integers(20, 90, length) for length in lengths]
+    ids, mask = pad(rows, old, 1)
+    batch = TextBatch(ids, mask, torch.arange(10, 10 + len(rows)), views=1)
+    found = rewrapped(batch, old, new, 1)
+    expected_ids, expected_mask = pad(rows, new, 1)
+    assert torch.equal(found.input_ids, expected_ids)
+    assert torch.equal(found.attention_mask, expected_mask)
+    assert torch.equal(found.items, batch.items)
+
+
+def test_rewrapping_a_batch_that_is_wider_than_its_rows() -> None:
+    """A view of a batch keeps the padding of the longest view."""
+    ids, mask = pad([np.arange(20, 23), np.arange(30, 39)], SHORT, 0)
+    batch = TextBatch(ids, mask, torch.arange(1), views=2).view(0)
+    expected = pad([np.arange(20, 23)], LONG, 0)
+    found = rewrapped(batch, SHORT, LONG, 0)
+    assert all(map(torch.equal, (found.input_ids, found.attention_mask), expected))

@@ -1,0 +1,395 @@
+"""DiffAug against diffaug.md: who trains when, which module a row meets, what is denoised, what test time uses."""
+
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from harness import registry
+from harness.data.batching import Stream, TextBatch
+from harness.kit import Kit
+from harness.training.loop import Trainer
+from harness.training.parameters import trainable, trained_names
+from harness.trial import resolve
+
+KitFor = Callable[..., Kit]
+Watch = Callable[[nn.Module], Any]
+LENGTH = 2
+SMALL = {"prefix_length": LENGTH, "template": "the {s} a [MASK] .", "stage1_steps": 3, "max_steps": 3, "rank": 2}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finished first stages are shared through the cache; here every test runs its own."""
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
+
+
+@pytest.fixture
+def small(kit_for: KitFor) -> KitFor:
+    def make(**values: Any) -> Kit:
+        return kit_for("diffaug", **{**SMALL, **values})
+
+    return make
+
+
+def build(kit: Kit) -> Any:
+    torch.manual_seed(0)
+    method = kit.plugin.method(kit.config, kit)
+    with torch.no_grad():  # as after training: prefixes that matter
+        for parameter in method.augmentation.parameters():
+            parameter.normal_(std=0.5)
+    return method
+
+
+def batches(kit: Kit, method: Any, size: int = 6) -> dict[str, TextBatch]:
+    found = {}
+    for stream, corpus in kit.plugin.method.data(kit.config).items():
+        endless = Stream(kit.tokens(corpus), method.template, 20, size, seed=0)
+        found[stream] = next(batch for batch in endless if len(batch.items) == size)
+    return found
+
+
+def train(kit: Kit, method: Any, evaluate: Callable[[], float] = lambda: 1.0) -> Trainer:
+    trainer = Trainer(method, kit, 0, evaluate, lambda _: None)
+    trainer.run()
+    return trainer
+
+
+def copies(method: Any) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in method.named_parameters()}
+
+
+def changed(method: Any, before: dict[str, Tensor]) -> set[str]:
+    """First parts of the names of the parameters that moved."""
+    return {name.split(".")[0] for name, value in method.named_parameters() if not torch.equal(value, before[name])}
+
+
+def ever_better() -> Callable[[], float]:
+    scores = iter(range(1000))
+    return lambda: float(next(scores))
+
+
+# Who trains
+
+
+def test_stage_1_trains_prefixes_and_classifier_and_nothing_else(small: KitFor) -> None:
+    """Head and encoder stay bit-identical (trap 5: the head is random and fixed in stage 1)."""
+    kit = small()
+    method = build(kit)
+    before = copies(method)
+    first = method.stages(kit.config)[0]
+    method.stages = lambda _: [first]
+    train(kit, method)
+    assert changed(method, before) == {"augmentation", "classifier"}
+
+
+@pytest.mark.parametrize(
+    ("values", "moving"),
+    [
+        ({}, {"encoder", "head", "augmentation", "classifier"}),
+        ({"auxiliary_weight": 0.0}, {"encoder", "head", "augmentation"}),
+        ({"setting": "sup", "accumulation": 1}, {"encoder", "head", "augmentation"}),
+        ({"second_stage": "encoder"}, {"encoder", "head", "classifier"}),
+        ({"second_stage": "augmentation"}, {"head", "augmentation", "classifier"}),
+        ({"augmentation": "lora"}, {"encoder", "head", "augmentation", "classifier"}),
+        ({"augmentation": "adapter", "second_stage": "augmentation"}, {"head", "augmentation", "classifier"}),
+    ],
+)
+def test_what_stage_2_moves(small: KitFor, values: dict[str, Any], moving: set[str]) -> None:
+    kit = small(stage1_steps=0, **values)
+    method = build(kit)
+    before = copies(method)
+    train(kit, method, ever_better())
+    assert changed(method, before) == moving
+
+
+def test_gradients_of_stage_1_reach_both_modules(small: KitFor) -> None:
+    kit = small()
+    method = build(kit)
+    stage = method.stages(kit.config)[0]
+    trainable(method, stage)
+    method.losses({"labelled": batches(kit, method)["labelled"]}, stage)["classification"].backward()
+    assert (method.augmentation.table.grad.abs().amax(dim=(1, 2)) > 0).all()
+    for name, parameter in method.named_parameters():
+        assert (parameter.grad is not None) == (name in trained_names(method, stage)), name
+
+
+# Settings of Table 5
+
+
+def test_defaults_of_table_5() -> None:
+    plugin = registry.load("diffaug")
+    config = resolve(plugin, {})
+    assert (config.setting, config.learning_rate, config.batch_size, config.epochs) == ("semisup", 1e-5, 256, 1)
+    assert (config.stage1_steps, config.auxiliary_weight, config.stage1_decay_steps) == (1500, 1e-3, 3907)
+    assert (config.stage1_learning_rate, config.stage1_batch_size, config.evaluation_interval) == (1e-3, 128, 50)
+    assert resolve(plugin, {"auxiliary_weight": 0}).stage1_steps == 2000
+    sup = resolve(plugin, {"setting": "sup"})
+    assert (sup.learning_rate, sup.batch_size, sup.accumulation, sup.epochs) == (5e-5, 128, 4, 3)
+    assert (sup.stage1_steps, sup.stage1_decay_steps) == (1250, 1614)
+
+
+def test_few_labels_keep_the_decay_and_drop_the_accumulation() -> None:
+    """Section 7: the released rule would leave 15 updates and let stage 1's rate reach 0 after 15."""
+    few = resolve(registry.load("diffaug"), {"setting": "sup", "label_fraction": 0.01})
+    assert (few.accumulation, few.stage1_decay_steps, few.stage1_steps) == (1, 1614, 1250)
+
+
+def test_stage_1_rate_decays_over_stage_2s_horizon(small: KitFor) -> None:
+    """Trap 4: lr(t) = 1e-3 * (1 - t / T) with T given; stage 2 gives the prefixes the encoder's rate."""
+    kit = small()
+    first, second = build(kit).stages(kit.config)
+    assert first.decay_steps == 3907
+    assert (first.schedule, kit.config.warmup_ratio) == ("linear", 0)
+    assert set(first.trains.values()) == {"stage1_learning_rate"}
+    assert set(second.trains.values()) == {"learning_rate"}
+    assert second.decay_steps is None
+
+
+def test_alpha_is_doubled_on_demand(small: KitFor) -> None:
+    for released, weight in ((False, 1e-3), (True, 2e-3)):
+        kit = small(auxiliary_released=released)
+        assert build(kit).stages(kit.config)[1].losses["classification"] == weight
+
+
+def test_evaluation_counter_runs_through_both_stages(small: KitFor) -> None:
+    """Every 2 updates from the start of stage 1, and after the last."""
+    kit = small(stage1_steps=3, max_steps=4, evaluation_interval=2)
+    steps: list[int] = []
+    method = build(kit)
+    trainer: Trainer
+
+    def evaluate() -> float:
+        steps.append(trainer.outcome.steps)
+        return 1.0
+
+    trainer = Trainer(method, kit, 0, evaluate, lambda _: None)
+    trainer.run()
+    assert steps == [2, 4, 6, 7]
+    assert trainer.outcome.best_step == 2, "stage-1 checkpoints take part, and the earlier wins a tie"
+
+
+def test_stage_2_starts_from_the_last_stage_1_weights(small: KitFor) -> None:
+    """Not from the best on dev; the best of all is restored at the very end."""
+    kit = small(stage1_steps=4, max_steps=1, evaluation_interval=2, learning_rate=1e-12)
+    scores = iter([9.0, 1.0, 1.0])
+    method = build(kit)
+    seen: list[Tensor] = []
+
+    def evaluate() -> float:
+        seen.append(method.augmentation.table.detach().clone())
+        return next(scores)
+
+    train(kit, method, evaluate)
+    assert not torch.equal(seen[0], seen[1])
+    assert torch.allclose(seen[1], seen[2], atol=1e-9), "stage 2 went on from the end of stage 1"
+    assert torch.equal(method.augmentation.table, seen[0])
+
+
+def test_released_clipping_moves_the_prefixes_far_less(small: KitFor) -> None:
+    """Section 3.1: about 1e-5 times the gradient, far below Adam's epsilon; the encoder still does not move."""
+    moved = {}
+    for rule in ("clean", "released"):
+        kit = small(stage1_clip=rule, stage1_steps=4)
+        torch.manual_seed(0)
+        method = kit.plugin.method(kit.config, kit)
+        before = copies(method)
+        first = method.stages(kit.config)[0]
+        method.stages = lambda _, first=first: [first]
+        train(kit, method, ever_better())
+        assert changed(method, before) == {"augmentation", "classifier"}
+        moved[rule] = (method.augmentation.table - before["augmentation.table"]).norm().item()
+    assert 0 < moved["released"] < moved["clean"] / 10
+
+
+# What a pass sees
+
+
+def test_which_module_a_row_meets(small: KitFor) -> None:
+    """Premise and first view: module 0; hypotheses and second view: module 1; at test time both (trap 1 and 6)."""
+    kit = small(auxiliary_weight=1.0)
+    method = build(kit).eval()
+    asked: list[Any] = []
+    reach = method.augmentation.reach
+    method.augmentation.reach = lambda rows, modules: asked.append((rows, modules)) or reach(rows, modules)
+    data = batches(kit, method)
+    method.losses({"labelled": data["labelled"]}, None)
+    assert asked[0][1].tolist() == [0, 1, 1] * 6
+    assert len(asked) == 1, "trap 7: no denoising of the NLI rows"
+    asked.clear()
+    method.losses({"contrastive": data["contrastive"]}, None)
+    assert asked[0][1].tolist() == [0, 1] * 6
+    lengths = asked[1][0] // 2
+    assert asked[1][1].tolist() == [0] * lengths + [1] * lengths
+    asked.clear()
+    method.embed(data["contrastive"])
+    assert asked == [(6, None)]
+
+
+def test_same_views_see_both_modules(small: KitFor) -> None:
+    kit = small(views="same")
+    method = build(kit).eval()
+    asked: list[Any] = []
+    reach = method.augmentation.reach
+    method.augmentation.reach = lambda rows, modules: asked.append(modules) or reach(rows, modules)
+    method.losses({"contrastive": batches(kit, method)["contrastive"]}, None)
+    assert asked == [None, None]
+
+
+@pytest.mark.parametrize("augmentation", ["prefix", "lora"])
+def test_test_time_is_one_pass_and_the_raw_mask_state(small: KitFor, watch: Watch, augmentation: str) -> None:
+    """Trap 1: text behind all rows, no head, no denoising, no mean of two passes."""
+    kit = small(augmentation=augmentation)
+    method = build(kit).eval()
+    encoder, head = watch(method.encoder), watch(method.head)
+    batch = batches(kit, method)["contrastive"]
+    found = method.embed(batch)
+    assert len(encoder.results) == 1
+    assert head.results == []
+    expected = 2 * LENGTH if augmentation == "prefix" else None
+    assert encoder.keyword(0, "position_offset") == expected
+    whole = method.encoder.forward(batch, **method.augmentation.reach(6, None))
+    masks = batch.input_ids == kit.tokenizer.mask_token_id
+    assert (masks.sum(dim=1) == 1).all()
+    assert torch.allclose(found, whole[masks], atol=1e-5)
+    assert torch.equal(found, method.embed(batch)), "no dropout"
+
+
+def test_training_sentences_keep_32_pieces_besides_the_template(small: KitFor) -> None:
+    kit = small(max_length=32)
+    method = build(kit)
+    assert method.training_pieces == 32
+    assert len(method.template) == 2 + 4, "[CLS] the | a [MASK] . [SEP], and '.' is a piece"
+
+
+# Losses in float64
+
+
+def normalised(vectors: np.ndarray) -> np.ndarray:
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+
+
+def reference_states(method: Any, batch: TextBatch, row: int, module: int, *, position_shift: int = 0) -> np.ndarray:
+    """A row's mask state less the template's alone at the row's length and with its module, one row at a time."""
+    length = int(batch.attention_mask[row].sum())
+    ids = batch.input_ids[row, :length][None]
+    begin, end = method.template.begin, method.template.end
+    pieces = length - len(begin) - len(end)
+    reach = method.augmentation.reach(1, torch.tensor([module]))
+    alone = TextBatch(ids, torch.ones_like(ids), torch.arange(1))
+    mask_id = method.tokenizer.mask_token_id
+    main = method.encoder.forward(alone, **reach)[0, ids[0].tolist().index(mask_id)]
+    bare = torch.tensor([[*begin, *end]])
+    positions = torch.tensor(
+        [[*range(len(begin)), *(len(begin) + pieces + position_shift + k for k in range(len(end)))]]
+    )
+    template = TextBatch(bare, torch.ones_like(bare), torch.arange(1))
+    empty = method.encoder.forward(template, positions=positions, **reach)[0, bare[0].tolist().index(mask_id)]
+    return np.asarray((main - empty).detach().numpy())
+
+
+def headed(method: Any, states: np.ndarray) -> np.ndarray:
+    weight, bias = (value.detach().numpy() for value in (method.head.linear.weight, method.head.linear.bias))
+    return np.asarray(np.tanh(states @ weight.T + bias))
+
+
+@pytest.mark.parametrize(
+    ("encoder", "denoising"),  # RoBERTa's released numbering is in the next test
+    [("tiny_encoder", "intended"), ("tiny_roberta", "intended"), ("tiny_encoder", "released")],
+)
+@pytest.mark.parametrize("setting", ["semisup", "sup"])
+def test_contrastive_loss_with_denoising(
+    small: KitFor, request: pytest.FixtureRequest, encoder: str, setting: str, denoising: str
+) -> None:
+    """Per module, at the sentence's own length (the released code: 8 = the visible flags further; trap 7)."""
+    kit = small(setting=setting, denoising=denoising, encoder=str(request.getfixturevalue(encoder)))
+    method = build(kit).double().eval()
+    batch = batches(kit, method)["contrastive"]
+    found = method.losses({"contrastive": batch}, None)["contrastive"].item()
+    texts = batch if setting == "sup" else batch.repeated(2)
+    shift = LENGTH if denoising == "released" else 0
+    views = [
+        np.stack([
+            reference_states(method, texts, row, min(view, 1), position_shift=shift)
+            for row in range(view, len(texts.input_ids), texts.views)
+        ])
+        for view in range(texts.views)
+    ]  # fmt: skip
+    first, *others = (normalised(headed(method, view)) for view in views)
+    logits = first @ np.concatenate(others).T / 0.05
+    assert logits.shape == (6, 6 * len(others)), "trap 9: 2N columns with hard negatives"
+    expected = np.mean([np.log(np.exp(row).sum()) - row[item] for item, row in enumerate(logits)])
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_released_roberta_numbers_the_template_from_zero(small: KitFor, tiny_roberta: Path, watch: Watch) -> None:
+    kit = small(denoising="released", encoder=str(tiny_roberta))
+    method = build(kit).eval()
+    encoder = watch(method.encoder)
+    method.losses({"contrastive": batches(kit, method)["contrastive"]}, None)
+    assert [encoder.keyword(call, "position_offset") for call in (0, 1)] == [2 * LENGTH, 2 * LENGTH - 2]
+
+
+def test_classification_loss_of_triplets(small: KitFor) -> None:
+    """[u, v, |u - v|] of headed, undenoised vectors; entailment 1, contradiction 0, no neutral (traps 5 and 6)."""
+    kit = small()
+    method = build(kit).double().eval()
+    batch = batches(kit, method)["labelled"]
+    found = method.losses({"labelled": batch}, None)["classification"].item()
+    mask_id = kit.tokenizer.mask_token_id
+    vectors = []
+    for row in range(18):
+        length = int(batch.attention_mask[row].sum())
+        ids = batch.input_ids[row, :length][None]
+        reach = method.augmentation.reach(1, torch.tensor([min(row % 3, 1)]))
+        states = method.encoder.forward(TextBatch(ids, torch.ones_like(ids), torch.arange(1)), **reach)
+        vectors.append(headed(method, states[0, ids[0].tolist().index(mask_id)].detach().numpy()))
+    weight, bias = (
+        value.detach().numpy() for value in (method.classifier.linear.weight, method.classifier.linear.bias)
+    )
+    total = 0.0
+    for item in range(6):
+        u = vectors[3 * item]
+        for other, label in ((1, 1), (2, 0)):
+            v = vectors[3 * item + other]
+            logits = weight @ np.concatenate([u, v, np.abs(u - v)]) + bias
+            total += np.log(np.exp(logits).sum()) - logits[label]
+    assert found == pytest.approx(total / 12, rel=1e-6)
+    assert weight.shape == (2, 3 * 32)
+
+
+@pytest.mark.parametrize("setting", ["semisup", "sup"])
+def test_bf16_and_padding(small: KitFor, setting: str) -> None:
+    kit = small(setting=setting, precision="bf16", stage1_steps=2, max_steps=2, accumulation=1)
+    train(kit, build(kit))
+
+
+@pytest.mark.parametrize("augmentation", ["prefix", "adapter"])
+def test_padding_does_not_change_an_embedding(small: KitFor, augmentation: str) -> None:
+    kit = small(augmentation=augmentation)
+    method = build(kit).double().eval()
+    batch = batches(kit, method)["contrastive"]
+    together = method.embed(batch)
+    for row, length in enumerate(batch.attention_mask.sum(dim=1).tolist()):
+        ids = batch.input_ids[row : row + 1, :length]
+        alone = method.embed(TextBatch(ids, torch.ones_like(ids), torch.arange(1)))
+        assert (alone - together[row]).abs().max() < 1e-10
+
+
+def test_four_batches_make_one_supervised_update(small: KitFor) -> None:
+    """Trap 9: negatives within a batch, an update on four; left-over batches of an epoch are dropped."""
+    kit = small(setting="sup", accumulation=4, batch_size=2, epochs=1, max_steps=None, stage1_steps=1)
+    method = build(kit)
+    sizes: list[int] = []
+    losses = method.losses
+    method.losses = lambda batch, stage: sizes.append(len(next(iter(batch.values())).items)) or losses(batch, stage)
+    trainer = train(kit, method)
+    items = len(list(islice(iter(kit.tokens(kit.config.triplets).starts[0]), 100))) - 1
+    assert items == 20
+    assert trainer.outcome.steps == 1 + 2, "10 batches of 2: two groups of four"
+    assert sizes[1:] == [2] * 8

@@ -1,0 +1,117 @@
+"""Subsets of the labels are an axis, like seeds: every one is run where only a share of the labels is used."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.narrowing import Narrowing, searches
+from harness.search import Search
+from harness.space import load
+from harness.store import Store
+
+SPACE = """\
+suite: graded
+select: {metric: graded-dev}
+search: {seeds: [42], subsets: [0, 1]}
+final: {seeds: [0, 1], subsets: [0, 2]}
+encoders: [tiny-bert]
+set: {sentences: graded-triplets, max_steps: 2, batch_size: 8, precision: fp32, label_fraction: 0.5}
+methods:
+  gridded:
+    grid: {learning_rate: [0.001, 0.01]}
+  sampled:
+    ranges: {learning_rate: {low: 0.001, high: 0.1, log: true}}
+    sampler: {trials: 2}
+"""
+FULL = [(subset, seed) for subset in (0, 2) for seed in (0, 1)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, write_plugin: Callable[..., Path]) -> Path:
+    """Two plugins."""
+    folder = tmp_path_factory.mktemp("subsets")
+    for name in ("gridded", "sampled"):
+        write_plugin(folder / f"{name}.py", "trained")
+    write_plugin(folder / "still.py", "known")
+    return folder
+
+
+def search(folder: Path, method: str = "gridded", text: str = SPACE, **narrowing: Any) -> Search:
+    """The search of one method."""
+    path = folder / "space.yaml"
+    path.write_text(text, encoding="utf-8")
+    [found] = searches(*load(path), Narrowing(methods=(str(folder / f"{method}.py"),), **narrowing))
+    return found
+
+
+def drawn(found: Search, role: Any = "final", **values: Any) -> list[tuple[int | None, int]]:
+    """(subset, seed) of the trials of one configuration."""
+    trials = found.trials([{**found.fixed, **values}], role)
+    return [(trial.configuration.get("subset"), trial.seed) for trial in trials]
+
+
+def test_a_share_of_the_labels_is_run_on_every_subset(folder: Path) -> None:
+    found = search(folder)
+    assert drawn(found) == FULL
+    assert drawn(found, "search") == [(0, 42), (1, 42)]
+    assert [trial.config.subset for trial in found.trials([found.fixed], "final")] == [0, 0, 2, 2]
+
+
+def test_all_labels_are_run_once_a_seed(folder: Path) -> None:
+    assert drawn(search(folder), label_fraction=1.0) == [(None, 0), (None, 1)]
+
+
+def test_without_labels_there_is_nothing_to_draw(folder: Path) -> None:
+    """The corpus has no labels, whatever share of them is asked for."""
+    assert drawn(search(folder), sentences="graded-sentences") == [(None, 0), (None, 1)]
+
+
+def test_a_method_without_the_choice_is_run_once(folder: Path) -> None:
+    text = SPACE.partition("methods:")[0] + "methods: {still: {}}\n"
+    found = search(folder, "still", text.replace(text[text.index("set:") : text.index("methods:")], ""))
+    assert drawn(found) == [(None, 0)]
+
+
+def test_the_default_is_one_subset(folder: Path) -> None:
+    text = SPACE.replace(", subsets: [0, 1]", "").replace(", subsets: [0, 2]", "")
+    assert drawn(search(folder, text=text)) == [(0, 0), (0, 1)]
+
+
+def test_the_command_line_narrows_the_final_subsets(folder: Path) -> None:
+    found = search(folder, subsets=(7,))
+    assert drawn(found) == [(7, 0), (7, 1)]
+    assert drawn(found, "search") == [(0, 42), (1, 42)]
+
+
+def test_a_search_on_other_subsets_is_another_search(folder: Path) -> None:
+    other = SPACE.replace("subsets: [0, 1]", "subsets: [0, 3]")
+    assert search(folder, "sampled").id != search(folder, "sampled", other).id
+
+
+@pytest.mark.slow
+def test_sweep_runs_every_subset_once(folder: Path, process: Callable[..., Any]) -> None:
+    """A grid and a sampler: scored on the mean over the search subsets, the best on the full final design."""
+    search(folder)  # writes the space
+    arguments = [*(folder / f"{name}.py" for name in ("gridded", "sampled")), folder / "space.yaml"]
+    answer = process("sweep", *arguments, "--store", folder / "store")
+    assert answer.code == 0, answer.out + answer.err
+    rows = Store(folder / "store").read().rows()
+    assert {row["label_fraction"] for row in rows} == {0.5}
+    for method in ("gridded", "sampled"):
+        searched, final = (
+            [row for row in rows if (row["method"], row["role"]) == (method, role)] for role in ("search", "final")
+        )
+        scores: dict[float, dict[int, float]] = {}
+        for row in searched:
+            scores.setdefault(row["configuration"]["learning_rate"], {})[row["subset"]] = row["dev"]["graded-dev"]
+        assert [set(by_subset) for by_subset in scores.values()] == [{0, 1}, {0, 1}]
+        best = max(scores, key=lambda rate: sum(scores[rate].values()))
+        assert {row["configuration"]["learning_rate"] for row in final} == {best}
+        assert sorted((row["subset"], row["seed"]) for row in final) == FULL
+    assert "seed 1 subset=2" in answer.out
+    assert " 2x2 " in answer.out
+    planned = process("plan", *arguments, "--store", folder / "store").out
+    assert "subsets: 0, 2" in planned
+    assert "\n0 trials to run" in planned

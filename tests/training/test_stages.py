@@ -1,0 +1,261 @@
+"""What a stage can ask of the loop: accumulation, horizons, runs of their own, moves, label subsets, items alone."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from harness import method
+from harness.data.batching import TextBatch
+from harness.data.subsets import label_subset
+from harness.errors import UserError
+from harness.kit import Kit
+from harness.method import Plugin, Stage
+from harness.training import snapshots
+from harness.training.loop import Trainer
+
+KitFor = Callable[..., Kit]
+
+
+class Staged(method.Method):
+    """A weight that is pulled towards the mean item number of each batch; the test hands in the stages."""
+
+    config_type = method.TrainingConfig
+    plan: list[Stage]
+
+    @classmethod
+    def data(cls, config: Any) -> dict[str, str]:
+        return {"text": config.sentences, "labelled": config.triplets}
+
+    @classmethod
+    def stages(cls, config: Any) -> list[Stage]:
+        return cls.plan
+
+    def __init__(self, config: Any, kit: Kit) -> None:
+        super().__init__(config, kit)
+        self.weight, self.other = nn.Parameter(torch.ones(1, 1)), nn.Parameter(torch.ones(1, 1))
+        self.seen: list[tuple[str, tuple[int, ...]]] = []
+        self.batches: list[TextBatch] = []
+
+    def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
+        (texts,) = batch.values()
+        self.batches.append(texts)
+        self.seen.append((stage.name, tuple(texts.items.tolist())))
+        noise = torch.rand(())
+        return {"pull": ((self.weight - texts.items.double().mean()) ** 2 * (1 + noise)).sum() + self.other.sum() ** 2}
+
+    def embed(self, batch: TextBatch) -> Tensor:
+        return torch.zeros(len(batch.items), 2)
+
+
+def stage(**values: Any) -> Stage:
+    given = {
+        "name": "only", "trains": {"weight": "learning_rate"}, "streams": {"text": 5}, "losses": {"pull": 1.0},
+    } | values  # fmt: skip
+    return Stage(**given)
+
+
+@pytest.fixture
+def run(kit_for: KitFor) -> Callable[..., tuple[Any, Trainer]]:
+    """run(stages, evaluate, **configuration): the trained method and its trainer."""
+
+    def go(stages: list[Stage], evaluate: Callable[[Any], float] = lambda _: 1.0, **values: Any) -> tuple[Any, Trainer]:
+        plugin = Plugin("staged", type("Planned", (Staged,), {"plan": stages}), "0" * 16)
+        kit = kit_for(plugin, **{"learning_rate": 0.1, **values})
+        torch.manual_seed(0)
+        built: Any = plugin.method(kit.config, kit)
+        trainer = Trainer(built, kit, 0, lambda: evaluate(built), lambda _: None)
+        trainer.run()
+        return built, trainer
+
+    return go
+
+
+def test_accumulation_averages_and_drops_what_is_left(run: Any) -> None:
+    """50 sentences in batches of 8: six full ones, in groups of four one update; the short batch goes, too."""
+    built, trainer = run([stage(streams={"text": 8}, accumulation=4, epochs=2)])
+    assert trainer.outcome.steps == 2
+    assert [len(items) for _, items in built.seen] == [8] * 8
+    assert trainer.outcome.sentences == 64
+
+
+def test_accumulated_gradient_is_the_mean_of_the_batches(run: Any) -> None:
+    """Adam's first step hides the size of a gradient: compare what clipping sees."""
+    built, _ = run([stage(streams={"text": 5}, accumulation=2, max_steps=1)])
+    assert len(built.seen) == 2
+    one, _ = run([stage(streams={"text": 5}, max_steps=1)])
+    assert built.seen[0] == one.seen[0], "the same batches in the same order"
+
+
+def test_full_batches_only(run: Any) -> None:
+    built, trainer = run([stage(streams={"text": 8}, full_batches=True)])
+    assert trainer.outcome.steps == 6
+    assert {len(items) for _, items in built.seen} == {8}
+    kept, _ = run([stage(streams={"text": 8})])
+    assert sorted(len(items) for _, items in kept.seen) == [2, *[8] * 6]
+
+
+def test_too_few_items_are_one_sentence(run: Any) -> None:
+    with pytest.raises(UserError, match="50 items are too few for an update on 4 x 20: lower batch_size"):
+        run([stage(streams={"text": 20}, accumulation=4)])
+
+
+def test_no_epochs_means_as_many_updates_as_said(run: Any) -> None:
+    _, trainer = run([stage(epochs=None, max_steps=37)])
+    assert trainer.outcome.steps == 37, "more than three epochs of 10"
+
+
+def test_items_alone(run: Any) -> None:
+    built, _ = run([stage(text=False)])
+    assert all(batch.input_ids.shape == (5, 0) for batch in built.batches)
+    assert sorted(item for _, items in built.seen for item in items) == list(range(50))
+
+
+def test_decay_steps_are_the_horizon_of_the_rate(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    rates: list[float] = []
+    step = torch.optim.AdamW.step
+    monkeypatch.setattr(
+        torch.optim.AdamW, "step", lambda self, *a, **k: (rates.append(self.param_groups[0]["lr"]), step(self, *a, **k))
+    )
+    run([stage(max_steps=4, decay_steps=40)])
+    assert rates == pytest.approx([0.1 * (1 - update / 40) for update in range(4)])
+
+
+def test_a_run_of_its_own_hands_on_its_best_and_the_choice_starts_anew(run: Any) -> None:
+    """sup-unsup: the classification phase's best checkpoint goes on, and its dev score is no candidate any more."""
+    scores = iter([5.0, 9.0, 3.0, 4.0, 2.0])
+    weights: list[float] = []
+
+    def evaluate(built: Any) -> float:
+        weights.append(built.weight.item())
+        return next(scores)
+
+    first = stage(name="first", max_steps=6, evaluation_interval=2, own_run=True)
+    second = stage(name="second", max_steps=4)
+    built, trainer = run([first, second], evaluate, evaluation_interval=2, learning_rate=1e-3)
+    assert len(weights) == 5, "at 2, 4 and 6 of the first, 2 and 4 of the second"
+    assert trainer.outcome.best_dev == 4.0
+    assert built.weight.item() == weights[3]
+    # Adam's steps at rates 0.001 and 0.00075, from the best of the first run and not from its end
+    assert weights[3] - weights[1] == pytest.approx(0.00175, rel=1e-3)
+    assert abs(weights[3] - weights[2]) < 0.0015
+
+
+def test_a_later_stage_does_not_depend_on_the_length_of_an_earlier_one(run: Any) -> None:
+    """Its random numbers start anew, so that finished first stages of any length can be shared."""
+    ends = []
+    for length in (1, 7):
+        stages = [
+            stage(name="first", trains={"other": "learning_rate"}, max_steps=length),
+            stage(name="second", max_steps=3),
+        ]
+        built, _ = run(stages, lambda built: -built.other.item() * 0 + len(built.seen))
+        ends.append((built.weight.item(), [entry for entry in built.seen if entry[0] == "second"]))
+    assert ends[0] == ends[1]
+
+
+def test_the_share_of_labels_is_of_labelled_streams_only(run: Any) -> None:
+    stages = [stage(name="one", streams={"labelled": 2}, epochs=3), stage(name="two")]
+    built, _ = run(stages, label_fraction=0.4, subset=3)
+    labelled = {item for name, items in built.seen if name == "one" for item in items}
+    assert labelled == set(label_subset(20, 0.4, 3).tolist())
+    assert {item for name, items in built.seen if name == "two" for item in items} == set(range(50))
+
+
+def test_with_few_labels_a_stage_is_evaluated_ten_times(run: Any) -> None:
+    """diffaug.md, section 7: 30 updates at an interval of 125 would not be evaluated at all."""
+    steps: list[int] = []
+    run([stage(epochs=None, max_steps=30)], lambda built: float(steps.append(len(built.seen)) or 1), label_fraction=0.5)
+    assert steps == list(range(3, 31, 3))
+    steps.clear()
+    run([stage(epochs=None, max_steps=30)], lambda built: float(steps.append(len(built.seen)) or 1))
+    assert steps == [30]
+
+
+# Shared stages
+
+SHARED = {"name": "first", "epochs": None, "shared": ("temperature",), "decay_steps": 40}
+
+
+@pytest.fixture
+def shared(run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Callable[..., tuple[Any, Trainer]]:
+    """shared(updates, cache): train a shared first stage so long, then a second one, in a cache of that name."""
+    monkeypatch.setattr(snapshots, "INTERVAL", 4)
+
+    def go(updates: int, cache: str = "one", **values: Any) -> tuple[Any, Trainer]:
+        monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / cache))
+        stages = [stage(**SHARED, max_steps=updates), stage(name="second", trains={"*": "learning_rate"}, max_steps=3)]
+        found: tuple[Any, Trainer] = run(
+            stages, lambda built: -abs(built.weight.item() - 1.5), evaluation_interval=3, **values
+        )
+        return found
+
+    return go
+
+
+def state(outcome: tuple[Any, Trainer]) -> tuple[Any, ...]:
+    built, trainer = outcome
+    done = trainer.outcome
+    return built.weight.item(), built.other.item(), done.best_dev, done.best_step, done.steps, done.sentences
+
+
+def first_stage(outcome: tuple[Any, Trainer]) -> int:
+    """Updates of the first stage that were really computed."""
+    return sum(name == "first" for name, _ in outcome[0].seen)
+
+
+@pytest.mark.parametrize(
+    ("before", "updates", "computed"),
+    [
+        ([8], 8, 0),  # the same again
+        ([8], 4, 0),  # a length that the other passed through
+        ([8], 12, 4),  # on from its end
+        ([6], 9, 3),  # on from an end that is no multiple
+        ([8], 7, 7),  # between two states, and the earlier one cannot be trained on: from the start
+        ([8, 12], 16, 4),
+    ],
+)
+def test_a_shared_stage_is_run_once_and_changes_nothing(
+    shared: Any, before: list[int], updates: int, computed: int
+) -> None:
+    alone = shared(updates, cache="alone")
+    assert first_stage(alone) == updates
+    for other in before:
+        shared(other)
+    found = shared(updates)
+    assert first_stage(found) == computed
+    assert state(found) == state(alone), "to the last bit"
+
+
+def test_trials_that_differ_in_a_named_field_do_not_share(shared: Any) -> None:
+    shared(8)
+    assert first_stage(shared(8, temperature=0.1)) == 8
+    assert first_stage(shared(8, batch_size=4)) == 0, "a field that the stage does not name"
+
+
+def test_a_killed_first_stage_goes_on_from_its_last_state(shared: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = Staged.losses
+
+    def dies(self: Staged, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
+        if len(self.seen) == 10:
+            raise KeyboardInterrupt
+        return losses(self, batch, stage)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Staged, "losses", dies)
+        with pytest.raises(KeyboardInterrupt):
+            shared(12)
+    alone = shared(12, cache="alone")
+    found = shared(12)
+    assert first_stage(found) == 4, "from update 8"
+    assert state(found) == state(alone)
+
+
+def test_label_subsets_are_stable_and_of_the_right_size() -> None:
+    sizes = [len(label_subset(275_601, 0.01, subset)) for subset in range(5)]
+    assert np.abs(np.array(sizes) - 2756).max() < 4 * 52, "Bernoulli: sd 52"
+    assert label_subset(1000, 0.1, 2).tolist() == label_subset(1000, 0.1, 2).tolist()
+    assert label_subset(1000, 0.1, 2).tolist() != label_subset(1000, 0.1, 3).tolist()
