@@ -70,9 +70,7 @@ def _problems(plugin: Plugin, setting: str) -> Iterator[str]:
 
 def _tiny(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The values of TINY that a configuration with these fields takes; a field that allows one value alone keeps it."""
-    return {
-        key: value for key, value in TINY.items() if key in fields and len(get_args(fields[key].annotation)) != 1
-    }
+    return {key: value for key, value in TINY.items() if key in fields and len(get_args(fields[key].annotation)) != 1}
 
 
 def _stage_problems(method: Method, stage: Stage, kit: Kit) -> Iterator[str]:

@@ -76,8 +76,8 @@ class Kit:
         return load_arrays(folder)["items"]
 
     def artefact(self, name: str) -> Mapping[str, np.ndarray]:
-        """The arrays of one of the method's artefacts; built now if no trial has built it yet (the random state does not
-        tell)."""
+        """The arrays of one of the method's artefacts; built now if no trial has built it yet, which the random state
+        does not show."""
         artefact = {found.name: found for found in self.plugin.method.artefacts(self.config)}[name]
         folder = cache_folder() / "artefacts" / f"{self.plugin.name}-{name}-{self._digest(artefact)}"
         if not folder.is_dir():

@@ -9,9 +9,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before huggingface_hub is imported: no test may ask the network
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from torch import nn
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast, RobertaConfig, RobertaForMaskedLM
 
@@ -103,6 +105,29 @@ def tiny_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def byte_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A RoBERTa with RoBERTa's kind of tokenizer: pieces are single bytes, a space before a word is one of them, and
+    the mask swallows the space before it."""
+    folder = tmp_path_factory.mktemp("byte-roberta")
+    specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    vocabulary = {piece: number for number, piece in enumerate([*specials, *pre_tokenizers.ByteLevel.alphabet()])}
+    backend = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
+    PreTrainedTokenizerFast(
+        tokenizer_object=backend, cls_token="<s>", pad_token="<pad>", sep_token="</s>", unk_token="<unk>",
+        mask_token=AddedToken("<mask>", lstrip=True),
+    ).save_pretrained(folder)  # fmt: skip
+    torch.manual_seed(2)
+    config = RobertaConfig(
+        pad_token_id=1, bos_token_id=0, eos_token_id=2, max_position_embeddings=200, **_sizes(len(vocabulary))
+    )
+    RobertaForMaskedLM(config).save_pretrained(folder)
+    return folder
+
+
 def _sizes(vocabulary: int) -> dict[str, Any]:
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
     return {**sizes, "vocab_size": vocabulary, "initializer_range": 0.2}
@@ -142,6 +167,15 @@ def triplets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("corpora") / "triplets.csv"
     rows = zip(*(_sentences(20, seed) for seed in (1, 2, 3)), strict=True)
     path.write_text("sent0,sent1,hard_neg\n" + "".join(f"{','.join(row)}\n" for row in rows))
+    return path
+
+
+@pytest.fixture(scope="session")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus of 24 labelled pairs, the three labels in turn."""
+    path = tmp_path_factory.mktemp("corpora") / "pairs.parquet"
+    columns = {"premise": _sentences(24, 4), "hypothesis": _sentences(24, 5), "label": [0, 1, 2] * 8}
+    pq.write_table(pa.table(columns), path)
     return path
 
 

@@ -1,5 +1,6 @@
 """`harness show`: one trial, all of it."""
 
+import json
 import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -65,4 +66,12 @@ def _command(record: dict[str, Any], locator: str | None) -> str:
 
 
 def _yaml(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    """A value as `--set` reads it back; text that YAML would take for something else is quoted."""
+    import yaml
+
+    if not isinstance(value, str):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    try:
+        return value if yaml.safe_load(value) == value else json.dumps(value)
+    except (yaml.YAMLError, ValueError):
+        return json.dumps(value)

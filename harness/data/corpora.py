@@ -139,9 +139,9 @@ def read_neighbours(paths: list[Path]) -> Corpus:
 
 
 SNLI, MULTI_NLI = "stanfordnlp/snli", "nyu-mll/multi_nli"
-_NLI_TRAIN = ((SNLI, "data/train-00000-of-00001.parquet"), (MULTI_NLI, "data/train-00000-of-00001.parquet"))
-_SNLI_DEV = (SNLI, "data/validation-00000-of-00001.parquet")
-_SNLI_TEST = (SNLI, "data/test-00000-of-00001.parquet")
+_NLI_TRAIN = ((SNLI, "plain_text/train-00000-of-00001.parquet"), (MULTI_NLI, "data/train-00000-of-00001.parquet"))
+_SNLI_DEV = (SNLI, "plain_text/validation-00000-of-00001.parquet")
+_SNLI_TEST = (SNLI, "plain_text/test-00000-of-00001.parquet")
 
 SOURCES: dict[str, Source] = {
     "wiki1m": Source(((SIMCSE, "wiki1m_for_simcse.txt"),), read_sentences, 1_000_000),

@@ -36,9 +36,12 @@ def cache_folder() -> Path:
 def data_file(repository: str, name: str, *, download: bool = True) -> Path:
     """The path of one file of a data set. Raises UserError when neither mirror nor Hub has it."""
     for mirror in mirrors():
-        path = mirror / "datasets" / repository / name
-        if path.is_file():
-            return path
+        folder = mirror / "datasets" / repository
+        if (folder / name).is_file():
+            return folder / name
+        elsewhere = list(folder.glob(f"**/{Path(name).name}"))  # the Hub's folders of a data set come and go
+        if len(elsewhere) == 1:
+            return elsewhere[0]
     return _from_hub("datasets", repository, [name], download) / name
 
 

@@ -12,34 +12,33 @@ Permutation = Literal["reverse", "invertible"]
 
 
 class Flow(nn.Module):
-    """Levels of steps; after every level but the last, the second half of the channels leaves. All that leaves, and what
-    is left, is the output."""
+    """Levels of steps; after every level but the last, the second half of the channels leaves. The output is what is
+    left in the end, and then all that leaves."""
 
     def __init__(self, width: int, *, levels: int, steps: int, coupling_width: int, permutation: Permutation) -> None:
         """`width`: of the vectors; `steps`: per level; `coupling_width`: hidden layers of the coupling networks."""
         super().__init__()
-        self.levels = nn.ModuleList()
-        for _ in range(levels):
-            self.levels.append(nn.ModuleList(FlowStep(width, coupling_width, permutation) for _ in range(steps)))
-            width //= 2
+        self.steps_per_level = steps
+        self.steps = nn.ModuleList(
+            FlowStep(width >> level, coupling_width, permutation) for level in range(levels) for _ in range(steps)
+        )
 
     def forward(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """(rows, width) -> (rows, width), and the logarithm of the absolute determinant of the map's Jacobian, a scalar:
-        it is the same everywhere."""
+        """(rows, width) -> (rows, width), and the logarithm of the absolute value of the map's Jacobian determinant: a
+        scalar, as it is the same everywhere."""
         left: list[Tensor] = []
         log_determinant = vectors.new_zeros(())
-        for number, level in enumerate(self.levels):
-            if number:
-                half = vectors.shape[1] // 2
-                left.append(vectors[:, half:])
-                vectors = vectors[:, :half]
-            for step in level:
-                vectors, change = step(vectors)
-                log_determinant = log_determinant + change
+        for number, step in enumerate(self.steps):
+            if number and number % self.steps_per_level == 0:
+                middle = vectors.shape[1] // 2
+                left.append(vectors[:, middle:])
+                vectors = vectors[:, :middle]
+            vectors, change = step(vectors)
+            log_determinant = log_determinant + change
         return torch.cat([vectors, *left], dim=1), log_determinant
 
     def bits_per_dimension(self, vectors: Tensor) -> Tensor:
-        """Mean over rows of minus the log likelihood of vectors (rows, width) under the flow, divided by width * ln 2."""
+        """Minus the log likelihood of vectors (rows, width) under the flow, over width * ln 2; the mean of the rows."""
         latent, log_determinant = self(vectors)
         normal = -0.5 * (latent.square() + math.log(2 * math.pi)).sum(dim=1)
         bits: Tensor = -(normal.mean() + log_determinant) / (vectors.shape[1] * math.log(2))
@@ -53,15 +52,15 @@ class FlowStep(nn.Module):
         super().__init__()
         self.norm = ActNorm(width)
         self.mixing = InvertibleMap(width) if permutation == "invertible" else None
-        self.half = width // 2
+        self.middle = width // 2
         self.network = nn.Sequential(
-            _small_linear(self.half, coupling_width), ActNorm(coupling_width), nn.ReLU(),
+            _small_linear(self.middle, coupling_width), ActNorm(coupling_width), nn.ReLU(),
             _small_linear(coupling_width, coupling_width), ActNorm(coupling_width), nn.ReLU(),
-            ScaledZeroLinear(coupling_width, width - self.half),
+            ScaledZeroLinear(coupling_width, width - self.middle),
         )  # fmt: skip
 
     def forward(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """(rows, width) -> the same, and the logarithm of the step's determinant; additive coupling changes no volume."""
+        """(rows, width) -> the same, and the logarithm of the determinant; an additive coupling's is 0."""
         log_determinant = SCALE_FACTOR * self.norm.log_scale.sum()
         vectors = self.norm(vectors)
         if self.mixing is None:
@@ -69,7 +68,7 @@ class FlowStep(nn.Module):
         else:
             vectors = self.mixing(vectors)
             log_determinant = log_determinant + self.mixing.log_diagonal.sum()
-        first, second = vectors[:, : self.half], vectors[:, self.half :]
+        first, second = vectors[:, : self.middle], vectors[:, self.middle :]
         return torch.cat([first, second + self.network(first)], dim=1), log_determinant
 
 

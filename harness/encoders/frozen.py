@@ -31,9 +31,7 @@ def corpus_vectors(kit: "Kit", corpus: str, pooling: Pooling, max_length: int) -
 
 
 @torch.inference_mode()
-def vector_groups(
-    kit: "Kit", corpus: str, pooling: Pooling, max_length: int
-) -> Iterator[tuple[np.ndarray, Tensor]]:
+def vector_groups(kit: "Kit", corpus: str, pooling: Pooling, max_length: int) -> Iterator[tuple[np.ndarray, Tensor]]:
     """Every text of a corpus through the pretrained encoder, without dropout, a group of equally long ones at a time:
     (places, vectors), where place = item * columns + column and vectors are (group, width) float32 on the kit's device.
 

@@ -41,20 +41,20 @@ class StaticCorruption(nn.Module):
 
 def static_corruption(config: Any) -> list[Artefact]:
     """The artefact of a configuration (a ReplacedTokenConfig) that asks for it."""
-    fields = ("setting", "masking_ratio", "max_length", "replace_only_masked", "generator_eval")
+    fields = (
+        "setting", "sentences", "triplets", "max_length", "masking_ratio", "generator", "generator_eval",
+        "replace_only_masked",
+    )  # fmt: skip
     return [Artefact(CORRUPTIONS, fields, _corruptions)] if config.static_corruption else []
 
 
 def _corruptions(config: Any, kit: Kit) -> Mapping[str, np.ndarray]:
-    """Edited rows, special tokens included, one after the other. From a seed of its own: a trial that builds them and
-    one that finds them go on from the same random state."""
-    devices = [kit.device] if kit.device.type == "cuda" else []
-    with torch.random.fork_rng(devices):
-        torch.manual_seed(0)
-        editor = Editor(config, kit).to(kit.device).train()
-        arrays = {}
-        for view, column in enumerate(COLUMNS[config.setting]):
-            arrays[f"ids{view}"], arrays[f"starts{view}"] = _corrupted_column(editor, kit, column)
+    """Edited rows, special tokens included, one after the other; the same whichever trial builds them."""
+    torch.manual_seed(0)
+    editor = Editor(config, kit).to(kit.device).train()
+    arrays = {}
+    for view, column in enumerate(COLUMNS[config.setting]):
+        arrays[f"ids{view}"], arrays[f"starts{view}"] = _corrupted_column(editor, kit, column)
     return arrays
 
 

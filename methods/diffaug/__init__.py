@@ -13,8 +13,7 @@ from torch import Tensor
 
 from harness import method
 from harness.data.batching import TextBatch
-from harness.data.hub import model_shape
-from harness.data.templates import hard_prompt
+from harness.data.templates import TemplateText, hard_prompt, published_templates
 from harness.data.tokens import Template
 from harness.encoders.adapters import Combination, LowRankModules
 from harness.encoders.denoising import distinct_lengths, sentence_lengths, template_vectors
@@ -25,7 +24,6 @@ from harness.method import Stage
 from harness.objectives.infonce import info_nce
 from harness.objectives.nli import PairClassifier, triplet_loss
 
-TEMPLATES = {"bert": 'This sentence of "{s}" means [MASK].', "roberta": "This sentence : ' {s} ' means [MASK]."}
 LABELLED, CONTRASTIVE, CLASSIFICATION = "labelled", "contrastive", "classification"
 SECOND_STAGE = {
     "all": ("encoder.*", "head.*", "augmentation.*", "classifier.*"),
@@ -65,7 +63,7 @@ class Config(method.TrainingConfig):
     stage1_batch_size: int = Field(128, ge=1, description="triplets")
     stage1_decay_steps: int = Field(3907, ge=1, description="update at which stage 1's rate would be 0")
     stage1_clip: Literal["clean", "released"] = "clean"
-    template: str = Field("", description="hard prompt with {s} and [MASK]; default: the paper's for the encoder")
+    template: TemplateText | None = Field(None, description="hard prompt with {s} and [MASK]; default: the paper's")
     denoising: Literal["intended", "released"] = Field("intended", description="lengths and positions of the templates")
     roberta_prefix_space: bool = Field(True, description="mark the space before a training sentence, as in evaluation")
 
@@ -131,8 +129,7 @@ class Method(method.Method):
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
-        family = "roberta" if "roberta" in model_shape(config.encoder)["model_type"] else "bert"
-        self.wrapped = hard_prompt(self.tokenizer, config.template or TEMPLATES[family])
+        self.wrapped = hard_prompt(self.tokenizer, config.template or published_templates(config.encoder)[0])
         self.template = self.wrapped if config.roberta_prefix_space else self.wrapped.without_leading_space()
         self.encoder = kit.encoder()
         width = self.encoder.hidden_size

@@ -1,12 +1,14 @@
 """Corpora: what a line becomes, and what the user is told about a bad one."""
 
+import io
+import tarfile
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness.data.corpora import Corpus, count_items, source
+from harness.data.corpora import SOURCES, Corpus, count_items, read_entailments, read_similar_pairs, source
 from harness.errors import UserError
 
 
@@ -112,6 +114,46 @@ def test_unreadable_parquet_is_a_users_mistake(tmp_path: Path, content: bytes) -
         read(written(tmp_path / "a.parquet", content))
 
 
+def test_entailments_are_the_pairs_with_label_0(tmp_path: Path) -> None:
+    files = [write_pairs(tmp_path / "a.parquet", [0, -1, 2, 1, 0]), write_pairs(tmp_path / "b.parquet", [1, 0])]
+    corpus = read_entailments(files)
+    assert corpus.columns == (["text 0", "text 4", "text 1"], ["text 4", "text 0", "text 0"])
+    assert corpus.labels is None
+
+
+def test_trap_6_similar_pairs_score_4_or_more(tmp_path: Path) -> None:
+    """1,406 of STS-B's training pairs; more than 4 would be 1,052 (clsr.md, section 3)."""
+    scores = ["4.000", "3.999", "5.000", "0.000", "4.001"]
+    rows = [f"main-news\tMSRpar\t2012\t1\t{score}\tone {score}\ttwo {score}\n" for score in scores]
+    content = "".join(rows).encode()
+    with tarfile.open(tmp_path / "senteval.tar", "w") as tar:
+        member = tarfile.TarInfo("downstream/STS/STSBenchmark/sts-train.csv")
+        member.size = len(content)
+        tar.addfile(member, io.BytesIO(content))
+    first, second = read_similar_pairs([tmp_path / "senteval.tar"]).columns
+    assert first == ["one 4.000", "one 5.000", "one 4.001"]
+    assert second == ["two 4.000", "two 5.000", "two 4.001"]
+
+
+def test_neighbours_stay_in_their_document(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.txt", "one\ntwo\n three \n\nfour\nfive\n\n\nalone\n")
+    found = source(f"neighbours:{path}")
+    assert found.read(found.paths()).columns == (["one", "two", "four"], ["two", "three", "five"])
+    assert not found.labelled
+
+
+def test_neighbours_need_two_sentences_in_a_row(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.txt", "one\n\ntwo\n")
+    found = source(f"neighbours:{path}")
+    with pytest.raises(UserError, match=r"a\.txt holds no two sentences in a row"):
+        found.read(found.paths())
+
+
+def test_what_people_labelled_is_marked() -> None:
+    unlabelled = {"wiki1m", "graded-sentences"}
+    assert {name for name, found in SOURCES.items() if not found.labelled} == unlabelled
+
+
 def test_unknown_corpus_names_the_nearest() -> None:
     with pytest.raises(UserError, match=r'unknown corpus "wiki1n"; did you mean "wiki1m"\?'):
         source("wiki1n")
@@ -134,11 +176,21 @@ def test_corpus_that_is_not_here_has_its_published_size(monkeypatch: pytest.Monk
     monkeypatch.setenv("HARNESS_HUB", str(tmp_path / "hub"))
     assert count_items("wiki1m") == 1_000_000
     assert count_items("nli-triplets") == 275_601
+    assert count_items("nli-pairs") == 942_069
+    assert count_items("nli-entailments") == 183_416 + 130_899
 
 
 @pytest.mark.parametrize(
     ("name", "columns", "items"),
-    [("snli-dev", 2, 9_842), ("snli-test", 2, 9_824), ("nli-triplets", 3, 6_337), ("wiki1m", 1, 16_931)],
+    [
+        ("snli-dev", 2, 9_842),
+        ("snli-test", 2, 9_824),
+        ("snli-heldout", 2, 19_666),
+        ("snli-heldout-entailments", 2, 6_697),
+        ("stsb-similar", 2, 1_406),
+        ("nli-triplets", 3, 6_337),
+        ("wiki1m", 1, 16_931),
+    ],
 )
 @pytest.mark.usefixtures("hub")
 def test_sizes_of_the_real_corpora(name: str, columns: int, items: int) -> None:
@@ -146,7 +198,8 @@ def test_sizes_of_the_real_corpora(name: str, columns: int, items: int) -> None:
     corpus = found.read(found.paths())
     assert [len(column) for column in corpus.columns] == [items] * columns
     assert all(text for column in corpus.columns for text in column), "an empty text is a space"
-    if name.startswith("snli"):
+    assert items == found.items or name in ("nli-triplets", "wiki1m"), "the mirror has a part of these"
+    if name in ("snli-dev", "snli-test", "snli-heldout"):
         assert corpus.labels is not None
         assert set(corpus.labels.tolist()) == {0, 1, 2}
         assert len(corpus.labels) == items

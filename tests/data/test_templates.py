@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoTokenizer
 
 from harness import registry
 from harness.data.batching import TextBatch, pad
@@ -17,7 +16,6 @@ from harness.errors import UserError
 from harness.trial import resolve
 
 BERT, ROBERTA = PUBLISHED["bert"], PUBLISHED["roberta"]
-SPECIALS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
 
 @pytest.fixture(scope="module")
@@ -26,18 +24,9 @@ def bert(hub: Path) -> Any:
     return AutoTokenizer.from_pretrained(hub / "models" / "mini-bert")
 
 
-@pytest.fixture(scope="module")
-def byte_level() -> Any:
-    """RoBERTa's kind of tokenizer, with single bytes as pieces; as RoBERTa's, its mask swallows the space before it."""
-    vocabulary = {piece: number for number, piece in enumerate([*SPECIALS, *pre_tokenizers.ByteLevel.alphabet()])}
-    backend = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, cls_token="<s>", pad_token="<pad>", sep_token="</s>", unk_token="<unk>",
-        mask_token=AddedToken("<mask>", lstrip=True),
-    )  # fmt: skip
+@pytest.fixture
+def byte_level(byte_roberta: Path) -> Any:
+    return AutoTokenizer.from_pretrained(byte_roberta)
 
 
 def test_pieces_of_the_published_bert_template(bert: Any) -> None:

@@ -4,6 +4,7 @@ import csv
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -11,7 +12,8 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 import harness.embedded
 from harness.embedded.grammar import DEV_PAIRS, SENTENCES, TEST_PAIRS, TRIPLETS, corpus
-from harness.embedded.make import CORPUS, MODEL, SEED, pretraining_losses, write_model
+from harness.embedded.make import CORPUS, MODEL, SEED, VECTORS, pretraining_losses, write_model
+from harness.embedded.words import WIDTH, word_vectors
 
 HUB = Path(harness.embedded.__file__).parent / "hub"
 GRADED = {"dev.tsv": DEV_PAIRS, "test.tsv": TEST_PAIRS}
@@ -36,8 +38,39 @@ def triplets() -> list[list[str]]:
 
 
 def test_committed_corpus_is_the_generators() -> None:
-    committed = {path.name: path.read_bytes() for path in (HUB / CORPUS).iterdir()}
+    committed = {path.name: path.read_bytes() for path in (HUB / CORPUS).iterdir() if path.name != VECTORS}
     assert committed == {name: text.encode() for name, text in corpus(SEED).items()}
+
+
+def parsed(text: str) -> dict[str, np.ndarray]:
+    """Word -> vector of a file of word vectors."""
+    rows = [line.split(" ") for line in text.splitlines()]
+    return {word: np.array(numbers, np.float64) for word, *numbers in rows}
+
+
+def test_committed_word_vectors_are_the_corpus() -> None:
+    """Up to floating-point differences, which the third decimal may show."""
+    committed = parsed((HUB / CORPUS / VECTORS).read_text(encoding="utf-8"))
+    rebuilt = parsed(word_vectors(sentences()))
+    assert list(committed) == list(rebuilt) == sorted({word for line in sentences() for word in line.split()})
+    for word, vector in committed.items():
+        assert vector.shape == (WIDTH,)
+        assert np.abs(vector - rebuilt[word]).max() < 0.0021
+
+
+def test_words_that_mean_the_same_have_near_vectors() -> None:
+    vectors = parsed((HUB / CORPUS / VECTORS).read_text(encoding="utf-8"))
+
+    def cosine(one: str, two: str) -> float:
+        lengths = np.linalg.norm(vectors[one]) * np.linalg.norm(vectors[two])
+        return float(vectors[one] @ vectors[two] / lengths)
+
+    for one, same, other in (
+        ("chef", "cook", "sailor"),
+        ("soup", "broth", "rocket"),
+        ("garden", "backyard", "gallery"),
+    ):
+        assert cosine(one, same) > 0.7 > 0.5 > cosine(one, other)
 
 
 def test_corpus_sizes() -> None:

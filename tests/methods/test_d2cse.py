@@ -348,6 +348,137 @@ def test_longest_sentence_leaves_room_for_the_shift(unsup: Kit) -> None:
     assert method.embed(TextBatch(ids, torch.ones_like(ids), torch.arange(1))).shape == (1, 32)
 
 
+# Table 6, (a) to (d)
+
+
+@pytest.mark.parametrize("cls_prompt", [False, True])
+@pytest.mark.parametrize(
+    ("discriminator", "prompted", "conditioned"),
+    [("shared", True, True), ("plain", False, True), ("copy", False, True), ("unconditional", True, False)],
+)
+def test_what_the_discriminator_is(
+    kit_for: KitFor, discriminator: str, prompted: bool, conditioned: bool, cls_prompt: bool, watch: Watch
+) -> None:
+    kit = kit_for("d2cse", prompt_length=LENGTH, cls_prompt=cls_prompt, discriminator=discriminator)
+    method = build(kit)
+    own = discriminator == "copy"
+    encoder, pooler, editor = watch(method.encoder), watch(method.pooler), watch(method.editor)
+    reader = watch(method.discriminator) if own else encoder
+    losses(kit, method)
+    assert len(encoder.results) == (1 if own else 2)
+    assert_cls_prompt(encoder.keyword(0, "words"), method)
+    assert encoder.keyword(0, "position_offset") == LENGTH
+    call = len(reader.given) - 1
+    assert torch.equal(reader.given[call][0][0].input_ids, editor.results[0].batch.input_ids)
+    assert reader.keyword(call, "words") is None, "static [CLS] where h does not stand"
+    assert (reader.keyword(call, "position_offset") or 0) == (LENGTH if prompted else 0), "no prompts, no shift"
+    if prompted:
+        assert drawn_equal(reader.keyword(call, "prefix"), encoder.keyword(0, "prefix"))
+    else:
+        assert reader.keyword(call, "prefix") is None
+    edit = reader.keyword(call, "edit")
+    assert (edit is not None) == conditioned
+    if conditioned:
+        assert torch.equal(edit(torch.zeros(12, 3, 32))[:, 0], pooler.results[0])
+
+
+@pytest.mark.parametrize("discriminator", ["shared", "plain", "copy", "unconditional"])
+def test_what_trains_beside_each_discriminator(kit_for: KitFor, discriminator: str) -> None:
+    kit = kit_for(
+        "d2cse", prompt_length=LENGTH, discriminator=discriminator, max_steps=3, discriminator_learning_rate=1e-2
+    )
+    method = build(kit)
+    before = {name: value.detach().clone() for name, value in method.named_parameters()}
+    Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
+    changed = {name for name, value in method.named_parameters() if not torch.equal(value, before[name])}
+    expected = {name for name in before if name.split(".")[0] in ("prompts", "pooler", "detector", "discriminator")}
+    assert changed == expected
+    assert any(name.startswith("discriminator.") for name in before) == (discriminator == "copy")
+
+
+def test_a_copied_discriminator_has_its_own_rate(kit_for: KitFor) -> None:
+    """0.02 cannot train a full encoder."""
+    kit = kit_for("d2cse", discriminator="copy")
+    assert kit.config.discriminator_learning_rate == 7e-6
+    method = build(kit)
+    groups = trainable(method, method.stages(kit.config)[0])
+    own = groups["discriminator_learning_rate"]
+    assert {id(value) for value in own} == {id(value) for value in method.discriminator.parameters()}
+    for mine, other in zip(method.encoder.parameters(), own, strict=True):
+        assert torch.equal(mine, other), "the pre-trained weights"
+        assert mine.data_ptr() != other.data_ptr()
+
+
+def test_only_the_prompts_join_the_losses_of_an_unconditional_discriminator(kit_for: KitFor) -> None:
+    kit = kit_for("d2cse", prompt_length=LENGTH, discriminator="unconditional")
+    method = build(kit)
+    losses(kit, method)["replaced_tokens"].backward()
+    assert all(value.grad is None for value in method.pooler.parameters())
+    assert method.prompts.table.grad.abs().max() > 0
+
+
+@pytest.mark.parametrize("discriminator", ["plain", "copy"])
+def test_a_discriminator_without_prompts_reaches_them_through_h(kit_for: KitFor, discriminator: str) -> None:
+    kit = kit_for("d2cse", prompt_length=LENGTH, discriminator=discriminator)
+    method = build(kit)
+    losses(kit, method)["replaced_tokens"].backward()
+    assert method.pooler[0].weight.grad.abs().max() > 0
+    assert method.prompts.table.grad.abs().max() > 0
+
+
+# Corruptions made beforehand, precision, memory
+
+
+@pytest.mark.parametrize("setting", ["unsup", "sup"])
+def test_static_corruption_trains_without_a_generator(kit_for: KitFor, setting: str, watch: Watch) -> None:
+    kit = kit_for("d2cse", setting=setting, prompt_length=LENGTH, static_corruption=True, max_steps=3)
+    method = build(kit)
+    assert {name.split(".")[0] for name, _ in method.named_parameters()} <= {
+        "encoder", "prompts", "pooler", "detector", "cls_vector",
+    }  # fmt: skip
+    assert set(method.models(kit.config)) == {kit.config.encoder, kit.config.generator}
+    encoder = watch(method.encoder)
+    found = [losses(kit, method) for _ in range(2)]
+    assert torch.equal(encoder.given[1][0][0].input_ids, encoder.given[3][0][0].input_ids), "not drawn anew"
+    assert found[0]["replaced_tokens"].item() > 0
+    Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
+
+
+@pytest.mark.parametrize("discriminator", ["shared", "copy"])
+def test_bfloat16_runs(kit_for: KitFor, tiny_roberta: Path, discriminator: str) -> None:
+    kit = kit_for(
+        "d2cse", encoder=str(tiny_roberta), prompt_length=LENGTH, cls_prompt=True, discriminator=discriminator,
+        precision="bf16", max_steps=2,
+    )  # fmt: skip
+    method = build(kit)
+    Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
+    assert all(value.isfinite().all() for value in method.parameters())
+
+
+@pytest.mark.parametrize("discriminator", ["shared", "plain", "copy", "unconditional"])
+def test_gradient_checkpointing_gives_the_same_gradients(
+    kit_for: KitFor, tiny_encoder: Path, tmp_path: Path, discriminator: str
+) -> None:
+    folder = tmp_path / "model"  # without dropout: `at` draws fewer masks for the last layer
+    shutil.copytree(tiny_encoder, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (folder / "config.json").write_text(json.dumps(config))
+    found = []
+    for checkpointing in (False, True):
+        kit = kit_for(
+            "d2cse", encoder=str(folder), prompt_length=LENGTH, cls_prompt=True, discriminator=discriminator,
+            gradient_checkpointing=checkpointing,
+        )  # fmt: skip
+        method = build(kit)
+        torch.manual_seed(3)
+        sum(losses(kit, method).values()).backward()  # type: ignore[union-attr]
+        found.append({name: value.grad for name, value in method.named_parameters() if value.grad is not None})
+    assert set(found[0]) == set(found[1])
+    for name, gradient in found[0].items():
+        assert torch.allclose(gradient, found[1][name], atol=1e-5, rtol=1e-3), name
+
+
 # What is declared
 
 

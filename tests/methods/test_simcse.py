@@ -1,24 +1,28 @@
-"""SimCSE against baselines.md, section 2."""
+"""SimCSE against baselines.md, sections 2 and 6 (the schedules: test_schedules.py)."""
 
 import json
 import math
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from harness import registry
 from harness.data.batching import Stream, TextBatch
 from harness.errors import UserError
 from harness.kit import Kit
+from harness.training.loop import Trainer
 from harness.training.parameters import trained_names
 from harness.trial import resolve
 
 KitFor = Callable[..., Kit]
+Watch = Callable[[torch.nn.Module], Any]  # conftest's Calls
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +107,7 @@ def test_supervised_candidates_are_entailments_and_contradictions(kit_for: KitFo
     assert contrastive(kit, method, batch) == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.parametrize("setting", ["unsup", "sup"])
+@pytest.mark.parametrize("setting", ["unsup", "semisup", "sup"])
 def test_head_at_test_time_only_when_supervised(kit_for: KitFor, setting: str) -> None:
     kit = kit_for("simcse", setting=setting)
     method = build(kit).eval()
@@ -162,7 +166,227 @@ def test_unknown_hyperparameter_names_the_nearest() -> None:
         resolve(registry.load("simcse"), {"temprature": 0.1})
 
 
-@pytest.mark.parametrize("given", [{"setting": "semisup"}, {"batch_size": 1}, {"learning_rate": float("nan")}])
+@pytest.mark.parametrize("given", [{"setting": "both"}, {"batch_size": 1}, {"learning_rate": float("nan")}])
 def test_a_value_out_of_range_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=next(iter(given))):
         resolve(registry.load("simcse"), given)
+
+
+# Triplets, masks, synonyms and labels beside the contrastive loss
+
+
+def batches(kit: Kit, method: Any, size: int = 6) -> dict[str, TextBatch]:
+    found = {}
+    for stream, corpus in kit.plugin.method.data(kit.config).items():
+        endless = Stream(kit.tokens(corpus), method.template, method.training_pieces, size, seed=0)
+        found[stream] = next(batch for batch in endless if len(batch.items) == size)
+    return found
+
+
+def losses(kit: Kit, method: Any) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = method.losses(batches(kit, method), method.stages(kit.config)[0])
+    return found
+
+
+def test_hard_negative_weight_is_on_the_own_contradiction_only(kit_for: KitFor, without_dropout: Path) -> None:
+    kit = kit_for("simcse", setting="sup", encoder=str(without_dropout), temperature=0.5, hard_negative_weight=1.5)
+    method = build(kit)
+    batch = one_batch(kit, method)
+    views = [head_outputs(method, batch.input_ids[view::3], batch.attention_mask[view::3]) for view in range(3)]
+    anchors, *others = (view / np.linalg.norm(view, axis=1, keepdims=True) for view in views)
+    logits = anchors @ np.concatenate(others).T / 0.5
+    logits[np.arange(6), 6 + np.arange(6)] += 1.5
+    expected = np.mean([math.log(np.exp(row).sum()) - row[index] for index, row in enumerate(logits)])
+    assert contrastive(kit, method, batch) == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_hard_negative_weight_is_none_by_default() -> None:
+    assert resolve(registry.load("simcse"), {"setting": "sup"}).hard_negative_weight == 0
+
+
+@pytest.mark.parametrize(("setting", "copies"), [("unsup", 2), ("sup", 1), ("semisup", 2)])
+def test_masks_are_on_a_copy_and_the_contrastive_pass_sees_whole_sentences(
+    kit_for: KitFor, watch: Watch, setting: str, copies: int
+) -> None:
+    """The leak of the code before 2021-11-23."""
+    kit = kit_for("simcse", setting=setting, masked_language_weight=0.1, masking_ratio=0.5)
+    method = build(kit)
+    encoder = watch(method.encoder)
+    given = batches(kit, method)
+    method.losses(given, method.stages(kit.config)[0])
+    whole, masked = (call[0][0] for call in encoder.given[:2])
+    expected = given["contrastive"].input_ids.repeat_interleave(copies, dim=0)
+    assert torch.equal(whole.input_ids, expected), "unmasked, also after the masks were drawn"
+    assert torch.equal(masked.attention_mask, whole.attention_mask)
+    assert masked.input_ids.shape == whole.input_ids.shape, "2N (3N) rows"
+    special = torch.isin(whole.input_ids, torch.arange(5))
+    assert torch.equal(masked.input_ids[special], whole.input_ids[special])
+    changed = (masked.input_ids != whole.input_ids)[~special].double().mean().item()
+    assert 0.25 < changed < 0.65  # 0.5 * 0.9, of about 100 tokens
+
+
+def test_masked_language_loss_against_the_formula(kit_for: KitFor, watch: Watch) -> None:
+    """Cross entropy over the vocabulary, mean over the chosen positions."""
+    kit = kit_for("simcse", masked_language_weight=0.1, masking_ratio=0.5)
+    method = build(kit)
+    encoder, masker = watch(method.encoder), watch(method.masker)
+    found = losses(kit, method)
+    chosen, originals = masker.results[0].chosen, encoder.given[0][0][0].input_ids
+    head, total = method.vocabulary.double(), 0.0
+    for row, position in chosen.nonzero().tolist():
+        logits = head(encoder.results[1][row, position].double()).detach().numpy()
+        total += math.log(np.exp(logits).sum()) - float(logits[originals[row, position]])
+    assert chosen.any()
+    assert found["masked_language"].item() == pytest.approx(total / int(chosen.sum()), rel=1e-4)
+
+
+def test_masked_language_weight_and_what_is_off_by_default(kit_for: KitFor, watch: Watch) -> None:
+    plain = kit_for("simcse")
+    method = build(plain)
+    encoder = watch(method.encoder)
+    assert set(losses(plain, method)) == {"contrastive"}
+    assert len(encoder.results) == 1
+    assert not hasattr(method, "vocabulary")
+    for setting in ("unsup", "sup", "semisup"):
+        kit = kit_for("simcse", setting=setting, masked_language_weight=0.1)
+        (stage,) = kit.plugin.method.stages(kit.config)
+        assert (stage.losses["contrastive"], stage.losses["masked_language"]) == (1.0, 0.1)
+    assert resolve(plain.plugin, {}).masking_ratio == 0.15
+
+
+@pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
+def test_masked_language_head_is_the_checkpoints_and_untied(
+    kit_for: KitFor, family: str, request: pytest.FixtureRequest
+) -> None:
+    folder = str(request.getfixturevalue(family))
+    kit = kit_for("simcse", encoder=folder, masked_language_weight=0.1, max_steps=2)
+    method = build(kit)
+    reference = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32).eval()
+    batch = one_batch(kit, method)
+    states = method.encoder.eval()(batch)
+    expected = reference(input_ids=batch.input_ids, attention_mask=batch.attention_mask).logits
+    real = batch.attention_mask.bool()
+    assert (method.vocabulary(states) - expected)[real].abs().max() < 1e-4
+    words, decoder = method.encoder.model.get_input_embeddings().weight, method.vocabulary.decoder.weight
+    assert torch.equal(words, decoder)
+    assert words.data_ptr() != decoder.data_ptr()
+    Trainer(method, kit, 0, lambda: 1.0, lambda _: None).run()
+    assert not torch.equal(words, decoder), "each learns on its own"
+
+
+@pytest.fixture
+def thesaurus(tmp_path: Path, tiny_encoder: Path) -> Path:
+    """Every word of the small corpora has one synonym, the one with the next number in the vocabulary."""
+    numbers = AutoTokenizer.from_pretrained(tiny_encoder).get_vocab()
+    words = sorted(numbers, key=numbers.__getitem__)[5:]
+    path = tmp_path / "thesaurus.txt"
+    path.write_text("".join(f"{one},{other}\n" for one, other in zip(words, [*words[1:], words[0]], strict=True)))
+    return path
+
+
+@pytest.mark.parametrize("setting", ["unsup", "semisup"])
+def test_one_word_of_view_2_is_a_synonym_and_the_same_in_every_epoch(
+    kit_for: KitFor, watch: Watch, thesaurus: Path, setting: str
+) -> None:
+    kit = kit_for("simcse", setting=setting, synonyms=str(thesaurus))
+    method = build(kit)
+    encoder = watch(method.encoder)
+    given = batches(kit, method)
+    for epoch in range(2):
+        contrastive_batch = replace(given["contrastive"], epoch=epoch)
+        method.losses({**given, "contrastive": contrastive_batch}, method.stages(kit.config)[0])
+    first, second = (encoder.given[index][0][0] for index in (0, len(encoder.given) // 2))
+    assert torch.equal(first.input_ids, second.input_ids)
+    assert torch.equal(first.input_ids[0::2], given["contrastive"].input_ids)
+    differ = first.input_ids[0::2] != first.input_ids[1::2]
+    assert (differ.sum(dim=1) == 1).all()
+    one, other = first.input_ids[0::2][differ], first.input_ids[1::2][differ]
+    assert torch.equal((one - 5 + 1) % (len(kit.tokenizer) - 5), other - 5)
+
+
+def test_masks_and_synonyms_together_work_on_the_same_rows(kit_for: KitFor, watch: Watch, thesaurus: Path) -> None:
+    kit = kit_for("simcse", synonyms=str(thesaurus), masked_language_weight=0.1, masking_ratio=0.0)
+    method = build(kit)
+    encoder = watch(method.encoder)
+    losses(kit, method)
+    whole, masked = (call[0][0] for call in encoder.given)
+    assert torch.equal(whole.input_ids, masked.input_ids)
+
+
+def test_the_thesaurus_counts_among_what_a_result_depends_on(thesaurus: Path) -> None:
+    plugin = registry.load("simcse")
+    assert plugin.method.files(resolve(plugin, {"synonyms": str(thesaurus)})) == [thesaurus]
+    assert plugin.method.files(resolve(plugin, {})) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "message"), [({"synonyms": "/none.txt"}, "does not point to a file"), ({"setting": "sup"}, "sup setting")]
+)
+def test_synonyms_that_cannot_be_used_are_refused(thesaurus: Path, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        resolve(registry.load("simcse"), {"synonyms": str(thesaurus), **given})
+
+
+def test_pooler_of_diffcse(kit_for: KitFor, watch: Watch) -> None:
+    """BatchNorm over the rows of both views together; the head is dropped at test time all the same."""
+    kit = kit_for("simcse", pooler="batchnorm")
+    torch.manual_seed(0)
+    method = kit.plugin.method(kit.config, kit).train()
+    head = watch(method.head)
+    given = batches(kit, method)
+    method.losses(given, method.stages(kit.config)[0])
+    assert [len(result) for result in head.results] == [12]
+    assert torch.allclose(head.results[0].mean(dim=0), torch.zeros(32), atol=1e-5)
+    assert sum(value.numel() for value in method.head.parameters()) == 4 * 32**2 + 4 * 32
+    method.eval().embed(given["contrastive"])
+    assert len(head.results) == 1
+
+
+@pytest.mark.parametrize("pooler", ["tanh", "batchnorm"])
+@pytest.mark.parametrize("setting", ["unsup", "sup", "semisup"])
+def test_three_updates(kit_for: KitFor, setting: str, pooler: str) -> None:
+    kit = kit_for("simcse", setting=setting, pooler=pooler, max_steps=3, masked_language_weight=0.1,
+                  auxiliary_batch_size=5, learning_rate=1e-3)  # fmt: skip
+    torch.manual_seed(0)
+    method = kit.plugin.method(kit.config, kit)
+    before = {name: value.detach().clone() for name, value in method.named_parameters()}
+    Trainer(method, kit, 0, lambda: 1.0, lambda _: None).run()
+    still = {name for name, value in method.named_parameters() if torch.equal(value, before[name])}
+    assert still == set()
+    parts = {"encoder", "head", "vocabulary"} | ({"classifier"} if setting == "semisup" else set())
+    assert {name.split(".")[0] for name in before} == parts
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
+def test_checkpointed_gradients_are_the_same(
+    kit_for: KitFor, family: str, precision: str, request: pytest.FixtureRequest
+) -> None:
+    """Without dropout: the last layer draws for one position, under checkpointing for all."""
+    gradients = []
+    for checkpointing in (False, True):
+        kit = kit_for("simcse", setting="semisup", encoder=str(request.getfixturevalue(family)),
+                      gradient_checkpointing=checkpointing, masked_language_weight=0.1)  # fmt: skip
+        method = build(kit)
+        for module in method.encoder.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        torch.manual_seed(5)
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            found = losses(kit, method)
+        assert all(value.dtype == torch.float32 for value in found.values())
+        torch.stack(list(found.values())).sum().backward()
+        gradients.append({name: value.grad for name, value in method.named_parameters()})
+    largest = max(float(value.abs().max()) for value in gradients[0].values())
+    tolerance = 1e-5 if precision == "fp32" else 2e-2  # in bf16 one position and all of them round differently
+    for name, value in gradients[0].items():
+        assert (value - gradients[1][name]).abs().max() < tolerance * largest, name
+
+
+@pytest.mark.parametrize("encoder", ["bert-base-uncased", "bert-large-uncased", "roberta-base", "roberta-large"])
+def test_semi_supervised_has_the_unsupervised_values(encoder: str) -> None:
+    unsup, semisup = (
+        resolve(registry.load("simcse"), {"setting": setting, "encoder": encoder}) for setting in ("unsup", "semisup")
+    )
+    assert unsup == semisup.model_copy(update={"setting": "unsup"})
+    assert (semisup.schedule, semisup.auxiliary_weight, semisup.auxiliary_batch_size) == ("joint", 1e-3, 128)

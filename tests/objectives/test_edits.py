@@ -1,5 +1,6 @@
 """Insertion, deletion and their mixture (diffcse.md, section 2)."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,7 @@ def test_deletion(ratio: float) -> None:
         assert (pieces[0], pieces[-1]) == (CLS, SEP)
         where = [original.index(piece) for piece in pieces]
         assert where == sorted(where)
-        gaps = [False, *(after - before > 1 for before, after in zip(where, where[1:], strict=False))]
+        gaps = [False, *(after - before > 1 for before, after in itertools.pairwise(where))]
         assert edited.labels[row].tolist() == [*map(int, gaps), *[0] * (edited.labels.shape[1] - len(gaps))]
     assert edited.labels.any()
     assert edited.batch.input_ids.shape[1] == 32 - share(30, ratio)

@@ -13,13 +13,24 @@ def cosine(first: np.ndarray, second: np.ndarray) -> float:
     return float(first @ second / math.sqrt(float(first @ first) * float(second @ second)))
 
 
-def reference(anchors: np.ndarray, positives: np.ndarray, negatives: np.ndarray | None, temperature: float) -> float:
-    """baselines.md, section 0: sims = cos(z1_i, z2_j) / tau, columns [z2 | z3], cross entropy with target i, mean."""
+def reference(
+    anchors: np.ndarray,
+    positives: np.ndarray,
+    negatives: np.ndarray | None,
+    temperature: float,
+    own_weight: float = 0.0,
+) -> float:
+    """baselines.md, section 0: sims = cos(z1_i, z2_j) / tau, columns [z2 | z3], cross entropy with target i, mean.
+
+    Section 2.2: sims[i, N + i] += own_weight.
+    """
     total = 0.0
     for row in range(len(anchors)):
         similarities = [cosine(anchors[row], candidate) / temperature for candidate in positives]
         if negatives is not None:
             similarities += [cosine(anchors[row], candidate) / temperature for candidate in negatives]
+            if own_weight:
+                similarities[len(positives) + row] += own_weight
         total += math.log(sum(math.exp(value) for value in similarities)) - similarities[row]
     return total / len(anchors)
 
@@ -45,6 +56,28 @@ def test_every_hard_negative_of_the_batch_is_a_candidate(temperature: float) -> 
     expected = reference(*arrays, temperature)
     assert info_nce(*tensors(*arrays), temperature=temperature).item() == pytest.approx(expected, rel=1e-5)
     assert expected != pytest.approx(reference(arrays[0], arrays[1], None, temperature), rel=1e-2)
+
+
+@pytest.mark.parametrize("weight", [1.5, -2.0])
+def test_hard_negative_weight_is_on_the_own_one_only(weight: float) -> None:
+    arrays = vectors(0), vectors(1), vectors(2)
+    expected = reference(*arrays, 0.3, weight)
+    found = info_nce(*tensors(*arrays), temperature=0.3, hard_negative_weight=weight)
+    assert found.item() == pytest.approx(expected, rel=1e-5)
+    assert expected != pytest.approx(reference(*arrays, 0.3), rel=1e-2)
+
+
+def test_hard_negative_weight_is_nothing_without_hard_negatives() -> None:
+    first, second = tensors(vectors(0), vectors(1))
+    plain = info_nce(first, second, temperature=0.3)
+    assert info_nce(first, second, temperature=0.3, hard_negative_weight=5.0).equal(plain)
+
+
+def test_further_negatives_may_be_more_or_fewer_than_rows() -> None:
+    """ESimCSE's queue: negatives of every row."""
+    for count in (2, 13):
+        arrays = vectors(0), vectors(1), vectors(2, rows=count)
+        assert info_nce(*tensors(*arrays), temperature=0.1).item() == pytest.approx(reference(*arrays, 0.1), rel=1e-5)
 
 
 def test_one_direction_only() -> None:

@@ -1,0 +1,105 @@
+"""CLSR: contrastive learning on the cached vectors of a frozen sentence encoder.
+
+Qiu, Ding and Chen, ICON 2021 (SimCLR on sentences); clsr.md.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+from torch import Tensor, nn
+
+from harness import method
+from harness.data.batching import TextBatch
+from harness.encoders.frozen import VectorTable, corpus_vectors
+from harness.encoders.pooling import pooled
+from harness.kit import Kit
+from harness.method import Artefact, Stage
+from harness.objectives.ntxent import nt_xent
+
+WIDTH = 768
+"""Of the sentence vectors that it makes, and of its hidden layer"""
+WARMUP_EPOCHS = 10
+
+
+class Config(method.TrainingConfig):
+    """clsr.md, sections 1 to 4."""
+
+    setting: Literal["sup"] = "sup"
+    pairs: str = Field("nli-entailments", description="positive pairs: a corpus whose first two columns are similar")
+    pooling: Literal["mean", "cls"] = Field("mean", description="of the frozen encoder's last layer")
+    relu: Literal["both", "hidden", "output"] = Field("both", description="the layers of the encoder with a ReLU")
+    learning_rate: float = Field(0.5, gt=0)
+    batch_size: int = Field(512, ge=2, description="pairs")
+    epochs: float = Field(2000, gt=0)
+    warmup_ratio: float = Field(
+        default_factory=lambda given: min(1.0, WARMUP_EPOCHS / given["epochs"]), ge=0, le=1, description="10 epochs"
+    )
+    max_length: int = Field(128, ge=4, le=512, description="tokens of a training sentence, special tokens included")
+    temperature: float = Field(0.1, gt=0)
+    weight_decay: float = Field(1e-4, ge=0)
+    gradient_clipping: float = Field(1e6, gt=0, description="largest norm of the gradient; in effect none")
+    precision: Literal["auto", "bf16", "fp32"] = "fp32"
+    evaluation_interval: int = Field(613, ge=1, description="updates between two evaluations on dev; an epoch of NLI")
+    checkpoint: Literal["best", "last"] = Field("best", description="on dev")
+
+
+class Method(method.FrozenMethod):
+    """An MLP on frozen vectors, trained under a linear head that is dropped at test time."""
+
+    config_type = Config
+
+    @classmethod
+    def data(cls, config: Config) -> dict[str, str]:
+        return {"pairs": config.pairs}
+
+    @classmethod
+    def artefacts(cls, config: Config) -> list[Artefact]:
+        return [Artefact("vectors", ("pairs", "pooling", "max_length"), _vectors)]
+
+    @classmethod
+    def stages(cls, config: Config) -> list[Stage]:
+        return [
+            Stage(
+                name="contrastive",
+                trains=dict.fromkeys(("mlp.*", "head.*"), "learning_rate"),
+                streams={"pairs": config.batch_size},
+                losses={"contrastive": 1.0},
+                epochs=config.epochs,
+                max_steps=config.max_steps,
+                full_batches=True,
+                text=False,
+                optimiser="lars",
+                schedule="cosine",
+                keep=config.checkpoint,
+            )
+        ]
+
+    def __init__(self, config: Config, kit: Kit) -> None:
+        super().__init__(config, kit)
+        self.encoder = kit.encoder()
+        layers: list[nn.Module] = [nn.Linear(self.encoder.hidden_size, WIDTH), nn.Linear(WIDTH, WIDTH)]
+        if config.relu != "output":
+            layers.insert(1, nn.ReLU())
+        if config.relu != "hidden":
+            layers.append(nn.ReLU())
+        self.mlp = nn.Sequential(*layers)
+        self.head = nn.Linear(WIDTH, WIDTH)
+        self.vectors = VectorTable(kit.artefact("vectors")["vectors"], kit.device)
+
+    def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
+        pairs = self.vectors(batch["pairs"].items)[:, :2]
+        first, second = self.head(self.mlp(pairs)).unbind(1)
+        return {"contrastive": nt_xent(first, second, temperature=self.config.temperature)}
+
+    def base(self, batch: TextBatch) -> Tensor:
+        return pooled(self.encoder, batch, self.config.pooling)
+
+    def transform(self, vectors: Tensor) -> Tensor:
+        transformed: Tensor = self.mlp(vectors)
+        return transformed
+
+
+def _vectors(config: Config, kit: Kit) -> Mapping[str, np.ndarray]:
+    return {"vectors": corpus_vectors(kit, config.pairs, config.pooling, config.max_length)}

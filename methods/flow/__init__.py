@@ -1,0 +1,93 @@
+"""BERT-flow: an invertible map of frozen sentence vectors to a standard normal distribution, by maximum likelihood.
+
+Li et al., EMNLP 2020; baselines.md, section 7.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+from torch import Tensor
+
+from harness import method
+from harness.data.batching import TextBatch
+from harness.encoders.flow import Flow, Permutation
+from harness.encoders.frozen import VectorTable, corpus_vectors
+from harness.encoders.pooling import Pooling, pooled
+from harness.kit import Kit
+from harness.method import Artefact, Stage
+
+
+class Config(method.TrainingConfig):
+    """baselines.md, section 7."""
+
+    setting: Literal["unsup"] = "unsup"
+    corpus: str = Field("nli-pairs", description="whose texts, all columns, the flow is trained on")
+    pooling: Pooling = Field("first-last", description="which hidden states are averaged")
+    levels: int = Field(3, ge=1, description="after each but the last, half of the channels leave")
+    steps_per_level: int = Field(3, ge=1)
+    coupling_width: int = Field(32, ge=1, description="hidden layers of the coupling networks")
+    permutation: Permutation = Field("reverse", description="of the channels: fixed, or a learned map")
+    learning_rate: float = Field(1e-3, gt=0)
+    batch_size: int = Field(32, ge=2, description="items of the corpus, all their texts")
+    max_length: int = Field(64, ge=4, le=512, description="tokens of a corpus text, special tokens included")
+    weight_decay: float = Field(0.01, ge=0)
+    precision: Literal["auto", "bf16", "fp32"] = "fp32"
+
+
+class Method(method.FrozenMethod):
+    """The flow trains on cached vectors; the encoder never changes."""
+
+    config_type = Config
+
+    @classmethod
+    def data(cls, config: Config) -> dict[str, str]:
+        return {"corpus": config.corpus}
+
+    @classmethod
+    def artefacts(cls, config: Config) -> list[Artefact]:
+        return [Artefact("vectors", ("corpus", "pooling", "max_length"), _vectors)]
+
+    @classmethod
+    def stages(cls, config: Config) -> list[Stage]:
+        return [
+            Stage(
+                name="flow",
+                trains={"flow.*": "learning_rate"},
+                streams={"corpus": config.batch_size},
+                losses={"bits_per_dimension": 1.0},
+                epochs=config.epochs,
+                max_steps=config.max_steps,
+                text=False,
+                optimiser="adamw-uncorrected",
+                schedule="constant",
+            )
+        ]
+
+    def __init__(self, config: Config, kit: Kit) -> None:
+        super().__init__(config, kit)
+        self.encoder = kit.encoder()
+        self.flow = Flow(
+            self.encoder.hidden_size,
+            levels=config.levels,
+            steps=config.steps_per_level,
+            coupling_width=config.coupling_width,
+            permutation=config.permutation,
+        )
+        self.vectors = VectorTable(kit.artefact("vectors")["vectors"], kit.device)
+
+    def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
+        vectors = self.vectors(batch["corpus"].items).flatten(0, 1)
+        return {"bits_per_dimension": self.flow.bits_per_dimension(vectors)}
+
+    def base(self, batch: TextBatch) -> Tensor:
+        return pooled(self.encoder, batch, self.config.pooling)
+
+    def transform(self, vectors: Tensor) -> Tensor:
+        latent: Tensor = self.flow(vectors)[0]
+        return latent
+
+
+def _vectors(config: Config, kit: Kit) -> Mapping[str, np.ndarray]:
+    return {"vectors": corpus_vectors(kit, config.corpus, config.pooling, config.max_length)}

@@ -1,0 +1,92 @@
+"""BERT-whitening: frozen sentence vectors, shifted and turned so that a corpus has mean 0 and covariance 1.
+
+Su et al., arXiv 2103.15316; baselines.md, section 8.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional
+
+from harness import method
+from harness.data.batching import TextBatch
+from harness.encoders.frozen import vector_groups
+from harness.encoders.pooling import Pooling, pooled
+from harness.errors import UserError
+from harness.kit import Kit
+from harness.method import Artefact
+
+SMALLEST = 1e-10
+"""Variance, as a share of the largest, that counts as one: a LayerNorm leaves one direction nothing but the rounding
+of float32 (1e-15 to 3e-14 was measured), while the smallest true ones have 1e-7 or more"""
+
+
+class Config(method.MethodConfig):
+    """baselines.md, section 8."""
+
+    setting: Literal["unsup"] = "unsup"
+    corpus: str = Field("nli-pairs", description="whose texts, all columns, are whitened")
+    pooling: Pooling = Field("first-last", description="which hidden states are averaged")
+    dimensions: int | None = Field(None, ge=1, description="kept, largest variance first; the papers' are 256 and 384")
+    max_length: int = Field(64, ge=4, le=512, description="tokens of a corpus text, special tokens included")
+
+
+class Method(method.FrozenMethod):
+    """Nothing trains: the map has a closed form."""
+
+    config_type = Config
+
+    @classmethod
+    def data(cls, config: Config) -> dict[str, str]:
+        return {"corpus": config.corpus}
+
+    @classmethod
+    def artefacts(cls, config: Config) -> list[Artefact]:
+        return [Artefact("whitening", ("corpus", "pooling", "max_length"), _whitening)]
+
+    def __init__(self, config: Config, kit: Kit) -> None:
+        super().__init__(config, kit)
+        self.encoder = kit.encoder()
+        width = self.encoder.hidden_size
+        if config.dimensions is not None and config.dimensions > width:
+            raise UserError(f"dimensions = {config.dimensions} are more than the encoder's {width}")
+        fitted = kit.artefact("whitening")
+        self.mean: Tensor
+        self.map: Tensor
+        self.register_buffer("mean", torch.tensor(fitted["mean"]))
+        self.register_buffer("map", torch.tensor(fitted["map"][:, : config.dimensions]))
+
+    def base(self, batch: TextBatch) -> Tensor:
+        return pooled(self.encoder, batch, self.config.pooling)
+
+    def transform(self, vectors: Tensor) -> Tensor:
+        return functional.normalize((vectors.double() - self.mean) @ self.map, dim=1).float()
+
+
+def _whitening(config: Config, kit: Kit) -> Mapping[str, np.ndarray]:
+    """`mean` (width,) and `map` (width, width) in float64. The vectors pass by in groups; no more than one is kept."""
+    count, mean, scatter = 0, torch.zeros(()), torch.zeros(())
+    for _, vectors in vector_groups(kit, config.corpus, config.pooling, config.max_length):
+        rows = vectors.double()
+        share = len(rows) / (count + len(rows))
+        shift = rows.mean(dim=0) - mean
+        centred = rows - rows.mean(dim=0)
+        scatter = scatter + centred.T @ centred + torch.outer(shift, shift) * (count * share)
+        mean = mean + shift * share
+        count += len(rows)
+    if count < 2:
+        raise UserError(f'corpus "{config.corpus}" has a single text; a covariance needs two')
+    return {"mean": mean.cpu().numpy(), "map": whitening_map((scatter / (count - 1)).cpu().numpy())}
+
+
+def whitening_map(covariance: np.ndarray) -> np.ndarray:
+    """U S^-1/2 of the covariance U S U^T, both (width, width), largest variance first; directions without variance are
+    mapped to 0."""
+    directions, variances, _ = np.linalg.svd(covariance)
+    scales = np.where(variances > SMALLEST * variances[0], variances, np.inf) ** -0.5
+    scaled: np.ndarray = directions * scales
+    return scaled

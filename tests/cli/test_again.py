@@ -1,0 +1,28 @@
+"""The command that a record prints to be run again."""
+
+import shlex
+from typing import Any
+
+import pytest
+
+from harness import registry
+from harness.cli import options
+from harness.cli.show import _command
+from harness.trial import resolve
+
+
+@pytest.mark.parametrize(
+    ("method", "values"),
+    [
+        ("dcpcse", {}),  # its template has a colon and a brace, which YAML takes for a mapping
+        ("dcpcse", {"template": 'He said "{s}" # [MASK]', "mlm": True, "learning_rate": 1e-5}),
+        ("promptbert", {"template": "{s} : [MASK]", "second_template": "no, '{s}' [MASK]"}),
+        ("simcse", {"sentences": "1e3", "triplets": "null"}),
+    ],
+)
+def test_the_printed_configuration_is_read_back_as_it_was(method: str, values: dict[str, Any]) -> None:
+    config = resolve(registry.load(method), values)
+    record = {"method": method, "configuration": config.model_dump(mode="json"), "encoder": config.encoder, "seed": 0}
+    words = shlex.split(_command(record, method))
+    given = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
+    assert resolve(registry.load(method), {**options.values(given), "encoder": config.encoder}) == config

@@ -1,0 +1,372 @@
+"""ConSERT against baselines.md, sections 4 and 6."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from harness import registry
+from harness.data.batching import Stream, TextBatch
+from harness.encoders import augmentations
+from harness.errors import UserError
+from harness.kit import Kit
+from harness.training.loop import Trainer
+from harness.training.parameters import trained_names
+from harness.trial import resolve
+
+KitFor = Callable[..., Kit]
+Watch = Callable[[nn.Module], Any]
+
+
+@pytest.fixture
+def small(kit_for: KitFor, pairs: Path) -> KitFor:
+    def make(**values: Any) -> Kit:
+        return kit_for("consert", **{"pairs": str(pairs), "auxiliary_batch_size": 5, **values})
+
+    return make
+
+
+def build(kit: Kit) -> Any:
+    torch.manual_seed(0)
+    method = kit.plugin.method(kit.config, kit)
+    if kit.config.setting != "unsup":
+        nn.init.normal_(method.classifier.linear.weight)  # answers far from uniform
+        nn.init.normal_(method.classifier.linear.bias)
+    return method.train()
+
+
+def batches(kit: Kit, method: Any, size: int = 6) -> dict[str, TextBatch]:
+    found = {}
+    for stream, corpus in kit.plugin.method.data(kit.config).items():
+        endless = Stream(kit.tokens(corpus), method.template, method.training_pieces, size, seed=0)
+        found[stream] = next(batch for batch in endless if len(batch.items) == size)
+    return found
+
+
+def losses(kit: Kit, method: Any, stage: int = 0) -> dict[str, Tensor]:
+    given = batches(kit, method)
+    found: dict[str, Tensor] = method.losses(given, method.stages(kit.config)[stage])
+    return found
+
+
+def array(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().double().numpy()
+
+
+def pooled(states: Tensor, mask: Tensor) -> np.ndarray:
+    """Mean over real tokens, row by row."""
+    return np.array([array(row)[:length].mean(axis=0) for row, length in zip(states, mask.sum(dim=1), strict=True)])
+
+
+def contrastive(first: np.ndarray, second: np.ndarray, temperature: float = 0.1) -> float:
+    """loss_a + loss_b; each the mean over rows of the cross entropy over 2N - 1 logits: the other view's first, then
+    the same view's without the diagonal."""
+    total = 0.0
+    for own, other in ((first, second), (second, first)):
+        for row, anchor in enumerate(own):
+            candidates = [*other, *(vector for index, vector in enumerate(own) if index != row)]
+            assert len(candidates) == 2 * len(own) - 1
+            scores = [
+                float(anchor @ one) / np.linalg.norm(anchor) / np.linalg.norm(one) / temperature for one in candidates
+            ]
+            total += (math.log(sum(math.exp(score) for score in scores)) - scores[row]) / len(own)
+    return total
+
+
+def classification(method: Any, pairs: list[tuple[np.ndarray, np.ndarray, int]]) -> float:
+    """Mean cross entropy on [u, v, |u - v|, max(u, v)^2]."""
+    weight, bias = array(method.classifier.linear.weight), array(method.classifier.linear.bias)
+    total = 0.0
+    for one, other, label in pairs:
+        logits = weight @ np.concatenate([one, other, np.abs(one - other), np.maximum(one, other) ** 2]) + bias
+        total += math.log(np.exp(logits).sum()) - float(logits[label])
+    return total / len(pairs)
+
+
+# Losses
+
+
+@pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
+@pytest.mark.parametrize("views", [("feature-cutoff", "shuffle"), ("none", "token-cutoff"), ("dropout", "dropout")])
+def test_both_directions_are_summed(
+    small: KitFor, watch: Watch, family: str, views: tuple[str, str], request: pytest.FixtureRequest
+) -> None:
+    kit = small(encoder=str(request.getfixturevalue(family)), first_view=views[0], second_view=views[1])
+    method = build(kit)
+    encoder = watch(method.encoder)
+    found = losses(kit, method)
+    mask = encoder.given[0][0][0].attention_mask
+    assert (mask == 0).any(), "padding must be there to be left out"
+    first, second = (pooled(states, mask) for states in encoder.results)
+    assert not np.allclose(first, second, atol=1e-3)
+    assert set(found) == {"contrastive"}
+    assert found["contrastive"].item() == pytest.approx(contrastive(first, second), rel=1e-4)
+
+
+@pytest.mark.parametrize("setting", ["unsup", "semisup"])
+def test_contrastive_loss_weighs_0_15_also_when_it_is_the_only_one(small: KitFor, setting: str) -> None:
+    kit = small(setting=setting)
+    (stage,) = kit.plugin.method.stages(kit.config)
+    assert stage.losses["contrastive"] == 0.15
+
+
+def test_supervised_losses_of_its_own_joint_training(small: KitFor, watch: Watch) -> None:
+    """CE of the clean pass + 0.15 (L_con(premises) + L_con(hypotheses)), three labels."""
+    kit = small(setting="sup", encoder_dropout=0)
+    method = build(kit)
+    encoder = watch(method.encoder)
+    texts = batches(kit, method)["labelled"]
+    (stage,) = method.stages(kit.config)
+    found = method.losses({"labelled": texts}, stage)
+    clean, first, second = (pooled(states, texts.attention_mask) for states in encoder.results)
+    assert np.allclose(clean, first), "view 1 is clean as well"
+    expected = contrastive(first[0::2], second[0::2]) + contrastive(first[1::2], second[1::2])
+    assert found["contrastive"].item() == pytest.approx(expected, rel=1e-4)
+    assert texts.labels is not None
+    labelled = list(zip(clean[0::2], clean[1::2], texts.labels.tolist(), strict=True))
+    assert found["classification"].item() == pytest.approx(classification(method, labelled), rel=1e-4)
+    assert dict(stage.losses) == {"contrastive": 0.15, "classification": 1.0}
+    assert method.classifier.linear.weight.shape == (3, 4 * 32)
+
+
+def test_labels_alone(small: KitFor, watch: Watch) -> None:
+    """The repository's `sup` run: no contrastive pass at all."""
+    kit = small(setting="sup", contrastive_weight=0)
+    method = build(kit)
+    encoder = watch(method.encoder)
+    assert set(losses(kit, method)) == {"classification"}
+    assert len(encoder.results) == 1
+
+
+def test_diffaug_joint_is_sentences_and_binary_triplets(small: KitFor, watch: Watch, sentences: Path,
+                                                        triplets: Path) -> None:  # fmt: skip
+    kit = small(setting="semisup", auxiliary_weight=0.01)
+    method = build(kit)
+    assert method.data(kit.config) == {"contrastive": str(sentences), "labelled": str(triplets)}
+    encoder = watch(method.encoder)
+    given = batches(kit, method)
+    (stage,) = method.stages(kit.config)
+    found = method.losses(given, stage)
+    labelled, first, second = encoder.results
+    vectors = pooled(labelled, given["labelled"].attention_mask)
+    pairs = [(one, other, 1) for one, other in zip(vectors[0::3], vectors[1::3], strict=True)]
+    pairs += [(one, other, 0) for one, other in zip(vectors[0::3], vectors[2::3], strict=True)]
+    assert found["classification"].item() == pytest.approx(classification(method, pairs), rel=1e-4)
+    mask = given["contrastive"].attention_mask
+    expected = contrastive(pooled(first, mask), pooled(second, mask))
+    assert found["contrastive"].item() == pytest.approx(expected, rel=1e-4)
+    assert dict(stage.losses) == {"contrastive": 0.15, "classification": 0.01}
+    assert list(stage.streams.items()) == [("contrastive", 8), ("labelled", 5)]
+    assert method.classifier.linear.weight.shape == (2, 4 * 32)
+
+
+# Views
+
+
+def test_each_view_has_its_augmentation_and_its_rate(small: KitFor, watch: Watch) -> None:
+    kit = small(first_view="token-cutoff", first_rate=0.5, second_view="feature-cutoff", second_rate=0.25)
+    method = build(kit)
+    encoder = watch(method.encoder)
+    losses(kit, method)
+    mask = encoder.given[0][0][0].attention_mask
+    ones = torch.ones(*mask.shape, 32)
+    tokens, features = (encoder.keyword(call, "edit")(ones) for call in (0, 1))
+    assert torch.equal((tokens == 0).all(dim=2).sum(dim=1), mask.sum(dim=1) // 2)
+    assert ((features == 0).all(dim=1).sum(dim=1) == 8).all()
+
+
+def test_shuffling_reaches_the_positions(small: KitFor, watch: Watch) -> None:
+    kit = small()
+    method = build(kit)
+    encoder = watch(method.encoder)
+    losses(kit, method)
+    assert encoder.keyword(0, "positions") is None
+    positions, mask = encoder.keyword(1, "positions"), encoder.given[1][0][0].attention_mask
+    for row, length in enumerate(mask.sum(dim=1).tolist()):
+        assert sorted(positions[row, :length].tolist()) == list(range(length))
+    assert not torch.equal(positions.sort(dim=1).values, positions)
+
+
+@pytest.mark.parametrize("norm", [1.0, 0.2])
+def test_adversarial_noise_is_the_classification_gradient(small: KitFor, watch: Watch, norm: float) -> None:
+    kit = small(setting="sup", encoder_dropout=0, second_view="adversarial", noise_norm=norm)
+    method = build(kit)
+    encoder = watch(method.encoder)
+    texts = batches(kit, method)["labelled"]
+    method.losses({"labelled": texts}, method.stages(kit.config)[0])
+    output = method.encoder.model.embeddings(
+        input_ids=texts.input_ids, position_ids=torch.arange(texts.input_ids.shape[1]).expand_as(texts.input_ids)
+    ).detach()
+    output.requires_grad_()
+    states = method.encoder(texts, edit=lambda _: output)
+    mask = texts.attention_mask[..., None]
+    vectors = (states * mask).sum(dim=1) / mask.sum(dim=1)
+    loss = nn.functional.cross_entropy(method.classifier(vectors[0::2], vectors[1::2]), texts.labels)
+    (gradient,) = torch.autograd.grad(loss, output)
+    noise = encoder.keyword(2, "edit")(torch.zeros_like(output))
+    assert torch.allclose(noise, norm * nn.functional.normalize(gradient, dim=2), atol=1e-4)
+    lengths = noise.norm(dim=2)
+    assert torch.allclose(lengths[texts.attention_mask.bool()], torch.tensor(norm), rtol=1e-3)
+    assert (lengths[~texts.attention_mask.bool()] == 0).all()
+    assert not torch.allclose(encoder.results[2], encoder.results[1], atol=1e-3)
+
+
+@pytest.mark.parametrize("setting", ["unsup", "semisup"])
+@pytest.mark.parametrize("view", ["first_view", "second_view"])
+def test_adversarial_without_labels_is_refused(setting: str, view: str) -> None:
+    with pytest.raises(UserError, match=f"adversarial view needs the labels .* setting {setting}"):
+        resolve(registry.load("consert"), {"setting": setting, view: "adversarial"})
+
+
+def test_an_unknown_view_is_refused() -> None:
+    with pytest.raises(UserError, match="first_view"):
+        resolve(registry.load("consert"), {"first_view": "cutoff"})
+
+
+def test_pairs_without_labels_are_refused(small: KitFor, triplets: Path) -> None:
+    kit = small(setting="sup", pairs=str(triplets))
+    with pytest.raises(UserError, match="premise, hypothesis and label"):
+        losses(kit, build(kit))
+
+
+# Dropout
+
+
+@pytest.mark.parametrize(("setting", "rate"), [("unsup", 0.0), ("semisup", 0.0), ("sup", 0.1)])
+def test_unsupervised_base_has_no_dropout(small: KitFor, setting: str, rate: float) -> None:
+    method = build(small(setting=setting))
+    assert {module.p for module in method.encoder.modules() if isinstance(module, nn.Dropout)} == {rate}
+
+
+def test_without_dropout_clean_views_are_one(small: KitFor, watch: Watch) -> None:
+    """In attention as well."""
+    same = []
+    for rate in (0.0, 0.1):
+        kit = small(first_view="none", second_view="none", encoder_dropout=rate)
+        method = build(kit)
+        encoder = watch(method.encoder)
+        losses(kit, method)
+        same.append(torch.equal(*encoder.results))
+    assert same == [True, False]
+
+
+# Test time
+
+
+@pytest.mark.parametrize("setting", ["unsup", "semisup", "sup"])
+def test_last_layer_on_dev_and_last_two_at_the_final_test(small: KitFor, setting: str) -> None:
+    kit = small(setting=setting)
+    method = build(kit).eval()
+    texts = next(iter(batches(kit, method).values()))
+    output = method.encoder.model(
+        input_ids=texts.input_ids, attention_mask=texts.attention_mask, output_hidden_states=True
+    )
+    last, before = (pooled(output.hidden_states[layer], texts.attention_mask) for layer in (-1, -2))
+    assert np.abs(array(method.embed_dev(texts)) - last).max() < 1e-5
+    assert np.abs(array(method.embed(texts)) - (last + before) / 2).max() < 1e-5
+
+
+def test_test_pooling_is_a_field(small: KitFor) -> None:
+    kit = small(test_pooling="mean")
+    method = build(kit).eval()
+    texts = batches(kit, method)["contrastive"]
+    assert torch.equal(method.embed(texts), method.embed_dev(texts))
+
+
+# What trains
+
+
+@pytest.mark.parametrize("setting", ["unsup", "semisup", "sup"])
+def test_everything_trains(small: KitFor, setting: str) -> None:
+    kit = small(setting=setting, max_steps=3, learning_rate=1e-3, warmup_ratio=0)
+    method = build(kit)
+    before = {name: value.detach().clone() for name, value in method.named_parameters()}
+    (stage,) = method.stages(kit.config)
+    assert set(trained_names(method, stage)) == set(before)
+    Trainer(method, kit, 0, lambda: 1.0, lambda _: None).run()
+    moved = {name for name, value in method.named_parameters() if not torch.equal(value, before[name])}
+    assert moved == set(before)
+    assert any(name.startswith("classifier.") for name in before) == (setting != "unsup")
+    assert {name.split(".")[0] for name in before} <= {"encoder", "classifier"}, "no projection head"
+
+
+def test_optimiser_in_every_phase(small: KitFor) -> None:
+    for values in ({}, {"setting": "sup"}, {"setting": "semisup", "schedule": "sup-joint"}):
+        kit = small(**values)
+        assert {stage.optimiser for stage in kit.plugin.method.stages(kit.config)} == {"adamw-uncorrected"}
+
+
+@pytest.mark.parametrize("schedule", ["joint", "sup-unsup", "sup-joint"])
+def test_schedules_run(small: KitFor, schedule: str) -> None:
+    kit = small(setting="semisup", schedule=schedule, max_steps=2, classification_max_steps=2,
+                classification_batch_size=4)  # fmt: skip
+    outcome = Trainer(build(kit), kit, 0, lambda: 1.0, lambda _: None).run()
+    assert outcome.steps == (2 if schedule == "joint" else 4)
+
+
+@pytest.mark.parametrize(
+    ("setting", "encoder", "expected"),
+    [
+        ("unsup", "bert-base-uncased", (5e-7, "feature-cutoff", 0.2, "shuffle", 0.0, 64, 200)),
+        ("unsup", "bert-large-uncased", (5e-7, "none", None, "shuffle", 0.1, 40, 100)),
+        ("semisup", "bert-base-uncased", (5e-7, "feature-cutoff", 0.2, "shuffle", 0.0, 64, 200)),
+        ("semisup", "bert-large-uncased", (5e-7, "none", None, "shuffle", 0.1, 40, 100)),
+        ("sup", "bert-base-uncased", (2e-5, "none", None, "token-cutoff", 0.1, 64, 200)),
+        ("sup", "bert-large-uncased", (2e-5, "none", None, "token-cutoff", 0.1, 40, 200)),
+    ],
+)
+def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...]) -> None:
+    config = resolve(registry.load("consert"), {"setting": setting, "encoder": encoder})
+    rate, first, first_rate, second, dropout, length, interval = expected
+    assert (config.learning_rate, config.first_view, config.second_view) == (rate, first, second)
+    assert first_rate is None or config.first_rate == first_rate
+    assert second != "token-cutoff" or config.second_rate == 0.1
+    assert (config.encoder_dropout, config.max_length, config.evaluation_interval) == (dropout, length, interval)
+    assert (config.batch_size, config.temperature, config.contrastive_weight) == (96, 0.1, 0.15)
+    assert (config.warmup_ratio, config.weight_decay, config.gradient_clipping) == (0.1, 0.01, 1.0)
+    assert (config.sentences, config.pairs, config.epochs) == ("wiki1m", "nli-pairs", 1), "no STS texts"
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize(
+    "options", [{}, {"setting": "sup", "second_view": "adversarial", "encoder_dropout": 0.1}], ids=["unsup", "sup"]
+)
+def test_checkpointed_gradients_are_the_same(small: KitFor, options: dict[str, Any], precision: str) -> None:
+    """The adversarial view goes through the first graph twice."""
+    gradients = []
+    for checkpointing in (False, True):
+        kit = small(gradient_checkpointing=checkpointing, **options)
+        method = build(kit)
+        torch.manual_seed(5)
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            found = losses(kit, method)
+        assert all(value.dtype == torch.float32 for value in found.values())
+        torch.stack(list(found.values())).sum().backward()
+        gradients.append({name: value.grad for name, value in method.named_parameters()})
+    for name, value in gradients[0].items():
+        assert value is not None, name
+        assert torch.allclose(value, gradients[1][name], rtol=1e-3, atol=1e-5), name
+
+
+def test_same_seed_same_result(small: KitFor) -> None:
+    ends = []
+    for _ in range(2):
+        kit = small(max_steps=3, first_view="dropout", second_view="token-cutoff")
+        method = build(kit)
+        torch.manual_seed(1)
+        Trainer(method, kit, 0, lambda: 1.0, lambda _: None).run()
+        ends.append(method.state_dict())
+    assert all(torch.equal(value, ends[1][name]) for name, value in ends[0].items())
+
+
+def test_every_view_of_the_file_can_be_named() -> None:
+    plugin = registry.load("consert")
+    for name in ("none", "shuffle", "token-cutoff", "feature-cutoff", "dropout"):
+        assert name in augmentations.Augmentation.__args__
+        assert resolve(plugin, {"second_view": name}).second_view == name
+    assert resolve(plugin, {"setting": "sup", "second_view": "adversarial"}).second_view == "adversarial"

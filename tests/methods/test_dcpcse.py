@@ -1,0 +1,429 @@
+"""DCPCSE and SCPCSE against dcpcse.md. The reference for deep prompts is transformers' own cached-keys route (1.4)."""
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from transformers import AutoModel, AutoModelForMaskedLM, DynamicCache
+
+from harness import registry
+from harness.data.batching import Stream, TextBatch
+from harness.encoders.heads import TanhHead
+from harness.encoders.prompts import DeepPrompts
+from harness.errors import UserError
+from harness.kit import Kit
+from harness.training.loop import Trainer
+from harness.training.parameters import count, trainable
+from harness.trial import resolve
+
+KitFor = Callable[..., Kit]
+Watch = Callable[[nn.Module], Any]  # conftest's Calls
+LENGTH, WIDTH = 5, 32
+TEMPLATE = "the old {s} sees [MASK]"
+FAMILIES = pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
+
+
+@pytest.fixture
+def still(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
+    """The model of a fixture without dropout."""
+
+    def make(family: str) -> str:
+        folder = tmp_path / family
+        shutil.copytree(request.getfixturevalue(family), folder)
+        config = json.loads((folder / "config.json").read_text())
+        config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+        (folder / "config.json").write_text(json.dumps(config))
+        return str(folder)
+
+    return make
+
+
+def build(kit: Kit) -> Any:
+    """With prompts, and a head, that are large enough for a mistake in them to show."""
+    torch.manual_seed(0)
+    method = kit.plugin.method(kit.config, kit)
+    for parameter in (*method.prompts.parameters(), *method.head.parameters()):
+        nn.init.normal_(parameter, std=0.5)
+    trainable(method, method.stages(kit.config)[0])
+    return method.train()
+
+
+def one_batch(kit: Kit, method: Any, size: int = 6) -> TextBatch:
+    corpus = kit.plugin.method.data(kit.config)["contrastive"]
+    endless = Stream(kit.tokens(corpus), method.template, method.training_pieces, size, seed=0)
+    batch = next(batch for batch in endless if len(batch.items) == size and not batch.attention_mask.all())
+    assert isinstance(batch, TextBatch)
+    return batch
+
+
+def losses(kit: Kit, method: Any, batch: TextBatch | None = None) -> dict[str, torch.Tensor]:
+    texts = one_batch(kit, method) if batch is None else batch
+    found: dict[str, torch.Tensor] = method.losses({"contrastive": texts}, method.stages(kit.config)[0])
+    return found
+
+
+def rows(batch: TextBatch) -> list[torch.Tensor]:
+    """The ids of each row without its padding."""
+    return [ids[:length] for ids, length in zip(batch.input_ids, batch.attention_mask.sum(dim=1), strict=True)]
+
+
+def plain_model(kit: Kit, kind: Any = AutoModel) -> Any:
+    return kind.from_pretrained(kit.config.encoder, attn_implementation="eager").double().eval()
+
+
+def deep_states(kit: Kit, method: Any, ids: torch.Tensor, model: Any = None) -> np.ndarray:
+    """(length, H): all last states of one row by transformers, with the prompts as cached keys and values; slot 2j of
+    a prompt position is layer j's key, slot 2j + 1 its value. The cache's length shifts the positions."""
+    model = model or plain_model(kit)
+    table = method.prompts.table.detach().double().reshape(LENGTH, 2, 2, 4, WIDTH // 4)  # prompts, layer, slot, heads
+    cache = DynamicCache()
+    for layer in range(2):
+        key, value = (table[:, layer, slot].permute(1, 0, 2)[None] for slot in range(2))
+        cache.update(key, value, layer)
+    mask = torch.ones(1, LENGTH + len(ids), dtype=torch.long)
+    states = model(input_ids=ids[None], attention_mask=mask, past_key_values=cache).last_hidden_state
+    return np.asarray(states[0].detach())
+
+
+def shallow_states(kit: Kit, method: Any, ids: torch.Tensor, text: int) -> np.ndarray:
+    """(length, H): with the trained vectors among the word embeddings of `[CLS] p p X p [MASK] [SEP]`."""
+    model = plain_model(kit)
+    words = model.get_input_embeddings().weight[ids].detach().clone()
+    vectors = method.prompts.vectors.detach().double()
+    words[1], words[2], words[3 + text] = vectors
+    states = model(inputs_embeds=words[None], attention_mask=torch.ones(1, len(ids))).last_hidden_state
+    return np.asarray(states[0].detach())
+
+
+def headed(method: Any, vectors: np.ndarray) -> np.ndarray:
+    weight, bias = (part.detach().double().numpy() for part in (method.head.linear.weight, method.head.linear.bias))
+    return np.tanh(vectors @ weight.T + bias)
+
+
+def closed_form(views: list[np.ndarray], temperature: float, hard_negative_weight: float = 0) -> float:
+    anchors, candidates = views[0], np.concatenate(views[1:])
+    total = 0.0
+    for row, anchor in enumerate(anchors):
+        logits = [
+            float(anchor @ other) / np.linalg.norm(anchor) / np.linalg.norm(other) / temperature for other in candidates
+        ]
+        if len(views) == 3:
+            logits[len(anchors) + row] += hard_negative_weight
+        total += math.log(sum(math.exp(logit) for logit in logits)) - logits[row]
+    return float(total / len(anchors))
+
+
+# Prompts, head and losses against the reference
+
+
+@FAMILIES
+@pytest.mark.parametrize("setting", ["unsup", "sup"])
+def test_contrastive_loss(kit_for: KitFor, still: Callable[[str], str], family: str, setting: str) -> None:
+    kit = kit_for("dcpcse", setting=setting, encoder=still(family), prompt_length=LENGTH, temperature=0.3)
+    method = build(kit)
+    batch = one_batch(kit, method)
+    vectors = headed(method, np.array([deep_states(kit, method, ids)[0] for ids in rows(batch)]))
+    views = [vectors, vectors] if setting == "unsup" else [vectors[view::3] for view in range(3)]
+    found = losses(kit, method, batch)
+    assert set(found) == {"contrastive"}
+    assert found["contrastive"].item() == pytest.approx(closed_form(views, 0.3), rel=1e-4)
+
+
+def test_hard_negative_weight_is_on_the_own_contradiction(kit_for: KitFor, still: Callable[[str], str]) -> None:
+    given = {"setting": "sup", "encoder": still("tiny_encoder"), "prompt_length": LENGTH, "temperature": 0.3}
+    kit = kit_for("dcpcse", **given, hard_negative_weight=2.0)
+    method = build(kit)
+    batch = one_batch(kit, method)
+    vectors = headed(method, np.array([deep_states(kit, method, ids)[0] for ids in rows(batch)]))
+    expected = closed_form([vectors[view::3] for view in range(3)], 0.3, hard_negative_weight=2.0)
+    assert losses(kit, method, batch)["contrastive"].item() == pytest.approx(expected, rel=1e-4)
+
+
+@FAMILIES
+@pytest.mark.parametrize("setting", ["unsup", "sup"])
+def test_test_time_head_is_dropped_without_and_kept_with_labels(
+    kit_for: KitFor, request: pytest.FixtureRequest, family: str, setting: str
+) -> None:
+    """The model has dropout: at test time there is none. Positions start at the prompt length (RoBERTa: plus 2)."""
+    kit = kit_for("dcpcse", setting=setting, encoder=str(request.getfixturevalue(family)), prompt_length=LENGTH)
+    method = build(kit).eval()
+    batch = one_batch(kit, method)
+    expected = np.array([deep_states(kit, method, ids)[0] for ids in rows(batch)])
+    if setting == "sup":
+        expected = headed(method, expected)
+    for embed in (method.embed, method.embed_dev):
+        assert np.abs(embed(batch).detach().numpy() - expected).max() < 1e-4
+
+
+@FAMILIES
+def test_masked_language_loss(kit_for: KitFor, still: Callable[[str], str], family: str, watch: Watch) -> None:
+    """A second pass with the same prompts on masked rows, through the checkpoint's own head."""
+    kit = kit_for("dcpcse", encoder=still(family), prompt_length=LENGTH, mlm=True, masking_ratio=0.4)
+    method = build(kit)
+    masker, batch = watch(method.masker), one_batch(kit, method)
+    found = losses(kit, method, batch)["masked_language"].item()
+    (masked,) = masker.results
+    whole = plain_model(kit, AutoModelForMaskedLM)
+    encoder, head = (whole.bert, whole.cls) if family == "tiny_encoder" else (whole.roberta, whole.lm_head)
+    terms = []
+    for row, original in enumerate(rows(batch.repeated(2))):
+        states = torch.from_numpy(deep_states(kit, method, masked.input_ids[row, : len(original)], encoder))
+        logits = head(states).detach().numpy()
+        for place in np.flatnonzero(masked.chosen[row]):
+            terms.append(math.log(np.exp(logits[place]).sum()) - logits[place, original[place]])
+    assert found == pytest.approx(float(np.mean(terms)), rel=1e-4)
+
+
+@FAMILIES
+def test_shallow_prompts(kit_for: KitFor, still: Callable[[str], str], family: str) -> None:
+    """[CLS], [MASK], [SEP] keep their embeddings, positions start where they always do, the mask is the sentence."""
+    kit = kit_for("dcpcse", encoder=still(family), prompts="shallow", template=TEMPLATE, temperature=0.3)
+    method = build(kit)
+    batch = one_batch(kit, method)
+    assert {tuple(ids[[0, -2, -1]].tolist()) for ids in rows(batch)} == {
+        (method.tokenizer.cls_token_id, method.tokenizer.mask_token_id, method.tokenizer.sep_token_id)
+    }
+    states = np.array([shallow_states(kit, method, ids, len(ids) - 6)[-2] for ids in rows(batch)])
+    vectors = headed(method, states)
+    assert losses(kit, method, batch)["contrastive"].item() == pytest.approx(closed_form([vectors] * 2, 0.3), rel=1e-4)
+    assert np.abs(method.eval().embed(batch).detach().numpy() - states).max() < 1e-4, "no head at test time"
+
+
+# What trains
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"prompt_length": LENGTH}, {"prompts.table", "head"}),
+        ({"prompt_length": LENGTH, "setting": "sup"}, {"prompts.table", "head"}),
+        ({"prompt_length": LENGTH, "mlm": True}, {"prompts.table", "head", "vocabulary"}),
+        ({"prompt_length": LENGTH, "mlm": True, "freeze_lm_head": True}, {"prompts.table", "head"}),
+        ({"prompts": "shallow"}, {"prompts.vectors", "head"}),
+    ],
+)
+def test_three_updates_change_the_trained_and_nothing_else(
+    kit_for: KitFor, values: dict[str, Any], expected: set[str]
+) -> None:
+    kit = kit_for("dcpcse", max_steps=3, **values)
+    method = build(kit)
+    before = {name: value.detach().clone() for name, value in method.named_parameters()}
+    assert Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run().steps == 3
+    for name, value in method.named_parameters():
+        assert torch.equal(value, before[name]) != name.startswith(tuple(expected)), name
+
+
+def test_masked_language_loss_touches_no_sentence_vector(kit_for: KitFor) -> None:
+    """It trains prompts and vocabulary head; the tanh head gets nothing from it, and the other loss no vocabulary."""
+    kit = kit_for("dcpcse", prompt_length=LENGTH, mlm=True)
+    method = build(kit)
+    found = losses(kit, method)
+    found["masked_language"].backward(retain_graph=True)
+    assert all(value.grad is None for value in method.head.parameters())
+    assert all(value.grad.abs().max() > 0 for value in method.vocabulary.parameters())
+    assert (method.prompts.table.grad != 0).all(), "every slot of every position"
+    method.zero_grad()
+    found["contrastive"].backward()
+    assert all(value.grad is None for value in method.vocabulary.parameters())
+    assert all(value.grad is None for value in method.encoder.parameters())
+
+
+@pytest.mark.parametrize(
+    ("layers", "width", "heads", "length", "prompts", "total"),
+    [
+        (12, 768, 12, 16, 294_912, 885_504),
+        (24, 1024, 16, 10, 491_520, 1_541_120),
+        (12, 768, 12, 14, 258_048, 848_640),
+        (12, 768, 12, 12, 221_184, 811_776),
+        (24, 1024, 16, 12, 589_824, 1_639_424),
+        (12, 768, 12, 10, 184_320, 774_912),
+    ],
+)
+def test_trainable_parameters(layers: int, width: int, heads: int, length: int, prompts: int, total: int) -> None:
+    shape = SimpleNamespace(num_hidden_layers=layers, num_attention_heads=heads, hidden_dropout_prob=0.1)
+    encoder: Any = SimpleNamespace(hidden_size=width, model=SimpleNamespace(config=shape))
+    with torch.device("meta"):
+        found = DeepPrompts(encoder, length).table.numel()
+        assert (found, found + count(TanhHead(width), trained=False)) == (prompts, total)
+
+
+def test_trainable_parameters_with_and_without_the_vocabulary_head(kit_for: KitFor) -> None:
+    """Its decoder is a matrix of its own, not the frozen embeddings."""
+    prompts, head = LENGTH * 2 * 2 * WIDTH, WIDTH * WIDTH + WIDTH
+    for values, vocabulary in (({}, False), ({"mlm": True}, True), ({"mlm": True, "freeze_lm_head": True}, False)):
+        method = build(kit_for("dcpcse", prompt_length=LENGTH, **values))
+        words = method.encoder.model.get_input_embeddings().weight
+        pieces = words.shape[0]
+        extra = head + 2 * WIDTH + pieces * WIDTH + pieces
+        assert count(method, trained=True) == prompts + head + extra * vocabulary
+        if vocabulary:
+            assert torch.equal(method.vocabulary.decoder.weight, words)
+            assert method.vocabulary.decoder.weight.data_ptr() != words.data_ptr()
+
+
+def test_shallow_prompts_of_the_paper_are_six_vectors(kit_for: KitFor, hub: Path) -> None:
+    """`this`, `sentence`, `:`, `"` before the sentence, `"`, `means` after it: 4,608 numbers for BERT base."""
+    kit = kit_for("dcpcse", encoder=str(hub / "models" / "mini-bert"), prompts="shallow")
+    method = kit.plugin.method(kit.config, kit)
+    pieces = method.tokenizer.convert_tokens_to_ids(["this", "sentence", ":", '"', '"', "means"])
+    words = method.encoder.model.get_input_embeddings().weight
+    assert torch.equal(method.prompts.vectors, words[pieces])
+    assert method.prompts.vectors.numel() == 6 * words.shape[1]
+    assert method.prompts.vectors.data_ptr() != words.data_ptr()
+    assert method.tokenizer.convert_ids_to_tokens(method.template.end) == ['"', "means", "[MASK]", "[SEP]"]
+
+
+# Traps
+
+
+def test_the_frozen_encoder_keeps_its_dropout(kit_for: KitFor, watch: Watch) -> None:
+    """In eval mode the two views would be one (trap 1)."""
+    kit = kit_for("dcpcse", prompt_length=LENGTH, max_steps=1)
+    method = build(kit).eval()
+    encoder = watch(method.encoder)
+    Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
+    assert method.encoder.training
+    ids, states = encoder.given[0][0][0].input_ids, encoder.results[0][:, 0]
+    assert torch.equal(ids[0::2], ids[1::2])
+    assert ((states[0::2] - states[1::2]).abs().amax(dim=1) > 1e-3).all()
+
+
+def test_every_row_has_its_own_dropout_of_the_prompts(kit_for: KitFor) -> None:
+    """Trap 4."""
+    method = build(kit_for("dcpcse", prompt_length=LENGTH))
+    drawn = method.prompts(400)
+    for keys in (*drawn.keys, *drawn.values):
+        dropped = keys == 0
+        assert abs(dropped.double().mean().item() - 0.1) < 0.01
+        assert not torch.equal(dropped[0], dropped[1])
+    key = method.prompts.eval()(2).keys[0]
+    assert torch.equal(key[0], key[1])
+
+
+def test_the_masked_pass_has_the_prompts_and_positions_of_the_first(kit_for: KitFor, watch: Watch) -> None:
+    """Drawn once, dropout included; a next batch draws anew and finds nothing left over (trap 7)."""
+    kit = kit_for("dcpcse", prompt_length=LENGTH, mlm=True)
+    method = build(kit)
+    encoder, masker = watch(method.encoder), watch(method.masker)
+    for _ in range(2):
+        losses(kit, method)
+    first, masked, next_first, _ = (encoder.keyword(call, "prefix") for call in range(4))
+    assert first is masked
+    assert not torch.equal(first.keys[0], next_first.keys[0])
+    assert {keys.shape[2] for keys in (*next_first.keys, *next_first.values)} == {LENGTH}
+    assert [encoder.keyword(call, "position_offset") for call in range(4)] == [LENGTH] * 4
+    assert torch.equal(encoder.given[1][0][0].input_ids, masker.results[0].input_ids)
+    assert torch.equal(masker.given[0][0][0][0::2], masker.given[0][0][0][1::2])
+    assert not torch.equal(*(masker.results[0].chosen[view::2] for view in range(2))), "each view is masked on its own"
+
+
+def test_masked_language_weight_decays(kit_for: KitFor) -> None:
+    """0.1 * 0.95^(updates / 100), the exponent a real number; updates counts what is done."""
+    plugin = registry.load("dcpcse")
+    losses_of = {mlm: plugin.method.stages(resolve(plugin, {"mlm": mlm}))[0].losses for mlm in (False, True)}
+    assert dict(losses_of[False]) == {"contrastive": 1.0}
+    weight = losses_of[True]["masked_language"]
+    assert weight(0) == pytest.approx(0.1)
+    assert weight(50) == pytest.approx(0.1 * math.sqrt(0.95))
+    assert [round(weight(updates), 4) for updates in (1000, 3907)] == [0.0599, 0.0135]
+    assert weight(15625) == pytest.approx(3.3e-5, rel=0.01)
+    (stage,) = plugin.method.stages(resolve(plugin, {"mlm": True, "masked_language_weight": 0.4}))
+    assert stage.losses["masked_language"](0) == pytest.approx(0.4)
+    kit = kit_for("dcpcse", mlm=True, max_steps=3, epochs=7, batch_size=9)
+    (stage,) = plugin.method.stages(kit.config)
+    assert (dict(stage.streams), stage.max_steps, stage.epochs) == ({"contrastive": 9}, 3, 7)
+    assert (stage.schedule, stage.optimiser, stage.accumulation) == ("linear", "adamw", 1)
+
+
+@pytest.mark.parametrize(("prompts", "around"), [("deep", 2), ("shallow", 6)])
+def test_a_training_text_has_max_length_pieces_without_a_template(kit_for: KitFor, prompts: str, around: int) -> None:
+    kit = kit_for("dcpcse", prompts=prompts, template=TEMPLATE, prompt_length=LENGTH, max_length=9)
+    method = build(kit)
+    longest = max(len(ids) for ids in rows(one_batch(kit, method, size=40)))
+    assert longest == 9 - 2 + around
+
+
+@pytest.mark.parametrize(("prompts", "longest"), [("deep", 40 - LENGTH), ("shallow", 40)])
+def test_longest_sentence_leaves_room_for_the_shift(kit_for: KitFor, prompts: str, longest: int) -> None:
+    method = build(kit_for("dcpcse", prompts=prompts, template=TEMPLATE, prompt_length=LENGTH)).eval()
+    assert method.longest == longest
+    ids = torch.full((1, longest), 7)
+    ids[0, -2] = method.tokenizer.mask_token_id
+    assert method.embed(TextBatch(ids, torch.ones_like(ids), torch.arange(1))).shape == (1, WIDTH)
+
+
+@pytest.mark.parametrize("values", [{"prompt_length": LENGTH, "mlm": True}, {"prompts": "shallow"}])
+def test_bf16(kit_for: KitFor, values: dict[str, Any]) -> None:
+    kit = kit_for("dcpcse", precision="bf16", max_steps=2, **values)
+    outcome = Trainer(build(kit), kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
+    assert outcome.steps == 2
+
+
+@pytest.mark.parametrize("values", [{"prompt_length": LENGTH, "mlm": True}, {"prompts": "shallow"}])
+def test_gradient_checkpointing_gives_the_same_gradients(
+    kit_for: KitFor, still: Callable[[str], str], values: dict[str, Any]
+) -> None:
+    encoder, gradients = still("tiny_encoder"), []
+    for checkpointing in (False, True):
+        kit = kit_for("dcpcse", encoder=encoder, gradient_checkpointing=checkpointing, **values)
+        method = build(kit)
+        torch.manual_seed(1)
+        sum(losses(kit, method).values()).backward()  # type: ignore[union-attr]
+        gradients.append([value.grad for value in method.parameters() if value.grad is not None])
+    assert len(gradients[0]) == len(gradients[1]) > 2
+    for plain, checkpointed in zip(*gradients, strict=True):
+        assert torch.allclose(plain, checkpointed, atol=1e-6)
+
+
+# What is declared
+
+
+@pytest.mark.parametrize(
+    ("setting", "encoder", "expected"),
+    [
+        ("unsup", "bert-base-uncased", (256, 3e-2, 16, False, 1)),
+        ("unsup", "bert-large-uncased", (256, 3e-2, 10, False, 1)),
+        ("unsup", "roberta-base", (64, 3e-2, 14, True, 1)),
+        ("unsup", "roberta-large", (64, 1e-2, 10, True, 1)),
+        ("sup", "bert-base-uncased", (256, 5e-3, 12, False, 10)),
+        ("sup", "bert-large-uncased", (256, 5e-3, 12, False, 10)),
+        ("sup", "roberta-base", (256, 1e-2, 10, False, 10)),
+        ("sup", "roberta-large", (256, 5e-3, 10, False, 10)),
+    ],
+)
+def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...]) -> None:
+    config = resolve(registry.load("dcpcse"), {"setting": setting, "encoder": encoder})
+    names = ("batch_size", "learning_rate", "prompt_length", "mlm", "epochs")
+    assert tuple(getattr(config, name) for name in names) == expected
+    assert (config.prompts, config.temperature, config.masking_ratio, config.max_length) == ("deep", 0.05, 0.15, 32)
+    assert (config.warmup_ratio, config.weight_decay, config.gradient_clipping) == (0, 0, 1.0)
+    assert (config.evaluation_interval, config.masked_language_weight) == (125, 0.1)
+
+
+@pytest.mark.parametrize("encoder", ["bert-base-uncased", "roberta-base"])
+def test_published_values_of_shallow_prompts(encoder: str) -> None:
+    plugin = registry.load("dcpcse")
+    config = resolve(plugin, {"encoder": encoder, "prompts": "shallow"})
+    assert (config.batch_size, config.learning_rate, config.epochs, config.mlm) == (256, 1e-3, 5, False)
+    assert config.template == 'This sentence : "{s}" means [MASK]', "without a final full stop"
+    assert resolve(plugin, {"prompts": "shallow", "learning_rate": "2e-3"}).learning_rate == 2e-3
+
+
+def test_shallow_prompts_have_no_masked_language_loss() -> None:
+    with pytest.raises(UserError, match=r"mlm = True: .*shallow prompts have no masked-LM loss"):
+        resolve(registry.load("dcpcse"), {"prompts": "shallow", "mlm": True})
+
+
+def test_data(kit_for: KitFor, sentences: Path, triplets: Path) -> None:
+    for setting, corpus in (("unsup", sentences), ("sup", triplets)):
+        kit = kit_for("dcpcse", setting=setting)
+        assert kit.plugin.method.data(kit.config) == {"contrastive": str(corpus)}
+        assert kit.plugin.method.models(kit.config) == [kit.config.encoder]

@@ -1,0 +1,298 @@
+"""ESimCSE against baselines.md, section 9."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from harness import registry
+from harness.data.batching import Stream, TextBatch
+from harness.data.repetition import repeated_pieces
+from harness.kit import Kit
+from harness.training.loop import Trainer
+from harness.training.parameters import trainable, trained_names
+from harness.trial import resolve
+
+KitFor = Callable[..., Kit]
+Watch = Callable[[nn.Module], Any]
+SWITCHED_OFF = {"repetition_rate": 0, "queue_ratio": 0}
+
+
+def build(kit: Kit) -> Any:
+    torch.manual_seed(0)
+    method = kit.plugin.method(kit.config, kit)
+    trainable(method, kit.plugin.method.stages(kit.config)[0])
+    return method.train()
+
+
+def batches(kit: Kit, method: Any, count: int = 1, size: int = 6) -> list[TextBatch]:
+    endless = Stream(kit.tokens(kit.config.sentences), method.template, method.training_pieces, size, seed=0)
+    return list(islice((batch for batch in endless if len(batch.items) == size), count))
+
+
+def loss_of(method: Any, texts: TextBatch) -> Tensor:
+    found: dict[str, Tensor] = method.losses({"contrastive": texts}, method.stages(method.config)[0])
+    assert set(found) == {"contrastive"}
+    return found["contrastive"]
+
+
+def closed_form(first: np.ndarray, second: np.ndarray, queue: np.ndarray) -> float:
+    """Cross entropy over [cos(z1, z2 of the batch) ; cos(z1, queue)] / 0.05 with the own z2 as the target."""
+    total = 0.0
+    for row, anchor in enumerate(first):
+        scores = [
+            float(anchor @ other) / np.linalg.norm(anchor) / np.linalg.norm(other) / 0.05 for other in (*second, *queue)
+        ]
+        total += math.log(sum(math.exp(score) for score in scores)) - scores[row]
+    return total / len(first)
+
+
+def array(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().double().numpy()
+
+
+# The queue
+
+
+def test_the_queue_is_negatives_for_every_row_and_filled_after_the_loss(kit_for: KitFor, watch: Watch) -> None:
+    """Three batches of 6 with room for 15: 0, then 6, then 12 negatives; after the third the oldest 3 are gone."""
+    kit = kit_for("esimcse", batch_size=6, queue_ratio=2.5)
+    method = build(kit)
+    head = watch(method.head)
+    appended: list[np.ndarray] = []
+    for number, texts in enumerate(batches(kit, method, 3)):
+        head.results.clear()
+        found = loss_of(method, texts).item()
+        trained, slow = (array(result) for result in head.results)
+        queue = np.concatenate([np.zeros((0, 32)), *appended])
+        assert len(queue) == 6 * number
+        assert found == pytest.approx(closed_form(trained[0::2], trained[1::2], queue), rel=1e-4)
+        appended.append(slow)
+    assert np.array_equal(array(method.queue.vectors), np.concatenate(appended)[-15:])
+
+
+def test_queue_vectors_are_the_original_sentence_without_dropout_under_the_shared_head(kit_for: KitFor) -> None:
+    kit = kit_for("esimcse", batch_size=6)
+    method = build(kit)
+    (texts,) = batches(kit, method)
+    with torch.no_grad():  # elsewhere than the momentum copy
+        for parameter in method.encoder.parameters():
+            parameter.mul_(1.3)
+    loss_of(method, texts)
+    copy = method.momentum.encoder.model
+    state = copy(input_ids=texts.input_ids, attention_mask=texts.attention_mask).last_hidden_state[:, 0]
+    assert torch.allclose(method.queue.vectors, method.head(state), atol=1e-6)
+    assert not method.queue.vectors.requires_grad
+
+
+def test_the_queue_is_empty_at_the_start_of_every_epoch(kit_for: KitFor, watch: Watch) -> None:
+    kit = kit_for("esimcse", batch_size=6)
+    method = build(kit)
+    head = watch(method.head)
+    one, two, three = batches(kit, method, 3)
+    for texts in (one, two, replace(three, epoch=1)):
+        head.results.clear()
+        found = loss_of(method, texts).item()
+    views = array(head.results[0])
+    assert found == pytest.approx(closed_form(views[0::2], views[1::2], np.zeros((0, 32))), rel=1e-4)
+    assert len(method.queue.vectors) == 6
+
+
+def test_queue_size_of_the_log() -> None:
+    """160 for batch 64."""
+    config = resolve(registry.load("esimcse"), {})
+    assert int(config.queue_ratio * config.batch_size) == 160
+
+
+# The momentum encoder
+
+
+def test_it_follows_once_per_training_forward_and_before_it_encodes(kit_for: KitFor) -> None:
+    kit = kit_for("esimcse", batch_size=6, momentum=0.75)
+    method = build(kit)
+    with torch.no_grad():
+        for parameter in method.encoder.parameters():
+            parameter.add_(0.1)
+    start = {name: array(value) for name, value in method.momentum.encoder.named_parameters()}
+    target = {name: array(value) for name, value in method.encoder.named_parameters()}
+    (texts,) = batches(kit, method)
+    loss_of(method, texts)
+    for name, value in method.momentum.encoder.named_parameters():
+        assert np.abs(array(value) - (0.75 * start[name] + 0.25 * target[name])).max() < 1e-6, name
+    assert torch.allclose(method.queue.vectors, method.head(method.momentum.encoder.cls(texts)), atol=1e-6)
+    assert all(np.array_equal(array(value), target[name]) for name, value in method.encoder.named_parameters())
+
+
+@pytest.mark.parametrize("start", ["pretrained", "random"])
+def test_where_it_starts(kit_for: KitFor, start: str) -> None:
+    method = build(kit_for("esimcse", momentum_start=start))
+    pairs = list(zip(method.momentum.encoder.parameters(), method.encoder.parameters(), strict=True))
+    assert all(torch.equal(mine, theirs) for mine, theirs in pairs) is (start == "pretrained")
+
+
+@pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
+def test_three_updates(kit_for: KitFor, family: str, request: pytest.FixtureRequest) -> None:
+    """Encoder and head learn from gradients; the momentum copy moves without any."""
+    kit = kit_for("esimcse", encoder=str(request.getfixturevalue(family)), max_steps=3, momentum=0.9)
+    method = build(kit)
+    (stage,) = method.stages(kit.config)
+    before = {name: value.detach().clone() for name, value in method.named_parameters()}
+    trained = set(trained_names(method, stage))
+    assert trained == {name for name in before if name.startswith(("encoder.", "head."))}
+    after: list[dict[str, Tensor]] = []
+
+    def evaluate() -> float:
+        after.append({name: value.detach().clone() for name, value in method.named_parameters()})
+        return 1.0
+
+    Trainer(method, kit, 0, evaluate, lambda _: None).run()
+    moved = {name for name, value in after[-1].items() if not torch.equal(value, before[name])}
+    assert {name.split(".")[0] for name in moved} == {"encoder", "head", "momentum"}
+    assert stage.moves == ("momentum.*",)
+    assert all(value.grad is None and not value.requires_grad for value in method.momentum.parameters())
+
+
+def test_every_trained_tensor_receives_gradient(kit_for: KitFor) -> None:
+    kit = kit_for("esimcse", batch_size=6)
+    method = build(kit)
+    for texts in batches(kit, method, 2):
+        loss = loss_of(method, texts)
+    loss.backward()
+    for name, value in method.named_parameters():
+        assert (value.grad is None) == name.startswith("momentum."), name
+
+
+# Word repetition
+
+
+def test_view_2_repeats_pieces_the_same_way_in_every_epoch(kit_for: KitFor, watch: Watch) -> None:
+    kit = kit_for("esimcse", repetition_rate=0.6)
+    method = build(kit)
+    encoder = watch(method.encoder)
+    (texts,) = batches(kit, method)
+    loss_of(method, texts)
+    loss_of(method, replace(texts, epoch=1))
+    first, second = encoder.given[0][0][0], encoder.given[1][0][0]
+    assert torch.equal(first.input_ids, second.input_ids)
+    assert torch.equal(first.input_ids[0::2, : texts.input_ids.shape[1]], texts.input_ids)
+    longer = first.attention_mask[1::2].sum(dim=1) - texts.attention_mask.sum(dim=1)
+    assert longer.min() >= 0
+    assert longer.max() > 0
+    for row, item in enumerate(texts.items.tolist()):
+        pieces = texts.input_ids[row][texts.attention_mask[row].bool()][1:-1].numpy()
+        expected = repeated_pieces(pieces, item, 2, 0.6, "code").tolist()
+        found = first.input_ids[2 * row + 1][first.attention_mask[2 * row + 1].bool()][1:-1].tolist()
+        assert found == expected
+
+
+def test_the_paper_repeats_in_short_sentences_too(kit_for: KitFor, watch: Watch) -> None:
+    longest = []
+    for rule in ("code", "paper"):
+        kit = kit_for("esimcse", repetition_rate=0.1, repetition_range=rule)
+        method = build(kit)
+        encoder = watch(method.encoder)
+        for texts in batches(kit, method, 4):
+            loss_of(method, texts)
+        longest.append(max(int((rows[0][0].attention_mask.sum(dim=1)[1::2] - rows[0][0].attention_mask.sum(dim=1)[0::2])
+                               .max()) for rows in encoder.given))  # fmt: skip
+    assert longest == [0, 2]
+
+
+# The parts switched off
+
+
+def test_without_both_it_is_simcse(kit_for: KitFor) -> None:
+    """Bit for bit, after three updates."""
+    ends = []
+    for name, options in (("simcse", {}), ("esimcse", SWITCHED_OFF)):
+        kit = kit_for(name, max_steps=3, **options)
+        method = build(kit)
+        torch.manual_seed(3)
+        Trainer(method, kit, 0, lambda: 1.0, lambda _: None).run()
+        ends.append(dict(method.named_parameters()))
+    assert ends[0].keys() == ends[1].keys()
+    assert all(torch.equal(value, ends[1][name]) for name, value in ends[0].items())
+
+
+@pytest.mark.parametrize(
+    ("options", "repeats", "queues"), [({"queue_ratio": 0}, True, False), ({"repetition_rate": 0}, False, True)]
+)
+def test_each_part_alone(kit_for: KitFor, watch: Watch, options: dict[str, Any], repeats: bool, queues: bool) -> None:
+    kit = kit_for("esimcse", **{"repetition_rate": 0.6, **options})
+    method = build(kit)
+    encoder = watch(method.encoder)
+    for texts in batches(kit, method, 2):
+        loss_of(method, texts)
+    rows = encoder.given[0][0][0]
+    assert (not torch.equal(rows.attention_mask[0::2], rows.attention_mask[1::2])) is repeats
+    assert hasattr(method, "momentum") is queues
+    assert (method.queue.vectors is not None) is queues
+
+
+# Test time and declaration
+
+
+def test_embedding_is_the_cls_state_without_head(kit_for: KitFor, watch: Watch) -> None:
+    kit = kit_for("esimcse")
+    method = build(kit).eval()
+    head, slow = watch(method.head), watch(method.momentum.encoder)
+    (texts,) = batches(kit, method)
+    states = method.encoder.model(input_ids=texts.input_ids, attention_mask=texts.attention_mask).last_hidden_state
+    assert torch.allclose(method.embed(texts), states[:, 0], atol=1e-6)
+    assert torch.equal(method.embed_dev(texts), method.embed(texts))
+    assert head.results == slow.results == []
+
+
+@pytest.mark.parametrize(
+    ("encoder", "rate", "repetition"),
+    [("bert-base-uncased", 3e-5, 0.32), ("bert-large-uncased", 1e-5, 0.32), ("roberta-base", 1e-5, 0.3),
+     ("roberta-large", 1e-5, 0.32)],
+)  # fmt: skip
+def test_published_values(encoder: str, rate: float, repetition: float) -> None:
+    config = resolve(registry.load("esimcse"), {"encoder": encoder})
+    assert (config.learning_rate, config.repetition_rate, config.batch_size) == (rate, repetition, 64)
+    assert (config.momentum, config.queue_ratio, config.momentum_start) == (0.995, 2.5, "pretrained")
+    assert (config.temperature, config.max_length, config.epochs, config.evaluation_interval) == (0.05, 32, 1, 125)
+    assert (config.encoder_dropout, config.repetition_range, config.weight_decay) == (0.1, "code", 0)
+
+
+def test_dropout_is_a_field(kit_for: KitFor) -> None:
+    method = build(kit_for("esimcse", encoder_dropout=0.25))
+    rates = {module.p for module in method.encoder.modules() if isinstance(module, nn.Dropout)}
+    assert rates == {0.25}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_checkpointed_gradients_are_the_same(kit_for: KitFor, precision: str) -> None:
+    """Without dropout: the last layer draws for one position, under checkpointing for all."""
+    gradients = []
+    for checkpointing in (False, True):
+        kit = kit_for("esimcse", gradient_checkpointing=checkpointing, encoder_dropout=0)
+        method = build(kit)
+        torch.manual_seed(5)
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            for texts in batches(kit, method, 2):
+                loss = loss_of(method, texts)
+        assert loss.dtype == torch.float32
+        loss.backward()
+        gradients.append({name: value.grad for name, value in method.named_parameters() if value.requires_grad})
+    largest = max(float(value.abs().max()) for value in gradients[0].values())
+    tolerance = 1e-5 if precision == "fp32" else 2e-2  # bf16: the last layer of one row, or of all, rounds differently
+    for name, value in gradients[0].items():
+        assert (value - gradients[1][name]).abs().max() < tolerance * largest, name
+
+
+def test_same_seed_same_result(kit_for: KitFor) -> None:
+    ends = []
+    for _ in range(2):
+        kit = kit_for("esimcse", max_steps=3, momentum_start="random")
+        method = build(kit)
+        Trainer(method, kit, 0, lambda: 1.0, lambda _: None).run()
+        ends.append(method.state_dict())
+    assert all(torch.equal(value, ends[1][name]) for name, value in ends[0].items())

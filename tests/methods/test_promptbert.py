@@ -1,0 +1,488 @@
+"""PromptBERT against baselines.md, sections 3 and 6, and diffaug.md, section 2. The reference runs every row alone."""
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from transformers import AutoModel
+
+from harness import registry
+from harness.data.batching import Stream, TextBatch
+from harness.data.tokens import Template
+from harness.evaluation.embedding import Embedder
+from harness.kit import Kit
+from harness.training.loop import Trainer
+from harness.training.parameters import trainable
+from harness.trial import resolve
+
+KitFor = Callable[..., Kit]
+Watch = Callable[[nn.Module], Any]  # conftest's Calls
+TEMPLATES = {"template": "the old {s} sees [MASK] today", "second_template": "a {s} under behind the [MASK]"}
+FAMILIES = pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
+
+
+@pytest.fixture
+def still(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
+    """The model of a fixture without dropout."""
+
+    def make(family: str) -> str:
+        folder = tmp_path / family
+        shutil.copytree(request.getfixturevalue(family), folder)
+        config = json.loads((folder / "config.json").read_text())
+        config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+        (folder / "config.json").write_text(json.dumps(config))
+        return str(folder)
+
+    return make
+
+
+@pytest.fixture
+def prompted(kit_for: KitFor) -> KitFor:
+    """A kit with templates that the small tokenizers tell apart, and that differ in length."""
+
+    def make(**values: Any) -> Kit:
+        return kit_for("promptbert", **{"temperature": 0.3, **TEMPLATES, **values})
+
+    return make
+
+
+def build(kit: Kit) -> Any:
+    torch.manual_seed(0)
+    method = kit.plugin.method(kit.config, kit)
+    for parameter in method.head.parameters():  # a forgotten bias would not show
+        nn.init.normal_(parameter, std=0.3)
+    trainable(method, method.stages(kit.config)[0])
+    return method.train()
+
+
+def one_batch(kit: Kit, method: Any, stream: str = "contrastive", size: int = 6) -> TextBatch:
+    corpus = kit.plugin.method.data(kit.config)[stream]
+    endless = Stream(kit.tokens(corpus, method.template), method.template, method.training_pieces, size, seed=0)
+    batch = next(batch for batch in endless if len(batch.items) == size and not batch.attention_mask.all())
+    assert isinstance(batch, TextBatch)
+    return batch
+
+
+def losses(kit: Kit, method: Any, batch: dict[str, TextBatch], stage: int = 0) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = method.losses(batch, method.stages(kit.config)[stage])
+    return found
+
+
+class Reference:
+    """Mask states by plain transformers calls in float64, one row at a time, positions written out."""
+
+    def __init__(self, kit: Kit, method: Any) -> None:
+        self.model = AutoModel.from_pretrained(kit.config.encoder, attn_implementation="eager").double().eval()
+        self.first = 2 if "roberta" in kit.config.encoder else 0
+        self.method, self.mask = method, method.tokenizer.mask_token_id
+
+    def sentences(self, batch: TextBatch) -> list[list[int]]:
+        """The bare pieces of each row."""
+        begin, end = len(self.method.template.begin), len(self.method.template.end)
+        lengths = batch.attention_mask.sum(dim=1).tolist()
+        return [ids[begin : length - end].tolist() for ids, length in zip(batch.input_ids, lengths, strict=True)]
+
+    def state(self, pieces: list[int], positions: list[int]) -> torch.Tensor:
+        states = self.model(input_ids=torch.tensor([pieces]), position_ids=torch.tensor([positions])).last_hidden_state
+        row: torch.Tensor = states[0, pieces.index(self.mask)]
+        return row
+
+    def wrapped(self, batch: TextBatch, template: Template) -> torch.Tensor:
+        """(rows, H)."""
+        rows = [[*template.begin, *sentence, *template.end] for sentence in self.sentences(batch)]
+        return torch.stack([self.state(row, list(range(self.first, self.first + len(row)))) for row in rows])
+
+    def alone(
+        self, batch: TextBatch, template: Template, *, first: int | None = None, shift: bool = True
+    ) -> torch.Tensor:
+        """(rows, H): the template's vector at each row's length."""
+        start = self.first if first is None else first
+        vectors = []
+        for sentence in self.sentences(batch):
+            gap = start + len(template.begin) + (len(sentence) if shift else 0)
+            places = [*range(start, start + len(template.begin)), *range(gap, gap + len(template.end))]
+            vectors.append(self.state([*template.begin, *template.end], places))
+        return torch.stack(vectors)
+
+    def tanh_head(self, vectors: torch.Tensor) -> torch.Tensor:
+        linear = self.method.head.linear
+        return torch.tanh(vectors @ linear.weight.double().T + linear.bias.double())
+
+    def transform(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Dense, GELU, LayerNorm with eps 1e-12, in numpy."""
+        weight, bias, gain, shift = (part.detach().double().numpy() for part in self.method.head.parameters())
+        dense = vectors.detach().numpy() @ weight.T + bias
+        curved = dense * 0.5 * (1 + np.vectorize(math.erf)(dense / math.sqrt(2)))
+        centred = curved - curved.mean(axis=1, keepdims=True)
+        scaled = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-12)
+        return torch.from_numpy(scaled * gain + shift)
+
+
+def closed_form(views: list[torch.Tensor], temperature: float) -> float:
+    anchors, *others = (view.detach().numpy() for view in views)
+    candidates, total = np.concatenate(others), 0.0
+    for row, anchor in enumerate(anchors):
+        logits = [
+            float(anchor @ other) / np.linalg.norm(anchor) / np.linalg.norm(other) / temperature for other in candidates
+        ]
+        total += math.log(sum(math.exp(logit) for logit in logits)) - logits[row]
+    return float(total / len(anchors))
+
+
+# Training vectors and losses against the reference
+
+
+@FAMILIES
+@pytest.mark.parametrize("denoising", ["intended", "none", "released"])
+def test_unsupervised_loss(prompted: KitFor, still: Callable[[str], str], family: str, denoising: str) -> None:
+    """head(h - delta), each view with its own template and its template's delta."""
+    kit = prompted(encoder=still(family), denoising=denoising)
+    method = build(kit)
+    batch, reference = one_batch(kit, method), Reference(kit, method)
+    views = []
+    for template in (method.template, method.second_template):
+        vectors = reference.wrapped(batch, template)
+        if denoising != "none":
+            first = 0 if denoising == "released" else None
+            vectors = vectors - reference.alone(batch, template, first=first)
+        views.append(reference.tanh_head(vectors))
+    found = losses(kit, method, {"contrastive": batch})
+    assert set(found) == {"contrastive"}
+    assert found["contrastive"].item() == pytest.approx(closed_form(views, 0.3), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("family", "head", "transforms"),
+    [
+        ("tiny_encoder", "paper", True),
+        ("tiny_roberta", "paper", False),
+        ("tiny_encoder", "tanh", False),
+        ("tiny_roberta", "transform", True),
+    ],
+)
+def test_supervised_loss(
+    prompted: KitFor, still: Callable[[str], str], family: str, head: str, transforms: bool
+) -> None:
+    """BERT: g(h) - g(delta) with the masked-LM head's transform; RoBERTa: head(h - delta). One template for all."""
+    kit = prompted(setting="sup", encoder=still(family), head=head)
+    method = build(kit)
+    batch, reference = one_batch(kit, method), Reference(kit, method)
+    states, alone = reference.wrapped(batch, method.template), reference.alone(batch, method.template)
+    if transforms:
+        vectors = reference.transform(states) - reference.transform(alone)
+    else:
+        vectors = reference.tanh_head(states - alone)
+    expected = closed_form([vectors[view::3] for view in range(3)], 0.3)
+    assert losses(kit, method, {"contrastive": batch})["contrastive"].item() == pytest.approx(expected, rel=1e-4)
+
+
+@FAMILIES
+def test_classification_loss(prompted: KitFor, still: Callable[[str], str], family: str) -> None:
+    """Features after the head, without denoising, in the first template; entailment is 1, contradiction 0."""
+    kit = prompted(setting="semisup", encoder=still(family))
+    method = build(kit)
+    nn.init.normal_(method.classifier.linear.weight, std=0.5)
+    batch, reference = one_batch(kit, method, "labelled"), Reference(kit, method)
+    vectors = reference.tanh_head(reference.wrapped(batch, method.template)).detach().numpy()
+    weight, bias = (part.detach().double().numpy() for part in method.classifier.linear.parameters())
+    terms = []
+    for item in range(len(batch.items)):
+        premise = vectors[3 * item]
+        for other, label in ((vectors[3 * item + 1], 1), (vectors[3 * item + 2], 0)):
+            logits = weight @ np.concatenate([premise, other, np.abs(premise - other)]) + bias
+            terms.append(math.log(np.exp(logits).sum()) - logits[label])
+    found = losses(kit, method, {"contrastive": one_batch(kit, method), "labelled": batch})
+    assert set(found) == {"contrastive", "classification"}
+    assert found["classification"].item() == pytest.approx(float(np.mean(terms)), rel=1e-4)
+
+
+def test_gradients_flow_through_the_template_vectors(prompted: KitFor, still: Callable[[str], str]) -> None:
+    kit = prompted(encoder=still("tiny_encoder"))
+    method = build(kit)
+    batch, reference = one_batch(kit, method), Reference(kit, method)
+    views = [
+        reference.tanh_head(reference.wrapped(batch, template) - reference.alone(batch, template))
+        for template in (method.template, method.second_template)
+    ]
+    similarity = torch.nn.CosineSimilarity(dim=-1)(views[0][:, None], views[1][None]) / 0.3
+    functional.cross_entropy(similarity, torch.arange(len(similarity))).backward()
+    losses(kit, method, {"contrastive": batch})["contrastive"].backward()
+    expected = dict(reference.model.named_parameters())
+    for name in ("embeddings.position_embeddings.weight", "encoder.layer.0.attention.self.value.weight"):
+        found = method.encoder.model.get_parameter(name).grad.double()
+        assert torch.allclose(found, expected[name].grad, rtol=1e-3, atol=1e-6), name
+
+
+# Denoising in training
+
+
+def test_rows_of_one_length_share_a_template_vector_with_its_dropout(prompted: KitFor, watch: Watch) -> None:
+    """In training the pass has dropout, one draw for each length and template, and only the lengths that occur."""
+    for setting, passes in (("unsup", 2), ("sup", 1)):
+        kit = prompted(setting=setting)
+        method = build(kit)
+        encoder = watch(method.encoder)
+        batch = one_batch(kit, method, size=12)
+        losses(kit, method, {"contrastive": batch})
+        assert len(encoder.given) == 2 * passes, "a main pass and a bare one for each template"
+        for number in range(passes):
+            main, bare = (encoder.given[2 * number + part][0][0] for part in range(2))
+            template = (method.template, method.second_template)[number]
+            pieces = main.attention_mask.sum(dim=1) - len(template)
+            assert len(bare.input_ids) == len(set(pieces.tolist())) < len(pieces)
+            assert set(map(tuple, bare.input_ids.tolist())) == {(*template.begin, *template.end)}
+        assert method.encoder.training
+
+
+def test_dropout_differs_between_the_views(prompted: KitFor, watch: Watch) -> None:
+    """Also where both views have one template."""
+    kit = prompted(second_template=TEMPLATES["template"], denoising="none")
+    method = build(kit)
+    encoder = watch(method.encoder)
+    losses(kit, method, {"contrastive": one_batch(kit, method)})
+    one, other = encoder.given[0][0][0], encoder.given[1][0][0]
+    assert torch.equal(one.input_ids, other.input_ids)
+    assert not torch.allclose(encoder.results[0][:, 0], encoder.results[1][:, 0], atol=1e-3)
+
+
+# Dev and test
+
+
+@FAMILIES
+@pytest.mark.parametrize("setting", ["unsup", "semisup"])
+def test_dev_is_denoised_and_test_is_not(
+    prompted: KitFor, request: pytest.FixtureRequest, family: str, setting: str
+) -> None:
+    """No head in either. The model has dropout: none at test time."""
+    encoder = str(request.getfixturevalue(family))
+    kit = prompted(setting=setting, encoder=encoder)
+    method = build(kit).eval()
+    batch, reference = one_batch(kit, method), Reference(kit, method)
+    states, alone = reference.wrapped(batch, method.template), reference.alone(batch, method.template)
+    assert torch.allclose(method.embed_dev(batch).double(), states - alone, atol=1e-4)
+    assert torch.allclose(method.embed(batch).double(), states, atol=1e-4)
+    turned = build(prompted(setting=setting, encoder=encoder, dev_denoise=False, test_denoise=True)).eval()
+    assert torch.allclose(turned.embed_dev(batch).double(), states, atol=1e-4)
+    assert torch.allclose(turned.embed(batch).double(), states - alone, atol=1e-4)
+    never = build(prompted(setting=setting, encoder=encoder, denoising="none", test_denoise=True)).eval()
+    for embed in (never.embed, never.embed_dev):
+        assert torch.allclose(embed(batch).double(), states, atol=1e-4)
+
+
+@FAMILIES
+def test_supervised_evaluation_has_head_and_denoising(
+    prompted: KitFor, request: pytest.FixtureRequest, family: str
+) -> None:
+    kit = prompted(setting="sup", encoder=str(request.getfixturevalue(family)))
+    method = build(kit).eval()
+    batch, reference = one_batch(kit, method), Reference(kit, method)
+    states, alone = reference.wrapped(batch, method.template), reference.alone(batch, method.template)
+
+    def headed(part: torch.Tensor) -> torch.Tensor:
+        if family == "tiny_encoder":
+            return reference.transform(states) - reference.transform(part)
+        return reference.tanh_head(states - part)
+
+    for embed in (method.embed, method.embed_dev):
+        assert torch.allclose(embed(batch).double(), headed(alone), atol=1e-4)
+    unshifted = prompted(setting="sup", encoder=kit.config.encoder, test_shift=False)
+    method.config = unshifted.config
+    still_there = reference.alone(batch, method.template, shift=False)
+    assert torch.allclose(method.embed(batch).double(), headed(still_there), atol=1e-4), "one vector for all lengths"
+    assert torch.allclose(method.embed_dev(batch).double(), headed(alone), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a man plays", "a man plays."),
+        ("a man plays.", "a man plays."),
+        ("does he play?", "does he play?"),
+        ('he said "play"', 'he said "play"'),
+        ("the players'", "the players'"),
+        ("he plays!", "he plays!."),
+        ("he plays,", "he plays,."),
+        ("", ""),
+    ],
+)
+def test_final_stop(prompted: KitFor, text: str, expected: str) -> None:
+    assert build(prompted()).test_text(text) == expected
+    assert build(prompted(final_stop=False)).test_text(text) == text
+
+
+def test_final_stop_is_for_the_test_alone(prompted: KitFor, watch: Watch) -> None:
+    kit = prompted()
+    method = build(kit)
+    embedder, encoder = Embedder(method, kit), watch(method.encoder)
+    embedder(["the old cat"])
+    embedder(["the old cat"], dev=True)
+    test, dev = (encoder.given[call][0][0].input_ids[0].tolist() for call in (0, 1))
+    assert len(test) == len(dev) + 1
+    assert len(dev) == 3 + len(method.template)
+
+
+# Templates and lengths
+
+
+def test_a_training_sentence_has_max_length_bare_pieces(prompted: KitFor) -> None:
+    kit = prompted(max_length=9)
+    method = build(kit)
+    lengths = one_batch(kit, method, size=40).attention_mask.sum(dim=1)
+    assert lengths.max() == 9 + len(method.template)
+
+
+@pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
+def test_longest_text_of_the_encoder_can_be_embedded(
+    prompted: KitFor, request: pytest.FixtureRequest, family: str
+) -> None:
+    method = build(prompted(encoder=str(request.getfixturevalue(family)), test_denoise=True)).eval()
+    ids = torch.full((1, method.longest), 7)
+    ids[0, -3] = method.tokenizer.mask_token_id
+    assert method.longest == 40
+    assert method.embed(TextBatch(ids, torch.ones_like(ids), torch.arange(1))).shape == (1, 32)
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_roberta_marks_the_space_before_a_sentence(
+    kit_for: KitFor, byte_roberta: Path, tmp_path: Path, marked: bool, watch: Watch
+) -> None:
+    """Evaluation always; training too, unless the released code's behaviour is asked for."""
+    corpus = tmp_path / "sentences.txt"
+    corpus.write_text("cats\ndogs\n")
+    kit = kit_for("promptbert", encoder=str(byte_roberta), sentences=str(corpus), roberta_prefix_space=marked)
+    method = build(kit)
+    read = method.tokenizer.decode
+    encoder = watch(method.encoder)
+    (rows,) = (
+        next(iter(stream))
+        for stream in Trainer(method, kit, 0, float, print)._streams(method.stages(kit.config)[0]).values()
+    )
+    losses(kit, method, {"contrastive": rows})
+    first, _, second, _ = (given[0][0].input_ids for given in encoder.given)
+    space = " " if marked else ""
+    assert sorted(map(read, first)) == [
+        f"<s>This sentence : '{space}{word} ' means<mask>.</s>" for word in ("cats", "dogs")
+    ]
+    assert sorted(map(read, second)) == [
+        f"<s>The sentence : '{space}{word} ' means<mask>.</s>" for word in ("cats", "dogs")
+    ]
+    Embedder(method, kit)(["cats"])
+    assert read(encoder.given[4][0][0].input_ids[0]) == "<s>This sentence : ' cats. ' means<mask>.</s>"
+
+
+# What trains, and when
+
+
+@pytest.mark.parametrize("setting", ["unsup", "semisup", "sup"])
+def test_three_updates_change_everything(prompted: KitFor, setting: str) -> None:
+    """There is no BERT pooler, and of the masked-LM head only the transform."""
+    kit = prompted(setting=setting, max_steps=3)
+    method = build(kit)
+    before = {name: value.detach().clone() for name, value in method.named_parameters()}
+    assert Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run().steps == 3
+    still = {name for name, value in method.named_parameters() if torch.equal(value, before[name])}
+    assert still <= ({"head.LayerNorm.bias"} if setting == "sup" else set()), "it cancels out in g(h) - g(delta)"
+    assert {name.split(".")[0] for name in before} == {"encoder", "head"} | (
+        {"classifier"} if setting == "semisup" else set()
+    )
+    assert not [name for name in before if "pooler" in name or "decoder" in name]
+
+
+def test_supervised_head_starts_as_the_masked_language_heads_transform(kit_for: KitFor) -> None:
+    kit = kit_for("promptbert", setting="sup")
+    method = kit.plugin.method(kit.config, kit)
+    pretrained = kit.vocabulary_head().transform
+    states = torch.randn(3, 32)
+    assert torch.equal(method.head(states), pretrained(states))
+    assert sum(value.numel() for value in method.head.parameters()) == 32 * 32 + 32 + 2 * 32
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ("joint", [("joint", {"contrastive": 1.0, "classification": 0.02})]),
+        ("sup-unsup", [("classification", {"classification": 1.0}), ("contrastive", {"contrastive": 1.0})]),
+        (
+            "sup-joint",
+            [
+                ("classification", {"classification": 1.0}),
+                ("joint", {"contrastive": 1.0, "classification": 0.02}),
+            ],
+        ),
+    ],
+)
+def test_semisupervised_schedules(prompted: KitFor, schedule: str, expected: list[tuple[str, Any]]) -> None:
+    kit = prompted(
+        setting="semisup", schedule=schedule, auxiliary_weight=0.02, max_steps=2, classification_max_steps=2,
+        auxiliary_batch_size=5, classification_batch_size=8,
+    )  # fmt: skip
+    stages = kit.plugin.method.stages(kit.config)
+    assert [(stage.name, dict(stage.losses)) for stage in stages] == expected
+    outcome = Trainer(build(kit), kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
+    assert outcome.steps == 2 * len(stages)
+
+
+@pytest.mark.parametrize("setting", ["unsup", "semisup", "sup"])
+def test_bf16(prompted: KitFor, setting: str) -> None:
+    kit = prompted(setting=setting, precision="bf16", max_steps=2)
+    assert Trainer(build(kit), kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run().steps == 2
+
+
+@pytest.mark.parametrize("setting", ["unsup", "sup"])
+def test_gradient_checkpointing_gives_the_same_gradients(
+    prompted: KitFor, still: Callable[[str], str], setting: str
+) -> None:
+    encoder, gradients = still("tiny_encoder"), []
+    for checkpointing in (False, True):
+        kit = prompted(setting=setting, encoder=encoder, gradient_checkpointing=checkpointing)
+        method = build(kit)
+        losses(kit, method, {"contrastive": one_batch(kit, method)})["contrastive"].backward()
+        gradients.append([value.grad for value in method.parameters()])
+    for plain, checkpointed in zip(*gradients, strict=True):
+        assert torch.allclose(plain, checkpointed, atol=1e-6)
+
+
+# What is declared
+
+
+@pytest.mark.parametrize("encoder", ["bert-base-uncased", "roberta-base", "bert-large-uncased"])
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("unsup", (256, 1e-5, 1, True, False)),
+        ("semisup", (256, 1e-5, 1, True, False)),
+        ("sup", (512, 5e-5, 3, True, True)),
+    ],
+)
+def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...]) -> None:
+    config = resolve(registry.load("promptbert"), {"setting": setting, "encoder": encoder})
+    names = ("batch_size", "learning_rate", "epochs", "dev_denoise", "test_denoise")
+    assert tuple(getattr(config, name) for name in names) == expected
+    assert (config.temperature, config.max_length, config.evaluation_interval) == (0.05, 32, 125)
+    assert (config.denoising, config.test_shift, config.final_stop, config.schedule) == (
+        "intended",
+        True,
+        True,
+        "joint",
+    )
+    assert (config.weight_decay, config.warmup_ratio, config.gradient_clipping) == (0, 0, 1.0)
+
+
+def test_data(kit_for: KitFor, sentences: Path, triplets: Path) -> None:
+    found = {}
+    for setting in ("unsup", "semisup", "sup"):
+        kit = kit_for("promptbert", setting=setting)
+        found[setting] = kit.plugin.method.data(kit.config)
+    assert found == {
+        "unsup": {"contrastive": str(sentences)},
+        "semisup": {"contrastive": str(sentences), "labelled": str(triplets)},
+        "sup": {"contrastive": str(triplets)},
+    }

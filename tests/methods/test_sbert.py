@@ -1,0 +1,160 @@
+"""SBERT against baselines.md, section 5."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from harness import registry
+from harness.data.batching import Stream, TextBatch
+from harness.data.corpora import source
+from harness.errors import UserError
+from harness.kit import Kit
+from harness.training.loop import Trainer
+from harness.training.parameters import trained_names
+from harness.trial import resolve
+
+KitFor = Callable[..., Kit]
+
+
+@pytest.fixture(params=["tiny_encoder", "tiny_roberta"])
+def kit(request: pytest.FixtureRequest, kit_for: KitFor, pairs: Path) -> Kit:
+    return kit_for("sbert", encoder=str(request.getfixturevalue(request.param)), pairs=str(pairs))
+
+
+def build(kit: Kit) -> Any:
+    torch.manual_seed(0)
+    method = kit.plugin.method(kit.config, kit)
+    nn.init.normal_(method.classifier.linear.weight)
+    nn.init.normal_(method.classifier.linear.bias)
+    return method
+
+
+def one_batch(kit: Kit, method: Any) -> TextBatch:
+    endless = Stream(kit.tokens(kit.config.pairs), method.template, 30, 6, seed=0)
+    return next(iter(endless))
+
+
+def means(method: Any, texts: TextBatch) -> np.ndarray:
+    """Mean of the last states of every row by itself, special tokens included, in float64."""
+    rows = []
+    for ids, length in zip(texts.input_ids, texts.attention_mask.sum(dim=1).tolist(), strict=True):
+        states = method.encoder.model(input_ids=ids[None, :length]).last_hidden_state[0]
+        rows.append(states.detach().double().numpy().mean(axis=0))
+    return np.array(rows)
+
+
+def test_softmax_over_u_v_and_their_difference(kit: Kit) -> None:
+    method = build(kit).eval()
+    texts = one_batch(kit, method)
+    assert texts.labels is not None
+    assert (texts.attention_mask == 0).any(), "padding must be there to be left out"
+    vectors = means(method, texts)
+    weight, bias = (part.detach().double().numpy() for part in (method.classifier.linear.weight,
+                                                                method.classifier.linear.bias))  # fmt: skip
+    total = 0.0
+    for first, second, label in zip(vectors[0::2], vectors[1::2], texts.labels.tolist(), strict=True):
+        logits = weight @ np.concatenate([first, second, np.abs(first - second)]) + bias
+        total += math.log(np.exp(logits).sum()) - float(logits[label])
+    (stage,) = method.stages(kit.config)
+    found = method.losses({"pairs": texts}, stage)["classification"]
+    assert found.item() == pytest.approx(total / 6, rel=1e-4)
+
+
+def test_embedding_is_the_mean_without_the_classifier(kit: Kit) -> None:
+    method = build(kit).eval()
+    texts = one_batch(kit, method)
+    assert np.abs(method.embed(texts).detach().numpy() - means(method, texts)).max() < 1e-5
+    assert torch.equal(method.embed_dev(texts), method.embed(texts))
+
+
+def test_labels_are_those_of_nli_pairs(kit: Kit, pairs: Path) -> None:
+    """Three labels, in the corpus's numbers, and each pair keeps its own."""
+    method = build(kit)
+    texts = one_batch(kit, method)
+    assert texts.labels is not None
+    corpus = source(str(pairs)).read([pairs])
+    assert corpus.labels is not None
+    assert texts.labels.tolist() == corpus.labels[texts.items.numpy()].tolist()
+    assert set(corpus.labels.tolist()) == {0, 1, 2}
+    assert method.classifier.linear.out_features == 3
+
+
+def test_embedded_pairs_are_entailed_neutral_and_contradicted() -> None:
+    pairs, triplets = (source(name) for name in ("graded-pairs", "graded-triplets"))
+    read, given = pairs.read(pairs.paths()), triplets.read(triplets.paths())
+    count = len(given)
+    assert len(read) == 3 * count
+    assert read.labels is not None
+    for label, hypotheses in ((0, given.columns[1]), (2, given.columns[2])):
+        chosen = np.flatnonzero(read.labels == label)
+        assert [read.columns[0][item] for item in chosen] == given.columns[0]
+        assert [read.columns[1][item] for item in chosen] == hypotheses
+    neutral = np.flatnonzero(read.labels == 1)
+    assert all(read.columns[0][item] != read.columns[1][item] for item in neutral)
+
+
+def test_encoder_and_classifier_train(kit: Kit) -> None:
+    method = build(kit)
+    before = {name: value.detach().clone() for name, value in method.named_parameters()}
+    (stage,) = method.stages(kit.config)
+    assert set(trained_names(method, stage)) == set(before)
+    kit.config = kit.config.model_copy(update={"max_steps": 3, "warmup_ratio": 0.0})
+    states: list[dict[str, Tensor]] = []
+
+    def evaluate() -> float:
+        states.append({name: value.detach().clone() for name, value in method.named_parameters()})
+        return 1.0
+
+    Trainer(method, kit, 0, evaluate, lambda _: None).run()
+    moved = {name for name, value in states[-1].items() if not torch.equal(value, before[name])}
+    assert {"classifier.linear.weight", "classifier.linear.bias"} <= moved
+    assert any(name.startswith("encoder") and "word_embeddings" in name for name in moved)
+
+
+def test_what_is_declared() -> None:
+    """The whole of AllNLI once, not the 10,000 pairs of today's example script."""
+    plugin = registry.load("sbert")
+    config = resolve(plugin, {})
+    assert (config.setting, config.encoder) == ("sup", "bert-base-uncased")
+    assert (config.batch_size, config.learning_rate, config.epochs, config.max_length) == (16, 2e-5, 1, 128)
+    assert (config.warmup_ratio, config.weight_decay, config.gradient_clipping) == (0.1, 0.01, 1.0)
+    assert (config.evaluation_interval, config.max_steps, config.label_fraction) == (1000, None, 1)
+    (stage,) = plugin.method.stages(config)
+    assert (stage.optimiser, stage.schedule, dict(stage.losses)) == (
+        "adamw-uncorrected",
+        "linear",
+        {"classification": 1},
+    )
+    assert plugin.method.data(config) == {"pairs": "nli-pairs"}
+    assert source("nli-pairs").items == 942_069
+
+
+@pytest.mark.parametrize("corpus", ["sentences", "triplets"])
+def test_a_corpus_without_pairs_is_refused(kit_for: KitFor, request: pytest.FixtureRequest, corpus: str) -> None:
+    kit = kit_for("sbert", pairs=str(request.getfixturevalue(corpus)))
+    method = build(kit)
+    with pytest.raises(UserError, match="premise, hypothesis and label"):
+        method.losses({"pairs": one_batch(kit, method)}, method.stages(kit.config)[0])
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_checkpointed_gradients_are_the_same(kit_for: KitFor, pairs: Path, precision: str) -> None:
+    gradients = []
+    for checkpointing in (False, True):
+        kit = kit_for("sbert", pairs=str(pairs), gradient_checkpointing=checkpointing)
+        method = build(kit).train()
+        torch.manual_seed(5)
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            loss = method.losses({"pairs": one_batch(kit, method)}, method.stages(kit.config)[0])["classification"]
+        assert loss.dtype == torch.float32
+        loss.backward()
+        gradients.append({name: value.grad for name, value in method.named_parameters()})
+    for name, value in gradients[0].items():
+        assert value is not None, name
+        assert torch.allclose(value, gradients[1][name], atol=1e-6), name

@@ -1,0 +1,142 @@
+"""BERT-whitening against baselines.md, section 8."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from harness import registry
+from harness.data import batching
+from harness.data.batching import Stream, TextBatch
+from harness.encoders.frozen import corpus_vectors
+from harness.errors import UserError
+from harness.kit import Kit
+from harness.trial import resolve
+
+KitFor = Callable[..., Kit]
+
+
+def build(kit: Kit) -> Any:
+    return kit.plugin.method(kit.config, kit).eval()
+
+
+def batch_of(kit: Kit, method: Any) -> TextBatch:
+    return next(iter(Stream(kit.tokens(kit.config.corpus), method.template, 30, 6, seed=0)))
+
+
+WIDTH = 32
+RANK = WIDTH - 1
+"""LayerNorms with weights of 1 leave vectors whose numbers add up to 0"""
+
+
+def closed_form(vectors: np.ndarray, dimensions: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and W of vectors (n, WIDTH), in float64, all at once; the direction without variance is 0."""
+    vectors = vectors.astype(np.float64)
+    mean = vectors.mean(axis=0)
+    covariance = (vectors - mean).T @ (vectors - mean) / (len(vectors) - 1)
+    directions, variances, _ = np.linalg.svd(covariance)
+    assert variances[RANK] < 1e-12 < 1e-6 < variances[RANK - 1]
+    return mean, (directions @ np.diag([*variances[:RANK] ** -0.5, 0]))[:, :dimensions]
+
+
+def same_up_to_signs(one: np.ndarray, other: np.ndarray, tolerance: float) -> bool:
+    signs = np.sign((one * other).sum(axis=0))
+    return bool(np.abs(one - other * signs).max() < tolerance)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dimensions", [None, 5])
+@pytest.mark.parametrize("architecture", ["tiny_encoder", "tiny_roberta"])
+def test_closed_form(
+    kit_for: KitFor, sentences: Path, request: pytest.FixtureRequest, architecture: str, dimensions: int | None
+) -> None:
+    encoder = str(request.getfixturevalue(architecture))
+    kit = kit_for("whitening", corpus=str(sentences), encoder=encoder, dimensions=dimensions)
+    method = build(kit)
+    mean, matrix = closed_form(corpus_vectors(kit, str(sentences), "first-last", 64)[:, 0], dimensions)
+    np.testing.assert_allclose(method.mean.numpy(), mean, rtol=1e-9, atol=1e-12)
+    assert same_up_to_signs(method.map.numpy(), matrix, 1e-6 * np.abs(matrix).max())
+    batch = batch_of(kit, method)
+    expected = (method.base(batch).double().numpy() - mean) @ matrix
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    found = method.embed(batch)
+    assert found.dtype == torch.float32
+    assert same_up_to_signs(found.numpy(), expected, 1e-5)
+    assert (found.norm(dim=1) - 1).abs().max() < 1e-6
+
+
+def test_all_texts_of_the_corpus_become_white(kit_for: KitFor, triplets: Path) -> None:
+    """Every column of a triplet, 60 texts; the covariance divides by n - 1."""
+    kit = kit_for("whitening", corpus=str(triplets))
+    vectors = corpus_vectors(kit, str(triplets), "first-last", 64).reshape(60, WIDTH).astype(np.float64)
+    fitted = kit.artefact("whitening")
+    assert (fitted["mean"].dtype, fitted["map"].dtype) == (np.float64, np.float64)
+    white = (vectors - fitted["mean"]) @ fitted["map"]
+    assert np.abs(white.mean(axis=0)).max() < 1e-9
+    identity = np.diag([*[1] * RANK, 0])
+    assert np.abs(np.cov(white.T, ddof=1) - identity).max() < 1e-6
+
+
+def test_directions_come_with_the_largest_variance_first(kit_for: KitFor, sentences: Path) -> None:
+    kit = kit_for("whitening", corpus=str(sentences))
+    lengths = np.linalg.norm(kit.artefact("whitening")["map"], axis=0)
+    assert (np.diff(lengths[:RANK]) > 0).all(), "the columns are 1 / sqrt(variance) long"
+    assert lengths[RANK] == 0, "not the 1 / sqrt(rounding error) that would drown all others"
+
+
+def test_the_corpus_passes_by_in_groups(
+    kit_for: KitFor, triplets: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kit = kit_for("whitening", corpus=str(triplets))
+    whole = {name: np.array(value) for name, value in kit.artefact("whitening").items()}
+    monkeypatch.setitem(batching.TOKENS_PER_BATCH, "cpu", 15)
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
+    grouped = kit.artefact("whitening")
+    np.testing.assert_allclose(grouped["mean"], whole["mean"], atol=1e-6)
+    assert same_up_to_signs(grouped["map"], whole["map"], 1e-3 * np.abs(whole["map"]).max())
+
+
+def test_fewer_texts_than_dimensions(kit_for: KitFor, tmp_path: Path) -> None:
+    """Directions without variance count nothing, instead of being blown up."""
+    texts = ["the old dog", "a cat", "the river near a house", "a teacher sees the child", "loud bird"]
+    (tmp_path / "few.txt").write_text("".join(f"{text}\n" for text in texts))
+    kit = kit_for("whitening", corpus=str(tmp_path / "few.txt"))
+    method = build(kit)
+    assert int(method.map.abs().sum(dim=0).count_nonzero()) == 4
+    found = method.embed(batch_of(kit, method))
+    assert found.isfinite().all()
+    assert (found.norm(dim=1) - 1).abs().max() < 1e-6
+
+
+def test_a_single_text_has_no_covariance(kit_for: KitFor, tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("the old dog\n")
+    with pytest.raises(UserError, match=r"one\.txt\" has a single text"):
+        build(kit_for("whitening", corpus=str(tmp_path / "one.txt")))
+
+
+def test_more_dimensions_than_there_are(kit_for: KitFor, sentences: Path) -> None:
+    with pytest.raises(UserError, match="dimensions = 33 are more than the encoder's 32"):
+        build(kit_for("whitening", corpus=str(sentences), dimensions=33))
+
+
+def test_both_sizes_share_one_fit(kit_for: KitFor, sentences: Path) -> None:
+    plugin = registry.load("whitening")
+    fields = {field for artefact in plugin.method.artefacts(None) for field in artefact.fields}
+    assert fields == {"corpus", "pooling", "max_length"}
+    full, reduced = (build(kit_for("whitening", corpus=str(sentences), dimensions=size)) for size in (None, 7))
+    assert full.map[:, :7].equal(reduced.map)
+
+
+def test_nothing_trains_and_the_defaults() -> None:
+    plugin = registry.load("whitening")
+    config = resolve(plugin, {})
+    assert plugin.method.stages(config) == []
+    assert (config.corpus, config.pooling, config.dimensions, config.max_length) == (
+        "nli-pairs",
+        "first-last",
+        None,
+        64,
+    )
