@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from transformers import AutoTokenizer
 
+from harness import PROTOCOL
 from harness.data.corpora import source
 from harness.data.hub import cache_folder, digest_files, model_digest, model_folder, model_shape
 from harness.data.subsets import label_subset
-from harness.data.tokens import Template, Tokens, load_arrays, save_arrays, tokenised
+from harness.data.tokens import Template, Tokens, shared_arrays, tokenised
 from harness.encoders.backbone import Encoder
 from harness.encoders.masked_lm import Generator, VocabularyHead
 from harness.errors import UserError
@@ -71,19 +72,20 @@ class Kit:
         found = source(corpus)  # corpora that read the same files differently have other items
         name = f"{digest_files(found.paths())}-{found.read.__name__}-{fraction}-{subset}"
         folder = cache_folder() / "subsets" / name
-        if not folder.is_dir():
-            save_arrays(folder, {"items": label_subset(len(self.tokens(corpus)), fraction, subset)})
-        return load_arrays(folder)["items"]
+        drawn = shared_arrays(folder, lambda: {"items": label_subset(len(self.tokens(corpus)), fraction, subset)})
+        return drawn["items"]
 
     def artefact(self, name: str) -> Mapping[str, np.ndarray]:
         """The arrays of one of the method's artefacts; built now if no trial has built it yet, which the random state
         does not show."""
         artefact = {found.name: found for found in self.plugin.method.artefacts(self.config)}[name]
         folder = cache_folder() / "artefacts" / f"{self.plugin.name}-{name}-{self._digest(artefact)}"
-        if not folder.is_dir():
+
+        def build() -> Mapping[str, np.ndarray]:
             with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
-                save_arrays(folder, dict(artefact.build(self.config, self)))
-        return load_arrays(folder)
+                return artefact.build(self.config, self)
+
+        return shared_arrays(folder, build)
 
     def build_shared(self) -> None:
         """Build what trials of this configuration share: tokenised corpora and artefacts."""
@@ -97,8 +99,11 @@ class Kit:
         """What an artefact depends on besides the configuration: the method's source, models and data."""
         method = self.plugin.method
         models = [model_digest(name) for name in method.models(self.config)]
-        corpora = [path for name in method.data(self.config).values() for path in source(name).paths()]
-        return [self.plugin.source_digest, models, digest_files([*corpora, *method.files(self.config)])]
+        corpora = [source(name) for name in method.data(self.config).values()]
+        files = [path for corpus in corpora for path in corpus.paths()]
+        readers = [corpus.read.__name__ for corpus in corpora]
+        data = digest_files([*files, *method.files(self.config)])
+        return [self.plugin.source_digest, models, data, readers, PROTOCOL]
 
     def _digest(self, artefact: Artefact) -> str:
         values = {field: getattr(self.config, field) for field in artefact.fields}

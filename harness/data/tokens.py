@@ -2,13 +2,14 @@
 
 import shutil
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from filelock import FileLock
 from torch import Tensor
 
 from harness.data.corpora import source
@@ -93,14 +94,16 @@ def tokenised(corpus_name: str, tokenizer: Any, tokenizer_digest: str, *, leadin
     paths = found.paths()
     kind = f"{found.read.__name__}-spaced" if leading_space else found.read.__name__
     folder = cache_folder() / "tokens" / f"{digest_files(paths)}-{kind}-{tokenizer_digest}"
-    if not folder.is_dir():
+
+    def build() -> dict[str, np.ndarray]:
         corpus = found.read(paths)
         arrays: dict[str, np.ndarray] = {} if corpus.labels is None else {"labels": corpus.labels}
         for number, column in enumerate(corpus.columns):
             texts = [f" {text}" for text in column] if leading_space else column
             arrays[f"ids{number}"], arrays[f"starts{number}"] = flattened(piece_ids(tokenizer, texts))
-        save_arrays(folder, arrays)
-    arrays = load_arrays(folder)
+        return arrays
+
+    arrays = shared_arrays(folder, build)
     columns = sum(name.startswith("ids") for name in arrays)
     return Tokens(
         [arrays[f"ids{number}"] for number in range(columns)],
@@ -117,21 +120,23 @@ def flattened(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     return np.fromiter((piece for row in cut for piece in row), np.int32, int(starts[-1])), starts
 
 
-def save_arrays(folder: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Write named arrays as one folder that appears whole, also when several processes write the same one."""
+def shared_arrays(folder: Path, build: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The arrays of a folder, memory-mapped; built first if they are not there, by one process while others wait."""
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.with_suffix(".lock")):
+            if not folder.is_dir():
+                _save(folder, build())
+    return {path.stem: np.load(path, mmap_mode="r", allow_pickle=False) for path in sorted(folder.glob("*.npy"))}
+
+
+def _save(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write named arrays as one folder that appears whole."""
     temporary = folder.parent / f".{folder.name}.{uuid.uuid4().hex}"
-    temporary.mkdir(parents=True)
+    temporary.mkdir()
     try:
         for name, array in arrays.items():
             np.save(temporary / f"{name}.npy", array, allow_pickle=False)
         temporary.rename(folder)
-    except OSError:
-        if not folder.is_dir():  # else another process was first, with the same content
-            raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def load_arrays(folder: Path) -> dict[str, np.ndarray]:
-    """The arrays of a folder, memory-mapped."""
-    return {path.stem: np.load(path, mmap_mode="r", allow_pickle=False) for path in sorted(folder.glob("*.npy"))}

@@ -293,10 +293,9 @@ def test_new_then_check(harness: Any, tmp_path: Path) -> None:
     assert (checked.code, checked.out) == (0, f"{path} keeps the contract.\n")
 
 
-@pytest.mark.parametrize("name", ["pooling", "simcse", "d2cse"])
-def test_shipped_methods_keep_the_contract(name: str, harness: Any) -> None:
-    answer = harness("check", name)
-    assert (answer.code, answer.out) == (0, f"{name} keeps the contract.\n")
+def test_check_of_a_shipped_method(harness: Any) -> None:
+    answer = harness("check", "simcse")
+    assert (answer.code, answer.out) == (0, "simcse keeps the contract.\n")
 
 
 def test_check_passes_what_is_right(harness: Any, plugin: Callable[..., Path]) -> None:

@@ -85,10 +85,11 @@ def test_the_best_dev_group_is_chosen_though_its_test_is_worse(store: Store, add
 
 
 def test_a_variant_is_a_different_run(store: Store, add_trial: AddTrial) -> None:
-    add_trial({"cls_prompt": True}, method="d2cse")
+    add_trial({"cls_prompt": True, "discriminator": "shared"}, method="d2cse")
+    add_trial({"cls_prompt": False, "discriminator": "plain"}, method="d2cse")
     sheet = sheet_of(store, "d2cse")
     assert [line[1] for line in lines_of(sheet, "D2CSE-BERT base")] == ["published"]
-    add_trial({"cls_prompt": False}, method="d2cse")
+    add_trial({"cls_prompt": False, "discriminator": "shared"}, method="d2cse")
     sheet = sheet_of(store, "d2cse")
     assert [line[1] for line in lines_of(sheet, "D2CSE-BERT base")] == ["published", "ours", "Δ"]
 

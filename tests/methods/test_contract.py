@@ -1,0 +1,31 @@
+"""Every method that comes with harness keeps the contract, and every configuration of the papers' spaces resolves."""
+
+from pathlib import Path
+
+import pytest
+
+from harness import registry
+from harness.check import problems
+from harness.narrowing import Narrowing, searches
+from harness.space import load
+
+SPACES = Path(__file__).resolve().parents[2] / "search_spaces"
+METHODS = sorted(path.parent.name for path in (SPACES.parent / "methods").glob("*/__init__.py"))
+
+
+def test_all_methods_are_found() -> None:
+    assert set(METHODS) <= set(registry.sources())
+    assert len(METHODS) == 14
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_keeps_the_contract(name: str) -> None:
+    assert problems(name) == []
+
+
+@pytest.mark.parametrize("path", sorted(SPACES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_shipped_space_is_valid(path: Path) -> None:
+    """Names, values and ranges of every axis, for every method and encoder."""
+    space, document = load(path)
+    found = searches(space, document, Narrowing())
+    assert {search.method for search in found} == set(space.methods)

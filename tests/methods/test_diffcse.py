@@ -1,0 +1,518 @@
+"""DiffCSE and its ablations against diffcse.md."""
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from transformers import BertConfig, BertModel
+
+from harness import registry
+from harness.data.batching import Stream, TextBatch
+from harness.encoders.heads import BatchNormHead, TanhHead
+from harness.errors import UserError
+from harness.kit import Kit
+from harness.objectives.static_corruption import StaticCorruption
+from harness.training.loop import Trainer
+from harness.training.parameters import trainable, trained_names
+from harness.trial import resolve
+
+KitFor = Callable[..., Kit]
+Watch = Callable[[nn.Module], Any]  # conftest's Calls
+CLS = 2
+Array = np.ndarray
+
+
+def build(kit: Kit) -> Any:
+    torch.manual_seed(0)
+    method = kit.plugin.method(kit.config, kit)
+    trainable(method, kit.plugin.method.stages(kit.config)[0])
+    return method.train()
+
+
+def batch_of(kit: Kit, method: Any, size: int = 6) -> TextBatch:
+    (corpus,) = kit.plugin.method.data(kit.config).values()
+    endless = Stream(kit.tokens(corpus), method.template, 30, size, seed=0)
+    return next(batch for batch in endless if len(batch.items) == size and not batch.attention_mask.all())
+
+
+def losses(kit: Kit, method: Any) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = method.losses({"contrastive": batch_of(kit, method)}, method.stages(kit.config)[0])
+    return found
+
+
+@pytest.fixture
+def unsup(kit_for: KitFor) -> Kit:
+    return kit_for("diffcse")
+
+
+@pytest.fixture(scope="module")
+def running_text(tmp_path_factory: pytest.TempPathFactory, sentences: Path) -> Path:
+    """The small corpus as if it were two documents."""
+    lines = sentences.read_text().splitlines()
+    path = tmp_path_factory.mktemp("running") / "text.txt"
+    path.write_text("\n".join([*lines[:25], "", *lines[25:]]) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def without_dropout(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("without-dropout") / "model"
+    shutil.copytree(tiny_encoder, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+# References in float64
+
+
+def array(value: torch.Tensor) -> Array:
+    return value.detach().double().numpy()
+
+
+def info_nce(anchors: Array, candidates: Array, temperature: float = 0.05) -> float:
+    anchors, candidates = (part / np.linalg.norm(part, axis=1, keepdims=True) for part in (anchors, candidates))
+    scores = anchors @ candidates.T / temperature
+    return float(np.mean([math.log(np.exp(row).sum()) - row[place] for place, row in enumerate(scores)]))
+
+
+def cross_entropies(logits: Array, labels: Array) -> Array:
+    """(..., classes), (...) -> (...)."""
+    own = np.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
+    return np.asarray(np.log(np.exp(logits).sum(axis=-1)) - own)
+
+
+def replaced(original: Array, real: Array, best: Array) -> Array:
+    """Labels of section 1.2, step 5."""
+    labels = np.zeros(original.shape, int)
+    for row, position in np.ndindex(original.shape):
+        labels[row, position] = position > 0 and real[row, position] and best[row, position] != original[row, position]
+    return labels
+
+
+# The objective
+
+
+@pytest.mark.parametrize(("setting", "views"), [("unsup", 2), ("sup", 3)])
+@pytest.mark.parametrize("reduction", ["mean_all", "mean_nonpad", "sum"])
+def test_losses_against_formulas(kit_for: KitFor, setting: str, views: int, reduction: str, watch: Watch) -> None:
+    kit = kit_for("diffcse", setting=setting, rtd_reduction=reduction)
+    method = build(kit)
+    pooler, generator, head = watch(method.pooler), watch(method.editor.generator), watch(method.head)
+    batch = batch_of(kit, method)
+    found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
+
+    assert len(pooler.results) == 1, "BatchNorm's statistics are of all rows together"
+    vectors = array(pooler.results[0])
+    assert len(vectors) == 6 * views
+    parts = [vectors[view::views] for view in range(views)]
+    assert found["contrastive"].item() == pytest.approx(info_nce(parts[0], np.concatenate(parts[1:])), rel=1e-4)
+
+    copies = 2 if setting == "unsup" else 1
+    original, real = (part.numpy().repeat(copies, axis=0) for part in (batch.input_ids, batch.attention_mask))
+    labels = replaced(original, real, generator.results[0].numpy())
+    assert labels.any()
+    each = cross_entropies(array(head.results[0]), labels)
+    expected = {"mean_all": each.mean(), "mean_nonpad": each[real == 1].mean(), "sum": each[real == 1].sum()}
+    assert found["replaced_tokens"].item() == pytest.approx(expected[reduction], rel=1e-5)
+
+
+def test_h_overwrites_the_embedding_output_of_slot_0(unsup: Kit, watch: Watch) -> None:
+    """After LayerNorm and dropout, as it leaves the pooler; and the other slots are those of the edited text."""
+    method = build(unsup)
+    method.discriminator.eval()
+    pooler, reader = watch(method.pooler), watch(method.discriminator)
+    layer = watch(method.discriminator.model.encoder.layer[0])
+    losses(unsup, method)
+    entered = layer.given[0][0][0]
+    assert torch.equal(entered[:, 0], pooler.results[0])
+    (edited,) = reader.given[0][0]
+    plain = method.discriminator.model.embeddings(input_ids=edited.input_ids)
+    assert torch.allclose(entered[:, 1:], plain[:, 1:], atol=1e-6)
+    assert (edited.input_ids[:, 0] == CLS).all()
+
+
+def test_discriminator_reads_what_the_generator_wrote_everywhere(unsup: Kit, watch: Watch) -> None:
+    method = build(unsup)
+    generator, reader = watch(method.editor.generator), watch(method.discriminator)
+    batch = batch_of(unsup, method).repeated(2)
+    losses(unsup, method)
+    (edited,) = reader.given[0][0]
+    real = batch.attention_mask.bool()
+    assert torch.equal(edited.input_ids[:, 1:][real[:, 1:]], generator.results[0][:, 1:][real[:, 1:]])
+    assert torch.equal(edited.attention_mask, batch.attention_mask)
+    assert not edited.input_ids[~real].any()
+
+
+def test_only_masked_positions_change_where_that_is_asked(kit_for: KitFor, watch: Watch) -> None:
+    kit = kit_for("diffcse", replace_only_masked=True)
+    method = build(kit)
+    masker, reader = watch(method.editor.masker), watch(method.discriminator)
+    batch = batch_of(kit, method).repeated(2)
+    losses(kit, method)
+    chosen = masker.results[0].chosen
+    changed = reader.given[0][0][0].input_ids != batch.input_ids
+    assert (changed & batch.attention_mask.bool() <= chosen).all()
+    assert changed.any()
+
+
+def test_every_view_has_its_own_edit_and_its_own_vector(kit_for: KitFor, watch: Watch) -> None:
+    kit = kit_for("diffcse", masking_ratio=0.5)
+    method = build(kit)
+    reader, pooler = watch(method.discriminator), watch(method.pooler)
+    losses(kit, method)
+    ids = reader.given[0][0][0].input_ids
+    assert not torch.equal(ids[0::2], ids[1::2])
+    assert not torch.allclose(pooler.results[0][0::2], pooler.results[0][1::2], atol=1e-3)
+
+
+def test_detection_trains_the_encoder_through_h(unsup: Kit) -> None:
+    """Not detached, or the method would be SimCSE."""
+    method = build(unsup)
+    losses(unsup, method)["replaced_tokens"].backward()
+    for name in ("pooler.0.weight", "pooler.3.weight", "encoder.model.embeddings.word_embeddings.weight"):
+        assert dict(method.named_parameters())[name].grad.abs().max() > 0, name
+    assert all(value.grad is None for value in method.editor.parameters())
+
+
+def test_discriminator_is_a_second_copy_that_is_not_tied(unsup: Kit) -> None:
+    method = build(unsup)
+    for mine, other in zip(method.encoder.parameters(), method.discriminator.parameters(), strict=True):
+        assert torch.equal(mine, other)
+        assert mine.data_ptr() != other.data_ptr()
+
+
+@pytest.mark.parametrize("setting", ["unsup", "sup"])
+def test_three_updates_change_the_trained_and_nothing_else(kit_for: KitFor, setting: str) -> None:
+    kit = kit_for("diffcse", setting=setting, max_steps=3, learning_rate=1e-2)
+    method = build(kit)
+    before = {name: value.detach().clone() for name, value in method.named_parameters()}
+    Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
+    same = {name for name, value in method.named_parameters() if torch.equal(value, before[name])}
+    assert {name for name in before if name.startswith("editor.")} == same
+    assert {name.split(".")[0] for name in before} == {"encoder", "discriminator", "pooler", "head", "editor"}
+
+
+def test_trainable_parameters(unsup: Kit) -> None:
+    """220,147,202 with BERT base: two encoders without BERT's pooler, the training pooler, the head; no generator."""
+    method = build(unsup)
+    trained = trained_names(method, method.stages(unsup.config)[0])
+    sizes = dict.fromkeys(("encoder", "discriminator", "pooler", "head"), 0)
+    for name, value in method.named_parameters():
+        assert (name in trained) == (not name.startswith("editor."))
+        if name in trained:
+            sizes[name.split(".")[0]] += value.numel()
+    shape = json.loads((Path(unsup.config.encoder) / "config.json").read_text())
+    with torch.device("meta"):
+        tiny, base = (BertModel(config, add_pooling_layer=False) for config in (BertConfig(**shape), BertConfig()))
+        pooler = BatchNormHead(768)
+    assert sizes["encoder"] == sizes["discriminator"] == sum(value.numel() for value in tiny.parameters())
+    assert (sizes["pooler"], sizes["head"]) == (4 * 32 * 32 + 4 * 32, 2 * 32 + 2)
+    encoder, head = (
+        sum(value.numel() for value in base.parameters()),
+        sum(value.numel() for value in pooler.parameters()),
+    )
+    assert 2 * encoder + head + 2 * 768 + 2 == 220_147_202
+
+
+@pytest.mark.parametrize("setting", ["unsup", "sup"])
+def test_pooler_is_dropped_at_test_time(kit_for: KitFor, setting: str, watch: Watch) -> None:
+    kit = kit_for("diffcse", setting=setting)
+    method = build(kit).eval()
+    others = [watch(module) for module in (method.pooler, method.editor.generator, method.discriminator)]
+    batch = batch_of(kit, method)
+    states = method.encoder.model(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
+    assert torch.allclose(method.embed(batch), states[:, 0], atol=1e-6)
+    assert all(calls.results == [] for calls in others)
+
+
+@pytest.mark.parametrize("eval_", [False, True])
+def test_dropout_of_the_generator(kit_for: KitFor, eval_: bool) -> None:
+    method = build(kit_for("diffcse", generator_eval=eval_))
+    assert method.editor.generator.model.training is not eval_
+    assert method.encoder.training
+    assert method.discriminator.training
+
+
+# Ablations
+
+
+def test_without_contrastive_loss(kit_for: KitFor) -> None:
+    kit = kit_for("diffcse", contrastive=False, replaced_token_weight=0.1, max_steps=2, learning_rate=1e-2)
+    method = build(kit)
+    assert dict(method.stages(kit.config)[0].losses) == {"replaced_tokens": 0.1}
+    before = method.encoder.model.embeddings.word_embeddings.weight.detach().clone()
+    Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
+    assert not torch.equal(before, method.encoder.model.embeddings.word_embeddings.weight)
+
+
+@pytest.mark.parametrize(
+    ("values", "pooler"), [({"objective": "none"}, TanhHead), ({"replaced_token_weight": 0}, BatchNormHead)]
+)
+def test_without_detection_nothing_of_it_is_built(kit_for: KitFor, values: dict[str, Any], pooler: type) -> None:
+    kit = kit_for("diffcse", **values, generator="there-is-no-such-model")
+    method = build(kit)
+    assert {name.split(".")[0] for name, _ in method.named_parameters()} == {"encoder", "pooler"}
+    assert isinstance(method.pooler, pooler)
+    assert method.models(kit.config) == [kit.config.encoder]
+    assert dict(method.stages(kit.config)[0].losses) == {"contrastive": 1.0}
+    assert set(losses(kit, method)) == {"contrastive"}
+
+
+@pytest.mark.parametrize("objective", ["detection", "masked-language"])
+@pytest.mark.parametrize("edited", ["same", "next", "same+next"])
+def test_which_sentence_is_edited(
+    kit_for: KitFor, running_text: Path, edited: str, objective: str, watch: Watch
+) -> None:
+    """All conditioned on h(x), and the contrastive part is of x alone."""
+    kit = kit_for(
+        "diffcse", edited=edited, objective=objective, masking_ratio=0, sentences=f"neighbours:{running_text}"
+    )
+    method = build(kit)
+    masker = watch(method.editor.masker if objective == "detection" else method.masker)
+    encoder, reader, pooler = watch(method.encoder), watch(method.discriminator), watch(method.pooler)
+    batch = batch_of(kit, method)
+    assert batch.views == 2
+    found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
+    first, following = (batch.input_ids[column::2].repeat_interleave(2, dim=0) for column in (0, 1))
+    assert torch.equal(encoder.given[0][0][0].input_ids, first)
+    vectors = array(pooler.results[0])
+    assert found["contrastive"].item() == pytest.approx(info_nce(vectors[0::2], vectors[1::2]), rel=1e-4)
+    wanted = {"same": [first], "next": [following], "same+next": [first, following]}[edited]
+    assert len(masker.given) == len(reader.given) == len(wanted)
+    for call, ids in enumerate(wanted):
+        assert torch.equal(masker.given[call][0][0], ids)
+        assert torch.equal(reader.keyword(call, "edit")(torch.zeros(12, 2, 32))[:, 0], pooler.results[0])
+
+
+def test_same_and_next_is_the_mean_of_both(kit_for: KitFor, running_text: Path, watch: Watch) -> None:
+    kit = kit_for("diffcse", edited="same+next", sentences=f"neighbours:{running_text}")
+    method = build(kit)
+    generator, head = watch(method.editor.generator), watch(method.head)
+    batch = batch_of(kit, method)
+    found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
+    terms = []
+    for column in (0, 1):
+        ids, real = (part[column::2].numpy().repeat(2, axis=0) for part in (batch.input_ids, batch.attention_mask))
+        labels = replaced(ids, real, generator.results[column].numpy())
+        terms.append(cross_entropies(array(head.results[column]), labels).mean())
+    assert found["replaced_tokens"].item() == pytest.approx(sum(terms) / 2, rel=1e-5)
+
+
+def test_conditional_masked_language_modelling(kit_for: KitFor, watch: Watch) -> None:
+    kit = kit_for("diffcse", objective="masked-language", masking_ratio=0.4, generator="there-is-no-such-model")
+    method = build(kit)
+    assert method.models(kit.config) == [kit.config.encoder]
+    masker, reader, head = watch(method.masker), watch(method.discriminator), watch(method.head)
+    found = losses(kit, method)
+    masked, (text,) = masker.results[0], reader.given[0][0]
+    assert torch.equal(text.input_ids, masked.input_ids)
+    assert masked.chosen.any()
+    assert torch.equal(head.given[0][0][0], reader.results[0][masked.chosen]), "at the chosen positions only"
+    originals = masker.given[0][0][0][masked.chosen].numpy()
+    expected = cross_entropies(array(head.results[0]), originals).mean()
+    assert found["replaced_tokens"].item() == pytest.approx(expected, rel=1e-5)
+    found["replaced_tokens"].backward()
+    assert method.pooler[0].weight.grad.abs().max() > 0
+    assert method.head.decoder.weight.grad.abs().max() > 0
+
+
+def test_corrective_language_modelling(kit_for: KitFor, watch: Watch) -> None:
+    kit = kit_for("diffcse", objective="corrective")
+    method = build(kit)
+    reader, head = watch(method.discriminator), watch(method.head)
+    batch = batch_of(kit, method).repeated(2)
+    found = losses(kit, method)
+    real = batch.attention_mask.bool()
+    states, read, wanted = head.given[0][0]
+    assert torch.equal(states, reader.results[0][real])
+    assert torch.equal(read, reader.given[0][0][0].input_ids[real])
+    assert torch.equal(wanted, batch.input_ids[real])
+    assert (read != wanted).any()
+    assert found["replaced_tokens"].item() == pytest.approx(-array(head.results[0]).mean(), rel=1e-5)
+    assert {"head.gate.weight", "head.vocabulary.decoder.weight"} < set(
+        trained_names(method, method.stages(kit.config)[0])
+    )
+
+
+@pytest.mark.parametrize("edit", ["insert", "delete"])
+def test_other_edits_are_detected(kit_for: KitFor, edit: str, watch: Watch) -> None:
+    kit = kit_for("diffcse", edit=edit, masking_ratio=0.3)
+    method = build(kit)
+    editor, reader, head = watch(method.editor), watch(method.discriminator), watch(method.head)
+    found = losses(kit, method)["replaced_tokens"]
+    edited = editor.results[0]
+    assert torch.equal(reader.given[0][0][0].input_ids, edited.batch.input_ids)
+    expected = cross_entropies(array(head.results[0]), edited.labels.numpy()).mean()
+    assert found.item() == pytest.approx(expected, rel=1e-5)
+    assert method.models(kit.config) == [kit.config.encoder] + [kit.config.generator] * (edit == "insert")
+
+
+def test_all_edits_have_a_head_each(kit_for: KitFor, watch: Watch) -> None:
+    kit = kit_for("diffcse", edit="all")
+    method = build(kit)
+    assert method.head.out_features == 6
+    editor, head = watch(method.editor), watch(method.head)
+    found = losses(kit, method)["replaced_tokens"]
+    edited, logits = editor.results[0], array(head.results[0])
+    assert len(set(edited.kinds.tolist())) == 3
+    total = [
+        cross_entropies(logits[row][:, 2 * kind : 2 * kind + 2], edited.labels[row].numpy())
+        for row, kind in enumerate(edited.kinds.tolist())
+    ]
+    assert found.item() == pytest.approx(np.mean(total), rel=1e-5)
+
+
+@pytest.mark.parametrize("edit", ["replace", "insert", "delete"])
+@pytest.mark.parametrize("objective", ["positives", "negatives"])
+def test_edits_as_augmentation(kit_for: KitFor, objective: str, edit: str, watch: Watch) -> None:
+    kit = kit_for("diffcse", objective=objective, edit=edit)
+    method = build(kit)
+    encoder, editor, pooler = watch(method.encoder), watch(method.editor), watch(method.pooler)
+    batch = batch_of(kit, method)
+    found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
+    assert set(found) == {"contrastive"}
+    assert not hasattr(method, "discriminator")
+    assert torch.equal(editor.given[0][0][0].input_ids, batch.input_ids), "one edit of every sentence"
+    assert torch.equal(encoder.given[0][0][0].input_ids, batch.repeated(2).input_ids)
+    assert torch.equal(encoder.given[1][0][0].input_ids, editor.results[0].batch.input_ids)
+    (vectors,) = map(array, pooler.results)
+    anchors, views, edits = vectors[:12:2], vectors[1:12:2], vectors[12:]
+    if objective == "positives":
+        expected = (info_nce(anchors, views) + info_nce(anchors, edits)) / 2
+    else:
+        expected = info_nce(anchors, np.concatenate([views, edits]))
+    assert found["contrastive"].item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_static_corruption_has_no_generator(kit_for: KitFor, watch: Watch) -> None:
+    kit = kit_for("diffcse", static_corruption=True)
+    method = build(kit)
+    assert isinstance(method.editor, StaticCorruption)
+    assert not list(method.editor.parameters())
+    assert kit.config.generator in method.models(kit.config), "the result depends on it all the same"
+    reader = watch(method.discriminator)
+    for _ in range(2):
+        losses(kit, method)
+    assert torch.equal(reader.given[0][0][0].input_ids, reader.given[1][0][0].input_ids)
+
+
+# What is declared
+
+
+@pytest.mark.parametrize(
+    ("setting", "encoder", "expected"),
+    [
+        ("unsup", "bert-base-uncased", (7e-6, 0.3, 64, 2, "distilbert-base-uncased")),
+        ("unsup", "roberta-base", (1e-5, 0.2, 64, 2, "distilroberta-base")),
+        ("sup", "bert-base-uncased", (5e-5, 0.3, 512, 3, "distilbert-base-uncased")),
+    ],
+)
+def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...]) -> None:
+    config = resolve(registry.load("diffcse"), {"setting": setting, "encoder": encoder})
+    names = ("learning_rate", "masking_ratio", "batch_size", "epochs", "generator")
+    assert tuple(getattr(config, name) for name in names) == expected
+    assert (config.replaced_token_weight, config.temperature, config.max_length) == (0.005, 0.05, 32)
+    assert (config.weight_decay, config.warmup_ratio, config.gradient_clipping) == (0, 0, 1.0)
+    assert (config.evaluation_interval, config.pooler, config.rtd_reduction) == (125, "batchnorm", "mean_all")
+    assert [config.generator_eval, config.replace_only_masked, config.static_corruption] == [False] * 3
+
+
+@pytest.mark.parametrize(
+    ("values", "ratio", "pooler"),
+    [
+        ({"edit": "replace"}, 0.3, "batchnorm"),
+        ({"edit": "insert"}, 0.15, "batchnorm"),
+        ({"edit": "all", "encoder": "roberta-base"}, 0.15, "batchnorm"),
+        ({"edit": "delete", "masking_ratio": 0.3}, 0.3, "batchnorm"),
+        ({"objective": "positives"}, 0.15, "tanh"),
+        ({"objective": "negatives", "pooler": "batchnorm"}, 0.15, "batchnorm"),
+        ({"objective": "none"}, 0.3, "tanh"),
+        ({"objective": "corrective"}, 0.3, "batchnorm"),
+    ],
+)
+def test_each_ablation_is_one_setting_away(values: dict[str, Any], ratio: float, pooler: str) -> None:
+    config = resolve(registry.load("diffcse"), values)
+    assert (config.masking_ratio, config.pooler) == (ratio, pooler)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"edited": "next"},
+            r"^diffcse: edited=next needs running text, sentences=neighbours:FILE; wiki1m has no order$",
+        ),
+        ({"edited": "next", "setting": "sup"}, "unsup setting only"),
+        ({"objective": "negatives", "setting": "sup"}, "unsup setting only"),
+        ({"objective": "corrective", "edit": "insert"}, "edit must be replace"),
+        ({"objective": "masked-language", "edit": "all"}, "edit must be replace"),
+        ({"objective": "none", "contrastive": False}, "contrastive=False need a discriminator"),
+        ({"replaced_token_weight": 0, "contrastive": False}, "contrastive=False need a discriminator"),
+        ({"static_corruption": True, "edit": "delete"}, "edit=replace"),
+        ({"static_corruption": True, "edited": "next", "sentences": "neighbours:x.txt"}, "same sentence"),
+        ({"static_corruption": True, "objective": "masked-language"}, "generated"),
+        ({"edited": "next", "sentences": "neighbours:x.txt", "objective": "positives"}, "need a discriminator"),
+        ({"edit": "swap"}, "edit = 'swap'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        resolve(registry.load("diffcse"), values)
+
+
+def test_a_missing_file_of_running_text_is_named(kit_for: KitFor, tmp_path: Path) -> None:
+    kit = kit_for("diffcse", edited="next", sentences=f"neighbours:{tmp_path}/none.txt")
+    with pytest.raises(UserError, match=r"none\.txt.*no such file"):
+        kit.build_shared()
+
+
+# Other encoders, precision, memory
+
+
+VARIANTS: list[dict[str, Any]] = [
+    {},
+    {"objective": "masked-language"},
+    {"objective": "corrective"},
+    {"edit": "all"},
+    {"objective": "positives", "edit": "insert"},
+    {"setting": "sup"},
+]
+
+
+@pytest.mark.parametrize("values", VARIANTS)
+def test_roberta_in_bfloat16(kit_for: KitFor, tiny_roberta: Path, values: dict[str, Any]) -> None:
+    kit = kit_for("diffcse", encoder=str(tiny_roberta), precision="bf16", max_steps=2, **values)
+    method = build(kit)
+    Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
+    assert all(value.isfinite().all() for value in method.parameters())
+    method.eval()
+    batch = batch_of(kit, method).view(0)
+    short = int(batch.attention_mask.sum(dim=1).argmin())
+    length = int(batch.attention_mask[short].sum())
+    alone = TextBatch(batch.input_ids[[short], :length], batch.attention_mask[[short], :length], batch.items[[short]])
+    assert torch.allclose(method.embed(batch)[short], method.embed(alone)[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("values", VARIANTS[:4])
+def test_gradient_checkpointing_gives_the_same_gradients(
+    kit_for: KitFor, without_dropout: Path, values: dict[str, Any]
+) -> None:
+    found = []
+    for checkpointing in (False, True):
+        kit = kit_for("diffcse", encoder=str(without_dropout), gradient_checkpointing=checkpointing, **values)
+        method = build(kit)
+        torch.manual_seed(3)
+        sum(losses(kit, method).values()).backward()  # type: ignore[union-attr]
+        found.append({name: value.grad for name, value in method.named_parameters() if value.grad is not None})
+    assert set(found[0]) == set(found[1])
+    for name, gradient in found[0].items():
+        assert torch.allclose(gradient, found[1][name], atol=1e-5, rtol=1e-3), name
