@@ -15,9 +15,11 @@ from dataclasses import replace
 from functools import partial
 from statistics import median
 
+import numpy as np
 import torch
 
 from harness import registry
+from harness.data import batching
 from harness.errors import UserError
 from harness.kit import Kit
 from harness.method import Stage
@@ -37,14 +39,22 @@ METHODS = {
 }
 
 
+def shuffled(lengths: np.ndarray, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
+    """The papers' batches: items in random order, so that every batch is padded to about the longest text there is."""
+    order = generator.permutation(len(lengths))
+    return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+
+
 def only(stage: Stage, _: object) -> list[Stage]:
     """A method's stages: this one."""
     return [stage]
 
 
-def measure(name: str, values: dict[str, object], steps: int, threads: int) -> dict[str, float]:
+def measure(name: str, values: dict[str, object], steps: int, threads: int, batches: str) -> dict[str, float]:
     """Seconds per batch (of DiffAug: its share of stage 1 included), sentences per second, peak memory in MiB."""
     torch.set_num_threads(threads)
+    if batches == "shuffled":
+        batching.length_grouped = shuffled  # type: ignore[assignment]
     plugin = registry.load(name)
     known = plugin.method.config_type.model_fields
     config = resolve(plugin, {key: value for key, value in values.items() if key in known})
@@ -65,10 +75,10 @@ def measure(name: str, values: dict[str, object], steps: int, threads: int) -> d
     return {"seconds": seconds[-1] + first, "sentences_per_second": rate, "mebibytes": memory.mebibytes}
 
 
-def child(name: str, values: dict[str, object], steps: int, threads: int) -> dict[str, float]:
+def child(name: str, values: dict[str, object], *settings: object) -> dict[str, float]:
     """`measure` in a process of its own."""
-    command = [sys.executable, __file__, "--child", json.dumps([name, values, steps, threads])]
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    command = [sys.executable, __file__, "--child", json.dumps([name, values, *settings])]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(settings[1])}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         raise UserError(f"{name}: {done.stderr.strip().splitlines()[-1]}")
@@ -80,11 +90,13 @@ def main() -> None:
     """Print one line a method: sentences per second, and time and memory as multiples of SimCSE's."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--setting", choices=list(METHODS), default="sup")
+    parser.add_argument("--methods", nargs="+", help="besides simcse; default: all of the setting")
     parser.add_argument("--encoder", default="mini-bert")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--batches", choices=["grouped", "shuffled"], default="grouped", help="ours, or the papers'")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -95,10 +107,11 @@ def main() -> None:
         "stage1_batch_size": options.batch, "auxiliary_batch_size": options.batch, "accumulation": 1,
         "generator": options.encoder,
     }  # fmt: skip
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in METHODS[options.setting]}
+    names = dict.fromkeys(["simcse", *(options.methods or METHODS[options.setting])])
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     for _ in range(options.rounds):
         for name, measured in found.items():
-            measured.append(child(name, values, options.steps, options.threads))
+            measured.append(child(name, values, options.steps, options.threads, options.batches))
     base = found["simcse"]
     print("method      sentences/s  time/simcse  memory/simcse  reported time, memory")
     for name, measured in found.items():

@@ -11,12 +11,11 @@ from typing import Any, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from transformers import AutoConfig, AutoModel
 
 from harness.data.batching import TextBatch
 from harness.data.hub import model_folder
-from harness.encoders.attention import ATTENTION, KeyValues
+from harness.encoders.attention import ATTENTION, KeyValues, OnePosition, select
 from harness.errors import UserError
 
 
@@ -119,11 +118,11 @@ class Encoder(nn.Module):
         position alone (its keys and values are of all positions), which is exact and saves most of a layer.
         """
         if self.checkpointing and self.training:  # the second computation, in the backward pass, knows no `where`
-            return _select(self.forward(batch, **reach), where)[:, 0]
+            return select(self.forward(batch, **reach), where)[:, 0]
         self._where = where
         try:
             states = self.forward(batch, **reach)
-            return states[:, 0] if self._one_position else _select(states, where)[:, 0]
+            return states[:, 0] if self._one_position else select(states, where)[:, 0]
         finally:
             self._where = None
 
@@ -143,6 +142,8 @@ class Encoder(nn.Module):
         positions = positions + (self.first_position + reach.get("position_offset", 0))
         if reach.get("prefix") is not None:
             options["prefix"] = reach["prefix"]
+        if self._where is not None and self._one_position:
+            options["only"] = OnePosition(self._where, self.model.config.num_hidden_layers - 1)
         self.reach = reach
         try:
             return self.model(
@@ -161,10 +162,10 @@ class Encoder(nn.Module):
             attention.output.register_forward_pre_hook(self._keep_residual)
 
     def _keep_attended(self, _module: nn.Module, _inputs: Any, output: Any) -> Any:
-        return None if self._where is None else (_select(output[0], self._where), *output[1:])
+        return None if self._where is None else (select(output[0], self._where), *output[1:])
 
     def _keep_residual(self, _module: nn.Module, inputs: tuple[Tensor, Tensor]) -> Any:
-        return None if self._where is None else (inputs[0], _select(inputs[1], self._where))
+        return None if self._where is None else (inputs[0], select(inputs[1], self._where))
 
     def _put_words(self, _module: nn.Module, _inputs: Any, output: Tensor) -> Tensor | None:
         words = self.reach.get("words")
@@ -181,10 +182,3 @@ class Encoder(nn.Module):
 def first_replaced(vectors: Tensor) -> Callable[[Tensor], Tensor]:
     """An `edit` that puts vectors (rows, H) over position 0 of the embedding output (diffcse.md, 1.3)."""
     return lambda output: torch.cat([vectors.to(output.dtype)[:, None], output[:, 1:]], dim=1)
-
-
-def _select(states: Tensor, where: Tensor | int) -> Tensor:
-    """(rows, length, H) -> (rows, 1, H). A product with ones and zeros: exact, and its gradient is deterministic."""
-    if isinstance(where, int):
-        return states[:, where : where + 1]
-    return functional.one_hot(where, states.shape[1]).to(states.dtype).unsqueeze(1) @ states

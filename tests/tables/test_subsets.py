@@ -186,6 +186,6 @@ def test_no_labels_are_the_unsupervised_method(store: Store, add_trial: AddTrial
 
 def test_the_command_for_a_share_names_the_subsets(store: Store) -> None:
     commands = [note for note in paper(store)[1].notes if "label_fraction=0.01" in note]
-    assert len(commands) == 1
-    assert "--set label_fraction=0.01 --subsets 0,1,2,3,4" in commands[0]
-    assert "search_spaces/sup.yaml" in commands[0]
+    assert all("--set label_fraction=0.01 --subsets 0,1,2,3,4" in command for command in commands)
+    for space in ("semisup", "sup"):
+        assert sum(f"search_spaces/{space}.yaml" in command for command in commands) == 1
