@@ -447,7 +447,7 @@ def test_gradient_checkpointing_gives_the_same_gradients(
         losses(kit, method, {"contrastive": one_batch(kit, method)})["contrastive"].backward()
         gradients.append([value.grad for value in method.parameters()])
     for plain, checkpointed in zip(*gradients, strict=True):
-        assert torch.allclose(plain, checkpointed, atol=1e-6)
+        assert torch.allclose(plain, checkpointed, rtol=1e-3, atol=1e-5)
 
 
 # What is declared
