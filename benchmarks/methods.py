@@ -72,7 +72,7 @@ def measure(name: str, values: dict[str, object], steps: int, threads: int, batc
             seconds.append(outcome.seconds / outcome.steps / stage.accumulation)
     first = STAGE_1 * seconds[0] if len(seconds) == 2 else 0.0
     rate = outcome.sentences / outcome.seconds
-    return {"seconds": seconds[-1] + first, "sentences_per_second": rate, "mebibytes": memory.mebibytes}
+    return {"seconds": seconds[-1] + first, "sentences_per_second": rate, "mebibytes": memory.gpu or memory.host}
 
 
 def child(name: str, values: dict[str, object], *settings: object) -> dict[str, float]:

@@ -18,18 +18,26 @@ import pyarrow.parquet as pq
 
 from harness.errors import UserError
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 DEFAULT_STORE = Path("results/trials")
 
 _METRICS = pa.map_(pa.string(), pa.float64())
+_INTERVALS = pa.map_(
+    pa.string(), pa.struct([("standard_error", pa.float64()), ("low", pa.float64()), ("high", pa.float64())])
+)
+_CURVES = pa.list_(
+    pa.struct([("step", pa.int64()), ("stage", pa.string()), ("metric", pa.string()), ("value", pa.float64())])
+)
 SCHEMA = pa.schema(
     [
         ("key", pa.string()),  # digest of everything that decides the result
         ("schema_version", pa.int32()),
-        ("status", pa.string()),  # finished | failed
-        ("reason", pa.string()),  # why it failed
-        ("role", pa.string()),  # search (scored on dev) | final (dev and test)
+        ("status", pa.string()),  # finished | partial (some tasks have no score) | failed
+        ("reason", pa.string()),  # why it failed, or what is missing
+        ("role", pa.string()),  # search (scored on dev) | final (dev and test) | evaluation (a suite, by harness eval)
         ("search", pa.string()),  # which search asked for it
+        ("suite", pa.string()),  # what was measured
+        ("evaluates", pa.string()),  # key of the trial that an evaluation measured
         ("method", pa.string()),
         ("setting", pa.string()),  # unsup | semisup | sup
         ("encoder", pa.string()),
@@ -37,16 +45,21 @@ SCHEMA = pa.schema(
         ("label_fraction", pa.float64()),  # share of the labels that was used; null: the method has no such choice
         ("subset", pa.int64()),  # which random subset of the labels; null likewise
         ("configuration", pa.string()),  # JSON: every hyperparameter, resolved
-        ("dev", _METRICS),  # Spearman x100
-        ("test", _METRICS),  # Spearman x100
+        ("dev", _METRICS),  # what may select
+        ("test", _METRICS),  # what is reported: Spearman x100 of STS, accuracy x100 of transfer tasks, ...
+        ("details", _METRICS),  # further figures, `task/figure` or `task/subset/figure`
+        ("uncertainty", _INTERVALS),  # bootstrap of test and dev scores
+        ("history", _CURVES),  # along training: losses, dev scores, what the method watches
         ("steps", pa.int64()),
         ("wall_seconds", pa.float64()),  # the whole trial
         ("training_seconds", pa.float64()),  # the training steps alone
         ("evaluation_seconds", pa.float64()),  # embedding for dev and test scores
-        ("sentences_per_second", pa.float64()),  # rows trained on per training second
-        ("peak_memory_mib", pa.float64()),
+        ("sentences_per_second", pa.float64()),  # trained on per training second; an evaluation: embedded per second
+        ("peak_host_memory_mib", pa.float64()),  # resident
+        ("peak_gpu_memory_mib", pa.float64()),  # allocated; null without a GPU
         ("parameters_total", pa.int64()),
         ("parameters_trainable", pa.int64()),
+        ("parameters_added", pa.int64()),  # to the pretrained models
         ("precision", pa.string()),  # bf16 | fp32, as run
         ("threads", pa.int32()),
         ("host", pa.string()),
@@ -60,6 +73,7 @@ SCHEMA = pa.schema(
         ("protocol", pa.int32()),
     ]
 )
+MAPS = ("dev", "test", "details", "uncertainty")
 
 
 @dataclass(frozen=True)
@@ -100,8 +114,9 @@ class Store:
             row[name] = record["configuration"].get(name)
         for name in ("configuration", "versions"):
             row[name] = json.dumps(row[name], sort_keys=True)
-        for name in ("dev", "test"):
+        for name in MAPS:
             row[name] = list((row[name] or {}).items())
+        row["history"] = row["history"] or []
         self.folder.mkdir(parents=True, exist_ok=True)
         self._write_table(pa.Table.from_pylist([row], schema=SCHEMA), f"{row['key']}.parquet")
 
@@ -217,7 +232,7 @@ def _each_key_once(table: pa.Table) -> pa.Table:
 def _parsed(row: dict[str, Any]) -> dict[str, Any]:
     for name in ("configuration", "versions"):
         row[name] = json.loads(row[name]) if row[name] else {}
-    for name in ("dev", "test"):
+    for name in MAPS:
         row[name] = dict(row[name] or ())
     return row
 

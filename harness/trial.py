@@ -29,7 +29,7 @@ from harness.method import Plugin
 from harness.training.loop import Trainer
 from harness.training.memory import peak_memory
 from harness.training.outcome import Outcome, Progress
-from harness.training.parameters import count
+from harness.training.parameters import added, count
 from harness.training.reproducibility import device, seed_everything
 
 logger = logging.getLogger(__name__)
@@ -137,9 +137,11 @@ def run(trial: Trial, report: Callable[[Progress], None]) -> dict[str, Any]:
         "training_seconds": outcome.seconds,
         "evaluation_seconds": embedder.seconds,
         "sentences_per_second": outcome.sentences / outcome.seconds if outcome.seconds else None,
-        "peak_memory_mib": memory.mebibytes,
+        "peak_host_memory_mib": memory.host,
+        "peak_gpu_memory_mib": memory.gpu,
         "parameters_total": count(method, trained=False),
         "parameters_trainable": outcome.trainable_parameters,
+        "parameters_added": added(method),
         "precision": precision,
     }
 

@@ -1,15 +1,14 @@
-"""Sentence pairs with gold similarities: SentEval's STS files and the embedded graded pairs, and their scores."""
+"""Sentence pairs with gold similarities: SentEval's STS files and the embedded graded pairs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from harness.data.corpora import GRADED
 from harness.data.hub import data_file
 from harness.data.senteval import archive, lines, split_lines
-from harness.errors import TrialFailure, UserError
+from harness.errors import UserError
 
 YEARS = {
     "sts12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
@@ -27,27 +26,27 @@ class Pairs:
     first: list[str]
     second: list[str]
     gold: np.ndarray
+    subsets: dict[str, int] = field(default_factory=dict)
+    """Name -> number of pairs of the parts that follow one another in a year's set; none elsewhere"""
 
     def __len__(self) -> int:
         return len(self.gold)
 
+    @property
+    def texts(self) -> list[str]:
+        """All first sentences, then all second ones."""
+        return [*self.first, *self.second]
 
-def spearman(first: np.ndarray, second: np.ndarray, gold: np.ndarray) -> float:
-    """Spearman x100 of the cosines of paired rows, (n, hidden) each, against gold (n,).
-
-    Raises TrialFailure when all cosines are equal (a constant embedding has no rank correlation).
-    """
-    first, second = first.astype(np.float64), second.astype(np.float64)
-    squares = np.einsum("ij,ij->i", first, first) * np.einsum("ij,ij->i", second, second)
-    cosines = np.einsum("ij,ij->i", first, second) / np.sqrt(np.where(squares == 0, 1, squares))
-    if np.ptp(cosines) == 0:
-        raise TrialFailure("all sentence pairs have the same similarity: the embedding is constant")
-    return float(spearmanr(cosines, gold).statistic * 100)
+    def parts(self) -> dict[str, slice]:
+        """Where each subset lies."""
+        stops = np.cumsum([0, *self.subsets.values()]).tolist()
+        return {name: slice(*stops[number : number + 2]) for number, name in enumerate(self.subsets)}
 
 
 def sts_year(name: str) -> Pairs:
     """All scored pairs of one year, its subsets concatenated (SentEval's "all"); baselines.md, 10.1."""
     first, second, gold = [], [], []
+    subsets: dict[str, int] = {}
     folder = f"STS/{name.upper()}-en-test"
     for subset in YEARS[name]:
         texts = lines(f"{folder}/STS.input.{subset}.txt")
@@ -58,11 +57,12 @@ def sts_year(name: str) -> Pairs:
             if not score.strip():
                 continue  # SentEval drops pairs without a gold score
             where = f"{archive()}, {folder}/STS.input.{subset}.txt"
-            one, two = _fields(text, 2, where, number)[:2]
+            one, two = _fields(text, 2, where, number, more=False)
             first.append(_words(one))
             second.append(_words(two))
             gold.append(_score(score, f"{archive()}, {folder}/STS.gs.{subset}.txt", number))
-    return Pairs(first, second, np.asarray(gold))
+        subsets[subset] = len(gold) - sum(subsets.values())
+    return Pairs(first, second, np.asarray(gold), subsets)
 
 
 def sts_benchmark(split: str) -> Pairs:
@@ -95,9 +95,10 @@ def _parse(lines: Sequence[str], where: str, header: int, columns: tuple[int, in
     return Pairs(first, second, np.asarray(gold))
 
 
-def _fields(line: str, expected: int, where: str, number: int) -> list[str]:
+def _fields(line: str, expected: int, where: str, number: int, *, more: bool = True) -> list[str]:
+    """`more`: columns behind those expected are no mistake (STS-B has the sentences' sources in some copies)."""
     fields = line.split("\t")
-    if len(fields) < expected:
+    if len(fields) < expected or (len(fields) > expected and not more):
         raise UserError(f"{where}, line {number}: {expected} tab-separated fields were expected, {len(fields)} found")
     return fields
 
@@ -121,6 +122,7 @@ LOADERS: dict[str, Callable[[], Pairs]] = {
     "stsb": lambda: sts_benchmark("test"),
     "sickr": lambda: sick("test_annotated"),
     "stsb-dev": lambda: sts_benchmark("dev"),
+    "sickr-dev": lambda: sick("trial"),
     "graded-dev": lambda: graded("dev"),
     "graded": lambda: graded("test"),
 }

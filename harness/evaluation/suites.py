@@ -9,8 +9,9 @@ from harness.data.corpora import GRADED
 from harness.data.hub import data_file
 from harness.data.senteval import archive
 from harness.errors import UserError, suggest
+from harness.evaluation.correlation import spearman
 from harness.evaluation.embedding import Embedder
-from harness.evaluation.pairs import LOADERS, YEARS, Pairs, spearman
+from harness.evaluation.pairs import LOADERS, YEARS, Pairs
 
 pairs = functools.cache(lambda name: LOADERS[name]())
 """The pairs of a task by name, read once per process."""

@@ -12,14 +12,17 @@ import torch
 
 @dataclass
 class Peak:
-    """Filled in when the work is done."""
+    """Filled in when the work is done; MiB."""
 
-    mebibytes: float = 0.0
+    host: float = 0.0
+    """Resident memory of the process"""
+    gpu: float | None = None
+    """Allocated by torch; None without a GPU"""
 
 
 @contextmanager
 def peak_memory(device: torch.device) -> Iterator[Peak]:
-    """Peak of allocated GPU memory, or of the process's resident memory on a CPU.
+    """Peaks of the process's resident memory, and of allocated GPU memory.
 
     Worker processes run many trials, so the process's own high-water mark is reset first (Linux; elsewhere the mark
     is that of the whole process).
@@ -27,13 +30,11 @@ def peak_memory(device: torch.device) -> Iterator[Peak]:
     peak = Peak()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    else:
-        _reset_high_water_mark()
+    _reset_high_water_mark()
     yield peak
     if device.type == "cuda":
-        peak.mebibytes = torch.cuda.max_memory_allocated(device) / 2**20
-    else:
-        peak.mebibytes = _high_water_mark()
+        peak.gpu = torch.cuda.max_memory_allocated(device) / 2**20
+    peak.host = _high_water_mark()
 
 
 def _reset_high_water_mark() -> None:

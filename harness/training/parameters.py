@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from fnmatch import fnmatchcase
 
+import transformers
 from torch import Tensor, nn
 
 from harness.errors import UserError
@@ -39,6 +40,17 @@ def trainable(method: nn.Module, stage: Stage) -> dict[str, list[nn.Parameter]]:
 def count(method: nn.Module, *, trained: bool) -> int:
     """Number of parameters, all of them or those that train now."""
     return sum(parameter.numel() for parameter in method.parameters() if parameter.requires_grad or not trained)
+
+
+def added(method: nn.Module) -> int:
+    """Number of parameters outside the pretrained encoders: prompts, prefixes, adapters, heads, classifiers."""
+    pretrained = {
+        parameter
+        for module in method.modules()
+        if isinstance(module, transformers.PreTrainedModel)
+        for parameter in module.parameters()
+    }
+    return sum(parameter.numel() for parameter in method.parameters() if parameter not in pretrained)
 
 
 def state(method: nn.Module, names: Collection[str]) -> dict[str, Tensor]:

@@ -15,8 +15,9 @@ from transformers import AutoModel, AutoTokenizer
 from harness.data import batching
 from harness.data.batching import TextBatch
 from harness.errors import TrialFailure, UserError
+from harness.evaluation.correlation import spearman
 from harness.evaluation.embedding import Embedder
-from harness.evaluation.pairs import LOADERS, spearman
+from harness.evaluation.pairs import LOADERS
 from harness.evaluation.suites import suite
 from harness.kit import Kit
 
@@ -373,6 +374,7 @@ def test_pairs_without_gold_score_are_dropped(fake_hub: Path) -> None:
     ("changed", "told"),
     [
         ({"input.headlines": "a\tb\nno tab here\n"}, r"STS\.input\.headlines\.txt, line 2: 2 tab-separated fields"),
+        ({"input.headlines": "a\tb\tc\nd\te\n"}, r"STS\.input\.headlines\.txt, line 1: 2 .* expected, 3 found"),
         ({"gs.OnWN": "1.5\nhigh\n"}, r'STS\.gs\.OnWN\.txt, line 2: the gold score "high" is no number'),
         ({"gs.OnWN": "nan\n1\n"}, r'STS\.gs\.OnWN\.txt, line 1: the gold score "nan" is no number'),
         ({"gs.FNWN": "1.5\n"}, r"FNWN has 2 pairs and 1 gold scores"),

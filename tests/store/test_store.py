@@ -70,7 +70,7 @@ def test_label_fraction_and_subset_are_columns(store: Store) -> None:
     frame = store.read().table.to_pandas().set_index("key").sort_index()
     assert frame["label_fraction"].fillna(-1).tolist() == [0.01, -1]
     assert frame["subset"].fillna(-1).tolist() == [3, -1]
-    assert set(frame["schema_version"]) == {2}
+    assert set(frame["schema_version"]) == {3}
 
 
 def test_file_of_another_version_is_named(store: Store) -> None:

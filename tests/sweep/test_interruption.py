@@ -31,7 +31,7 @@ methods:
       width: [4, 8]
 """
 TRIALS = 8
-OF_THE_RUN = {"started", "sentences_per_second", "peak_memory_mib", "commit"}  # and all that ends in _seconds
+OF_THE_RUN = {"started", "sentences_per_second", "peak_host_memory_mib", "commit"}  # and all that ends in _seconds
 
 
 def results(store: Path) -> dict[str, dict[str, Any]]:

@@ -1,0 +1,149 @@
+"""Transfer tasks: harness against a straightforward nested cross-validation with scikit-learn, turn by turn.
+
+Same embeddings (all-MiniLM-L6-v2, embedded once, by neither clock), folds and penalties; CPU seconds. The reference
+calls LogisticRegression with its defaults (L-BFGS, tolerance 1e-4) for every fold and penalty. Needs HARNESS_HUB;
+`pip install --group benchmarks`.
+
+    python benchmarks/transfer.py [--tasks cr,subj] [--rounds 2] [--keep FOLDER] [--tolerance 1e-4]
+"""
+
+import argparse
+import functools
+import time
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
+from threadpoolctl import threadpool_limits
+
+from harness.data.hub import model_folder
+from harness.evaluation.classification_data import DATASETS, Splits
+from harness.evaluation.penalty_search import PENALTIES
+from harness.evaluation.transfer import FOLD_SEED, FOLDS, Accuracy, task_features, transfer
+
+ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
+
+
+def embedded(task: str, folder: Path | None) -> np.ndarray:
+    """The vectors of all texts of a task in the order in which they are asked for; kept in `folder`."""
+    path = folder and folder / f"{task}.npy"
+    if path and path.exists():
+        return np.load(path)
+    vectors: list[np.ndarray] = []
+    model = SentenceTransformer(str(model_folder(ENCODER)), device="cpu")
+
+    def embed(texts: list[str]) -> np.ndarray:
+        distinct = sorted(set(texts))
+        found = dict(zip(distinct, model.encode(distinct), strict=True))
+        vectors.append(np.stack([found[text] for text in texts]))
+        return vectors[0]
+
+    task_features(DATASETS[task](), embed)
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(path, vectors[0])
+    return vectors[0]
+
+
+class Reference:
+    """scikit-learn, one fit after the other."""
+
+    def __init__(self, tolerance: float) -> None:
+        self.tolerance = tolerance
+
+    def __call__(self, data: Splits, features: dict[str, np.ndarray]) -> Accuracy:
+        """Dev and test accuracies x100."""
+        if "all" in data:
+            return self.nested(features["all"], data["all"].labels)
+        train, labels = features["train"], data["train"].labels
+        if "dev" in data:
+            scores = [
+                self.fit(train, labels, penalty).score(features["dev"], data["dev"].labels) for penalty in PENALTIES
+            ]
+        else:
+            scores = self.validate(train, labels)
+        best = int(np.argmax(np.round(scores, 4)))
+        test = self.fit(train, labels, PENALTIES[best]).score(features["test"], data["test"].labels)
+        return Accuracy(100 * scores[best], 100 * test, (PENALTIES[best],))
+
+    def nested(self, features: np.ndarray, labels: np.ndarray) -> Accuracy:
+        """MR, CR, SUBJ, MPQA."""
+        dev, test, penalties = [], [], []
+        for fitted, held_out in self.folds(labels):
+            scores = self.validate(features[fitted], labels[fitted])
+            best = int(np.argmax(np.round(scores, 4)))
+            model = self.fit(features[fitted], labels[fitted], PENALTIES[best])
+            dev.append(100 * scores[best])
+            test.append(100 * model.score(features[held_out], labels[held_out]))
+            penalties.append(PENALTIES[best])
+        return Accuracy(float(np.mean(dev)), float(np.mean(test)), tuple(penalties))
+
+    def validate(self, features: np.ndarray, labels: np.ndarray) -> list[float]:
+        """The mean accuracy over folds of each penalty."""
+        return [
+            float(
+                np.mean(
+                    [
+                        self.fit(features[fitted], labels[fitted], penalty).score(features[held_out], labels[held_out])
+                        for fitted, held_out in self.folds(labels)
+                    ]
+                )
+            )
+            for penalty in PENALTIES
+        ]
+
+    def fit(self, features: np.ndarray, labels: np.ndarray, penalty: float) -> LogisticRegression:
+        """One classifier; C as in harness.evaluation.transfer."""
+        strength = (2 if labels.max() == 1 else 1) / (penalty * len(labels))
+        return LogisticRegression(C=strength, tol=self.tolerance, max_iter=1000).fit(features, labels)
+
+    def folds(self, labels: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """SentEval's."""
+        return list(StratifiedKFold(FOLDS, shuffle=True, random_state=FOLD_SEED).split(labels, labels))
+
+
+def compare(task: str, options: argparse.Namespace) -> float:
+    """Print one line; the ratio."""
+    vectors = embedded(task, options.keep)
+    data = DATASETS[task]()
+    features = task_features(data, lambda _: vectors)
+    own, own_seconds = clocked(functools.partial(transfer, task, lambda _: vectors))
+    peer, peer_seconds = clocked(functools.partial(Reference(options.tolerance), data, features))
+    ratio = peer_seconds / own_seconds
+    f1 = "" if task != "mrpc" else f", F1 {own.f1:.2f}"
+    print(
+        f"{task:5} ours {own_seconds:6.2f} s, scikit-learn {peer_seconds:6.2f} s, ratio {ratio:.2f}; "
+        f"dev {own.dev:.2f} ({own.dev - peer.dev:+.2f}), test {own.test:.2f} ({own.test - peer.test:+.2f}){f1}",
+        flush=True,
+    )
+    return ratio
+
+
+def clocked(work: "functools.partial[Accuracy]") -> tuple[Accuracy, float]:
+    """What it returns, and the CPU seconds it takes."""
+    started = time.process_time()
+    found = work()
+    return found, time.process_time() - started
+
+
+def main() -> None:
+    """Print both times, their ratio, and the differences of the accuracies, task by task."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", default="cr", help=f"comma-separated; all: {','.join(DATASETS)}")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--keep", type=Path, help="folder for the embeddings")
+    parser.add_argument("--tolerance", type=float, default=1e-4, help="scikit-learn's; 1e-4 is its default")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    with threadpool_limits(options.threads):
+        ratios = [compare(task, options) for _ in range(options.rounds) for task in options.tasks.split(",")]
+    print(f"median ratio {median(ratios):.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""SentEval's seven classification tasks as its own readers see them: texts, labels and order (baselines.md, 10.2)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.data.senteval import archive, lines
+from harness.errors import UserError
+
+TREC_LABELS = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
+BINARY_LABELS = ("0", "1")
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Texts with classes: texts[i] (in a pair task: with second[i]) is of class labels[i], counted from 0.
+
+    Sorted by words, then by class, as SentEval does before it draws folds: the order decides who is in which fold.
+    A blank line of a file is an empty text: SentEval keeps it.
+    """
+
+    texts: list[str]
+    labels: np.ndarray
+    second: list[str] | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+Splits = dict[str, Labelled]
+Row = tuple[tuple[str, ...], int]
+"""The texts of an item (one, or a pair), and its class"""
+
+
+def polar(positive: str, negative: str) -> Splits:
+    """MR, CR, SUBJ, MPQA: a file for each class (the positive one is class 1), a sentence a line, in latin-1."""
+    rows: list[Row] = []
+    for member, label in ((positive, 1), (negative, 0)):
+        rows += [((_words(line),), label) for line in lines(member, encoding="latin-1")]
+    return {"all": _sorted(rows)}
+
+
+def sst2() -> Splits:
+    """SST-2: sentence, tab, class."""
+    return {split: _sorted(_sst_rows(f"SST/binary/sentiment-{split}")) for split in ("train", "dev", "test")}
+
+
+def trec() -> Splits:
+    """TREC: `COARSE:fine question`, in latin-1; the coarse class counts, numbered alphabetically."""
+    files = {"train": "TREC/train_5500.label", "test": "TREC/TREC_10.label"}
+    return {split: _sorted(_trec_rows(member)) for split, member in files.items()}
+
+
+def mrpc() -> Splits:
+    """MRPC: class, two ids, two sentences; a header line. Class 1 are the paraphrases."""
+    return {split: _sorted(_mrpc_rows(f"MRPC/msr_paraphrase_{split}.txt")) for split in ("train", "test")}
+
+
+def _sst_rows(member: str) -> list[Row]:
+    rows: list[Row] = []
+    for number, line in enumerate(lines(member), start=1):
+        text, label = _fields(line, 2, member, number)
+        rows.append(((_words(text),), _label(label, BINARY_LABELS, member, number)))
+    return rows
+
+
+def _trec_rows(member: str) -> list[Row]:
+    rows: list[Row] = []
+    for number, line in enumerate(lines(member, encoding="latin-1"), start=1):
+        label, _, rest = line.strip().partition(":")
+        _, space, text = rest.partition(" ")
+        if not space:
+            raise UserError(f"{_place(member, number)}: no question behind a label `COARSE:fine`")
+        rows.append(((_words(text),), _label(label, TREC_LABELS, member, number)))
+    return rows
+
+
+def _mrpc_rows(member: str) -> list[Row]:
+    rows: list[Row] = []
+    for number, line in enumerate(lines(member)[1:], start=2):
+        label, _, _, one, two = _fields(line, 5, member, number)
+        rows.append(((_words(one), _words(two)), _label(label, BINARY_LABELS, member, number)))
+    return rows
+
+
+def _sorted(rows: list[Row]) -> Labelled:
+    rows = sorted(rows, key=lambda row: (*(len(text.split()) for text in row[0]), row[1]))
+    texts = list(zip(*(row[0] for row in rows), strict=True))
+    return Labelled(list(texts[0]), np.asarray([row[1] for row in rows]), list(texts[1]) if len(texts) > 1 else None)
+
+
+def _fields(line: str, expected: int, member: str, number: int) -> list[str]:
+    fields = line.strip().split("\t")
+    if len(fields) != expected:
+        found = f"{expected} tab-separated fields were expected, {len(fields)} found"
+        raise UserError(f"{_place(member, number)}: {found}")
+    return fields
+
+
+def _label(text: str, valid: Sequence[str], member: str, number: int) -> int:
+    if text.strip() not in valid:
+        raise UserError(f'{_place(member, number)}: the class "{text}" is none of {", ".join(valid)}')
+    return valid.index(text.strip())
+
+
+def _place(member: str, number: int) -> str:
+    return f"{archive()}, {member}, line {number}"
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())
+
+
+DATASETS: dict[str, Callable[[], Splits]] = {
+    "mr": lambda: polar("MR/rt-polarity.pos", "MR/rt-polarity.neg"),
+    "cr": lambda: polar("CR/custrev.pos", "CR/custrev.neg"),
+    "subj": lambda: polar("SUBJ/subj.objective", "SUBJ/subj.subjective"),
+    "mpqa": lambda: polar("MPQA/mpqa.pos", "MPQA/mpqa.neg"),
+    "sst2": sst2,
+    "trec": trec,
+    "mrpc": mrpc,
+}
+"""Task -> its splits: `all` (to be cross-validated), or `train` and `test`, and `dev` where one is given"""

@@ -1,0 +1,155 @@
+"""Transfer tasks: what a logistic regression reads off frozen embeddings, in SentEval's protocol (baselines.md, 10.2).
+
+scikit-learn fits every classifier that is tested, by Newton steps from the place where the joint search of the penalty
+(penalty_search) left it. SentEval's classifier is a linear layer with an output per class, trained by Adam with weight
+decay, that is, on mean cross entropy + weight_decay / 2 * ||weights||^2. scikit-learn's has the same minimum with
+C = 1 / (weight_decay * rows); with C = 2 / (weight_decay * rows) for two classes, where scikit-learn has one output:
+SentEval's two have half of its weights each, with opposite signs, so both penalties together are half of one.
+
+Different from SentEval: the fit goes to the minimum, where Adam is stopped early on held-out rows (its refits hold out
+a random 5 % for that); the bias is not penalised; nothing is random but the folds.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import LinAlgWarning
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, f1_score
+from sklearn.model_selection import StratifiedKFold
+
+from harness.errors import TrialFailure, UserError, suggest
+from harness.evaluation.classification_data import DATASETS, Splits
+from harness.evaluation.penalty_search import PENALTIES, Axes, Split, principal_axes, search
+
+Embed = Callable[[Sequence[str]], np.ndarray]
+"""Texts -> (texts, width) float32"""
+FOLDS, FAST_FOLDS = 10, 5
+FOLD_SEED = 1111
+"""SentEval's, whatever the trial's seed"""
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Accuracies x100 of a task."""
+
+    dev: float
+    """Of the best penalty on held-out training rows, or on the given dev set; what hyperparameters are chosen by"""
+    test: float
+    penalties: tuple[float, ...]
+    """The chosen weight decay: one, or one for each outer fold"""
+    f1: float | None = None
+    """F1 x100 of class 1 on the given test set, where there are two classes: of interest for MRPC"""
+
+
+def transfer(task: str, embed: Embed, *, fast: bool = False) -> Accuracy:
+    """The accuracy of a task of `classification_data.DATASETS`; `fast`: 5 folds instead of 10, as DiffCSE's dev scores.
+
+    Raises UserError for an unknown task or damaged data, TrialFailure when the embeddings are constant or not finite.
+    """
+    if task not in DATASETS:
+        raise UserError(f'unknown transfer task "{task}"{suggest(task, DATASETS)}')
+    data = DATASETS[task]()
+    features = task_features(data, embed)
+    labels = {split: rows.labels for split, rows in data.items()}
+    folds = FAST_FOLDS if fast else FOLDS
+    if "all" in data:
+        return nested_cross_validation(features["all"], labels["all"], folds)
+    return single_test(features, labels, folds)
+
+
+def dev_average(embed: Embed) -> float:
+    """The mean dev accuracy x100 of the seven tasks in fast mode: what DiffCSE selects its transfer checkpoints by."""
+    return float(np.mean([transfer(task, embed, fast=True).dev for task in DATASETS]))
+
+
+def nested_cross_validation(features: np.ndarray, labels: np.ndarray, folds: int = FOLDS) -> Accuracy:
+    """MR, CR, SUBJ, MPQA: in each of `folds` outer folds, an inner cross-validation picks the penalty.
+
+    features: (rows, width) float32; labels: (rows,), classes from 0. Dev is the mean of the best inner scores, test
+    that of the outer folds' accuracies.
+    """
+    axes = principal_axes(features)
+    dev, test, penalties = [], [], []
+    for fitted, tested in _folds(labels, folds):
+        penalty, score, model = _fit(axes[fitted], labels[fitted], _folds(labels[fitted], folds))
+        dev.append(score)
+        test.append(100 * model.score(axes.rows[tested], labels[tested]))
+        penalties.append(penalty)
+    return Accuracy(float(np.mean(dev)), float(np.mean(test)), tuple(penalties))
+
+
+def single_test(features: dict[str, np.ndarray], labels: dict[str, np.ndarray], folds: int = FOLDS) -> Accuracy:
+    """SST-2, TREC, MRPC: fitted on `train`, tested on `test`; `dev`, or else a cross-validation, picks the penalty.
+
+    features: (rows, width) float32 and labels: (rows,) of each split.
+    """
+    known = [split for split in ("train", "dev") if split in features]
+    axes = principal_axes(np.concatenate([features[split] for split in (*known, "test")]))
+    classes = np.concatenate([labels[split] for split in known])
+    rows, train = np.arange(len(classes)), len(labels["train"])
+    splits = [(rows[:train], rows[train:])] if "dev" in known else _folds(classes, folds)
+    penalty, dev, model = _fit(axes[rows], classes, splits, rows[:train])
+    predicted = model.predict(axes.rows[len(rows) :])
+    f1 = 100 * f1_score(labels["test"], predicted) if classes.max() == 1 else None
+    return Accuracy(dev, 100 * accuracy_score(labels["test"], predicted), (penalty,), f1)
+
+
+def _folds(labels: np.ndarray, folds: int) -> list[Split]:
+    return list(StratifiedKFold(folds, shuffle=True, random_state=FOLD_SEED).split(labels, labels))
+
+
+def _fit(
+    features: Axes, labels: np.ndarray, splits: list[Split], rows: np.ndarray | None = None
+) -> tuple[float, float, LogisticRegression]:
+    """The penalty that is best over the splits, its mean accuracy there, and its model of `rows` (all by default)."""
+    rows = np.arange(len(labels)) if rows is None else rows
+    accuracies, starts = search(features, labels, splits, rows)
+    means = accuracies.mean(0)
+    best = int(means.round(2).argmax())  # as SentEval: of equals to two decimals, the smallest penalty
+    model = _refit(features.rows[rows], labels[rows], PENALTIES[best], starts[best])
+    return PENALTIES[best], float(means[best]), model
+
+
+def _refit(features: np.ndarray, labels: np.ndarray, penalty: float, start: np.ndarray) -> LogisticRegression:
+    """scikit-learn's model, begun at the coefficients `start`, (outputs, width + 1)."""
+    strength = (2 if labels.max() == 1 else 1) / (penalty * len(labels))
+    model = LogisticRegression(C=strength, solver="newton-cholesky", max_iter=1000, warm_start=True)
+    model.coef_, model.intercept_ = start[:, :-1], start[:, -1]
+    with warnings.catch_warnings():
+        # where single precision does not suffice for a Newton step, scikit-learn goes on with L-BFGS, and says so
+        warnings.simplefilter("ignore", LinAlgWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(features, labels)
+
+
+def task_features(data: Splits, embed: Embed) -> dict[str, np.ndarray]:
+    """Split -> (rows, width) float32, all texts embedded in one call; |u - v| and u * v side by side for pairs.
+
+    Raises TrialFailure when the embeddings are constant, not finite or not one for each text.
+    """
+    texts = [text for rows in data.values() for text in (*rows.texts, *(rows.second or ()))]
+    vectors = np.asarray(embed(texts), np.float32)
+    _check(vectors, len(texts))
+    features, start = {}, 0
+    for split, rows in data.items():
+        own = vectors[start : start + len(rows)]
+        start += len(rows)
+        if rows.second is not None:
+            other = vectors[start : start + len(rows)]
+            start += len(rows)
+            own = np.concatenate([np.abs(own - other), own * other], axis=1)
+        features[split] = own
+    return features
+
+
+def _check(vectors: np.ndarray, expected: int) -> None:
+    if vectors.ndim != 2 or len(vectors) != expected:
+        raise TrialFailure(f"the embeddings of {expected} texts have the shape {vectors.shape}")
+    if not np.isfinite(vectors).all():
+        raise TrialFailure("the embeddings are not finite")
+    if np.ptp(vectors, axis=0).max() <= 1e-6 * np.abs(vectors).max():
+        raise TrialFailure("the embedding is constant")

@@ -1,0 +1,109 @@
+"""The bootstrap against resamples drawn and ranked by numpy and scipy, against theory, and its p-values."""
+
+import numpy as np
+import pytest
+import scipy.stats
+from scipy.stats import spearmanr
+
+from harness.errors import TrialFailure
+from harness.evaluation import bootstrap
+from harness.evaluation.bootstrap import paired, replicates, uncertainty
+
+
+def scored(count: int, seed: int = 0, noise: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Cosines and gold scores with ties in both."""
+    generator = np.random.default_rng(seed)
+    gold = generator.integers(0, 26, count) / 5
+    return np.round(np.tanh(gold / 5 + noise * generator.normal(size=count)), 2), gold
+
+
+def test_every_replicate_is_scipys_correlation_of_the_resample() -> None:
+    one, gold = scored(90)
+    two = scored(90, seed=3)[0] + gold
+    found = replicates([one, two], gold, seed=7, resamples=25)
+    order = np.lexsort((one + two, gold))
+    drawn = order[np.random.default_rng(7).integers(0, 90, (25, 90))]
+    for number, rows in enumerate(drawn):
+        for system, cosines in enumerate((one, two)):
+            expected = 100 * spearmanr(cosines[rows], gold[rows]).statistic
+            assert found[system, number] == pytest.approx(expected, abs=1e-9)
+
+
+def test_interval_and_standard_error_are_those_of_scipys_bootstrap() -> None:
+    cosines, gold = scored(400)
+    found = uncertainty(cosines, gold, resamples=4000)
+    theirs = scipy.stats.bootstrap(
+        (cosines, gold), lambda x, y: 100 * spearmanr(x, y).statistic, n_resamples=1000, paired=True, vectorized=False,
+        method="percentile", rng=np.random.default_rng(0),
+    )  # fmt: skip
+    assert found.standard_error == pytest.approx(theirs.standard_error, rel=0.1)
+    assert found.low == pytest.approx(theirs.confidence_interval.low, abs=theirs.standard_error / 4)
+    assert found.high == pytest.approx(theirs.confidence_interval.high, abs=theirs.standard_error / 4)
+
+
+def test_standard_error_of_independent_scores_is_that_of_theory() -> None:
+    """Without correlation Spearman's variance is 1 / (n - 1)."""
+    generator = np.random.default_rng(0)
+    found = uncertainty(*generator.normal(size=(2, 2000)), resamples=2000)
+    assert found.standard_error == pytest.approx(100 / np.sqrt(1999), rel=0.07)
+    assert found.high - found.low == pytest.approx(2 * 1.96 * found.standard_error, rel=0.07)
+
+
+def test_seeds_blocks_and_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    cosines, gold = scored(300)
+    expected = uncertainty(cosines, gold, seed=1)
+    assert uncertainty(cosines, gold, seed=1) == expected
+    assert uncertainty(cosines, gold, seed=2) != expected
+    order = np.random.default_rng(0).permutation(300)
+    shuffled = uncertainty(cosines[order], gold[order], seed=1)
+    monkeypatch.setattr(bootstrap, "BLOCK", 1000)
+    for other in (shuffled, uncertainty(cosines, gold, seed=1)):
+        values = (other.standard_error, other.low, other.high)
+        assert values == pytest.approx((expected.standard_error, expected.low, expected.high), abs=1e-6)
+
+
+def test_paired_difference_and_its_mirror() -> None:
+    one, gold = scored(500, noise=0.3)
+    two = scored(500, noise=0.6)[0]
+    forward, back = paired(one, two, gold), paired(two, one, gold)
+    difference = 100 * (spearmanr(one, gold).statistic - spearmanr(two, gold).statistic)
+    assert forward.difference == pytest.approx(difference, abs=1e-9)
+    assert forward.uncertainty.low < difference < forward.uncertainty.high
+    assert back.difference == pytest.approx(-difference, abs=1e-9)
+    assert back.p_value == forward.p_value
+    assert back.uncertainty.low == pytest.approx(-forward.uncertainty.high, abs=1e-9)
+
+
+def test_pairing_makes_the_interval_shorter() -> None:
+    """Two systems that err alike are told apart where separate intervals overlap."""
+    one, gold = scored(500)
+    two = one + 0.05 * np.random.default_rng(1).normal(size=500)
+    separate = np.hypot(uncertainty(one, gold).standard_error, uncertainty(two, gold).standard_error)
+    assert paired(one, two, gold).uncertainty.standard_error < separate / 3
+
+
+def test_p_values_of_equal_and_of_far_systems() -> None:
+    one, gold = scored(300, noise=0.2)
+    assert paired(one, one.copy(), gold).p_value == 1
+    assert paired(one, scored(300, noise=5)[0], gold, resamples=499).p_value == pytest.approx(1 / 500)
+
+
+def test_p_values_hold_their_level_where_nothing_differs() -> None:
+    """Two systems that are equally good: about one in ten comparisons is below 0.1."""
+    below = 0
+    for seed in range(200):
+        generator = np.random.default_rng(seed)
+        gold = generator.normal(size=150)
+        one, two = gold + generator.normal(size=(2, 150))
+        below += paired(one, two, gold, seed=seed, resamples=200).p_value < 0.1
+    assert 8 <= below <= 34, "binomial(200, 0.1), 3 standard deviations"
+
+
+def test_what_has_no_correlation_has_no_bootstrap() -> None:
+    cosines, gold = scored(50)
+    with pytest.raises(TrialFailure, match="constant"):
+        uncertainty(np.ones(50), gold)
+    with pytest.raises(TrialFailure, match="not finite"):
+        paired(cosines, np.full(50, np.nan), gold)
+    with pytest.raises(TrialFailure, match="3 pairs are too few"):
+        uncertainty(np.arange(3.0), np.arange(3.0))

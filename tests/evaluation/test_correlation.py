@@ -1,0 +1,125 @@
+"""SentEval's aggregations over subsets, against scipy on an own cut of each year; what has no correlation."""
+
+import numpy as np
+import pytest
+from scipy.stats import ortho_group, pearsonr, spearmanr
+
+from harness.data.senteval import lines
+from harness.errors import TrialFailure
+from harness.evaluation.correlation import correlation, spearman, sts_scores
+from harness.evaluation.pairs import LOADERS, Pairs
+
+SUBSETS = {  # pairs with a gold score, in SentEval's order
+    "sts12": (750, 750, 459, 750, 399), "sts13": (189, 750, 561), "sts14": (450, 300, 750, 750, 750, 750),
+    "sts15": (375, 750, 375, 750, 750), "sts16": (254, 249, 230, 244, 209),
+}  # fmt: skip
+PARTS = (40, 25, 60)
+
+
+@pytest.fixture
+def pairs() -> Pairs:
+    gold = np.random.default_rng(1).integers(0, 26, sum(PARTS)) / 5
+    return Pairs([""] * len(gold), [""] * len(gold), gold, dict(zip("abc", PARTS, strict=True)))
+
+
+@pytest.fixture
+def vectors(pairs: Pairs) -> np.ndarray:
+    """(2, pairs, 12) float32, nearer to each other the higher the gold score; each subset has its own noise."""
+    generator = np.random.default_rng(2)
+    first, noise = generator.normal(size=(2, len(pairs), 12))
+    spread = np.repeat([0.5, 1, 3], PARTS) * (1 + 5 - pairs.gold)
+    return np.stack([first, first + spread[:, None] * noise / 4]).astype(np.float32)
+
+
+def cosines(vectors: np.ndarray) -> np.ndarray:
+    one, two = vectors.astype(np.float64)
+    return (one * two).sum(1) / np.linalg.norm(one, axis=1) / np.linalg.norm(two, axis=1)
+
+
+@pytest.mark.usefixtures("hub")
+@pytest.mark.parametrize(("task", "sizes"), SUBSETS.items())
+def test_subsets_lie_where_their_files_put_them(task: str, sizes: tuple[int, ...]) -> None:
+    pairs = LOADERS[task]()
+    assert tuple(pairs.subsets.values()) == sizes
+    for name, part in pairs.parts().items():
+        scores = lines(f"STS/{task.upper()}-en-test/STS.gs.{name}.txt")
+        assert pairs.gold[part].tolist() == [float(score) for score in scores if score], name
+
+
+@pytest.mark.usefixtures("hub")
+def test_sick_dev() -> None:
+    pairs = LOADERS["sickr-dev"]()
+    assert len(pairs) == 500
+    assert not pairs.parts()
+    assert pairs.gold.min() >= 1
+    assert pairs.gold.max() <= 5
+
+
+def test_aggregations_against_scipy(pairs: Pairs, vectors: np.ndarray) -> None:
+    found = sts_scores(*vectors, pairs)
+    similar, cuts = cosines(vectors), np.cumsum(PARTS)[:-1]
+    for measure, scipys in (("pearson", pearsonr), ("spearman", spearmanr)):
+        parts = [
+            100 * scipys(part, gold).statistic
+            for part, gold in zip(np.split(similar, cuts), np.split(pairs.gold, cuts), strict=True)
+        ]
+        expected = {
+            "all": 100 * scipys(similar, pairs.gold).statistic,
+            "mean": sum(parts) / 3,
+            "wmean": sum(part * size for part, size in zip(parts, PARTS, strict=True)) / sum(PARTS),
+        }
+        assert len({round(value, 1) for value in expected.values()}) == 3, "the three are different numbers here"
+        assert {name: getattr(found.aggregated[name], measure) for name in expected} == pytest.approx(
+            expected, abs=1e-9
+        )
+        assert [getattr(subset, measure) for subset in found.subsets.values()] == pytest.approx(parts, abs=1e-9)
+    assert list(found.subsets) == ["a", "b", "c"]
+
+
+def test_without_subsets_there_is_one_number(pairs: Pairs, vectors: np.ndarray) -> None:
+    found = sts_scores(*vectors, Pairs(pairs.first, pairs.second, pairs.gold))
+    assert list(found.aggregated) == ["all"]
+    assert found.subsets == {}
+    assert found.aggregated["all"].spearman == spearman(*vectors, pairs.gold)
+
+
+def test_scale_rotation_and_order_change_nothing(pairs: Pairs, vectors: np.ndarray) -> None:
+    expected = sts_scores(*vectors, pairs)
+    rotation = ortho_group.rvs(12, random_state=0)
+    turned = (1e4 * vectors.astype(np.float64) @ rotation).astype(np.float32)
+    order = np.concatenate(
+        [np.random.default_rng(3).permutation(np.arange(len(pairs))[part]) for part in pairs.parts().values()]
+    )
+    shuffled = sts_scores(*vectors[:, order], Pairs(pairs.first, pairs.second, pairs.gold[order], pairs.subsets))
+    for other, tolerance in ((sts_scores(*turned, pairs), 1e-4), (shuffled, 1e-6)):
+        for name, one in {**expected.aggregated, **expected.subsets}.items():
+            two = {**other.aggregated, **other.subsets}[name]
+            assert (one.pearson, one.spearman) == pytest.approx((two.pearson, two.spearman), abs=tolerance)
+
+
+@pytest.mark.parametrize("noise", [0, 1e-7])
+def test_a_constant_embedding_has_no_score(pairs: Pairs, noise: float) -> None:
+    """Also where padding and batches have left their rounding on it."""
+    vectors = 1 + noise * np.random.default_rng(0).normal(size=(2, len(pairs), 12))
+    for measure in (lambda: sts_scores(*vectors, pairs), lambda: spearman(*vectors, pairs.gold)):
+        with pytest.raises(TrialFailure, match="constant"):
+            measure()
+
+
+def test_a_constant_subset_has_no_score(pairs: Pairs, vectors: np.ndarray) -> None:
+    part = pairs.parts()["b"]
+    vectors[1, part] = vectors[0, part]
+    with pytest.raises(TrialFailure, match="same similarity"):
+        sts_scores(*vectors, pairs)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_embeddings_that_are_not_finite_have_no_score(pairs: Pairs, vectors: np.ndarray, value: float) -> None:
+    vectors[1, 3, 5] = value
+    with pytest.raises(TrialFailure, match="not finite"):
+        sts_scores(*vectors, pairs)
+
+
+def test_equal_gold_scores_have_no_correlation() -> None:
+    with pytest.raises(TrialFailure, match="same gold score"):
+        correlation(np.arange(3.0), np.ones(3))

@@ -1,0 +1,133 @@
+"""Alignment, uniformity, anisotropy and cosines by gold score, against distances written out and closed forms."""
+
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import pdist
+from scipy.stats import ortho_group
+
+from harness.errors import TrialFailure
+from harness.evaluation.geometry import (
+    alignment,
+    cosines_by_gold,
+    first_component,
+    geometry,
+    mean_cosine,
+    uniformity,
+)
+from harness.evaluation.pairs import LOADERS, Pairs
+from harness.evaluation.vectors import first_rows
+
+MEASURES = [uniformity, mean_cosine, first_component]
+
+
+def rows(count: int, width: int = 16, seed: int = 0) -> np.ndarray:
+    """Rows with a preferred direction, not of unit length, float32."""
+    generator = np.random.default_rng(seed)
+    scale = generator.uniform(0.2, 5, (count, 1))
+    return (scale * (generator.normal(size=(count, width)) + 0.5)).astype(np.float32)
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    vectors = vectors.astype(np.float64)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("count", [2, 7, 511, 512, 513, 1100])
+def test_uniformity_against_all_distances(count: int) -> None:
+    vectors = rows(count)
+    expected = np.log(np.exp(-2 * pdist(unit(vectors), "sqeuclidean")).mean())
+    assert uniformity(vectors) == pytest.approx(expected, abs=1e-6)
+
+
+def test_uniformity_closed_forms() -> None:
+    """Orthogonal directions are sqrt(2) apart, opposite ones 2."""
+    assert uniformity(np.eye(600) * 3) == pytest.approx(-4, abs=1e-6)
+    assert uniformity(np.array([[1.0, 0], [-2, 0]])) == pytest.approx(-8, abs=1e-6)
+    assert uniformity(np.array([[1.0, 0], [-2, 0], [0, 1]])) == pytest.approx(np.log((np.exp(-8) + 2 * np.exp(-4)) / 3))
+
+
+def test_uniformity_holds_no_large_tensor() -> None:
+    """Less than one N x N matrix of float32 (30 MB), whatever the width."""
+    vectors = rows(2758, 384)
+    tracemalloc.start()
+    uniformity(vectors)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 30e6
+
+
+def test_alignment_is_the_mean_squared_distance() -> None:
+    first, second = rows(50), rows(50, seed=1)
+    pairs = Pairs([""] * 50, [""] * 50, np.where(np.arange(50) < 20, 4.5, 4.0))
+    squares = ((unit(first) - unit(second)) ** 2).sum(axis=1)
+    assert geometry(first, second, pairs).alignment == pytest.approx(squares[:20].mean(), abs=1e-9)
+    assert geometry(first, second, pairs, inclusive=True).alignment == pytest.approx(squares.mean(), abs=1e-9)
+    with pytest.raises(TrialFailure, match="no pair has a gold score above 4"):
+        alignment(np.empty(0))
+
+
+@pytest.mark.usefixtures("hub")
+def test_sets_of_sts_benchmark() -> None:
+    """231 pairs above 4, 338 from 4 on; 2,758 sentences, 2,551 distinct (diffcse.md, 6)."""
+    pairs = LOADERS["stsb"]()
+    numbers = {text: number for number, text in enumerate(sorted(set(pairs.texts)))}
+    known = rows(len(numbers))
+    first, second = (known[[numbers[text] for text in texts]] for texts in (pairs.first, pairs.second))
+    squares = ((unit(first) - unit(second)) ** 2).sum(axis=1)
+    every, distinct = geometry(first, second, pairs), geometry(first, second, pairs, distinct=True, inclusive=True)
+    assert every.alignment == pytest.approx(squares[pairs.gold > 4].sum() / 231, abs=1e-9)
+    assert distinct.alignment == pytest.approx(squares[pairs.gold >= 4].sum() / 338, abs=1e-9)
+    assert every.uniformity == pytest.approx(uniformity(np.concatenate([first, second])), abs=1e-6)
+    assert distinct.uniformity == pytest.approx(uniformity(known), abs=1e-6)
+    assert distinct.mean_cosine == pytest.approx(mean_cosine(known), abs=1e-9)
+    assert abs(distinct.uniformity - every.uniformity) > 1e-4
+    assert sum(len(group.cosines) for group in every.groups) == 1379
+
+
+def test_first_rows_of_distinct_sentences() -> None:
+    assert first_rows(["b", "a", "b", "c", "a"]).tolist() == [0, 1, 3]
+
+
+def test_mean_cosine_is_that_of_all_pairs() -> None:
+    vectors = rows(300)
+    assert mean_cosine(vectors) == pytest.approx(1 - pdist(vectors.astype(np.float64), "cosine").mean(), abs=1e-9)
+    assert mean_cosine(np.eye(5)) == pytest.approx(0, abs=1e-12)
+
+
+def test_first_component_against_singular_values() -> None:
+    vectors = rows(300)
+    values = np.linalg.svd(vectors.astype(np.float64) - vectors.astype(np.float64).mean(axis=0), compute_uv=False)
+    assert first_component(vectors) == pytest.approx(values[0] ** 2 / (values**2).sum(), abs=1e-9)
+    line = np.array([1, -1]) + np.outer(np.arange(1, 20), [3.0, 4.0])
+    assert first_component(line) == pytest.approx(1)
+
+
+def test_groups_by_gold_score() -> None:
+    """A whole score begins a group; 5 ends the last; a group may be empty."""
+    gold = np.array([0, 0.99, 1, 2.5, 4, 5, 4.99, 2])
+    groups = cosines_by_gold(np.arange(8.0), gold)
+    assert [(group.low, group.high) for group in groups] == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
+    assert [group.cosines.tolist() for group in groups] == [[0, 1], [2], [3, 7], [], [4, 5, 6]]
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_scale_rotation_and_order_change_nothing(measure: Callable[[np.ndarray], float]) -> None:
+    vectors = rows(700)
+    generator = np.random.default_rng(5)
+    turned = (100 * vectors.astype(np.float64) @ ortho_group.rvs(16, random_state=0))[generator.permutation(700)]
+    assert measure(turned) == pytest.approx(measure(vectors), abs=1e-6)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_bad_embeddings_have_no_geometry(measure: Callable[[np.ndarray], float]) -> None:
+    for value, told in ((np.nan, "not finite"), (np.inf, "not finite"), (0.0, "1 of 9 embeddings are zero")):
+        vectors = rows(9)
+        vectors[4] = value
+        with pytest.raises(TrialFailure, match=told):
+            measure(vectors)
+    for constant in (np.ones((9, 4)), np.zeros((9, 4)), 1 + 1e-8 * rows(9)):
+        with pytest.raises(TrialFailure, match="constant"):
+            measure(constant)

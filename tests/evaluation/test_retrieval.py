@@ -1,0 +1,169 @@
+"""Recall against a search written out, the specification's calibration with a real encoder, and the nearest lists."""
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import ortho_group
+
+from harness.errors import TrialFailure
+from harness.evaluation.embedding import Embedder
+from harness.evaluation.pairs import LOADERS, Pairs
+from harness.evaluation.retrieval import PROTOCOLS, Protocol, Retrieval
+from harness.kit import Kit
+
+ALL_PROTOCOLS = [
+    Protocol(*values)  # type: ignore[arg-type]
+    for values in product(("distinct", "all", "pairs"), ("string", "position"), ("partner", "any5"))
+]
+CALIBRATION = {
+    "position": (65.46, 84.54, 90.72, 94.85),
+    "distinct": (81.44, 94.85, 97.42, 99.48),
+    "any5": (86.60, 94.85, 98.45, 99.48),
+    "pairs": (87.11, 96.91, 99.48, 100),
+}
+
+
+@pytest.fixture
+def pairs() -> Pairs:
+    """60 pairs of 70 sentences, many of them several times, 25 with gold 5.0 (never a sentence with itself)."""
+    generator = np.random.default_rng(0)
+    numbers = [generator.choice(70, 2, replace=False) for _ in range(60)]
+    first, second = ([f"Sentence {pair[side]}" for pair in numbers] for side in (0, 1))
+    return Pairs(first, second, np.where(np.arange(60) < 25, 5.0, generator.uniform(0, 4.9, 60)))
+
+
+def embedded(pairs: Pairs, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """A vector for every distinct sentence; paraphrases are near one another."""
+    generator, known = np.random.default_rng(seed), {}
+    for text in sorted({*pairs.first, *pairs.second}):
+        known[text] = generator.normal(size=6).astype(np.float32)
+    for one, two, gold in zip(pairs.first, pairs.second, pairs.gold, strict=True):
+        known[two] = known[one] + known[two] / 2 if gold == 5 else known[two]
+    return np.array([known[text] for text in pairs.first]), np.array([known[text] for text in pairs.second])
+
+
+def searched(pairs: Pairs, first: np.ndarray, second: np.ndarray, protocol: Protocol) -> list[float]:
+    """The same query by query, with lists and sorting."""
+    rows = list(zip([*pairs.first, *pairs.second], np.concatenate([first, second]).astype(np.float64), strict=True))
+    fives = [number for number in range(len(pairs)) if pairs.gold[number] == 5]
+    queries = [(n, n + len(pairs)) for n in fives] + [(n + len(pairs), n) for n in fives]
+    partners: dict[str, set[str]] = {}
+    for query, partner in queries:
+        partners.setdefault(rows[query][0], set()).add(rows[partner][0])
+    hits = np.zeros(4)
+    for query, partner in queries:
+        text, vector = rows[query]
+        corpus = list(enumerate(rows))
+        if protocol.corpus != "all":
+            corpus = [(n, row) for n, row in corpus if row[0] not in [other for other, _ in rows[:n]]]
+        if protocol.corpus == "pairs":
+            corpus = [(n, row) for n, row in corpus if row[0] in partners]
+        if protocol.exclude == "string" or protocol.corpus != "all":
+            corpus = [(n, row) for n, row in corpus if row[0] != text]
+        else:
+            corpus = [(n, row) for n, row in corpus if n != query]
+        corpus.sort(key=lambda item: -round(float(item[1][1] @ vector / np.linalg.norm(item[1][1])), 9))
+        wanted = partners[text] if protocol.accept == "any5" else {rows[partner][0]}
+        nearest = [other in wanted for _, (other, _) in corpus]
+        if protocol.corpus == "all" and protocol.accept == "partner":
+            nearest = [n == partner for n, _ in corpus]
+        hits += [any(nearest[:cutoff]) for cutoff in (1, 3, 5, 10)]
+    return list(100 * hits / len(queries))
+
+
+@pytest.mark.parametrize("protocol", ALL_PROTOCOLS, ids=str)
+def test_recall_against_a_search_written_out(pairs: Pairs, protocol: Protocol) -> None:
+    vectors = embedded(pairs)
+    found = Retrieval(pairs, *vectors).recall(protocol)
+    assert list(found) == [1, 3, 5, 10]
+    assert list(found.values()) == pytest.approx(searched(pairs, *vectors, protocol), abs=1e-9)
+    assert 0 < found[3] < found[10]
+
+
+def test_the_protocols_differ(pairs: Pairs) -> None:
+    retrieval = Retrieval(pairs, *embedded(pairs))
+    assert len({tuple(retrieval.recall(protocol).values()) for protocol in PROTOCOLS.values()}) == 4
+    assert retrieval.recall() == retrieval.recall(PROTOCOLS["distinct"])
+
+
+def test_scale_rotation_and_order_change_nothing(pairs: Pairs) -> None:
+    """Order matters among copies alone, where one of them has to be found."""
+    vectors = np.stack(embedded(pairs))
+    turned = (1e3 * vectors @ ortho_group.rvs(6, random_state=0)).astype(np.float32)
+    order = np.random.default_rng(3).permutation(len(pairs))
+    other = Pairs([pairs.second[n] for n in order], [pairs.first[n] for n in order], pairs.gold[order])
+    for protocol in ALL_PROTOCOLS:
+        expected = Retrieval(pairs, *vectors).recall(protocol)
+        assert Retrieval(pairs, *turned).recall(protocol) == pytest.approx(expected, abs=1e-6)
+        if protocol.corpus != "all" or protocol.accept == "any5":
+            assert Retrieval(other, *turned[::-1, order]).recall(protocol) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_tie_is_no_hit() -> None:
+    """An encoder that gives another sentence the partner's vector does not find the partner first."""
+    pairs = Pairs(["one", "two"], ["eins", "zwei"], np.array([5.0, 1.0]))
+    first, second = np.eye(3)[[0, 1]], np.eye(3)[[1, 2]]
+    second[0] += 1e-8
+    assert Retrieval(pairs, first, second).recall() == {1: 0, 3: 100, 5: 100, 10: 100}
+
+
+def test_an_own_copy_that_is_taken_out_is_never_found() -> None:
+    pairs = Pairs(["same", "one"], ["same", "two"], np.array([5.0, 0.0]))
+    retrieval = Retrieval(pairs, np.eye(2), np.eye(2)[[0, 0]])
+    assert retrieval.recall()[10] == 0
+    assert retrieval.recall(PROTOCOLS["position"])[10] == 100
+
+
+@pytest.mark.parametrize(("value", "told"), [(np.nan, "not finite"), (1.0, "constant")])
+def test_bad_embeddings_have_no_recall(pairs: Pairs, value: float, told: str) -> None:
+    with pytest.raises(TrialFailure, match=told):
+        Retrieval(pairs, *np.full((2, len(pairs), 4), value))
+
+
+def test_without_paraphrases_there_is_no_recall(pairs: Pairs) -> None:
+    with pytest.raises(TrialFailure, match=r"no pair has the gold score 5\.0"):
+        Retrieval(Pairs(pairs.first, pairs.second, pairs.gold - 1), *embedded(pairs))
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_the_nearest_sentences(pairs: Pairs, inside: bool) -> None:
+    """Of a sentence of the set, which is left out in any case, and of one from elsewhere."""
+    first, second = embedded(pairs)
+    known = dict(zip(pairs.texts, np.concatenate([first, second]).astype(np.float64), strict=True))
+    query = pairs.second[4].lower() if inside else "elsewhere"
+    vector = 3 * second[4].astype(np.float64)
+    cosines = {
+        text: float(other @ vector / np.linalg.norm(other) / np.linalg.norm(vector)) for text, other in known.items()
+    }
+    expected = sorted((text for text in known if text.lower() != query), key=lambda text: -cosines[text])
+    found = Retrieval(pairs, first, second).nearest(query, vector, 1000)
+    assert [text for text, _ in found] == expected
+    assert [cosine for _, cosine in found] == pytest.approx([cosines[text] for text in expected], abs=1e-9)
+    assert len(found) == len(known) - inside
+    assert Retrieval(pairs, first, second).nearest(query, vector, 3) == found[:3]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 0])
+def test_a_query_without_direction_has_no_neighbours(pairs: Pairs, value: float) -> None:
+    with pytest.raises(TrialFailure, match='embedding of "a query" has no direction'):
+        Retrieval(pairs, *embedded(pairs)).nearest("a query", np.full(6, value), 3)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("hub")
+def test_calibration_with_a_real_encoder(kit_for: Callable[..., Kit]) -> None:
+    """diffcse.md, section 5. 2,551 distinct sentences: SentEval's cut at white space makes two of the 2,552 one."""
+    kit = kit_for("pooling", encoder="sentence-transformers/all-MiniLM-L6-v2", pooling="mean")
+    embedder = Embedder(kit.plugin.method(kit.config, kit), kit)
+    pairs = LOADERS["stsb"]()
+    vectors: Any = embedder(pairs.texts)
+    retrieval = Retrieval(pairs, vectors[: len(pairs)], vectors[len(pairs) :])
+    for name, expected in CALIBRATION.items():
+        assert list(retrieval.recall(PROTOCOLS[name]).values()) == pytest.approx(expected, abs=0.005), name
+    query = "you can do it, too."  # diffcse.md, section 5
+    nearest = retrieval.nearest(query, embedder([query])[0], 3000)
+    assert len(nearest) == 2551 - 1
+    assert {"You can use it, too.", "Yes, you can do it."} == {text for text, _ in nearest[:2]}
