@@ -243,7 +243,9 @@ def test_compaction_keeps_every_trial(store: Store) -> None:
     assert len(list(store.folder.iterdir())) == 1
     assert store.read().table.sort_by("key").equals(before)
     assert store.get(record(3)["key"]) == before.filter(pc.equal(before["seed"], 3)).to_pylist()[0] | {
-        name: record(3)[name] for name in ("configuration", "versions", "dev", "test")
+        **{name: record(3)[name] for name in ("configuration", "versions", "dev", "test")},
+        "details": {},
+        "uncertainty": {},
     }
 
 
