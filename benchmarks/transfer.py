@@ -33,20 +33,15 @@ def embedded(task: str, folder: Path | None) -> np.ndarray:
     path = folder and folder / f"{task}.npy"
     if path and path.exists():
         return np.load(path)
-    vectors: list[np.ndarray] = []
     model = SentenceTransformer(str(model_folder(ENCODER)), device="cpu")
-
-    def embed(texts: list[str]) -> np.ndarray:
-        distinct = sorted(set(texts))
-        found = dict(zip(distinct, model.encode(distinct), strict=True))
-        vectors.append(np.stack([found[text] for text in texts]))
-        return vectors[0]
-
-    task_features(DATASETS[task](), embed)
+    texts = DATASETS[task]().texts
+    distinct = sorted(set(texts))
+    found = dict(zip(distinct, model.encode(distinct), strict=True))
+    vectors = np.stack([found[text] for text in texts])
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.save(path, vectors[0])
-    return vectors[0]
+        np.save(path, vectors)
+    return vectors
 
 
 class Reference:
@@ -110,8 +105,8 @@ def compare(task: str, options: argparse.Namespace) -> float:
     """Print one line; the ratio."""
     vectors = embedded(task, options.keep)
     data = DATASETS[task]()
-    features = task_features(data, lambda _: vectors)
-    own, own_seconds = clocked(functools.partial(transfer, task, lambda _: vectors))
+    features = task_features(data, vectors)
+    own, own_seconds = clocked(functools.partial(transfer, data, vectors))
     peer, peer_seconds = clocked(functools.partial(Reference(options.tolerance), data, features))
     ratio = peer_seconds / own_seconds
     f1 = "" if task != "mrpc" else f", F1 {own.f1:.2f}"

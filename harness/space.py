@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
-from harness.errors import suggest
-from harness.evaluation.suites import SUITES
+from harness.errors import UserError
+from harness.evaluation.suites import suite
 from harness.method import Setting
 from harness.yaml_lines import Document, Location, read
 
@@ -140,8 +140,6 @@ def load(path: Path) -> tuple[Space, Document]:
     """
     document = read(path)
     space = document.parse(Space)
-    if space.suite not in SUITES:
-        raise document.error(("suite",), f'unknown suite "{space.suite}"{suggest(space.suite, SUITES)}')
     _check_selector(space, document)
     for name, part in space.methods.items():
         _check_method(name, part or MethodSpace(), document)
@@ -149,13 +147,17 @@ def load(path: Path) -> tuple[Space, Document]:
 
 
 def _check_selector(space: Space, document: Document) -> None:
-    suite = SUITES[space.suite]
+    try:
+        measured = suite(space.suite)
+        dev = measured.dev
+    except UserError as error:
+        raise document.error(("suite",), str(error)) from None
     metric = space.select.metric
     location: Location = ("select", "metric") if "select" in document.content else ("suite",)
-    if metric in (*suite.test, "avg"):
-        raise document.error(location, f'"{metric}" is a test score and test scores never select; use "{suite.dev}"')
-    if metric != suite.dev:
-        raise document.error(location, f'suite {space.suite} has no dev score "{metric}"; valid: {suite.dev}')
+    if metric in (*measured.tests, measured.average):
+        raise document.error(location, f'"{metric}" is a test score and test scores never select; use "{dev}"')
+    if metric != dev:
+        raise document.error(location, f'suite {space.suite} has no dev score "{metric}"; valid: {dev}')
 
 
 def _check_method(name: str, part: MethodSpace, document: Document) -> None:

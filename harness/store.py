@@ -106,6 +106,10 @@ class Store:
                 f"the store {self.folder} cannot be written ({error.strerror}); choose another folder with --store"
             ) from None
 
+    def weights(self, key: str) -> Path:
+        """Where a final trial's trained weights are."""
+        return self.folder / "weights" / f"{key}.safetensors"
+
     def write(self, record: Mapping[str, Any]) -> None:
         """Add one trial, atomically; a record with the same key (an earlier failure) is replaced."""
         row = {name: record.get(name) for name in SCHEMA.names}

@@ -1,38 +1,26 @@
-"""One configuration, top to bottom: data -> model -> stages -> evaluation -> record."""
+"""A trial: what decides its result, the key made of that, and what its record says beside the result."""
 
 import functools
 import hashlib
 import json
-import logging
 import platform
 import subprocess
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-import transformers
 from pydantic import ValidationError
 
 from harness import PROTOCOL, __version__, registry
 from harness.data.corpora import source
 from harness.data.hub import digest_files, model_digest
-from harness.errors import TrialFailure, UserError, suggest
-from harness.evaluation.embedding import Embedder
+from harness.errors import UserError, suggest
 from harness.evaluation.suites import suite
-from harness.kit import Kit
 from harness.method import Plugin
-from harness.training.loop import Trainer
-from harness.training.memory import peak_memory
-from harness.training.outcome import Outcome, Progress
-from harness.training.parameters import added, count
-from harness.training.reproducibility import device, seed_everything
 
-logger = logging.getLogger(__name__)
 VERSIONED = ("torch", "transformers", "ray", "optuna", "numpy", "scipy", "pyarrow")
 Role = Literal["search", "final"]
 
@@ -110,65 +98,9 @@ def model_digests(plugin: Plugin, config: Any, *, download: bool = True) -> str:
     return hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
 
 
-def run(trial: Trial, report: Callable[[Progress], None]) -> dict[str, Any]:
-    """Train and evaluate; the record for the store. Raises TrialFailure when the trial cannot go on."""
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    started, clock = datetime.now(UTC), time.perf_counter()
-    plugin, config = trial.plugin, trial.config
-    seed_everything(trial.seed)
-    kit = Kit(plugin, config, device())
-    measured = suite(config.suite)
-    with peak_memory(kit.device) as memory:
-        method = plugin.method(config, kit).to(kit.device)
-        embedder = Embedder(method, kit)
-        dev = {f"{measured.dev}-start": measured.score_dev(embedder)}
-        outcome, precision = _train(method, kit, trial, lambda: measured.score_dev(embedder), report)
-        dev[measured.dev] = dev[f"{measured.dev}-start"] if outcome.best_dev is None else outcome.best_dev
-        test = measured.score_test(embedder) if trial.role == "final" else {}
-    return {
-        **describe(trial),
-        "status": "finished",
-        "dev": dev,
-        "test": test,
-        "steps": outcome.steps,
-        "started": started,
-        "wall_seconds": time.perf_counter() - clock,
-        "training_seconds": outcome.seconds,
-        "evaluation_seconds": embedder.seconds,
-        "sentences_per_second": outcome.sentences / outcome.seconds if outcome.seconds else None,
-        "peak_host_memory_mib": memory.host,
-        "peak_gpu_memory_mib": memory.gpu,
-        "parameters_total": count(method, trained=False),
-        "parameters_trainable": outcome.trainable_parameters,
-        "parameters_added": added(method),
-        "precision": precision,
-    }
-
-
-def attempt(trial: Trial, report: Callable[[Progress], None]) -> dict[str, Any]:
-    """The record of a trial that ran, or of one that failed with its reason."""
-    started, clock = datetime.now(UTC), time.perf_counter()
-    try:
-        return run(trial, report)
-    except Exception as error:
-        logger.exception("trial %s failed", trial.label)
-        reason = str(error) if isinstance(error, TrialFailure | UserError) else f"{type(error).__name__}: {error}"
-        return failed(trial, reason) | {"started": started, "wall_seconds": time.perf_counter() - clock}
-
-
 def failed(trial: Trial, reason: str) -> dict[str, Any]:
     """The record of a trial that did not finish."""
     return {**describe(trial), "status": "failed", "reason": reason}
-
-
-def _train(
-    method: Any, kit: Kit, trial: Trial, evaluate: Callable[[], float], report: Callable[[Progress], None]
-) -> tuple[Outcome, str]:
-    if not method.stages(kit.config):
-        return Outcome(), "fp32"
-    trainer = Trainer(method, kit, trial.seed, evaluate, report)
-    return trainer.run(), trainer.precision
 
 
 def describe(trial: Trial) -> dict[str, Any]:
@@ -182,6 +114,7 @@ def describe(trial: Trial) -> dict[str, Any]:
         "setting": config.setting,
         "encoder": config.encoder,
         "seed": trial.seed,
+        "suite": config.suite,
         "configuration": config.model_dump(mode="json"),
         "source_digest": plugin.source_digest,
         "data_digest": data_digest(plugin, config),

@@ -11,11 +11,12 @@ import torch
 from ray import tune
 
 from harness import registry
+from harness.execute import attempt
 from harness.search import repeated
 from harness.space import Repeats
 from harness.store import Store
 from harness.training.outcome import Progress
-from harness.trial import Trial, attempt, key
+from harness.trial import Trial, key
 
 
 def task(trial: Trial) -> dict[str, Any]:
@@ -64,7 +65,7 @@ def _execute(trial: Trial, store: Store, cpus: float) -> dict[str, Any]:
     torch.set_num_threads(max(1, int(cpus)))
     record = store.get(key(trial))
     if record is None or record["status"] != "finished":
-        record = attempt(trial, _tell)
+        record = attempt(trial, _tell, store.weights(key(trial)))
         store.write(record)
     tune.report(_summary(record))
     return record

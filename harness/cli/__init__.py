@@ -5,9 +5,13 @@ import sys
 import typer
 
 from harness.cli.check import check
+from harness.cli.compare import compare
+from harness.cli.eval import eval_
 from harness.cli.list import list_
 from harness.cli.new import new
+from harness.cli.picture import picture
 from harness.cli.plan import plan
+from harness.cli.retrieve import retrieve
 from harness.cli.run import run
 from harness.cli.show import show
 from harness.cli.sweep import sweep
@@ -23,9 +27,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
-for verb in (sweep, run, plan, table, show, check, new):
+for verb in (sweep, run, plan, table, show, compare, retrieve, picture, check, new):
     app.command()(verb)
 app.command("list")(list_)
+app.command("eval")(eval_)
 
 
 def main() -> None:

@@ -22,7 +22,8 @@ def run(
 
     from harness import registry
     from harness.cli.show import print_record
-    from harness.trial import Trial, attempt, key, resolve
+    from harness.execute import attempt
+    from harness.trial import Trial, key, resolve
 
     options.numbers(str(seed), "--seed")
     values = options.values(set_) | ({"encoder": encoder} if encoder else {})
@@ -42,6 +43,7 @@ def run(
                 f"step {now.step}/{now.total_steps}, loss {now.loss:.3f}, {now.sentences_per_second:.0f} sentences/s"
                 + (f", dev {now.dev:.2f}" if now.dev is not None else "")
             ),
+            found.weights(key(trial)),
         )
         found.write(record)
     print_record(record, console, method)

@@ -5,11 +5,11 @@ order of the values, so that values are sorted once and not for every resample (
 an order of their own before they are drawn: the order of a file changes nothing.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from harness.errors import TrialFailure
 from harness.evaluation.correlation import check_defined
@@ -17,6 +17,8 @@ from harness.evaluation.correlation import check_defined
 RESAMPLES = 1000
 LEVEL = 95.0
 """Percent of the resamples inside an interval"""
+NORMAL = 1.959964
+"""Standard errors on either side of the mean that hold LEVEL percent of a normal distribution"""
 BLOCK = 65_536
 """Counts held at once, to stay in a core's cache"""
 
@@ -49,19 +51,14 @@ def uncertainty(cosines: np.ndarray, gold: np.ndarray, *, seed: int = 0, resampl
     return summary(replicates([cosines], gold, seed=seed, resamples=resamples)[0])
 
 
-def paired(
-    first: np.ndarray, second: np.ndarray, gold: np.ndarray, *, seed: int = 0, resamples: int = RESAMPLES
-) -> Comparison:
-    """Whether two systems differ: their cosines (n,) of the same pairs with gold (n,), resampled together.
+def compared(observed: float, differences: np.ndarray) -> Comparison:
+    """Whether two systems differ: the observed difference of their scores, and that in every resample (resamples,).
 
     The p-value is the share of resamples whose difference is as far from the observed one as that is from 0
-    (Berg-Kirkpatrick, Burkett and Klein 2012, two-sided). Raises TrialFailure where no correlation is defined.
+    (Berg-Kirkpatrick, Burkett and Klein 2012, two-sided).
     """
-    found = replicates([first, second], gold, seed=seed, resamples=resamples)
-    differences = found[0] - found[1]
-    observed = float(100 * (spearmanr(first, gold).statistic - spearmanr(second, gold).statistic))
     as_far = int((np.abs(differences - observed) >= abs(observed)).sum())
-    return Comparison(observed, summary(differences), (as_far + 1) / (resamples + 1))
+    return Comparison(observed, summary(differences), (as_far + 1) / (len(differences) + 1))
 
 
 def summary(values: np.ndarray) -> Uncertainty:
@@ -69,6 +66,13 @@ def summary(values: np.ndarray) -> Uncertainty:
     outside = (100 - LEVEL) / 2
     low, high = np.percentile(values, [outside, 100 - outside]).tolist()
     return Uncertainty(float(values.std(ddof=1)), low, high)
+
+
+def of_mean(mean: float, parts: Sequence[Uncertainty]) -> Uncertainty:
+    """Of the mean of scores over different pairs, taken as independent; a normal interval."""
+    error = math.sqrt(sum(part.standard_error**2 for part in parts)) / len(parts)
+    half = NORMAL * error
+    return Uncertainty(error, mean - half, mean + half)
 
 
 def replicates(systems: list[np.ndarray], gold: np.ndarray, *, seed: int = 0, resamples: int = RESAMPLES) -> np.ndarray:

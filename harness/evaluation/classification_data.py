@@ -28,7 +28,15 @@ class Labelled:
         return len(self.labels)
 
 
-Splits = dict[str, Labelled]
+class Splits(dict[str, Labelled]):
+    """Split -> its rows: `all` (to be cross-validated), or `train` and `test`, and `dev` where one is given."""
+
+    @property
+    def texts(self) -> list[str]:
+        """Every text, split by split; of pairs the first ones, then the second ones."""
+        return [text for rows in self.values() for text in (*rows.texts, *(rows.second or ()))]
+
+
 Row = tuple[tuple[str, ...], int]
 """The texts of an item (one, or a pair), and its class"""
 
@@ -38,23 +46,23 @@ def polar(positive: str, negative: str) -> Splits:
     rows: list[Row] = []
     for member, label in ((positive, 1), (negative, 0)):
         rows += [((_words(line),), label) for line in lines(member, encoding="latin-1")]
-    return {"all": _sorted(rows)}
+    return Splits(all=_sorted(rows))
 
 
 def sst2() -> Splits:
     """SST-2: sentence, tab, class."""
-    return {split: _sorted(_sst_rows(f"SST/binary/sentiment-{split}")) for split in ("train", "dev", "test")}
+    return Splits({split: _sorted(_sst_rows(f"SST/binary/sentiment-{split}")) for split in ("train", "dev", "test")})
 
 
 def trec() -> Splits:
     """TREC: `COARSE:fine question`, in latin-1; the coarse class counts, numbered alphabetically."""
     files = {"train": "TREC/train_5500.label", "test": "TREC/TREC_10.label"}
-    return {split: _sorted(_trec_rows(member)) for split, member in files.items()}
+    return Splits({split: _sorted(_trec_rows(member)) for split, member in files.items()})
 
 
 def mrpc() -> Splits:
     """MRPC: class, two ids, two sentences; a header line. Class 1 are the paraphrases."""
-    return {split: _sorted(_mrpc_rows(f"MRPC/msr_paraphrase_{split}.txt")) for split in ("train", "test")}
+    return Splits({split: _sorted(_mrpc_rows(f"MRPC/msr_paraphrase_{split}.txt")) for split in ("train", "test")})
 
 
 def _sst_rows(member: str) -> list[Row]:
@@ -121,4 +129,4 @@ DATASETS: dict[str, Callable[[], Splits]] = {
     "trec": trec,
     "mrpc": mrpc,
 }
-"""Task -> its splits: `all` (to be cross-validated), or `train` and `test`, and `dev` where one is given"""
+"""Task -> its reader"""

@@ -23,10 +23,18 @@ class Embedder:
     def __init__(self, method: Method, kit: Kit) -> None:
         self.method = method
         self.kit = kit
-        self.seconds = 0.0
-        """Spent embedding so far"""
+        self.seconds, self.sentences = 0.0, 0
+        """Spent embedding so far, and how many sentences were"""
+        self.progress: Callable[[int, int], None] = lambda *_: None
+        """Told after every batch how many sentences of how many are embedded"""
         self._pieces: dict[str, Pieces] = {}
         self._base: dict[Pieces, torch.Tensor] = {}
+
+    @property
+    def dev_differs(self) -> bool:
+        """Whether a sentence has another vector on dev than on test."""
+        plain = type(self.method)
+        return plain.embed_dev is not Method.embed_dev or plain.test_text is not Method.test_text
 
     @torch.inference_mode()
     def __call__(self, texts: Sequence[str], *, dev: bool = False) -> np.ndarray:
@@ -47,6 +55,7 @@ class Embedder:
         finally:
             self.method.train(was_training)
         self.seconds += time.perf_counter() - started
+        self.sentences += len(longest_first)
         if not np.isfinite(vectors).all():
             raise TrialFailure("the embeddings are not finite")
         place = {pieces: index for index, pieces in enumerate(longest_first)}
@@ -75,8 +84,17 @@ class Embedder:
 
     def _run(self, embed: Callable[[TextBatch], torch.Tensor], longest_first: list[Pieces]) -> torch.Tensor:
         lengths = np.asarray([len(pieces) + len(self._template) for pieces in longest_first])
-        groups = token_groups(lengths, self.kit.device)
-        return torch.cat([embed(self._batch(longest_first[group])) for group in groups])
+        found: list[torch.Tensor] = []
+        done = 0
+        for group in token_groups(lengths, self.kit.device):
+            rows = longest_first[group]
+            vectors = embed(self._batch(rows))
+            if vectors.ndim != 2 or len(vectors) != len(rows) or (found and vectors.shape[1] != found[0].shape[1]):
+                raise TrialFailure(f"embed() gave the shape {tuple(vectors.shape)} for {len(rows)} sentences")
+            found.append(vectors)
+            done += len(rows)
+            self.progress(done, len(longest_first))
+        return torch.cat(found)
 
     def _batch(self, group: list[Pieces]) -> TextBatch:
         rows = [np.asarray(pieces, np.int64) for pieces in group]

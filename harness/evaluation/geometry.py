@@ -5,12 +5,15 @@ from itertools import pairwise
 
 import numpy as np
 
+from harness.data.senteval import archive
 from harness.errors import TrialFailure
-from harness.evaluation.pairs import Pairs
+from harness.evaluation.pairs import LOADERS, Pairs
+from harness.evaluation.suites import Scores, register
 from harness.evaluation.vectors import first_rows, pair_cosines, unit_rows
 
 BLOCK = 512
 """Rows of a Gram matrix held at once: a block of 512 x 2,758 float32 is 5.6 MB"""
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BOUNDARIES = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0)
 
 
@@ -123,3 +126,33 @@ def _directions(vectors: np.ndarray) -> np.ndarray:
     if zeros:
         raise TrialFailure(f"{zeros} of {len(units)} embeddings are zero: they have no direction")
     return units
+
+
+def figures(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
+    """The default protocol's figures; details are the same over other positives and over distinct sentences, and the
+    cosines of each group of gold scores: how many, mean, standard deviation, quantiles."""
+    first, second = vectors[: len(pairs)], vectors[len(pairs) :]
+    found = geometry(first, second, pairs)
+    other = geometry(first, second, pairs, inclusive=True, distinct=True)
+    details = {
+        f"{task}/gold>=4/alignment": other.alignment,
+        f"{task}/distinct/uniformity": other.uniformity,
+        f"{task}/distinct/mean-cosine": other.mean_cosine,
+        f"{task}/distinct/first-component": other.first_component,
+    }
+    for group in found.groups:
+        name = f"{task}/cosines-{group.low:.0f}-{group.high:.0f}"
+        details |= {f"{name}/pairs": float(len(group.cosines)), f"{name}/mean": float(group.cosines.mean())}
+        details |= {f"{name}/std": float(group.cosines.std(ddof=1))}
+        quantiles = np.quantile(group.cosines, QUANTILES)
+        details |= {f"{name}/q{round(100 * q)}": float(at) for q, at in zip(QUANTILES, quantiles, strict=True)}
+    metrics = {
+        "alignment": found.alignment,
+        "uniformity": found.uniformity,
+        "mean-cosine": found.mean_cosine,
+        "first-component": found.first_component,
+    }
+    return Scores(metrics, details)
+
+
+register("geometry", {"geometry": LOADERS["stsb"]}, lambda: [archive()])(figures)

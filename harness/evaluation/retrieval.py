@@ -5,8 +5,10 @@ from typing import Literal
 
 import numpy as np
 
+from harness.data.senteval import archive
 from harness.errors import TrialFailure
-from harness.evaluation.pairs import Pairs
+from harness.evaluation.pairs import LOADERS, Pairs
+from harness.evaluation.suites import Scores, register
 from harness.evaluation.vectors import NOISE, first_rows, unit_rows
 
 CUTOFFS = (1, 3, 5, 10)
@@ -112,3 +114,14 @@ class Retrieval:
         """(rows, others)."""
         same: np.ndarray = self._string[rows][:, None] == self._string[others]
         return same
+
+
+def recalls(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
+    """The default protocol's recall is reported; the others' are details, `retrieval/protocol/recall@k`."""
+    found = Retrieval(pairs, vectors[: len(pairs)], vectors[len(pairs) :])
+    recall = {name: found.recall(protocol) for name, protocol in PROTOCOLS.items()}
+    details = {f"{task}/{name}/recall@{k}": value for name in PROTOCOLS for k, value in recall[name].items()}
+    return Scores({f"recall@{k}": value for k, value in recall["distinct"].items()}, details)
+
+
+register("retrieval", {"retrieval": LOADERS["stsb"]}, lambda: [archive()])(recalls)

@@ -1,73 +1,195 @@
-"""Suites: which scores a trial gets. The dev score selects; the test scores are computed once, for final trials."""
+"""Suites: what is measured. A suite is a scoring function, registered under a name with the data that it needs.
+
+Shipped ones are found by name; a user's is a Python file that registers one, and is named by its path.
+"""
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
+import hashlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Protocol
 
-from harness.data.corpora import GRADED
-from harness.data.hub import data_file
-from harness.data.senteval import archive
+import numpy as np
+
+from harness.data.hub import digest_files
 from harness.errors import UserError, suggest
-from harness.evaluation.correlation import spearman
-from harness.evaluation.embedding import Embedder
-from harness.evaluation.pairs import LOADERS, YEARS, Pairs
+from harness.evaluation.bootstrap import Uncertainty, of_mean
 
-pairs = functools.cache(lambda name: LOADERS[name]())
-"""The pairs of a task by name, read once per process."""
+SHIPPED = {
+    "sts": "harness.evaluation.sts",
+    "graded": "harness.evaluation.sts",
+    "transfer": "harness.evaluation.transfer",
+    "retrieval": "harness.evaluation.retrieval",
+    "geometry": "harness.evaluation.geometry",
+}
+"""Suite -> the module that registers it"""
+
+
+class Data(Protocol):
+    """What a task is measured on."""
+
+    @property
+    def texts(self) -> list[str]:
+        """The sentences whose vectors the scoring function gets, in this order."""
 
 
 @dataclass(frozen=True)
+class Scores:
+    """What a task's scoring function found."""
+
+    metrics: dict[str, float]
+    """The figures that are reported"""
+    details: dict[str, float] = field(default_factory=dict)
+    """Further ones, `task/figure`"""
+    uncertainty: dict[str, Uncertainty] = field(default_factory=dict)
+    """Of metrics"""
+
+    def __or__(self, other: "Scores") -> "Scores":
+        return Scores(self.metrics | other.metrics, self.details | other.details, self.uncertainty | other.uncertainty)
+
+
+class Embed(Protocol):
+    """A model: sentences to vectors."""
+
+    def __call__(self, texts: list[str], *, dev: bool = False) -> np.ndarray:
+        """(len(texts), hidden); `dev`: as for choosing a checkpoint."""
+
+
+class Embeddings:
+    """The vectors of many distinct sentences, embedded in one pass and looked up by sentence."""
+
+    def __init__(self, embed: Embed, texts: Iterable[str], *, dev: bool = False) -> None:
+        distinct = list(dict.fromkeys(texts))
+        self.vectors = embed(distinct, dev=dev)
+        """(distinct sentences, hidden)"""
+        self._row = {text: row for row, text in enumerate(distinct)}
+
+    def __call__(self, texts: Iterable[str]) -> np.ndarray:
+        """(len(texts), hidden)."""
+        found: np.ndarray = self.vectors[[self._row[text] for text in texts]]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
 class Suite:
-    """A dev task and test tasks, each by its name in harness.evaluation.pairs."""
+    """A scoring function and its data."""
 
-    dev: str
-    test: tuple[str, ...]
+    name: str
+    score: Callable[[str, Any, np.ndarray], Scores]
+    """(task, data, vectors of data.texts) -> scores. Raises TrialFailure where the vectors have no score"""
+    data: Mapping[str, Callable[[], Data]]
+    """Task -> its data. Raises UserError where a file is missing or damaged"""
     files: Callable[[], list[Path]]
-    """The data files, for the trial's key."""
-    sentences_dev: int
+    """The data files, for keys; raises UserError when one is missing"""
+    dev_tasks: tuple[str, ...] = ()
+    """The tasks that may select; the first one does"""
+    average: str | None = None
+    """Name of the mean of the tests' metrics, rounded to two decimals as papers do"""
+    select: Callable[[Any, np.ndarray], float] | None = None
+    """(data, vectors) -> the score that selects, where the scoring function finds more than that"""
+    sentences_dev: int = 0
     """Distinct sentences that a dev score embeds, for estimates"""
-    sentences_test: int
-    average: bool = True
-    """Whether the tests have an average, `avg`"""
+    sentences_test: int = 0
+    code_digest: str = ""
+    """Of a user's file; shipped suites change with harness.PROTOCOL"""
 
-    def score_dev(self, embedder: Embedder) -> float:
-        """Spearman x100 on the dev task."""
-        return _scores(embedder, {self.dev: pairs(self.dev)}, dev=True)[self.dev]
+    @property
+    def dev(self) -> str:
+        """The task that selects. Raises UserError for a suite that has none."""
+        if not self.dev_tasks:
+            raise UserError(f'suite "{self.name}" has no dev score, so nothing could select on it; use sts or transfer')
+        return self.dev_tasks[0]
 
-    def score_test(self, embedder: Embedder) -> dict[str, float]:
-        """Spearman x100 of every test task, all embedded in one pass, and the mean of the rounded scores."""
-        scores = _scores(embedder, {name: pairs(name) for name in self.test})
-        if self.average:
-            scores["avg"] = sum(round(score, 2) for score in scores.values()) / len(scores)
-        return scores
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """The tasks that are reported."""
+        return tuple(task for task in self.data if task not in self.dev_tasks)
+
+    def load(self, task: str) -> Any:
+        """A task's data, read once per process."""
+        return _loaded(self, task)
+
+    def score_dev(self, embed: Embed) -> float:
+        """The score that selects."""
+        data = self.load(self.dev)
+        vectors = Embeddings(embed, data.texts, dev=True)(data.texts)
+        return self.select(data, vectors) if self.select else self.score(self.dev, data, vectors).metrics[self.dev]
+
+    def score_test(self, embed: Embed) -> Scores:
+        """The scores of all tests, embedded in one pass, and their average."""
+        vectors = Embeddings(embed, (text for task in self.tests for text in self.load(task).texts))
+        found = functools.reduce(Scores.__or__, (self.measure(task, vectors) for task in self.tests))
+        return found | self.averaged(found)
+
+    def measure(self, task: str, vectors: Callable[[list[str]], np.ndarray]) -> Scores:
+        """The scores of one task."""
+        data = self.load(task)
+        return self.score(task, data, vectors(data.texts))
+
+    def averaged(self, found: Scores) -> Scores:
+        """The average of the tests, where there is one and no test is missing."""
+        if self.average is None or not set(self.tests) <= set(found.metrics):
+            return Scores({})
+        mean = sum(round(found.metrics[task], 2) for task in self.tests) / len(self.tests)
+        if not set(self.tests) <= set(found.uncertainty):
+            return Scores({self.average: mean})
+        spread = of_mean(mean, [found.uncertainty[task] for task in self.tests])
+        return Scores({self.average: mean}, uncertainty={self.average: spread})
+
+    def digest(self) -> str:
+        """Of the suite's files and a user's code. Raises UserError when a file is missing."""
+        return self.code_digest + digest_files(self.files())
 
 
-def _scores(embedder: Embedder, tasks: dict[str, Pairs], *, dev: bool = False) -> dict[str, float]:
-    vectors = embedder([text for task in tasks.values() for text in (*task.first, *task.second)], dev=dev)
-    scores, start = {}, 0
-    for name, task in tasks.items():
-        middle, stop = start + len(task), start + 2 * len(task)
-        scores[name] = spearman(vectors[start:middle], vectors[middle:stop], task.gold)
-        start = stop
-    return scores
+@functools.cache
+def _loaded(suite: Suite, task: str) -> Any:
+    return suite.data[task]()
 
 
-SUITES: dict[str, Suite] = {
-    "sts": Suite("stsb-dev", (*YEARS, "stsb", "sickr"), lambda: [archive()], 2_900, 26_000),
-    "graded": Suite(
-        "graded-dev",
-        ("graded",),
-        lambda: [data_file(GRADED, name) for name in ("dev.tsv", "test.tsv")],
-        sentences_dev=800,
-        sentences_test=1_200,
-        average=False,
-    ),
-}
+_registered: dict[str, Suite] = {}
+
+
+def register(
+    name: str, data: Mapping[str, Callable[[], Data]], files: Callable[[], list[Path]], **options: Any
+) -> Callable[[Callable[[str, Any, np.ndarray], Scores]], Suite]:
+    """Decorator of a scoring function: the suite `name`; `options` are further fields of Suite."""
+
+    def decorate(score: Callable[[str, Any, np.ndarray], Scores]) -> Suite:
+        _registered[name] = Suite(name, score, data, files, **options)
+        return _registered[name]
+
+    return decorate
 
 
 def suite(name: str) -> Suite:
-    """The suite called `name`. Raises UserError for an unknown one."""
-    if name not in SUITES:
-        raise UserError(f'unknown suite "{name}"{suggest(name, SUITES)}')
-    return SUITES[name]
+    """The suite called `name`, or that of a Python file. Raises UserError for an unknown one."""
+    if name.endswith(".py"):
+        return _from_file(Path(name).resolve())
+    if name not in SHIPPED:
+        raise UserError(f'unknown suite "{name}"{suggest(name, SHIPPED)}, or the path of a Python file with one')
+    importlib.import_module(SHIPPED[name])
+    return _registered[name]
+
+
+@functools.cache
+def _from_file(path: Path) -> Suite:
+    if not path.is_file():
+        raise UserError(f"there is no suite {path}: no such file")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    spec = importlib.util.spec_from_file_location(f"harness_suite_{path.stem}_{digest[:8]}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise UserError(f"the suite {path} fails to import: {type(error).__name__}: {error}") from error
+    found = [value for value in vars(module).values() if isinstance(value, Suite) and value.name not in SHIPPED]
+    if len(found) != 1:
+        raise UserError(f"{path} holds {len(found)} suites; one function under @register with a name of its own is it")
+    return replace(found[0], code_digest=digest)

@@ -11,8 +11,9 @@ a random 5 % for that); the bias is not penalised; nothing is random but the fol
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from scipy.linalg import LinAlgWarning
@@ -21,12 +22,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import StratifiedKFold
 
-from harness.errors import TrialFailure, UserError, suggest
+from harness.data.senteval import archive
+from harness.errors import TrialFailure
 from harness.evaluation.classification_data import DATASETS, Splits
 from harness.evaluation.penalty_search import PENALTIES, Axes, Split, principal_axes, search
+from harness.evaluation.suites import Scores, register
 
-Embed = Callable[[Sequence[str]], np.ndarray]
-"""Texts -> (texts, width) float32"""
+DEV = "transfer-dev"
 FOLDS, FAST_FOLDS = 10, 5
 FOLD_SEED = 1111
 """SentEval's, whatever the trial's seed"""
@@ -45,25 +47,17 @@ class Accuracy:
     """F1 x100 of class 1 on the given test set, where there are two classes: of interest for MRPC"""
 
 
-def transfer(task: str, embed: Embed, *, fast: bool = False) -> Accuracy:
-    """The accuracy of a task of `classification_data.DATASETS`; `fast`: 5 folds instead of 10, as DiffCSE's dev scores.
+def transfer(data: Splits, vectors: np.ndarray, *, fast: bool = False) -> Accuracy:
+    """The accuracy of a task; `fast`: 5 folds instead of 10, as DiffCSE's dev scores.
 
-    Raises UserError for an unknown task or damaged data, TrialFailure when the embeddings are constant or not finite.
+    vectors: (len(data.texts), width). Raises TrialFailure when they are constant or not finite.
     """
-    if task not in DATASETS:
-        raise UserError(f'unknown transfer task "{task}"{suggest(task, DATASETS)}')
-    data = DATASETS[task]()
-    features = task_features(data, embed)
+    features = task_features(data, vectors)
     labels = {split: rows.labels for split, rows in data.items()}
     folds = FAST_FOLDS if fast else FOLDS
     if "all" in data:
         return nested_cross_validation(features["all"], labels["all"], folds)
     return single_test(features, labels, folds)
-
-
-def dev_average(embed: Embed) -> float:
-    """The mean dev accuracy x100 of the seven tasks in fast mode: what DiffCSE selects its transfer checkpoints by."""
-    return float(np.mean([transfer(task, embed, fast=True).dev for task in DATASETS]))
 
 
 def nested_cross_validation(features: np.ndarray, labels: np.ndarray, folds: int = FOLDS) -> Accuracy:
@@ -126,14 +120,13 @@ def _refit(features: np.ndarray, labels: np.ndarray, penalty: float, start: np.n
         return model.fit(features, labels)
 
 
-def task_features(data: Splits, embed: Embed) -> dict[str, np.ndarray]:
-    """Split -> (rows, width) float32, all texts embedded in one call; |u - v| and u * v side by side for pairs.
+def task_features(data: Splits, vectors: np.ndarray) -> dict[str, np.ndarray]:
+    """Split -> (rows, width) float32 from vectors of `data.texts`; |u - v| and u * v side by side for pairs.
 
-    Raises TrialFailure when the embeddings are constant, not finite or not one for each text.
+    Raises TrialFailure when the vectors are constant, not finite or not one for each text.
     """
-    texts = [text for rows in data.values() for text in (*rows.texts, *(rows.second or ()))]
-    vectors = np.asarray(embed(texts), np.float32)
-    _check(vectors, len(texts))
+    vectors = np.asarray(vectors, np.float32)
+    _check(vectors, len(data.texts))
     features, start = {}, 0
     for split, rows in data.items():
         own = vectors[start : start + len(rows)]
@@ -153,3 +146,47 @@ def _check(vectors: np.ndarray, expected: int) -> None:
         raise TrialFailure("the embeddings are not finite")
     if np.ptp(vectors, axis=0).max() <= 1e-6 * np.abs(vectors).max():
         raise TrialFailure("the embedding is constant")
+
+
+class AllTasks:
+    """The seven tasks as one, for their dev average."""
+
+    def __init__(self) -> None:
+        self.tasks = [transfer_suite.load(task) for task in DATASETS]
+
+    @property
+    def texts(self) -> list[str]:
+        """Those of every task."""
+        return [text for task in self.tasks for text in task.texts]
+
+
+def dev_average(tasks: Sequence[Splits], vectors: np.ndarray) -> float:
+    """The mean dev accuracy x100 in fast mode: what DiffCSE selects its transfer checkpoints by.
+
+    vectors: those of the texts of every task, one task after the other.
+    """
+    starts = np.cumsum([0, *(len(task.texts) for task in tasks)])
+    parts = [vectors[start:stop] for start, stop in pairwise(starts)]
+    return float(np.mean([transfer(task, part, fast=True).dev for task, part in zip(tasks, parts, strict=True)]))
+
+
+def accuracies(task: str, data: Splits | AllTasks, vectors: np.ndarray) -> Scores:
+    """Test accuracy; dev accuracy, F1 and the mean of the chosen penalties' logarithms are details."""
+    if isinstance(data, AllTasks):
+        return Scores({task: dev_average(data.tasks, vectors)})
+    found = transfer(data, vectors)
+    details = {f"{task}/dev": found.dev, f"{task}/penalty-log10": float(np.log10(found.penalties).mean())}
+    if found.f1 is not None:
+        details[f"{task}/f1"] = found.f1
+    return Scores({task: found.test}, details)
+
+
+transfer_suite = register(
+    "transfer",
+    {**DATASETS, DEV: AllTasks},
+    lambda: [archive()],
+    dev_tasks=(DEV,),
+    average="transfer-avg",
+    sentences_dev=105_000,
+    sentences_test=105_000,
+)(accuracies)

@@ -12,12 +12,19 @@ import torch
 
 @dataclass
 class Peak:
-    """Filled in when the work is done; MiB."""
+    """MiB; measured when the work is done, or before."""
 
+    device: torch.device
     host: float = 0.0
     """Resident memory of the process"""
     gpu: float | None = None
     """Allocated by torch; None without a GPU"""
+
+    def measure(self) -> None:
+        """The peaks so far."""
+        if self.device.type == "cuda":
+            self.gpu = torch.cuda.max_memory_allocated(self.device) / 2**20
+        self.host = _high_water_mark()
 
 
 @contextmanager
@@ -27,14 +34,12 @@ def peak_memory(device: torch.device) -> Iterator[Peak]:
     Worker processes run many trials, so the process's own high-water mark is reset first (Linux; elsewhere the mark
     is that of the whole process).
     """
-    peak = Peak()
+    peak = Peak(device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     _reset_high_water_mark()
     yield peak
-    if device.type == "cuda":
-        peak.gpu = torch.cuda.max_memory_allocated(device) / 2**20
-    peak.host = _high_water_mark()
+    peak.measure()
 
 
 def _reset_high_water_mark() -> None:

@@ -1,10 +1,14 @@
 """Which parameters a stage trains, with which learning rate."""
 
+import uuid
 from collections import defaultdict
 from collections.abc import Collection
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import transformers
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from harness.errors import UserError
@@ -58,3 +62,26 @@ def state(method: nn.Module, names: Collection[str]) -> dict[str, Tensor]:
     named = (*method.named_parameters(), *method.named_buffers())
     chosen = ((name, value) for name, value in named if name in names or not isinstance(value, nn.Parameter))
     return {name: value.detach().clone() for name, value in chosen}
+
+
+def save_state(method: nn.Module, names: Collection[str], path: Path) -> None:
+    """Write `state` as safetensors, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        save_file({name: value.cpu().contiguous() for name, value in state(method, names).items()}, temporary)
+        temporary.chmod(0o644)  # as the store's other files: safetensors makes private ones
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load_state(method: nn.Module, path: Path) -> None:
+    """Put what `save_state` wrote into a method of the same configuration. Raises UserError when it does not fit."""
+    try:
+        found = load_file(path)
+        unknown = method.load_state_dict(found, strict=False).unexpected_keys
+    except (SafetensorError, RuntimeError, OSError) as error:
+        raise UserError(f"the weights {path} cannot be read ({str(error).splitlines()[0]})") from None
+    if unknown:
+        raise UserError(f"the weights {path} are those of another method: {unknown[0]} is not there")

@@ -7,7 +7,7 @@ from scipy.stats import spearmanr
 
 from harness.errors import TrialFailure
 from harness.evaluation import bootstrap
-from harness.evaluation.bootstrap import paired, replicates, uncertainty
+from harness.evaluation.bootstrap import Comparison, compared, of_mean, replicates, uncertainty
 
 
 def scored(count: int, seed: int = 0, noise: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -15,6 +15,12 @@ def scored(count: int, seed: int = 0, noise: float = 1.0) -> tuple[np.ndarray, n
     generator = np.random.default_rng(seed)
     gold = generator.integers(0, 26, count) / 5
     return np.round(np.tanh(gold / 5 + noise * generator.normal(size=count)), 2), gold
+
+
+def paired(one: np.ndarray, two: np.ndarray, gold: np.ndarray, seed: int = 0, resamples: int = 1000) -> Comparison:
+    """Two systems as harness.evaluation.pairwise compares them."""
+    observed = 100 * float(spearmanr(one, gold).statistic - spearmanr(two, gold).statistic)
+    return compared(observed, np.subtract(*replicates([one, two], gold, seed=seed, resamples=resamples)))
 
 
 def test_every_replicate_is_scipys_correlation_of_the_resample() -> None:
@@ -107,3 +113,12 @@ def test_what_has_no_correlation_has_no_bootstrap() -> None:
         paired(cosines, np.full(50, np.nan), gold)
     with pytest.raises(TrialFailure, match="3 pairs are too few"):
         uncertainty(np.arange(3.0), np.arange(3.0))
+
+
+def test_mean_of_independent_scores() -> None:
+    """The standard error of a mean of two is half the root of the sum of squares."""
+    parts = [uncertainty(*scored(200, seed)) for seed in (0, 1)]
+    found = of_mean(50.0, parts)
+    expected = np.sqrt(parts[0].standard_error ** 2 + parts[1].standard_error ** 2) / 2
+    assert found.standard_error == pytest.approx(expected)
+    assert (found.low, found.high) == pytest.approx((50 - 1.96 * expected, 50 + 1.96 * expected), abs=1e-3)

@@ -23,7 +23,7 @@ from torch import nn
 
 from harness import method
 from harness.data.tokens import piece_ids
-from harness.evaluation.suites import pairs
+from harness.evaluation.suites import suite
 from harness.method import Stage
 from harness.objectives.infonce import info_nce
 """
@@ -97,7 +97,7 @@ class Method(method.Method):
     def __init__(self, config, kit):
         super().__init__(config, kit)
         self.words = np.random.default_rng(0).standard_normal((len(kit.tokenizer), 64))
-        task = pairs("graded-dev")
+        task = suite("graded").load("graded-dev")
         self.dev = {tuple(row) for row in piece_ids(kit.tokenizer, [*task.first, *task.second])}
 
     @property

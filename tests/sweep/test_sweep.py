@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from harness.execute import attempt
 from harness.store import Store
-from harness.trial import Trial, attempt
+from harness.trial import Trial
 
 pytestmark = pytest.mark.slow
 

@@ -1,0 +1,54 @@
+"""`harness compare`: do two models differ?"""
+
+from typing import Annotated
+
+import typer
+
+from harness.cli import options
+from harness.cli.eval import MethodOption, Named, PoolingOption
+
+
+def compare(
+    a: Named,
+    b: Named,
+    suite: Annotated[str, typer.Option("--suite", help="sts, or graded (the embedded pairs).")] = "sts",
+    pooling: PoolingOption = None,
+    method: MethodOption = None,
+    resamples: Annotated[int, typer.Option("--resamples", min=100, help="Of the bootstrap.")] = 1000,
+    store: options.Store = None,
+) -> None:
+    """Compare two models on the same sentence pairs: the difference of their Spearman x100, its interval and p-value
+    by paired bootstrap.
+
+    Example: harness compare 4f2a sentence-transformers/all-MiniLM-L6-v2
+    """
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from harness.evaluate import Measurement
+    from harness.evaluation.pairwise import differences
+    from harness.evaluation.suites import suite as named
+    from harness.models import model
+
+    measured, found = named(suite), options.opened(store)
+    models = [model(each, found, pooling=pooling, method=method, suite=suite) for each in (a, b)]
+    console = Console(highlight=False)
+    with console.status("loading") as status:
+        measurements = [Measurement(each, found, told=status.update) for each in models]
+        rows = differences(measured, measurements[0].embed, measurements[1].embed, resamples)
+    table = Table("task", box=box.SIMPLE_HEAD)
+    for title in ("A", "B", "A - B", "95 % interval", "p"):
+        table.add_column(title, justify="right")
+    for task, (one, two, found_difference) in rows.items():
+        spread = found_difference.uncertainty
+        interval = f"{spread.low:+.2f} to {spread.high:+.2f}"
+        p_value = f"{found_difference.p_value:.3f}"
+        table.add_row(task, f"{one:.2f}", f"{two:.2f}", f"{found_difference.difference:+.2f}", interval, p_value)
+    console.print(f"A: {models[0].label}\nB: {models[1].label}", soft_wrap=True)
+    console.print(table)
+    console.print(
+        f"Spearman x100; {resamples} resamples of the sentence pairs, the same for both models. p: two-sided, for no "
+        "difference; one checkpoint each, so the spread over seeds is not in it.",
+        soft_wrap=True,
+    )

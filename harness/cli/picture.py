@@ -1,0 +1,47 @@
+"""`harness picture`: how a model's embeddings lie, drawn."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.cli import options
+from harness.cli.eval import MethodOption, PoolingOption
+
+
+def picture(
+    names: Annotated[
+        list[str], typer.Argument(metavar="MODEL...", help="Trials' keys, Hub names or folders.", show_default=False)
+    ],
+    output: Annotated[Path, typer.Option("--output", help="Folder for the pictures.")] = Path("pictures"),
+    pooling: PoolingOption = None,
+    method: MethodOption = None,
+    store: options.Store = None,
+) -> None:
+    """Draw models side by side on STS-B test: cosines by gold score, their densities, and a plane of the embeddings.
+
+    Example: harness picture 4f2a 77c0 --output pictures
+    """
+    from rich.console import Console
+
+    from harness.errors import UserError
+    from harness.evaluate import Measurement
+    from harness.evaluation.pictures import Drawn, draw
+    from harness.evaluation.suites import Embeddings, suite
+    from harness.models import model
+
+    found = options.opened(store)
+    pairs = suite("geometry").load("geometry")
+    models = [model(name, found, pooling=pooling, method=method, suite="geometry") for name in names]
+    console = Console(highlight=False)
+    drawn = []
+    with console.status("loading") as status:
+        for each in models:
+            vectors = Embeddings(Measurement(each, found, told=status.update).embed, pairs.texts)
+            drawn.append(Drawn(each.label, vectors(pairs.first), vectors(pairs.second)))
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        for path in draw(drawn, pairs, output):
+            console.print(f"{path}", soft_wrap=True)
+    except OSError as error:
+        raise UserError(f"{output} cannot be written ({error.strerror}); choose another folder with --output") from None

@@ -1,0 +1,41 @@
+"""`harness retrieve`: the sentences nearest to a query."""
+
+from typing import Annotated
+
+import typer
+
+from harness.cli import options
+from harness.cli.eval import MethodOption, Named, PoolingOption
+
+
+def retrieve(
+    name: Named,
+    queries: Annotated[list[str], typer.Argument(metavar="QUERY...", help="Any sentences.", show_default=False)],
+    count: Annotated[int, typer.Option("--count", min=1, help="How many to show.")] = 3,
+    pooling: PoolingOption = None,
+    method: MethodOption = None,
+    store: options.Store = None,
+) -> None:
+    """Show the sentences of STS-B test nearest to each query by cosine, as DiffCSE's Table 9 and D2CSE's Table 3.
+
+    Example: harness retrieve 4f2a "you can do it, too." "this is not a problem."
+    """
+    from rich.console import Console
+
+    from harness.evaluate import Measurement
+    from harness.evaluation.retrieval import Retrieval
+    from harness.evaluation.suites import Embeddings, suite
+    from harness.models import model
+
+    found = options.opened(store)
+    pairs = suite("retrieval").load("retrieval")
+    chosen = model(name, found, pooling=pooling, method=method, suite="retrieval")
+    console = Console(highlight=False)
+    with console.status("loading") as status:
+        vectors = Embeddings(Measurement(chosen, found, told=status.update).embed, [*pairs.texts, *queries])
+        retrieval = Retrieval(pairs, vectors(pairs.first), vectors(pairs.second))
+    console.print(chosen.label, soft_wrap=True)
+    for query in queries:
+        console.print(f"\n{query}", soft_wrap=True, markup=False)
+        for rank, (text, cosine) in enumerate(retrieval.nearest(query, vectors([query])[0], count), start=1):
+            console.print(f"  {rank}  {cosine:.3f}  {text}", soft_wrap=True, markup=False)

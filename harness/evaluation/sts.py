@@ -1,0 +1,60 @@
+"""STS: Spearman x100 of the seven test sets, STS-B dev and SICK-R dev; and of the embedded graded pairs."""
+
+import numpy as np
+
+from harness.data.corpora import GRADED
+from harness.data.hub import data_file
+from harness.data.senteval import archive
+from harness.evaluation.bootstrap import uncertainty
+from harness.evaluation.correlation import spearman, sts_scores
+from harness.evaluation.pairs import LOADERS, YEARS, Pairs
+from harness.evaluation.suites import Scores, register
+from harness.evaluation.vectors import pair_cosines
+
+TESTS = (*YEARS, "stsb", "sickr")
+DEV = ("stsb-dev", "sickr-dev")
+GRADED_FILES = ("dev.tsv", "test.tsv")
+
+
+def correlations(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
+    """SentEval's "all" is the score; Pearson, "mean", "wmean" and a year's subsets are details (baselines.md, 10.1).
+
+    vectors: those of all first sentences, then of all second ones.
+    """
+    first, second = vectors[: len(pairs)], vectors[len(pairs) :]
+    found = sts_scores(first, second, pairs)
+    parts = {**found.aggregated, **found.subsets}
+    details = {
+        f"{task}/{name}/{kind}": getattr(score, kind)
+        for name, score in parts.items()
+        for kind in ("spearman", "pearson")
+    }
+    spread = uncertainty(pair_cosines(first, second), pairs.gold)
+    return Scores({task: found.aggregated["all"].spearman}, details, {task: spread})
+
+
+def selecting(pairs: Pairs, vectors: np.ndarray) -> float:
+    """Spearman x100, nothing else."""
+    return spearman(vectors[: len(pairs)], vectors[len(pairs) :], pairs.gold)
+
+
+sts = register(
+    "sts",
+    {name: LOADERS[name] for name in (*TESTS, *DEV)},
+    lambda: [archive()],
+    dev_tasks=DEV,
+    average="avg",
+    select=selecting,
+    sentences_dev=2_900,
+    sentences_test=26_000,
+)(correlations)
+
+graded = register(
+    "graded",
+    {name: LOADERS[name] for name in ("graded-dev", "graded")},
+    lambda: [data_file(GRADED, name) for name in GRADED_FILES],
+    dev_tasks=("graded-dev",),
+    select=selecting,
+    sentences_dev=800,
+    sentences_test=1_200,
+)(correlations)

@@ -1,0 +1,135 @@
+"""One trial, top to bottom: data -> model -> stages -> evaluation -> record."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import transformers
+
+from harness.errors import TrialFailure, UserError
+from harness.evaluation.embedding import Embedder
+from harness.evaluation.suites import Scores, Suite, suite
+from harness.kit import Kit
+from harness.method import Method
+from harness.training.loop import Trainer
+from harness.training.memory import Peak, peak_memory
+from harness.training.outcome import Outcome, Progress
+from harness.training.parameters import added, count, load_state, save_state, trained_names
+from harness.training.reproducibility import device, seed_everything
+from harness.trial import Trial, describe, failed
+
+logger = logging.getLogger(__name__)
+Report = Callable[[Progress], None]
+
+
+def attempt(trial: Trial, report: Report, weights: Path | None = None) -> dict[str, Any]:
+    """The record of a trial that ran, or of one that failed with its reason."""
+    started, clock = datetime.now(UTC), time.perf_counter()
+    try:
+        return run(trial, report, weights)
+    except Exception as error:
+        logger.exception("trial %s failed", trial.label)
+        reason = str(error) if isinstance(error, TrialFailure | UserError) else f"{type(error).__name__}: {error}"
+        return failed(trial, reason) | {"started": started, "wall_seconds": time.perf_counter() - clock}
+
+
+def run(trial: Trial, report: Report, weights: Path | None = None) -> dict[str, Any]:
+    """Train and evaluate; the record for the store. A final trial's trained weights are kept in the file `weights`.
+
+    Raises TrialFailure when the trial cannot go on.
+    """
+    started, clock = datetime.now(UTC), time.perf_counter()
+    measured = suite(trial.config.suite)
+    final = trial.role == "final"
+    for task in (measured.dev, *(measured.tests if final else ())):
+        measured.load(task)  # a damaged file is told before the training, not after it
+    with peak_memory(device()) as memory:
+        method, kit = built(trial)
+        embedder = Embedder(method, kit)
+        dev = {f"{measured.dev}-start": measured.score_dev(embedder)}
+        outcome, precision = train(method, kit, trial, measured, embedder, report)
+        dev[measured.dev] = dev[f"{measured.dev}-start"] if outcome.best_dev is None else outcome.best_dev
+        if final and weights is not None:
+            keep(method, kit.config, weights)
+        found = measured.score_test(embedder) if final else Scores({})
+    return {
+        **describe(trial),
+        "status": "finished",
+        "dev": dev,
+        **scores_record(found),
+        "history": outcome.history,
+        "steps": outcome.steps,
+        "started": started,
+        "wall_seconds": time.perf_counter() - clock,
+        "training_seconds": outcome.seconds,
+        "evaluation_seconds": embedder.seconds,
+        "sentences_per_second": outcome.sentences / outcome.seconds if outcome.seconds else None,
+        **size_record(method, memory),
+        "parameters_trainable": outcome.trainable_parameters,
+        "precision": precision,
+    }
+
+
+def built(trial: Trial) -> tuple[Method, Kit]:
+    """The trial's method before training, on its device."""
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    seed_everything(trial.seed)
+    plugin, config = trial.plugin, trial.config
+    kit = Kit(plugin, config, device())
+    return plugin.method(config, kit).to(kit.device), kit
+
+
+def train(
+    method: Method, kit: Kit, trial: Trial, measured: Suite, embedder: Embedder, report: Report
+) -> tuple[Outcome, str]:
+    """Run the method's stages, selecting on dev: what it took, and the precision."""
+    if not method.stages(kit.config):
+        return Outcome(), "fp32"
+    trainer = Trainer(method, kit, trial.seed, lambda: measured.score_dev(embedder), report)
+    return trainer.run(), trainer.precision
+
+
+def keep(method: Method, config: Any, path: Path) -> None:
+    """Write what training changed; nothing for a method that trains nothing. A full disk costs the file, no trial."""
+    stages = method.stages(config)
+    if not stages:
+        return
+    try:
+        save_state(method, {name for stage in stages for name in trained_names(method, stage)}, path)
+    except OSError as error:
+        logger.warning("the weights %s are not kept: %s", path, error)
+
+
+def trained(trial: Trial, weights: Path, report: Report) -> tuple[Method, Kit]:
+    """A trial's method after training: from its kept weights, or else trained once more (the same seed, the same
+    result) and kept."""
+    method, kit = built(trial)
+    if not method.stages(kit.config):
+        return method, kit
+    if weights.exists():
+        load_state(method, weights)
+        return method, kit
+    train(method, kit, trial, suite(kit.config.suite), Embedder(method, kit), report)
+    keep(method, kit.config, weights)
+    return method, kit
+
+
+def scores_record(found: Scores) -> Mapping[str, Any]:
+    """The columns of a suite's test scores."""
+    spread = {name: asdict(uncertainty) for name, uncertainty in found.uncertainty.items()}
+    return {"test": found.metrics, "details": found.details, "uncertainty": spread}
+
+
+def size_record(method: Method, memory: Peak) -> Mapping[str, Any]:
+    """The columns of memory and parameters."""
+    return {
+        "peak_host_memory_mib": memory.host,
+        "peak_gpu_memory_mib": memory.gpu,
+        "parameters_total": count(method, trained=False),
+        "parameters_added": added(method),
+    }
