@@ -173,6 +173,14 @@ class Method(nn.Module):
         """Stream name -> batch, to loss name -> scalar. Needed when there are stages."""
         raise NotImplementedError(f"{type(self).__module__} has stages but no losses()")
 
+    def watched(self, stage: Stage) -> dict[str, float]:
+        """Name -> value, for what a method wants to follow along a stage; the names `loss` and `dev` are taken.
+
+        Called before the stage's first update and after every evaluation on dev, in evaluation mode, without gradients
+        and in float32; training goes on as if it had not been called. The values are part of the record's `history`.
+        """
+        return {}
+
     @property
     def longest(self) -> int:
         """Most tokens of a test sentence, template included; a method that shifts positions has fewer."""

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -41,13 +42,28 @@ def print_record(record: dict[str, Any], console: "Console", locator: str | None
     `locator`: the method's name or path, where it is known.
     """
     for name, value in record.items():
-        if isinstance(value, dict):
+        if name == "history":
+            for line in _curves(value):
+                console.print(line, soft_wrap=True, markup=False)
+        elif isinstance(value, dict):
             console.print(f"{name}:")
             for inner, part in value.items():
                 console.print(f"  {inner}: {_number(part)}", soft_wrap=True, markup=False)
         elif value is not None and value != "":
             console.print(f"{name}: {_number(value)}", soft_wrap=True, markup=False)
     console.print(f"again: {_command(record, locator)}", soft_wrap=True, markup=False)
+
+
+def _curves(history: list[dict[str, Any]]) -> Iterator[str]:
+    """A line for each metric of each stage: its first and its last value."""
+    curves: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for point in history:
+        curves.setdefault((point["stage"], point["metric"]), []).append(point)
+    if curves:
+        yield "history (stage, metric, first and last value):"
+    for (stage, metric), points in curves.items():
+        first, last = (f"{point['value']:.5g} at {point['step']}" for point in (points[0], points[-1]))
+        yield f"  {stage} {metric}: {first}" + (f" -> {last} ({len(points)} values)" if len(points) > 1 else "")
 
 
 def _number(value: Any) -> str:

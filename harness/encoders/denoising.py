@@ -7,7 +7,9 @@ from torch import Tensor
 
 from harness.data.batching import TextBatch
 from harness.data.tokens import Template
+from harness.encoders.adapters import LowRankModules
 from harness.encoders.backbone import Encoder, Reach
+from harness.encoders.prefixes import MODULES, PrefixModules
 
 
 def sentence_lengths(batch: TextBatch, template: Template) -> Tensor:
@@ -37,3 +39,29 @@ def template_vectors(
     batch = TextBatch(ids, torch.ones_like(ids), torch.arange(count, device=device))
     reach["positions"] = positions
     return encoder.at(batch, template.mask_positions(batch.attention_mask), **reach)
+
+
+def module_template_vectors(
+    encoder: Encoder,
+    template: Template,
+    augmentation: PrefixModules | LowRankModules,
+    texts: TextBatch,
+    modules: Tensor | None,
+    *,
+    released: bool = False,
+) -> Tensor:
+    """What the template alone gives each row at its length and with its module, (rows, H); diffaug.md, 2.
+
+    modules: (rows,), or None for both. `released`: count the visible flags as length, and RoBERTa's positions from 0.
+    """
+    lengths, row = distinct_lengths(sentence_lengths(texts, template))
+    count = len(lengths)
+    if modules is not None:  # every length with either module
+        row = row + modules * count
+        modules = torch.arange(MODULES, device=row.device).repeat_interleave(count)
+        lengths = lengths.repeat(MODULES)
+    reach = augmentation.reach(len(lengths), modules)
+    if released:
+        lengths = lengths + augmentation.position_offset // MODULES
+        reach["position_offset"] = augmentation.position_offset - encoder.first_position
+    return template_vectors(encoder, template, lengths, **reach)[row]

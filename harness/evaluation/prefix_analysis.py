@@ -3,15 +3,21 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from harness.data.batching import TextBatch
+from harness.data.batching import Stream, TextBatch
 from harness.encoders.backbone import Encoder
 from harness.encoders.prefixes import MODULES, PrefixModules
+from harness.kit import Kit
 
+SAMPLE = 1000
+"""Items of a corpus that a curve is measured on"""
 View = Callable[[TextBatch, Tensor], Tensor]
 """(batch, module of every row) -> raw sentence vectors (rows, H), without head and denoising"""
 
@@ -38,6 +44,50 @@ class Convergence:
     def mean(self) -> float:
         """kappa: over keys, values and layers."""
         return sum(self.keys + self.values) / (2 * len(self.keys))
+
+
+class PrefixAnalysis:
+    """Both metrics for a method that trains prefixes, to be called along its first stage.
+
+    Measured on the first 1,000 items of a corpus of sentences and of one of triplets, whatever the trial's seed and
+    share of the labels are, so that the curves of all trials are about the same text, cut and wrapped as in training.
+    """
+
+    def __init__(self, method: Any, kit: Kit, view: View) -> None:
+        """`method`: has an `encoder`, PrefixModules as its `augmentation`, and both corpora in its configuration."""
+        self.encoder: Encoder = method.encoder
+        self.prefixes: PrefixModules = method.augmentation
+        self.template, self.view = method.template, view
+        self.sentences = _sample(method, kit, method.config.sentences)
+        self.triplets = _sample(method, kit, method.config.triplets)
+
+    def __call__(self) -> dict[str, float]:
+        """Metric -> value, in evaluation mode: divergence of sentences from themselves and of premises from
+        entailments, the reference line of dropout alone, convergence in the mean and of each layer."""
+        convergence = weight_convergence(self.view, self.encoder, self.prefixes, self.sentences)
+        divergences = {
+            "divergence": representation_divergence(self.view, self.sentences),
+            "divergence-entailment": representation_divergence(self.view, self.triplets),
+            "divergence-dropout": self._dropout(),
+        }
+        return {
+            **{name: found.raw for name, found in divergences.items()},
+            **{f"{name}-unit": found.unit for name, found in divergences.items()},
+            "convergence": convergence.mean,
+            **{f"convergence-key-{layer}": value for layer, value in enumerate(convergence.keys)},
+            **{f"convergence-value-{layer}": value for layer, value in enumerate(convergence.values)},
+        }
+
+    def _dropout(self) -> Divergence:
+        """Of two passes that differ by the encoder's dropout, without prefixes."""
+
+        def plain(batch: TextBatch, _modules: Tensor) -> Tensor:
+            return self.encoder.at(batch, self.template.mask_positions(batch.attention_mask))
+
+        self.encoder.train()
+        found = representation_divergence(plain, self.sentences)
+        self.encoder.eval()
+        return found
 
 
 def representation_divergence(view: View, batches: Iterable[TextBatch]) -> Divergence:
@@ -89,6 +139,13 @@ def _prefix_norms(prefixes: PrefixModules) -> Tensor:
     rows = torch.stack([*made.keys, *made.values]).transpose(2, 3).flatten(3)  # (slots, modules, length, H)
     norms: Tensor = rows.double().norm(dim=3)
     return norms.mean(dim=(1, 2)).cpu()
+
+
+def _sample(method: Any, kit: Kit, corpus: str) -> list[TextBatch]:
+    tokens = kit.tokens(corpus, method.template)
+    first = np.arange(min(SAMPLE, len(tokens)))
+    stream = Stream(tokens, method.template, method.training_pieces, 64, seed=0, items=first)
+    return [batch.to(kit.device) for batch in islice(stream, len(stream))]
 
 
 def _pair(batch: TextBatch) -> tuple[TextBatch, TextBatch]:

@@ -81,14 +81,17 @@ class Trainer:
         snapshots = None
         if stage.shared is not None:
             changing = set(trained_names(self.method, stage))
-            snapshots = Snapshots.of(stage, self.kit, self.seed, changing, self._trained)
+            interval = self._interval(stage, updates)
+            snapshots = Snapshots.of(stage, self.kit, self.seed, interval, changing, self._trained)
         with snapshots.held() if snapshots else nullcontext():
             start = snapshots.resume(run.optimiser, self.method, self.outcome, updates) if snapshots else 0
             feeds = {name: stream.batches(start * stage.accumulation) for name, stream in streams.items()}
             self.method.train()
+            if start == 0:
+                self.outcome.remember(stage.name, self._watched(stage))
             for update in range(start, updates):
                 loss = self._update(run, feeds, update)
-                self._watch(loss, stage, update + 1, updates)
+                self._evaluate(loss, stage, update + 1, updates)
                 if snapshots:
                     snapshots.keep(update + 1, updates, run.optimiser, self.method, self.outcome)
 
@@ -113,8 +116,8 @@ class Trainer:
         weights = {name: weight(update) if callable(weight) else weight for name, weight in stage.losses.items()}
         return torch.stack([weight * losses[name].float() for name, weight in weights.items()]).sum()
 
-    def _watch(self, loss: Tensor, stage: Stage, update: int, updates: int) -> None:
-        """Evaluate on dev when it is time (every N updates, and at the end of a run), and report."""
+    def _evaluate(self, loss: Tensor, stage: Stage, update: int, updates: int) -> None:
+        """Evaluate on dev when it is time (every N updates, and at the end of a run), remember the scores, report."""
         done = self.outcome.steps - self.outcome.run_began
         last = self.outcome.steps == self._total or (stage.own_run and update == updates)
         dev = self._checkpoint(stage) if last or done % self._interval(stage, updates) == 0 else None
@@ -124,8 +127,18 @@ class Trainer:
         value = loss.item()
         if not math.isfinite(value):
             raise TrialFailure(f"the loss is {value} after {self.outcome.steps} updates")
+        if dev is not None:
+            self.outcome.remember(stage.name, {"loss": value, "dev": dev, **self._watched(stage)})
         rate = self.outcome.sentences / self.outcome.seconds
         self.report(Progress(self.outcome.steps, self._total, value, dev, rate))
+
+    def _watched(self, stage: Stage) -> dict[str, float]:
+        """What the method watches now; its mode and the random state are afterwards as they were."""
+        self.method.eval()
+        with torch.no_grad(), torch.random.fork_rng([self.kit.device] if self.kit.device.type == "cuda" else []):
+            found = self.method.watched(stage)
+        self.method.train()
+        return found
 
     def _interval(self, stage: Stage, updates: int) -> int:
         """With a share of the labels a stage may be shorter than an interval: ten evaluations then (diffaug.md, 7)."""

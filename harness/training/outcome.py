@@ -1,6 +1,8 @@
 """What training did, and how far it is."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 from torch import Tensor
 
@@ -14,6 +16,16 @@ class Progress:
     loss: float
     dev: float | None
     sentences_per_second: float
+
+
+class Point(TypedDict):
+    """A value along training, as the store keeps it."""
+
+    step: int
+    """Updates done in the whole trial"""
+    stage: str
+    metric: str
+    value: float
 
 
 @dataclass
@@ -30,6 +42,14 @@ class Outcome:
     run_began: int = 0
     """The update after which the present run began: later than 0 only after a stage that was a run of its own"""
     best_state: dict[str, Tensor] = field(default_factory=dict, repr=False)
+    history: list[Point] = field(default_factory=list, repr=False)
+    """Training loss, dev score and what the method watches, at every evaluation"""
+
+    def remember(self, stage: str, values: Mapping[str, float]) -> None:
+        """Values of metrics at the present step, for the history."""
+        self.history += [
+            Point(step=self.steps, stage=stage, metric=name, value=value) for name, value in values.items()
+        ]
 
     def forget_best(self) -> dict[str, Tensor]:
         """The best weights so far; the choice starts anew."""

@@ -2,7 +2,8 @@
 
 A trial that trains a stage to update N leaves its states at every 250th update and at N. Another that agrees in all
 that matters starts from the last state at or before its own N. Exact, because the rate at an update does not depend on
-N (the stage names its `decay_steps`), batches are a function of seed and update, and the random state is kept too.
+N (the stage names its `decay_steps`), batches are a function of seed and update, and the random state is kept too. So
+is the history up to there: a trial's record does not show which trial ran the stage.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ from harness.training.outcome import Outcome
 from harness.training.parameters import state
 
 INTERVAL = 250
-KEPT = ("steps", "sentences", "seconds", "best_dev", "best_step")
+KEPT = ("steps", "sentences", "seconds", "best_dev", "best_step", "history")
 
 
 class Snapshots:
@@ -36,12 +37,14 @@ class Snapshots:
         self.folder, self.changing, self.trained = folder, changing, trained
 
     @classmethod
-    def of(cls, stage: Stage, kit: Kit, seed: int, changing: set[str], trained: set[str]) -> "Snapshots":
-        """Of a stage's trials with this seed that agree in the stage's `shared` fields, on this kind of machine."""
+    def of(cls, stage: Stage, kit: Kit, seed: int, interval: int, changing: set[str], trained: set[str]) -> "Snapshots":
+        """Of a stage's trials with this seed and interval between evaluations that agree in the stage's `shared`
+        fields, on this kind of machine."""
         assert stage.shared is not None
         values = {field: getattr(kit.config, field) for field in (*stage.shared, "encoder", "precision")}
         machine = [torch.__version__, kit.device.type, torch.get_num_threads(), PROTOCOL]
-        described = json.dumps([kit.identity(), stage.name, values, seed, machine], sort_keys=True, default=str)
+        trial = [kit.identity(), stage.name, values, seed, interval]
+        described = json.dumps([trial, machine, KEPT], sort_keys=True, default=str)
         digest = hashlib.sha256(described.encode()).hexdigest()[:16]
         folder = cache_folder() / "stages" / f"{kit.plugin.name}-{stage.name}-{digest}"
         return cls(folder, changing, trained)

@@ -16,20 +16,19 @@ from harness.data.batching import TextBatch
 from harness.data.templates import TemplateText, hard_prompt, published_templates
 from harness.data.tokens import Template
 from harness.encoders.adapters import Combination, LowRankModules
-from harness.encoders.denoising import distinct_lengths, sentence_lengths, template_vectors
+from harness.encoders.denoising import module_template_vectors
 from harness.encoders.heads import TanhHead
-from harness.encoders.prefixes import MODULES, PrefixModules
+from harness.encoders.prefixes import PrefixModules
+from harness.evaluation.prefix_analysis import PrefixAnalysis
 from harness.kit import Kit
 from harness.method import Stage
 from harness.objectives.infonce import info_nce
 from harness.objectives.nli import PairClassifier, triplet_loss
 
-LABELLED, CONTRASTIVE, CLASSIFICATION = "labelled", "contrastive", "classification"
-SECOND_STAGE = {
-    "all": ("encoder.*", "head.*", "augmentation.*", "classifier.*"),
-    "encoder": ("encoder.*", "head.*", "classifier.*"),
-    "augmentation": ("augmentation.*", "head.*", "classifier.*"),
-}
+LABELLED, CONTRASTIVE, CLASSIFICATION, ANALYSED = "labelled", "contrastive", "classification", "analysed"
+STAGE_1 = "augmentation"
+SECOND_STAGE = {"all": ("encoder.*", "augmentation.*"), "encoder": ("encoder.*",), "augmentation": ("augmentation.*",)}
+"""What trains besides head and classifier"""
 AFTER_STAGE_1 = {
     "learning_rate", "batch_size", "epochs", "max_steps", "accumulation", "temperature", "sentences", "second_stage",
     "auxiliary_weight", "auxiliary_batch_size", "auxiliary_released", "stage1_steps", "denoising", "combination",
@@ -66,6 +65,7 @@ class Config(method.TrainingConfig):
     template: TemplateText | None = Field(None, description="hard prompt with {s} and [MASK]; default: the paper's")
     denoising: Literal["intended", "released"] = Field("intended", description="lengths and positions of the templates")
     roberta_prefix_space: bool = Field(True, description="mark the space before a training sentence, as in evaluation")
+    analysis: bool = Field(False, description="representation divergence and weight convergence along stage 1")
 
     published: ClassVar = {
         ("sup", "*"): {
@@ -87,6 +87,12 @@ class Config(method.TrainingConfig):
             chosen["accumulation"] = 1
         return {**chosen, **given}
 
+    @model_validator(mode="after")
+    def _analysis_is_of_prefixes(self) -> "Config":
+        if self.analysis and (self.augmentation != "prefix" or not self.stage1_steps):
+            raise ValueError("analysis follows prefixes in stage 1: it needs augmentation=prefix and stage1_steps > 0")
+        return self
+
 
 class Method(method.Method):
     """Stage 1 trains the modules and the classifier on a frozen encoder, stage 2 everything."""
@@ -98,13 +104,14 @@ class Method(method.Method):
         return {
             LABELLED: config.triplets,
             CONTRASTIVE: config.triplets if config.setting == "sup" else config.sentences,
+            **({ANALYSED: config.sentences} if config.analysis else {}),
         }
 
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
         released = config.stage1_clip == "released"
         first = Stage(
-            name="augmentation",
+            name=STAGE_1,
             trains=dict.fromkeys(("augmentation.*", "classifier.*"), "stage1_learning_rate"),
             streams={LABELLED: config.stage1_batch_size},
             losses={CLASSIFICATION: 1.0},
@@ -118,7 +125,7 @@ class Method(method.Method):
         auxiliary = config.auxiliary_weight * (2 if config.auxiliary_released else 1)
         second = Stage(
             name=CONTRASTIVE,
-            trains=dict.fromkeys(SECOND_STAGE[config.second_stage], "learning_rate"),
+            trains=dict.fromkeys((*SECOND_STAGE[config.second_stage], "head.*", "classifier.*"), "learning_rate"),
             streams={CONTRASTIVE: config.batch_size, **({LABELLED: config.auxiliary_batch_size} if auxiliary else {})},
             losses={CONTRASTIVE: 1.0, **({CLASSIFICATION: auxiliary} if auxiliary else {})},
             epochs=config.epochs,
@@ -142,6 +149,7 @@ class Method(method.Method):
             self.augmentation = LowRankModules(
                 self.encoder, config.augmentation, config.rank, scale=config.lora_scale, combination=config.combination
             )
+        self.analysis = PrefixAnalysis(self, kit, self._states) if config.analysis else None
 
     @property
     def training_pieces(self) -> int:
@@ -165,6 +173,9 @@ class Method(method.Method):
             found[CONTRASTIVE] = info_nce(*views, temperature=self.config.temperature)
         return found
 
+    def watched(self, stage: Stage) -> dict[str, float]:
+        return self.analysis() if self.analysis and stage.name == STAGE_1 else {}
+
     def embed(self, batch: TextBatch) -> Tensor:
         """The raw mask vector of one pass in which both modules are visible; no head, no denoising."""
         return self._states(batch, None)
@@ -175,7 +186,10 @@ class Method(method.Method):
         modules = None if self.config.views == "same" else view.clamp(max=1)
         states = self._states(texts, modules)
         if denoised:
-            states = states - self._template_vectors(texts, modules)
+            released = self.config.denoising == "released"
+            states = states - module_template_vectors(
+                self.encoder, self.template, self.augmentation, texts, modules, released=released
+            )
         vectors: Tensor = self.head(states)
         views: tuple[Tensor, ...] = vectors.unflatten(0, (-1, texts.views)).unbind(1)  # type: ignore[no-untyped-call]
         return views
@@ -183,17 +197,3 @@ class Method(method.Method):
     def _states(self, batch: TextBatch, modules: Tensor | None) -> Tensor:
         where = self.template.mask_positions(batch.attention_mask)
         return self.encoder.at(batch, where, **self.augmentation.reach(len(batch.input_ids), modules))
-
-    def _template_vectors(self, texts: TextBatch, modules: Tensor | None) -> Tensor:
-        """What the template alone gives each row at its length and with its module, (rows, H)."""
-        lengths, row = distinct_lengths(sentence_lengths(texts, self.template))
-        count = len(lengths)
-        if modules is not None:  # every length with either module
-            row = row + modules * count
-            modules = torch.arange(MODULES, device=row.device).repeat_interleave(count)
-            lengths = lengths.repeat(MODULES)
-        reach = self.augmentation.reach(len(lengths), modules)
-        if self.config.denoising == "released":  # counts the visible flags, and RoBERTa's positions from 0
-            lengths = lengths + self.augmentation.position_offset // MODULES
-            reach["position_offset"] = self.augmentation.position_offset - self.encoder.first_position
-        return template_vectors(self.encoder, self.template, lengths, **reach)[row]

@@ -12,6 +12,9 @@ from torch import Tensor, nn
 
 from harness import registry
 from harness.data.batching import Stream, TextBatch
+from harness.errors import UserError
+from harness.evaluation import prefix_analysis
+from harness.evaluation.prefix_analysis import representation_divergence, weight_convergence
 from harness.kit import Kit
 from harness.training.loop import Trainer
 from harness.training.parameters import trainable, trained_names
@@ -393,3 +396,108 @@ def test_four_batches_make_one_supervised_update(small: KitFor) -> None:
     assert items == 20
     assert trainer.outcome.steps == 1 + 2, "10 batches of 2: two groups of four"
     assert sizes[1:] == [2] * 8
+
+
+# Analysis along stage 1
+
+
+def curves(trainer: Trainer) -> dict[str, dict[int, float]]:
+    """Metric -> step -> value, of stage 1."""
+    found: dict[str, dict[int, float]] = {}
+    for point in trainer.outcome.history:
+        if point["stage"] == "augmentation":
+            found.setdefault(point["metric"], {})[point["step"]] = point["value"]
+    return found
+
+
+@torch.no_grad()
+def by_hand(kit: Kit, method: Any, weights: dict[str, Tensor]) -> dict[str, float]:
+    """The metrics at these weights, on the corpora in their own order."""
+    method.load_state_dict(weights)
+    method.eval()
+
+    def corpus(stream: str) -> list[TextBatch]:
+        tokens = kit.tokens(method.data(kit.config)[stream], method.template)
+        reader = Stream(tokens, method.template, method.training_pieces, 1, seed=5)
+        return list(islice(reader, len(tokens)))
+
+    def plain(batch: TextBatch, _modules: Tensor) -> Tensor:
+        return method.encoder.at(batch, method.template.mask_positions(batch.attention_mask))
+
+    texts, pairs = corpus("analysed"), corpus("labelled")
+    same, entailed = (representation_divergence(method._states, part) for part in (texts, pairs))
+    layers = weight_convergence(method._states, method.encoder, method.augmentation, texts)
+    method.encoder.train()
+    dropout = representation_divergence(plain, texts * 10)
+    return {
+        "divergence": same.raw, "divergence-unit": same.unit, "convergence": layers.mean,
+        "divergence-entailment": entailed.raw, "divergence-entailment-unit": entailed.unit,
+        "divergence-dropout": dropout.raw, "divergence-dropout-unit": dropout.unit,
+        "convergence-key-0": layers.keys[0], "convergence-key-1": layers.keys[1],
+        "convergence-value-0": layers.values[0], "convergence-value-1": layers.values[1],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("setting", ["semisup", "sup"])
+def test_analysis_follows_both_metrics_along_stage_1(small: KitFor, setting: str) -> None:
+    """At its start and at every evaluation; the sentences are the unlabelled corpus in either setting."""
+    kit = small(setting=setting, analysis=True, accumulation=1, stage1_steps=4, evaluation_interval=2)
+    assert method_data(kit)["analysed"] == kit.config.sentences
+    method = build(kit)
+    weights = [{name: value.clone() for name, value in method.state_dict().items()}]
+    trainer = train(
+        kit,
+        method,
+        lambda: float(weights.append({name: value.clone() for name, value in method.state_dict().items()}) or 1),
+    )
+    found = curves(trainer)
+    assert list(found["loss"]) == list(found["dev"]) == [2, 4]
+    watched = {metric: values for metric, values in found.items() if metric not in ("loss", "dev")}
+    for number, step in enumerate((0, 2, 4)):
+        expected = by_hand(kit, method, weights[number])
+        assert watched.keys() == expected.keys()
+        for metric, value in expected.items():
+            assert watched[metric][step] == pytest.approx(value, rel=0.1 if "dropout" in metric else 1e-4), metric
+    assert len(set(watched["divergence"].values())) == 3
+    assert found["divergence-dropout"][0] > 0.01
+    second = {point["metric"] for point in trainer.outcome.history if point["stage"] == "contrastive"}
+    assert second == {"loss", "dev"}, "stage 2 is not analysed"
+
+
+def method_data(kit: Kit) -> dict[str, str]:
+    return kit.plugin.method.data(kit.config)
+
+
+def test_analysis_changes_no_weight(small: KitFor) -> None:
+    """And its trials share no stage with others, whose history is another."""
+    trained = {}
+    for analysis in (False, True):
+        kit = small(analysis=analysis, evaluation_interval=1)
+        method = build(kit)
+        trainer = train(kit, method, ever_better())
+        kept = [point for point in trainer.outcome.history if point["metric"] in ("loss", "dev")]
+        trained[analysis] = (method.state_dict(), kept)
+        assert "analysis" in (method.stages(kit.config)[0].shared or ())
+        assert len(trainer.outcome.history) > len(kept) if analysis else trainer.outcome.history == kept
+    (plain, kept), (analysed, kept_too) = trained.values()
+    assert plain.keys() == analysed.keys()
+    assert all(torch.equal(plain[name], analysed[name]) for name in plain)
+    assert kept == kept_too
+
+
+def test_analysis_is_of_the_first_items_whatever_seed_and_share(small: KitFor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prefix_analysis, "SAMPLE", 12)
+    for values in ({}, {"label_fraction": 0.5, "subset": 2}):
+        kit = small(analysis=True, **values)
+        analysis = build(kit).analysis
+        for sample, views in ((analysis.sentences, 1), (analysis.triplets, 3)):
+            assert sorted(int(item) for batch in sample for item in batch.items) == list(range(12))
+            assert {batch.views for batch in sample} == {views}
+
+
+@pytest.mark.parametrize("values", [{"augmentation": "adapter"}, {"augmentation": "lora"}, {"stage1_steps": 0}])
+def test_analysis_without_prefixes_or_stage_1_is_refused(values: dict[str, Any]) -> None:
+    plugin = registry.load("diffaug")
+    with pytest.raises(UserError, match="it needs augmentation=prefix and stage1_steps > 0"):
+        resolve(plugin, {"analysis": True, **values})
+    assert resolve(plugin, {"analysis": False, **values}).analysis is False

@@ -47,6 +47,9 @@ class Staged(method.Method):
         noise = torch.rand(())
         return {"pull": ((self.weight - texts.items.double().mean()) ** 2 * (1 + noise)).sum() + self.other.sum() ** 2}
 
+    def watched(self, stage: Stage) -> dict[str, float]:
+        return {"noise": torch.rand(()).item()} if stage.shared else {}
+
     def embed(self, batch: TextBatch) -> Tensor:
         return torch.zeros(len(batch.items), 2)
 
@@ -199,7 +202,8 @@ def shared(run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Callable
 def state(outcome: tuple[Any, Trainer]) -> tuple[Any, ...]:
     built, trainer = outcome
     done = trainer.outcome
-    return built.weight.item(), built.other.item(), done.best_dev, done.best_step, done.steps, done.sentences
+    weights = (built.weight.item(), built.other.item())
+    return *weights, done.best_dev, done.best_step, done.steps, done.sentences, done.history
 
 
 def first_stage(outcome: tuple[Any, Trainer]) -> int:
@@ -228,6 +232,21 @@ def test_a_shared_stage_is_run_once_and_changes_nothing(
     found = shared(updates)
     assert first_stage(found) == computed
     assert state(found) == state(alone), "to the last bit"
+    history = found[1].outcome.history
+    watched = [point["step"] for point in history if point["metric"] == "noise"]
+    assert watched == list(range(0, updates + 1, 3)), "before the first update and at every evaluation, run or not"
+    assert [point["step"] for point in history if point["metric"] == "dev"] == [
+        step for step in range(1, updates + 4) if step % 3 == 0 or step == updates + 3
+    ]
+
+
+def test_trials_that_evaluate_at_other_steps_do_not_share(shared: Any) -> None:
+    """With few labels the interval depends on the stage's length, and best checkpoint and history depend on it."""
+    alone = shared(28, cache="alone", label_fraction=0.5)
+    shared(36, label_fraction=0.5)
+    found = shared(28, label_fraction=0.5)
+    assert state(found) == state(alone)
+    assert first_stage(found) == 28
 
 
 def test_trials_that_differ_in_a_named_field_do_not_share(shared: Any) -> None:

@@ -1,0 +1,39 @@
+"""The curves of a run: in its record's file, and short on the screen."""
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from harness.store import Store
+
+ANALYSIS = {
+    "suite": "graded", "sentences": "graded-sentences", "triplets": "graded-triplets", "analysis": "true",
+    "stage1_steps": 4, "stage1_batch_size": 8, "batch_size": 8, "auxiliary_batch_size": 8, "max_steps": 2,
+    "evaluation_interval": 2, "precision": "fp32",
+}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_an_analysed_run_stores_its_curves(process: Any, harness: Any, tmp_path: Path) -> None:
+    settings = [word for name, value in ANALYSIS.items() for word in ("--set", f"{name}={value}")]
+    ran = process("run", "diffaug", "--encoder", "tiny-bert", "--store", tmp_path, *settings)
+    assert ran.code == 0, ran.err
+    points = duckdb.sql(f"SELECT unnest(history, recursive := true) FROM '{tmp_path}/*.parquet'").df()
+    first = points[points["stage"] == "augmentation"].pivot(index="step", columns="metric", values="value")
+    assert first.index.tolist() == [0, 2, 4]
+    assert first.drop(columns=["loss", "dev"]).notna().all(axis=None)
+    assert {"divergence", "divergence-unit", "divergence-entailment", "divergence-dropout", "convergence",
+            "convergence-key-0", "convergence-value-0"} <= set(first)  # fmt: skip
+    assert points[points["stage"] == "contrastive"]["metric"].tolist() == ["loss", "dev"]
+    [record] = Store(tmp_path).read().rows()
+    dev = points[points["metric"] == "dev"]
+    assert dev["step"].tolist() == [2, 4, 6]
+    assert dev["value"].max() == record["dev"]["graded-dev"]
+    shown = harness("show", record["key"], "--store", tmp_path).out.splitlines()
+    curves = [line for line in shown if line.startswith(("  augmentation ", "  contrastive "))]
+    assert len(curves) == points.groupby(["stage", "metric"]).ngroups, "a line a metric"
+    start, end = first["divergence"].iloc[[0, -1]]
+    assert f"  augmentation divergence: {start:.5g} at 0 -> {end:.5g} at 4 (3 values)" in curves
+    assert not any("{" in line for line in curves)
