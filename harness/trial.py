@@ -87,9 +87,10 @@ def key(trial: Trial, *, download: bool = True) -> str:
 
 
 def data_digest(plugin: Plugin, config: Any, *, download: bool = True) -> str:
-    """Digest of the training corpora and of the suite's files."""
+    """Digest of the training corpora, of the suite's files and of a user's suite itself."""
     paths = [path for name in plugin.method.data(config).values() for path in source(name).paths(download=download)]
-    return digest_files([*paths, *plugin.method.files(config), *suite(config.suite).files()])
+    measured = suite(config.suite)
+    return digest_files([*paths, *plugin.method.files(config), *measured.files()]) + measured.code_digest
 
 
 def model_digests(plugin: Plugin, config: Any, *, download: bool = True) -> str:
@@ -114,7 +115,7 @@ def describe(trial: Trial) -> dict[str, Any]:
         "setting": config.setting,
         "encoder": config.encoder,
         "seed": trial.seed,
-        "suite": config.suite,
+        "suite": suite(config.suite).name,
         "configuration": config.model_dump(mode="json"),
         "source_digest": plugin.source_digest,
         "data_digest": data_digest(plugin, config),

@@ -2,67 +2,40 @@
 
 import json
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from harness.tables.suites import LAYOUTS, STSB_DEV, layout, tasks
+from harness.tables.trials import IDENTITY, Identity, Interval, Trial, dev_metric, trials_of
 from harness.tables.variance import Components, Draw, components, design, squares
-
-STS_TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
-AVERAGE = "avg"  # the mean over the tasks, taken within each trial
-BEFORE = "-start"  # suffix of a dev metric taken before training
-STSB_DEV = "stsb-dev"
-
-IDENTITY = (
-    "method",
-    "setting",
-    "encoder",
-    "configuration",
-    "source_digest",
-    "data_digest",
-    "model_digest",
-    "precision",
-    "protocol",
-)
-"""Columns in which two trials must agree to be averaged: all that decides a result, but for the seed, and for the
-subset (in `configuration`) where only a share of the labels is used."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A score (Spearman x100) over n trials: mean, sample std (ddof 1; None for one trial) and, over several subsets
-    of the labels, the components of its variance."""
+    """A score over n trials: mean, sample std (ddof 1; None for one trial) and, over several subsets of the labels, the
+    components of its variance; for one trial the uncertainty of its own score, where it was computed."""
 
     mean: float
     std: float | None
     n: int
     components: Components | None = None
-
-
-@dataclass(frozen=True, order=True)
-class Suite:
-    """What a table measures: the dev metric that selects, and the test tasks."""
-
-    dev: str
-    tasks: tuple[str, ...]
+    interval: Interval | None = None
 
 
 @dataclass(frozen=True)
 class Group:
     """Comparable trials: they differ in nothing but the seed and the subset of the labels."""
 
-    identity: tuple[Any, ...]
-    keys: tuple[str, ...]
-    draws: tuple[Draw, ...]
-    trained: bool
-    suite: Suite
-    dev: Mapping[str, Cell]
-    test: Mapping[str, Cell]
+    identity: Identity
+    trials: tuple[Trial, ...]
+    selects: str
+    """The dev metric that selected the trials"""
+    suite: str | None = None
+    """Only what this suite measured is in `test`; None: what all trials have"""
 
     @property
     def method(self) -> str:
@@ -95,9 +68,19 @@ class Group:
         return dict(zip(IDENTITY[4:], self.identity[4:], strict=True))
 
     @property
+    def keys(self) -> tuple[str, ...]:
+        """Of the trials, sorted."""
+        return tuple(trial.key for trial in self.trials)
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """Subset and seed of each trial."""
+        return tuple(trial.draw for trial in self.trials)
+
+    @property
     def n(self) -> str:
         """Number of trials, or `5x3` for subsets x seeds; `1=` where nothing was trained: there is no seed to vary."""
-        return "1=" if len(self.keys) == 1 and not self.trained else design(self.draws)
+        return "1=" if len(self.trials) == 1 and not self.trials[0].trained else design(self.draws)
 
     @property
     def subsets(self) -> int:
@@ -105,75 +88,81 @@ class Group:
         return len({subset for subset, _ in self.draws})
 
     @property
+    def parts(self) -> list["Group"]:
+        """For each suite, the group of those trials that were measured by it, with their own n; the suite that they
+        were scored with by themselves comes first."""
+        own = {trial.own for trial in self.trials}
+        names = {name for trial in self.trials for name in trial.suites}
+        return [
+            replace(self, trials=tuple(trial for trial in self.trials if name in trial.suites), suite=name)
+            for name in sorted(names, key=lambda name: (name not in own, name))
+        ]
+
+    def measured(self, suite: str) -> "Group | None":
+        """The part of this suite, or None."""
+        return next((part for part in self.parts if part.suite == suite), None)
+
+    @cached_property
+    def dev(self) -> Mapping[str, Cell]:
+        """Dev metrics that every trial has."""
+        alone = self.trials[0].intervals if len(self.trials) == 1 else {}
+        return _cells([trial.dev for trial in self.trials], self.draws, alone)
+
+    @cached_property
+    def test(self) -> Mapping[str, Cell]:
+        """Test metrics that every trial has: all cells of a row are over the same n trials."""
+        if self.suite is None:
+            whole = [part for part in reversed(self.parts) if len(part.trials) == len(self.trials)]
+            return {name: cell for part in whole for name, cell in part.test.items()}
+        found = [trial.suites[self.suite] for trial in self.trials]
+        cells = _cells([scores.test for scores in found], self.draws, found[0].intervals if len(found) == 1 else {})
+        average = layout(self.suite).average
+        if average and not set(self.tasks) <= set(cells):
+            cells.pop(average, None)  # a mean over other tasks is another quantity
+        return cells
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Of the suite, without their average, also those that are missing here."""
+        names = {name for trial in self.trials for name in trial.suites[str(self.suite)].test}
+        return tasks(str(self.suite), names)
+
+    @property
     def dev_mean(self) -> float:
-        """What decides between groups; never a test score. -inf where it was not measured."""
-        cell = self.dev.get(self.suite.dev)
-        return -math.inf if cell is None or math.isnan(cell.mean) else cell.mean
+        """What decides between groups, over the trials that have it; never a test score. -inf where it was not
+        measured."""
+        scores = [trial.dev[self.selects] for trial in self.trials if self.selects in trial.dev]
+        mean = math.fsum(scores) / len(scores) if scores else math.nan
+        return -math.inf if math.isnan(mean) else mean
 
 
-def comparable_groups(trials: pa.Table) -> list[Group]:
-    """The finished final trials of the store, in groups of comparable ones, sorted."""
-    final = trials.filter((pc.field("status") == "finished") & (pc.field("role") == "final")).sort_by("key")
-    members: dict[tuple[Any, ...], list[int]] = defaultdict(list)
-    for index, identity in enumerate(_identities(final)):
-        members[identity].append(index)
-    columns = {name: final[name].to_pylist() for name in ("key", "subset", "seed", "steps", "dev", "test")}
+def comparable_groups(table: pa.Table) -> list[Group]:
+    """The final trials of the store and those that were evaluated, in groups of comparable ones, sorted."""
     found = [
-        _group(identity, {name: [column[index] for index in indices] for name, column in columns.items()})
-        for identity, indices in members.items()
+        Group(identity, tuple(trials), _selects(trials, identity)) for identity, trials in trials_of(table).items()
     ]
     return sorted(found, key=lambda group: tuple(map(str, group.identity)))
 
 
-def _identities(trials: pa.Table) -> Iterator[tuple[Any, ...]]:
-    columns = {name: trials[name].to_pylist() for name in IDENTITY}
-    columns["configuration"] = [
-        text if fraction is None or fraction == 1 else _without_subset(text)
-        for text, fraction in zip(columns["configuration"], trials["label_fraction"].to_pylist(), strict=True)
-    ]
-    return zip(*columns.values(), strict=True)
+def _selects(trials: Sequence[Trial], identity: Identity) -> str:
+    """What the trials' own rows say; without any, what the suite of their configuration selects by."""
+    if any(trial.own for trial in trials):
+        return dev_metric(trial.selects for trial in trials if trial.selects) or STSB_DEV
+    suite = json.loads(identity[IDENTITY.index("configuration")] or "{}").get("suite", "sts")
+    if suite in LAYOUTS:
+        return LAYOUTS[suite].dev or STSB_DEV
+    return dev_metric(name for trial in trials for name in trial.dev) or STSB_DEV
 
 
-def _without_subset(configuration: str) -> str:
-    values = json.loads(configuration)
-    return json.dumps({name: value for name, value in values.items() if name != "subset"}, sort_keys=True)
-
-
-def _group(identity: tuple[Any, ...], trials: Mapping[str, list[Any]]) -> Group:
-    draws = tuple((subset or 0, seed) for subset, seed in zip(trials["subset"], trials["seed"], strict=True))
-    dev, test = _scores(trials["dev"]), _scores(trials["test"])
-    suite = Suite(_dev_metric(dev), _tasks(test))
-    test_cells = _cells(test, draws)
-    if not set(suite.tasks) <= set(test_cells):
-        test_cells.pop(AVERAGE, None)  # a mean over other tasks is another quantity
-    trained = any(steps != 0 for steps in trials["steps"])
-    return Group(identity, tuple(trials["key"]), draws, trained, suite, _cells(dev, draws), test_cells)
-
-
-def _scores(metrics: Iterable[list[tuple[str, float | None]] | None]) -> list[dict[str, float]]:
-    return [{name: value for name, value in trial or () if value is not None} for trial in metrics]
-
-
-def _dev_metric(trials: list[dict[str, float]]) -> str:
-    """The metric that selects: STS-B dev wherever it was measured."""
-    names = sorted({name for trial in trials for name in trial if not name.endswith(BEFORE)})
-    return STSB_DEV if STSB_DEV in names or not names else names[0]
-
-
-def _tasks(trials: list[dict[str, float]]) -> tuple[str, ...]:
-    """All tasks of the suite, also those that are missing here."""
-    names = {name for trial in trials for name in trial} - {AVERAGE}
-    return STS_TASKS if names <= set(STS_TASKS) else tuple(sorted(names))
-
-
-def _cells(trials: list[dict[str, float]], draws: Sequence[Draw]) -> dict[str, Cell]:
-    """One cell for each metric that every trial has: all cells of a row are over the same n trials."""
+def _cells(
+    trials: Sequence[Mapping[str, float]], draws: Sequence[Draw], intervals: Mapping[str, Interval]
+) -> dict[str, Cell]:
     names = set.intersection(*(set(trial) for trial in trials))
-    return {name: _cell([trial[name] for trial in trials], draws) for name in sorted(names)}
+    return {name: _cell([trial[name] for trial in trials], draws, intervals.get(name)) for name in sorted(names)}
 
 
-def _cell(values: list[float], draws: Sequence[Draw]) -> Cell:
+def _cell(values: list[float], draws: Sequence[Draw], interval: Interval | None) -> Cell:
     """fsum: the result does not depend on the order of the trials in the store."""
     n = len(values)
     std = math.sqrt(squares(values) / (n - 1)) if n > 1 else None
-    return Cell(math.fsum(values) / n, std, n, components(values, draws))
+    return Cell(math.fsum(values) / n, std, n, components(values, draws), interval)

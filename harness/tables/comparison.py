@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 
-from harness.tables.aggregate import AVERAGE, Cell
-from harness.tables.matching import Finder, Found, Wanted, cell_of, run_of, wanted
+from harness.tables.aggregate import Cell, Group
+from harness.tables.matching import Finder, Found, Wanted, run_of, wanted
 from harness.tables.reported import Row, Systems, Table
-from harness.tables.sheet import DISPLAY
-
-STORE_NAMES = {shown: name for name, shown in DISPLAY.items()}
+from harness.tables.suites import Metric
+from harness.tables.trials import Trial
 
 
 @dataclass(frozen=True)
@@ -20,9 +19,27 @@ class Comparison:
     published: float | None
     published_std: float | None
     origin: str
+    metric: Metric
+    decimals: int
     wanted: Wanted | None
     found: Found | None
-    cell: Cell | None
+
+    @property
+    def measured(self) -> Group | None:
+        """Those of our trials that the metric's suite measured."""
+        return self.found.group.measured(self.metric.suite) if self.found else None
+
+    @property
+    def cell(self) -> Cell | None:
+        """Ours."""
+        if self.measured is None:
+            return None
+        return (self.measured.dev if self.metric.split == "dev" else self.measured.test).get(self.metric.name)
+
+    @property
+    def unmeasured(self) -> list[Trial]:
+        """Those of our trials that do not have the metric yet."""
+        return [trial for trial in self.found.group.trials if not trial.has(self.metric)] if self.found else []
 
     @property
     def delta(self) -> float | None:
@@ -48,12 +65,7 @@ def _comparison(
     table: Table, name: str, heading: str, row: Row, index: int, systems: Systems, finder: Finder
 ) -> Comparison:
     column, value = str(table.columns[index]), row.values[index]
-    target = _target(table, name, row, index, systems)
-    found = finder.find(target) if target else None
-    if name in systems.column_runs:
-        cell = cell_of(found, "dev", systems.column_runs[name].metric)
-    else:
-        cell = cell_of(found, "test", AVERAGE if table.fractions else STORE_NAMES[column])
+    target, runs = _target(table, name, row, index, systems), systems.column_runs.get(name)
     return Comparison(
         group=heading,
         row=row,
@@ -61,9 +73,10 @@ def _comparison(
         published=float(value) if value is not None else None,
         published_std=row.std[index] if row.std else None,
         origin=str(row.origins[index] if row.origins else row.origin),
+        metric=Metric("sts", runs.metric, "dev") if runs else table.metrics[index],
+        decimals=table.decimals(index),
         wanted=target,
-        found=found,
-        cell=cell,
+        found=finder.find(target) if target else None,
     )
 
 

@@ -9,8 +9,10 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.store import DEFAULT_STORE
-from harness.tables.aggregate import Cell, Group
+from harness.tables.aggregate import Group
 from harness.tables.reported import REPOSITORY, Row, Run, Systems
+from harness.tables.suites import STSB_DEV
+from harness.tables.trials import Trial
 
 SUBSETS = "0,1,2,3,4"
 """Of the labels, where only a share of them is used: five (diffaug.md, section 7)"""
@@ -26,6 +28,8 @@ class Wanted:
     encoder: str
     configuration: tuple[tuple[str, Any], ...]
     """Hyperparameters that the trials must have; the others are free."""
+    defaults: tuple[tuple[str, Any], ...] = ()
+    """Of the method, which the trials must not have changed"""
 
     def __str__(self) -> str:
         told = [f"{name}={_text(value)}" for name, value in self.configuration]
@@ -43,19 +47,28 @@ class Found:
 def wanted(row: Row, run: Run | None, fraction: float = 1) -> Wanted | None:
     """What to run for a number of a row, with this share of the labels; None when it is only quoted.
 
-    Without any labels it is the unsupervised method. Raises UserError for an unlisted variant.
+    Without any labels it is the unsupervised method. Raises UserError for an unlisted variant or encoder.
     """
     if run is None:
         return None
-    if row.variant is not None and row.variant not in run.variants:
-        raise UserError(f'results/reported/systems.yaml: {row.system} does not list the variant "{row.variant}"')
-    configuration = run.configuration | (run.variants[row.variant] if row.variant is not None else {})
+    configuration = _configuration(run, row)
     encoder, setting = run.encoder or str(row.encoder), run.setting or str(row.setting)
     if not fraction:
         configuration, setting = run.configuration, "unsup"
     elif fraction < 1:
         configuration = configuration | {"label_fraction": fraction}
-    return Wanted(run.method, setting, encoder, tuple(sorted(configuration.items())))
+    settled = tuple({**ALL_LABELS, **run.defaults}.items())
+    return Wanted(run.method, setting, encoder, tuple(sorted(configuration.items())), settled)
+
+
+def _configuration(run: Run, row: Row) -> dict[str, Any]:
+    if row.variant is not None and row.variant not in run.variants:
+        raise UserError(f'results/reported/systems.yaml: {row.system} does not list the variant "{row.variant}"')
+    values = run.configuration | (run.variants[row.variant] if row.variant is not None else {})
+    for name, value in values.items():
+        if isinstance(value, Mapping) and row.encoder not in value:
+            raise UserError(f"results/reported/systems.yaml: {row.system} has no {name} for {row.encoder}")
+    return {name: value[row.encoder] if isinstance(value, Mapping) else value for name, value in values.items()}
 
 
 def run_of(systems: Systems, table: str, row: Row, column: str) -> Run | None:
@@ -76,19 +89,14 @@ class Finder:
             self._groups[group.method, group.setting, group.encoder].append(group)
 
     def find(self, target: Wanted) -> Found | None:
-        """The group with the best dev mean: dev decides, never a test score. More trials break a tie."""
+        """The group with the best dev mean: dev decides, never a test score. STS-B dev, by which the papers select,
+        goes before any other dev score, which cannot be compared with it. More trials break a tie."""
         alike = self._groups.get((target.method, target.setting, target.encoder), [])
         fitting = [group for group in alike if _fits(group, target)]
         if not fitting:
             return None
-        return Found(max(fitting, key=lambda group: (group.dev_mean, len(group.keys))), len(fitting))
-
-
-def cell_of(found: Found | None, split: str, metric: str) -> Cell | None:
-    """Our score of one metric on `dev` or `test`."""
-    if found is None:
-        return None
-    return (found.group.dev if split == "dev" else found.group.test).get(metric)
+        best = max(fitting, key=lambda group: (group.selects == STSB_DEV, group.dev_mean, len(group.keys)))
+        return Found(best, len(fitting))
 
 
 def command(target: Wanted, store: Path) -> str:
@@ -98,9 +106,15 @@ def command(target: Wanted, store: Path) -> str:
         words += ["--set", f"{name}={_text(value)}"]
         if name == "label_fraction":
             words += ["--subsets", SUBSETS]
-    if store != DEFAULT_STORE:
-        words += ["--store", str(store)]
-    return shlex.join(words)
+    return shlex.join([*words, *_option(store)])
+
+
+def evaluation(trial: Trial, group: Group, suite: str, store: Path) -> str:
+    """The command that measures a trial by one more suite. A frozen encoder that nobody ran is told by its name."""
+    model = [trial.key[:10]]
+    if trial.own is None and group.method == "pooling":
+        model = [group.encoder, "--pooling", str(group.configuration["pooling"])]
+    return shlex.join(["harness", "eval", *model, "--suite", suite, *_option(store)])
 
 
 def obstacle(target: Wanted, methods: Collection[str]) -> str:
@@ -112,13 +126,17 @@ def obstacle(target: Wanted, methods: Collection[str]) -> str:
     return ""
 
 
+def _option(store: Path) -> list[str]:
+    return [] if store == DEFAULT_STORE else ["--store", str(store)]
+
+
 def _space(target: Wanted) -> str:
     return f"search_spaces/{target.setting}.yaml"
 
 
 def _fits(group: Group, target: Wanted) -> bool:
-    """All labels are used where nothing else is said."""
-    has, needs = {**ALL_LABELS, **group.configuration}, {**ALL_LABELS, **dict(target.configuration)}
+    """Defaults hold where nothing else is said."""
+    has, needs = ({**dict(target.defaults), **values} for values in (group.configuration, dict(target.configuration)))
     return all(name in has and has[name] == value for name, value in needs.items())
 
 

@@ -1,4 +1,4 @@
-"""The table of what a store holds: one row for each group of comparable trials."""
+"""The table of what a store holds: for each suite, one row for each group of comparable trials."""
 
 import json
 from collections import defaultdict
@@ -7,40 +7,31 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from harness.store import DEFAULT_STORE, Reading, label
-from harness.tables.aggregate import (
-    AVERAGE,
-    BEFORE,
-    IDENTITY,
-    STS_TASKS,
-    Cell,
-    Group,
-    Suite,
-    comparable_groups,
-)
+from harness.store import Reading
+from harness.tables.aggregate import Cell, Group, comparable_groups
+from harness.tables.notes import nothing_yet, shortcomings, unreadable
 from harness.tables.sheet import (
     CELL,
-    DISPLAY,
     OVER_SUBSETS,
     Line,
     Section,
     Sheet,
     cell_record,
     component_lines,
-    counted,
     key_list,
     percent,
     score,
-    unreadable_note,
 )
+from harness.tables.suites import DISPLAY, Layout, layout, rank, tasks
+from harness.tables.trials import BEFORE, IDENTITY
 
 RECORDS = pa.schema(
     [
         *((name, pa.string()) for name in IDENTITY[:-1]),
         ("protocol", pa.int32()),
         ("label_fraction", pa.float64()),  # null: the method has no such choice
+        ("suite", pa.string()),
         ("split", pa.string()),  # dev | test
         ("metric", pa.string()),
         *CELL,
@@ -48,36 +39,64 @@ RECORDS = pa.schema(
     ]
 )
 
-FAILURES_SHOWN = 5
-
 
 def own_sheets(reading: Reading, store: Path) -> list[Sheet]:
-    """One sheet for each suite in the store; the notes stand under the last one."""
-    groups = comparable_groups(reading.table)
-    notes = [*_failures(reading.table), *unreadable_note(reading)]
-    if not groups:
-        return [Sheet("", [], 0, [], "", [_nothing_yet(reading.table, store), *notes], RECORDS.empty_table())]
-    suites: dict[Suite, list[Group]] = defaultdict(list)
-    for group in groups:
-        suites[group.suite].append(group)
-    last = max(suites)
-    return [_sheet(suite, suites[suite], notes if suite == last else []) for suite in sorted(suites)]
+    """One sheet for each suite in the store, and for each metric that selected; the notes stand under the last one."""
+    parts: dict[tuple[str, str], list[Group]] = defaultdict(list)
+    for group in comparable_groups(reading.table):
+        for part in group.parts:
+            parts[part.selects, str(part.suite)].append(part)
+    notes = [*shortcomings(reading.table), *unreadable(reading)]
+    if not parts:
+        return [Sheet("", [], 0, [], "", [nothing_yet(reading.table, store), *notes], RECORDS.empty_table())]
+    order = sorted(parts, key=lambda key: (key[0], rank(key[1]), _tasks(parts[key])))
+    return [_sheet(parts[key], notes if key == order[-1] else []) for key in order]
 
 
-def _sheet(suite: Suite, groups: list[Group], notes: list[str]) -> Sheet:
-    averaged = suite.tasks == STS_TASKS or any(AVERAGE in group.test for group in groups)
-    tests = [*suite.tasks, *([AVERAGE] if averaged else [])]
+def _sheet(groups: list[Group], notes: list[str]) -> Sheet:
+    suite = str(groups[0].suite)
+    own = any(trial.own == suite for group in groups for trial in group.trials)
+    shown = layout(suite)
+    dev, test = _dev(groups, shown, own), _tests(groups, shown)
     names = _names(groups)
+    places = [2] * len(dev) + [_decimals(shown, groups, name) for name in test]
     rows = zip(zip(*names.values(), strict=True), groups, strict=True)
     return Sheet(
-        title="",
-        columns=[*names, "n", "dev before", "dev", *(DISPLAY.get(name, name) for name in tests)],
+        title="" if own else f"suite {suite}",
+        columns=[*names, "n", *dev.values(), *(DISPLAY.get(name, name) for name in test)],
         text_columns=len(names),
-        sections=[Section("", [line for name, group in rows for line in _lines(name, group, suite, tests)])],
-        caption=_caption(suite, groups),
+        sections=[Section("", [line for name, group in rows for line in _lines(name, group, dev, test, places)])],
+        caption=_caption(shown, groups, selected=groups[0].selects in dev),
         notes=notes,
         records=_records(groups),
     )
+
+
+def _tasks(groups: list[Group]) -> tuple[str, ...]:
+    return tasks(str(groups[0].suite), (name for group in groups for name in group.tasks))
+
+
+def _tests(groups: list[Group], shown: Layout) -> list[str]:
+    """The suite's metrics, their average last."""
+    average = shown.average
+    averaged = average and (average in shown.headings or any(average in group.test for group in groups))
+    return [*_tasks(groups), *([average] if average and averaged else [])]
+
+
+def _dev(groups: list[Group], shown: Layout, own: bool) -> dict[str, str]:
+    """The dev metrics with their headings: what selected, also before training where the trials were scored with this
+    suite, and the suite's own."""
+    selects = groups[0].selects
+    if own:
+        return {selects + BEFORE: "dev before", selects: "dev"}
+    headings = {selects: "dev"} | ({shown.dev: DISPLAY[shown.dev]} if shown.dev and shown.dev != selects else {})
+    return {name: heading for name, heading in headings.items() if any(name in group.dev for group in groups)}
+
+
+def _decimals(shown: Layout, groups: list[Group], name: str) -> int:
+    if shown.decimals is not None:
+        return shown.decimals
+    return 4 if all(abs(group.test[name].mean) <= 1 for group in groups if name in group.test) else 2
 
 
 def _names(groups: list[Group]) -> dict[str, list[str]]:
@@ -94,24 +113,24 @@ def _names(groups: list[Group]) -> dict[str, list[str]]:
     return columns
 
 
-def _lines(name: Sequence[str], group: Group, suite: Suite, tests: list[str]) -> list[Line]:
+def _lines(
+    name: Sequence[str], group: Group, dev: Iterable[str], test: Iterable[str], places: Sequence[int]
+) -> list[Line]:
     """The group's scores; under them the components of their variance where several subsets were drawn."""
-    dev = [group.dev.get(suite.dev + BEFORE), group.dev.get(suite.dev)]
-    cells = [*dev, *(group.test.get(test) for test in tests)]
+    cells = [*(group.dev.get(metric) for metric in dev), *(group.test.get(metric) for metric in test)]
     blank = [""] * len(name)  # n too; the first column says what the numbers are
     return [
-        [*name, group.n, *map(score, cells)],
-        *([said, *blank, *numbers] for said, numbers in component_lines(cells)),
+        [*name, group.n, *map(score, cells, places)],
+        *([said, *blank, *numbers] for said, numbers in component_lines(cells, places)),
     ]
 
 
-def _caption(suite: Suite, groups: list[Group]) -> str:
-    caption = (
-        "Spearman x100, mean±sample std over n seeds; selected on dev "
-        f"({DISPLAY.get(suite.dev, suite.dev)}), test never selects."
-    )
+def _caption(shown: Layout, groups: list[Group], *, selected: bool) -> str:
+    selects = groups[0].selects
     return (
-        caption
+        f"{shown.unit}, mean±sample std over n seeds"
+        + (f"; selected on dev ({DISPLAY.get(selects, selects)}), test never selects." if selected else ".")
+        + (f" {shown.protocol}" if shown.protocol else "")
         + (" 1=: nothing is trained, so no seed." if any(group.n == "1=" for group in groups) else "")
         + (f" {OVER_SUBSETS}" if any(group.subsets > 1 for group in groups) else "")
     )
@@ -153,7 +172,8 @@ def _text(value: Any) -> str:
 def _records(groups: Iterable[Group]) -> pa.Table:
     rows = [
         dict(zip(IDENTITY, group.identity, strict=True))
-        | {"label_fraction": group.label_fraction, "split": split, "metric": metric, "keys": key_list(group.keys)}
+        | {"label_fraction": group.label_fraction, "suite": group.suite, "keys": key_list(group.keys)}
+        | {"split": split, "metric": metric}
         | cell_record(cell)
         for group in groups
         for split, metric, cell in _cells(group)
@@ -162,32 +182,11 @@ def _records(groups: Iterable[Group]) -> pa.Table:
 
 
 def _cells(group: Group) -> list[tuple[str, str, Cell]]:
+    """The dev scores that the suite measured, the test scores."""
+    measured = {name for trial in group.trials for name in trial.suites[str(group.suite)].dev}
     return [
         (split, metric, cells[metric])
         for split, cells in (("dev", group.dev), ("test", group.test))
         for metric in sorted(cells)
+        if split == "test" or metric in measured
     ]
-
-
-def _failures(trials: pa.Table) -> list[str]:
-    """How many trials failed, and why the first ones did."""
-    columns = ("method", "setting", "encoder", "seed", "label_fraction", "subset", "reason")
-    failed = trials.filter(pc.field("status") == "failed").select(columns)
-    if not failed.num_rows:
-        return []
-    told = sorted(f"{label(row)} ({_one_line(row['reason'])})" for row in failed.to_pylist())
-    shown = [
-        *told[:FAILURES_SHOWN],
-        *([f"and {len(told) - FAILURES_SHOWN} more"] if told[FAILURES_SHOWN:] else []),
-    ]
-    return [f"{counted(len(told), 'failed trial')}: {'; '.join(shown)}"]
-
-
-def _one_line(text: str | None) -> str:
-    return " ".join((text or "no reason given").split())
-
-
-def _nothing_yet(trials: pa.Table, store: Path) -> str:
-    option = "" if store == DEFAULT_STORE else f" --store {store}"
-    there = f" (of {counted(trials.num_rows, 'trial')} none is final and finished)" if trials.num_rows else ""
-    return f"nothing to show in {store} yet{there}; run: harness sweep search_spaces/quickstart.yaml{option}"

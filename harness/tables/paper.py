@@ -10,11 +10,11 @@ import pyarrow as pa
 from harness.store import Reading
 from harness.tables.aggregate import comparable_groups
 from harness.tables.comparison import Comparison, compare
-from harness.tables.matching import Finder, command, obstacle
+from harness.tables.matching import Finder, command, evaluation, obstacle
+from harness.tables.notes import unreadable
 from harness.tables.reported import Paper, Systems, Table, load_paper, load_systems
 from harness.tables.sheet import (
     CELL,
-    DISPLAY,
     OVER_SUBSETS,
     Line,
     Section,
@@ -24,14 +24,14 @@ from harness.tables.sheet import (
     difference,
     key_list,
     score,
-    unreadable_note,
 )
+from harness.tables.suites import DISPLAY, LAYOUTS
 
 RECORDS = pa.schema(
     [
         *((name, pa.string()) for name in ("paper", "table", "group", "label", "system", "variant")),
         *((name, pa.string()) for name in ("method", "setting", "encoder", "column", "origin")),
-        ("published", pa.float64()),  # Spearman x100, as ours
+        ("published", pa.float64()),  # in the units of the table, as ours
         ("published_std", pa.float64()),
         *CELL,
         ("delta", pa.float64()),  # ours - published
@@ -47,7 +47,7 @@ def paper_sheets(reading: Reading, name: str, methods: Collection[str], store: P
     """The compared tables of the paper `name` with ours; `methods` are those that can be run today."""
     paper, systems, finder = load_paper(name), load_systems(), Finder(comparable_groups(reading.table))
     sheets = [_sheet(paper, table, systems, finder, methods, store) for table in paper.compared]
-    return [*sheets[:-1], replace(sheets[-1], notes=[*sheets[-1].notes, *unreadable_note(reading)])]
+    return [*sheets[:-1], replace(sheets[-1], notes=[*sheets[-1].notes, *unreadable(reading)])]
 
 
 def _sheet(
@@ -80,23 +80,28 @@ def _sheet(
 
 
 def _caption(table: Table) -> str:
+    protocol = LAYOUTS[table.suite].protocol
     return (
-        f"{table.metric[0].upper()}{table.metric[1:]}; ours: mean±sample std over n seeds, "
-        "selected on dev, test never selects; Δ = ours - published."
-    ) + (f" {OVER_SUBSETS}" if table.fractions else "")
+        (
+            f"{table.metric[0].upper()}{table.metric[1:]}; ours: mean±sample std over n seeds, "
+            "selected on dev, test never selects; Δ = ours - published."
+        )
+        + (f" Ours: {protocol}" if protocol else "")
+        + (f" {OVER_SUBSETS}" if table.fractions else "")
+    )
 
 
 def _lines(row: list[Comparison], origins: list[str], table: Table, methods: Collection[str]) -> list[Line]:
-    """Published; ours and Δ where something has been run, or that there is no method to run."""
+    """Published; ours and Δ where something has been measured, or that there is no method to run."""
     reported = row[0].row
     runs = str(table.runs.get(reported.system, "")) if reported.origin == "this paper" else ""
     label = f"{reported.label} {_source(str(reported.origin), origins)}"
     lines = [[label, "published", runs, *(_published(each, origins) for each in row)]]
-    if any(each.found for each in row):
-        cells = [each.cell for each in row]
-        lines.append(["", "ours", _n(row), *map(score, cells)])
-        lines += [["", said, "", *numbers] for said, numbers in component_lines(cells)]
-        lines.append(["", "Δ", "", *(difference(each.delta) for each in row)])
+    cells, places = [each.cell for each in row], [each.decimals for each in row]
+    if any(cells):
+        lines.append(["", "ours", _n(row), *map(score, cells, places)])
+        lines += [["", said, "", *numbers] for said, numbers in component_lines(cells, places)]
+        lines.append(["", "Δ", "", *(difference(each.delta, each.decimals) for each in row)])
     elif _without_method(row, methods):
         lines.append(["", "no method", "", *("" for _ in row)])
     return lines
@@ -112,7 +117,11 @@ def _published(each: Comparison, origins: list[str]) -> str:
     if each.published is None:
         return ""
     source = "" if each.origin == each.row.origin else f" {_source(each.origin, origins)}"
-    return f"{each.published:.2f}" + ("" if each.published_std is None else f"±{each.published_std}") + source
+    return (
+        f"{each.published:.{each.decimals}f}"
+        + ("" if each.published_std is None else f"±{each.published_std}")
+        + source
+    )
 
 
 def _source(origin: str, origins: list[str]) -> str:
@@ -121,7 +130,7 @@ def _source(origin: str, origins: list[str]) -> str:
 
 def _n(row: list[Comparison]) -> str:
     """One number where all columns are the same trials, else one for each column."""
-    numbers = [each.found.group.n if each.found else "0" for each in row]
+    numbers = [each.measured.n if each.measured else "0" for each in row]
     return numbers[0] if len(set(numbers)) == 1 else "/".join(numbers)
 
 
@@ -130,7 +139,7 @@ def _choices(comparisons: Iterable[Comparison]) -> list[str]:
     return list(
         dict.fromkeys(
             f"{each.wanted}: {each.found.candidates} groups of comparable trials; shown is the one "
-            f"with the best mean {DISPLAY.get(each.found.group.suite.dev, each.found.group.suite.dev)}"
+            f"with the best mean {DISPLAY.get(each.found.group.selects, each.found.group.selects)}"
             for each in comparisons
             if each.found and each.found.candidates > 1
         )
@@ -138,17 +147,19 @@ def _choices(comparisons: Iterable[Comparison]) -> list[str]:
 
 
 def _to_fill(comparisons: Iterable[Comparison], methods: Collection[str], store: Path) -> list[str]:
-    """The commands for what has not been run, and the rows that cannot be run yet."""
-    commands: dict[str, None] = {}
+    """The commands for what has not been run or not been measured, and the rows that cannot be run yet."""
+    runs: dict[str, None] = {}
+    evaluations: dict[str, None] = {}
     waiting: dict[str, dict[str, None]] = defaultdict(dict)
     for each in comparisons:
-        if each.wanted is None or each.found:
-            continue
-        reason = obstacle(each.wanted, methods)
-        if reason:
+        if each.found:
+            for trial in each.unmeasured:
+                evaluations[evaluation(trial, each.found.group, each.metric.suite, store)] = None
+        elif each.wanted and (reason := obstacle(each.wanted, methods)):
             waiting[reason][f"{each.row.label} ({each.wanted.setting}, {each.wanted.encoder})"] = None
-        else:
-            commands[command(each.wanted, store)] = None
+        elif each.wanted:
+            runs[command(each.wanted, store)] = None
+    commands = [*runs, *evaluations]
     return [
         *(["To fill:", *(f"  {line}" for line in commands)] if commands else []),
         *(["Not available yet:"] if waiting else []),
@@ -157,7 +168,7 @@ def _to_fill(comparisons: Iterable[Comparison], methods: Collection[str], store:
 
 
 def _record(each: Comparison, methods: Collection[str], store: Path) -> dict[str, object]:
-    target, group = each.wanted, each.found.group if each.found else None
+    target = each.wanted
     return {
         "group": each.group,
         "label": each.row.label,
@@ -173,7 +184,7 @@ def _record(each: Comparison, methods: Collection[str], store: Path) -> dict[str
         **cell_record(each.cell),
         "delta": each.delta,
         "candidates": each.found.candidates if each.found else 0,
-        "keys": key_list(group.keys) if group else "",
+        "keys": key_list(each.measured.keys) if each.measured else "",
         "command": command(target, store) if target else None,
         "obstacle": obstacle(target, methods) if target else "quoted only",
     }

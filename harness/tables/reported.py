@@ -7,6 +7,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from harness.errors import UserError, suggest
+from harness.tables.suites import LAYOUTS, Metric, headed, metric_under
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SYSTEMS = "systems"
@@ -68,6 +69,23 @@ class Table(_Data):
     gold: str | None = None
     in_paper: bool = True
 
+    @property
+    def suite(self) -> str:
+        """What most of the columns are measured by."""
+        return headed(self.columns)
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """What stands in each column; an average of STS under a share of the labels."""
+        return [metric_under(str(column), self.columns) for column in self.columns]
+
+    def decimals(self, index: int) -> int:
+        """Digits after the point in a column: two, but of metrics that are no percentages as many as are printed."""
+        if LAYOUTS[self.metrics[index].suite].decimals == 2:
+            return 2
+        values = [str(row.values[index]) for group in self.groups for row in group.rows]
+        return max(len(value.partition(".")[2]) for value in values)
+
     @model_validator(mode="after")
     def _rows_are_as_long_as_the_header(self) -> Self:
         for row in (row for group in self.groups for row in group.rows):
@@ -89,8 +107,12 @@ class Paper(BaseModel):
 
     @property
     def compared(self) -> dict[str, Table]:
-        """The tables that ours are set beside: Table 1, and those over shares of the labels."""
-        return {name: table for name, table in self.tables.items() if name == "table1" or table.fractions}
+        """The tables that ours are set beside: Table 1, those over shares of the labels, and those of another suite."""
+        return {
+            name: table
+            for name, table in self.tables.items()
+            if name == "table1" or table.fractions or table.suite != "sts"
+        }
 
     @model_validator(mode="after")
     def _compared_tables_can_be_run(self) -> Self:
@@ -107,6 +129,8 @@ class Run(_Data):
 
     method: str
     configuration: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
+    """Of the method, that only a variant changes; nobody has to set them"""
     variants: dict[str, dict[str, Any]] = {}
     encoder: str | None = None
     setting: str | None = None

@@ -1,31 +1,24 @@
 """A table ready to be rendered, and how its numbers are written."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from harness.store import Reading
-from harness.tables.aggregate import AVERAGE, Cell
-
-DISPLAY: Mapping[str, str] = {
-    **{f"sts{year}": f"STS{year}" for year in range(12, 17)},
-    "stsb": "STS-B",
-    "sickr": "SICK-R",
-    AVERAGE: "Avg.",
-    "stsb-dev": "STS-B dev",
-}
-"""Names of metrics as papers print them; the others are printed as they are."""
+from harness.tables.aggregate import Cell
 
 OVER_SUBSETS = "n = 5x3: 3 seeds on each of 5 random subsets of the labels, mean±std over all of them."
 """What a table says whose trials differ in the subset of the labels"""
 
 CELL = (
-    ("mean", pa.float64()),  # Spearman x100
+    ("mean", pa.float64()),  # in the units of its suite: Spearman x100, accuracy x100, percent, ...
     ("std", pa.float64()),  # sample standard deviation over the trials; null for one
     ("std_between_subsets", pa.float64()),  # its components, where several subsets of the labels were drawn
     ("std_within_subsets", pa.float64()),
     ("n", pa.int64()),
+    ("standard_error", pa.float64()),  # of one model's score: bootstrap over the test's items; null for n > 1
+    ("low", pa.float64()),  # its interval
+    ("high", pa.float64()),
 )
 """Columns of a cell in the machine-readable formats"""
 
@@ -53,33 +46,37 @@ class Sheet:
     records: pa.Table = field(repr=False)
 
 
-def score(cell: Cell | None) -> str:
-    """`mean±std` with two decimals; no ± for one trial, nothing for no trial."""
+def score(cell: Cell | None, decimals: int = 2) -> str:
+    """`mean±std`; no ± for one trial, nothing for no trial."""
     if cell is None:
         return ""
-    return f"{cell.mean:.2f}" if cell.std is None else f"{cell.mean:.2f}±{cell.std:.2f}"
+    spread = "" if cell.std is None else f"±{cell.std:.{decimals}f}"
+    return f"{cell.mean:.{decimals}f}{spread}"
 
 
-def component_lines(cells: Sequence[Cell | None]) -> list[tuple[str, list[str]]]:
+def component_lines(cells: Sequence[Cell | None], decimals: Sequence[int]) -> list[tuple[str, list[str]]]:
     """What to write and the numbers under a line of scores: the components of each one's variance, where known."""
-    known = [cell.components if cell else None for cell in cells]
-    if not any(known):
+    known = [(cell.components if cell else None, f".{places}f") for cell, places in zip(cells, decimals, strict=True)]
+    if not any(each for each, _ in known):
         return []
     return [
-        ("std between subsets", [f"{each.between:.2f}" if each else "" for each in known]),
-        ("std within subsets", [f"{each.within:.2f}" if each else "" for each in known]),
+        ("std between subsets", [format(each.between, places) if each else "" for each, places in known]),
+        ("std within subsets", [format(each.within, places) if each else "" for each, places in known]),
     ]
 
 
 def cell_record(cell: Cell | None) -> dict[str, float | int | None]:
     """A cell as the columns CELL of the machine-readable formats."""
-    parts = cell.components if cell else None
+    parts, interval = (cell.components, cell.interval) if cell else (None, None)
     return {
         "mean": cell.mean if cell else None,
         "std": cell.std if cell else None,
         "std_between_subsets": parts.between if parts else None,
         "std_within_subsets": parts.within if parts else None,
         "n": cell.n if cell else 0,
+        "standard_error": interval.standard_error if interval else None,
+        "low": interval.low if interval else None,
+        "high": interval.high if interval else None,
     }
 
 
@@ -88,24 +85,11 @@ def percent(fraction: float | None) -> str:
     return "" if fraction is None else f"{100 * fraction:g} %"
 
 
-def difference(value: float | None) -> str:
-    """A signed difference with two decimals; never `-0.00`."""
-    return "" if value is None else f"{round(value, 2) + 0.0:+.2f}"
+def difference(value: float | None, decimals: int = 2) -> str:
+    """A signed difference; never `-0.00`."""
+    return "" if value is None else f"{round(value, decimals) + 0.0:+.{decimals}f}"
 
 
 def key_list(keys: Sequence[str]) -> str:
     """Trial keys, short enough to read and long enough for `harness show`."""
     return " ".join(key[:12] for key in keys)
-
-
-def unreadable_note(reading: Reading) -> list[str]:
-    """Which files of the store are not in the table, and why."""
-    if not reading.unreadable:
-        return []
-    files = "; ".join(f"{name} ({reason})" for name, reason in reading.unreadable)
-    return [f"{counted(len(reading.unreadable), 'file')} of the store could not be read: {files}"]
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 file`, `2 files`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

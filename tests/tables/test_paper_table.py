@@ -45,7 +45,7 @@ def test_every_published_number_is_printed_with_an_empty_store(store: Store, pap
         text = render([sheet], "terminal", width).decode().replace("\n", " ")
         for row in (row for group in table.groups for row in group.rows):
             for value in row.values:
-                assert value is None or f"{value:.2f}" in text
+                assert value is None or str(value) in text
 
 
 @pytest.mark.parametrize("paper", PAPERS)

@@ -3,7 +3,7 @@
 Same encoder (all-MiniLM-L6-v2, mean pooling), pairs, precision and threads. "All" aggregation: a year's subsets are one
 list of pairs for both. Needs HARNESS_HUB; `pip install --group benchmarks`.
 
-    python benchmarks/sts.py [--threads 2] [--rounds 2]
+    python benchmarks/evaluation/sts.py [--threads 2] [--rounds 2]
 """
 
 import argparse

@@ -4,7 +4,7 @@ Random rows: the time does not depend on what they are. Wall and processor time,
 machine only the latter means something. One thread is the default: two are quicker where each has a core, slower
 than one while the kernel keeps both on the same one.
 
-    python benchmarks/geometry.py [--threads 1] [--rows 2758] [--width 384] [--rounds 20]
+    python benchmarks/evaluation/uniformity.py [--threads 1] [--rows 2758] [--width 384] [--rounds 20]
 """
 
 import argparse

@@ -4,7 +4,7 @@ Same embeddings (all-MiniLM-L6-v2, embedded once, by neither clock), folds and p
 calls LogisticRegression with its defaults (L-BFGS, tolerance 1e-4) for every fold and penalty. Needs HARNESS_HUB;
 `pip install --group benchmarks`.
 
-    python benchmarks/transfer.py [--tasks cr,subj] [--rounds 2] [--keep FOLDER] [--tolerance 1e-4]
+    python benchmarks/evaluation/transfer.py [--tasks cr,subj] [--rounds 2] [--keep FOLDER] [--tolerance 1e-4]
 """
 
 import argparse
