@@ -2,5 +2,5 @@
 
 __version__ = "0.1.0"
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Raised by hand when the training loop or the evaluation changes results; part of every trial's key."""

@@ -15,6 +15,11 @@ class TrialFailure(Exception):
     """A trial that cannot go on (for example a loss that is not finite), with the reason."""
 
 
+def reason(error: Exception) -> str:
+    """Why something failed, for a record: the sentence that was made for a person, or else the exception's type too."""
+    return str(error) if isinstance(error, TrialFailure | UserError) else f"{type(error).__name__}: {error}"
+
+
 def suggest(name: str, valid: Iterable[str]) -> str:
     """`; did you mean "x"?` for the valid name nearest to `name`, else the list of valid names."""
     names = sorted(set(valid))

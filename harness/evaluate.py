@@ -11,7 +11,7 @@ from typing import Any
 
 from harness import PROTOCOL
 from harness.data.hub import cache_folder
-from harness.errors import TrialFailure, UserError
+from harness.errors import UserError, reason
 from harness.evaluation.embedding import Embedder
 from harness.evaluation.kept import KeptEmbeddings
 from harness.evaluation.suites import Embeddings, Scores, Suite
@@ -75,9 +75,8 @@ def evaluations(measurement: Measurement, suites: Sequence[Suite]) -> Iterator[d
             started, clock = datetime.now(UTC), time.perf_counter()
             found = _scores(measurement, suite, vectors, missing)
             seconds = time.perf_counter() - clock
-            reasons = [f"{task}: {reason}" for (name, task), reason in missing.items() if name == suite.name]
             memory.measure()
-            yield _record(measurement, suite, found, reasons, memory) | {
+            yield _record(measurement, suite, found, _reasons(suite, missing), memory) | {
                 "started": started,
                 "wall_seconds": measurement.embedder.seconds + seconds,
             }
@@ -92,14 +91,14 @@ def _embedded(
         for task in suite.data:
             try:
                 texts[measurement.apart(suite, task)].append(suite.load(task).texts)
-            except UserError as error:
-                missing[suite.name, task] = str(error)
+            except Exception as error:  # a user's suite may raise anything
+                missing[suite.name, task] = reason(error)
     try:
-        found = {dev: Embeddings(measurement.embed, chain(*lists), dev=dev) for dev, lists in texts.items() if lists}
-    except TrialFailure as error:
-        missing |= {(suite.name, task): str(error) for suite in suites for task in suite.data}
+        return {dev: Embeddings(measurement.embed, chain(*lists), dev=dev) for dev, lists in texts.items() if lists}
+    except Exception as error:  # so may a user's method
+        tasks = [(suite.name, task) for suite in suites for task in suite.data]
+        missing |= {place: reason(error) for place in tasks if place not in missing}
         return {}
-    return found
 
 
 def _scores(
@@ -113,13 +112,22 @@ def _scores(
         measurement.told(f"{suite.name}: scoring {task}")
         try:
             found[task] = suite.measure(task, vectors[measurement.apart(suite, task)])
-        except (TrialFailure, UserError) as error:
-            missing[suite.name, task] = str(error)
+        except Exception as error:
+            missing[suite.name, task] = reason(error)
     return found
 
 
+def _reasons(suite: Suite, missing: dict[tuple[str, str], str]) -> str | None:
+    """What is missing, and why; tasks with one reason together."""
+    tasks: dict[str, list[str]] = {}
+    for (name, task), why in missing.items():
+        if name == suite.name:
+            tasks.setdefault(why, []).append(task)
+    return "; ".join(f"{', '.join(names)}: {why}" for why, names in tasks.items()) or None
+
+
 def _record(
-    measurement: Measurement, suite: Suite, found: dict[str, Scores], reasons: list[str], memory: Peak
+    measurement: Measurement, suite: Suite, found: dict[str, Scores], missing: str | None, memory: Peak
 ) -> dict[str, Any]:
     model, embedder = measurement.model, measurement.embedder
     tests = reduce(Scores.__or__, (found[task] for task in suite.tests if task in found), Scores({}))
@@ -133,8 +141,8 @@ def _record(
         "role": "evaluation",
         "suite": suite.name,
         "evaluates": key(model.trial),
-        "status": ("partial" if found else "failed") if reasons else "finished",
-        "reason": "; ".join(dict.fromkeys(reasons)) or None,
+        "status": ("partial" if found else "failed") if missing else "finished",
+        "reason": missing,
         "dev": devs.metrics,
         **scores_record(everything),
         "steps": known.get("steps", 0),

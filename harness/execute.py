@@ -8,18 +8,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import torch
 import transformers
 
-from harness.errors import TrialFailure, UserError
+from harness.errors import TrialFailure, UserError, reason
 from harness.evaluation.embedding import Embedder
 from harness.evaluation.suites import Scores, Suite, suite
 from harness.kit import Kit
-from harness.method import Method
+from harness.method import FrozenMethod, Method
 from harness.training.loop import Trainer
 from harness.training.memory import Peak, peak_memory
 from harness.training.outcome import Outcome, Progress
 from harness.training.parameters import added, count, load_state, save_state, trained_names
-from harness.training.reproducibility import device, seed_everything
+from harness.training.reproducibility import device, resolve_precision, seed_everything
 from harness.trial import Trial, describe, failed
 
 logger = logging.getLogger(__name__)
@@ -32,9 +33,9 @@ def attempt(trial: Trial, report: Report, weights: Path | None = None) -> dict[s
     try:
         return run(trial, report, weights)
     except Exception as error:
-        logger.exception("trial %s failed", trial.label)
-        reason = str(error) if isinstance(error, TrialFailure | UserError) else f"{type(error).__name__}: {error}"
-        return failed(trial, reason) | {"started": started, "wall_seconds": time.perf_counter() - clock}
+        unforeseen = not isinstance(error, TrialFailure | UserError)
+        logger.error("trial %s failed: %s", trial.label, reason(error), exc_info=unforeseen)
+        return failed(trial, reason(error)) | {"started": started, "wall_seconds": time.perf_counter() - clock}
 
 
 def run(trial: Trial, report: Report, weights: Path | None = None) -> dict[str, Any]:
@@ -52,7 +53,7 @@ def run(trial: Trial, report: Report, weights: Path | None = None) -> dict[str, 
         embedder = Embedder(method, kit)
         dev = {f"{measured.dev}-start": measured.score_dev(embedder)}
         outcome, precision = train(method, kit, trial, measured, embedder, report)
-        dev[measured.dev] = dev[f"{measured.dev}-start"] if outcome.best_dev is None else outcome.best_dev
+        dev[measured.dev] = measured.score_dev(embedder) if outcome.steps else dev[f"{measured.dev}-start"]
         if final and weights is not None:
             keep(method, kit.config, weights)
         found = measured.score_test(embedder) if final else Scores({})
@@ -87,22 +88,36 @@ def built(trial: Trial) -> tuple[Method, Kit]:
 def train(
     method: Method, kit: Kit, trial: Trial, measured: Suite, embedder: Embedder, report: Report
 ) -> tuple[Outcome, str]:
-    """Run the method's stages, selecting on dev: what it took, and the precision."""
+    """Run the method's stages, selecting on dev: what it took, and the precision.
+
+    Along the way dev is embedded in the precision of the training, which is twice as fast in bf16 (on a GPU ten times)
+    and moves a score by less than 0.1; what is stored is embedded in float32.
+    """
     if not method.stages(kit.config):
         return Outcome(), "fp32"
-    trainer = Trainer(method, kit, trial.seed, lambda: measured.score_dev(embedder), report)
-    return trainer.run(), trainer.precision
+    precision = resolve_precision(kit.config.precision, kit.device)
+    rounded = precision == "bf16" and not isinstance(method, FrozenMethod)
+
+    def evaluate() -> float:
+        with torch.autocast(kit.device.type, torch.bfloat16, enabled=rounded):
+            return measured.score_dev(embedder)
+
+    return Trainer(method, kit, trial.seed, evaluate, report).run(), precision
 
 
 def keep(method: Method, config: Any, path: Path) -> None:
     """Write what training changed; nothing for a method that trains nothing. A full disk costs the file, no trial."""
-    stages = method.stages(config)
-    if not stages:
+    if not method.stages(config):
         return
     try:
-        save_state(method, {name for stage in stages for name in trained_names(method, stage)}, path)
+        save_state(method, _changed(method, config), path)
     except OSError as error:
         logger.warning("the weights %s are not kept: %s", path, error)
+
+
+def _changed(method: Method, config: Any) -> set[str]:
+    """Names of the parameters that some stage trains."""
+    return {name for stage in method.stages(config) for name in trained_names(method, stage)}
 
 
 def trained(trial: Trial, weights: Path, report: Report) -> tuple[Method, Kit]:
@@ -112,7 +127,7 @@ def trained(trial: Trial, weights: Path, report: Report) -> tuple[Method, Kit]:
     if not method.stages(kit.config):
         return method, kit
     if weights.exists():
-        load_state(method, weights)
+        load_state(method, _changed(method, kit.config), weights)
         return method, kit
     train(method, kit, trial, suite(kit.config.suite), Embedder(method, kit), report)
     keep(method, kit.config, weights)

@@ -17,9 +17,11 @@ from harness.data.subsets import label_subset
 from harness.data.tokens import Template, Tokens, shared_arrays, tokenised
 from harness.encoders.backbone import Encoder
 from harness.encoders.masked_lm import Generator, VocabularyHead
-from harness.errors import UserError
+from harness.errors import UserError, reason
 from harness.method import Artefact, Plugin
 
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
+"""One of them makes a tokenizer: without, transformers gives an empty one, which knows no word"""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt")
 
 
@@ -35,12 +37,16 @@ class Kit:
     def tokenizer(self) -> Any:
         """The encoder's tokenizer, without truncation. Raises UserError when the model has none."""
         folder = model_folder(self.config.encoder)
+        if not any(path for name in VOCABULARIES for path in folder.glob(name)):
+            raise UserError(f'encoder "{self.config.encoder}" has no tokenizer: {folder} has no {VOCABULARIES[0]}')
         try:
             tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=True, trust_remote_code=False)
             tokenizer.backend_tokenizer.no_truncation()
             tokenizer.backend_tokenizer.no_padding()
         except (OSError, ValueError, KeyError, AttributeError) as error:
-            raise UserError(f'encoder "{self.config.encoder}" has no usable tokenizer: {error}') from error
+            raise UserError(
+                f'encoder "{self.config.encoder}" has no usable tokenizer: {reason(error).splitlines()[0]}'
+            ) from error
         return tokenizer
 
     def encoder(self, *, dropout: float | None = None) -> Encoder:

@@ -34,9 +34,8 @@ class Model:
         return f"{self.name} ({how} pooling)" if how else self.name
 
 
-def model(name: str, store: Store, *, pooling: str | None, method: str | None, suite: str) -> Model:
-    """The model called `name`. `method`: path of the plugin behind a trial, where it has no name here; `suite`: what a
-    model that is no trial is scored with where SentEval's data are not here.
+def model(name: str, store: Store, *, pooling: str | None, method: str | None) -> Model:
+    """The model called `name`. `method`: path of the plugin behind a trial, where it has no name here.
 
     Raises UserError when there is none, or when a trial's plugin, data or models have changed since.
     """
@@ -48,7 +47,7 @@ def model(name: str, store: Store, *, pooling: str | None, method: str | None, s
         if matches:
             return _stored(matches[0], pooling, method)
     folder = model_folder(name)
-    values = {"encoder": name} | ({} if _sts_is_here() else {"suite": suite})
+    values = {"encoder": name} | ({} if _sts_is_here() else {"suite": "graded"})
     if (folder / MODULES).is_file() and pooling is None:
         return Model(name, Trial("sentence_transformer", values, 0))
     return Model(name, Trial("pooling", values | {"pooling": pooling or "mean"}, 0))

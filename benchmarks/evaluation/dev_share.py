@@ -1,7 +1,7 @@
 """What share of training the STS-B dev evaluation takes: unsupervised SimCSE at the paper's interval for BERT base.
 
-125 updates of 64 sentences (both views), then one evaluation, as harness.training.loop does them; processor seconds, so
-that other work on the machine matters less. Needs HARNESS_HUB.
+125 updates of 64 sentences (both views), then one evaluation, as harness.execute does them; processor seconds, so that
+other work on the machine matters less. Needs HARNESS_HUB.
 
     python benchmarks/evaluation/dev_share.py [--encoder mini-bert] [--rounds 2] [--threads 1] [--precision auto]
 """
@@ -17,7 +17,7 @@ from harness.evaluation.embedding import Embedder
 from harness.evaluation.suites import suite
 from harness.kit import Kit
 from harness.training.loop import Trainer
-from harness.training.reproducibility import device, seed_everything
+from harness.training.reproducibility import device, resolve_precision, seed_everything
 from harness.trial import resolve
 
 INTERVAL, BATCH = 125, 64
@@ -42,6 +42,7 @@ def main() -> None:
     method = plugin.method(config, kit).to(kit.device)
     embedder, sts = Embedder(method, kit), suite("sts")
     sts.score_dev(embedder)  # tokenised once per trial
+    rounded = resolve_precision(config.precision, kit.device) == "bf16"
     shares = []
     for _ in range(options.rounds):
         seconds = [0.0, 0.0]
@@ -49,7 +50,8 @@ def main() -> None:
         Trainer(method, kit, 0, evaluate=lambda: 0.0, report=lambda _: None).run()
         seconds[0] = time.process_time() - spent
         spent = time.process_time()
-        sts.score_dev(embedder)
+        with torch.autocast(kit.device.type, torch.bfloat16, enabled=rounded):
+            sts.score_dev(embedder)
         seconds[1] = time.process_time() - spent
         shares.append(100 * seconds[1] / sum(seconds))
         print(f"training {seconds[0]:.1f} s, evaluation {seconds[1]:.2f} s, share {shares[-1]:.1f} %", flush=True)

@@ -16,7 +16,7 @@ from harness.cli.run import run
 from harness.cli.show import show
 from harness.cli.sweep import sweep
 from harness.cli.table import table
-from harness.errors import UserError
+from harness.errors import TrialFailure, UserError
 
 INTERRUPTED = 130
 
@@ -34,12 +34,16 @@ app.command("eval")(eval_)
 
 
 def main() -> None:
-    """Run one verb. A user's mistake is one sentence and exit code 2; Ctrl-C is exit code 130."""
+    """Run one verb. A user's mistake is one sentence and exit code 2, a model without a score one and exit code
+    1; Ctrl-C is exit code 130."""
     try:
         app()
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(2)
+    except TrialFailure as error:
+        print(f"Error: {error}", file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(_interrupted())
     except SystemExit as ended:

@@ -27,12 +27,13 @@ def compare(
     from rich.table import Table
 
     from harness.evaluate import Measurement
-    from harness.evaluation.pairwise import differences
+    from harness.evaluation.pairwise import differences, pairs_of_tests
     from harness.evaluation.suites import suite as named
     from harness.models import model
 
     measured, found = named(suite), options.opened(store)
-    models = [model(each, found, pooling=pooling, method=method, suite=suite) for each in (a, b)]
+    pairs_of_tests(measured)  # told before models are loaded or trained
+    models = [model(each, found, pooling=pooling, method=method) for each in (a, b)]
     console = Console(highlight=False)
     with console.status("loading") as status:
         measurements = [Measurement(each, found, told=status.update) for each in models]
@@ -45,7 +46,7 @@ def compare(
         interval = f"{spread.low:+.2f} to {spread.high:+.2f}"
         p_value = f"{found_difference.p_value:.3f}"
         table.add_row(task, f"{one:.2f}", f"{two:.2f}", f"{found_difference.difference:+.2f}", interval, p_value)
-    console.print(f"A: {models[0].label}\nB: {models[1].label}", soft_wrap=True)
+    console.print(f"A: {models[0].label}\nB: {models[1].label}", soft_wrap=True, markup=False)
     console.print(table)
     console.print(
         f"Spearman x100; {resamples} resamples of the sentence pairs, the same for both models. p: two-sided, for no "

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from harness.cli import options
+from harness.errors import UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,12 +46,13 @@ def eval_(
     from harness.evaluation.suites import suite as named
     from harness.models import model as resolved
 
-    suites = [named(each) for each in dict.fromkeys(suite.split(","))]
+    suites = [named(each.strip()) for each in dict.fromkeys(suite.split(","))]
+    _check(suites)
     found = options.opened(store)
     found.check_writable()
-    model = resolved(name, found, pooling=pooling, method=method, suite=suite.split(",")[0])
+    model = resolved(name, found, pooling=pooling, method=method)
     console = Console(highlight=False)
-    console.print(model.label, soft_wrap=True)
+    console.print(model.label, soft_wrap=True, markup=False)
     records = {each.name: found.get(evaluation_key(model, each)) for each in suites}
     to_do = [each for each in suites if (records[each.name] or {}).get("status") != "finished"]
     for each in suites:
@@ -68,6 +70,22 @@ def eval_(
             console.print(f"embeddings: {measurement.folder}", soft_wrap=True)
     if not complete:
         raise typer.Exit(1)
+
+
+def _check(suites: "list[Suite]") -> None:
+    """Raises UserError when two suites have one name, or when there are no data for any of them."""
+    names = [each.name for each in suites]
+    for each in names:
+        if names.count(each) > 1:
+            raise UserError(f'two of the suites are called "{each}"; rename one of them')
+    missing = []
+    for suite in suites:
+        try:
+            suite.files()
+        except UserError as error:
+            missing.append(error)
+    if len(missing) == len(suites):
+        raise missing[0]
 
 
 def _cost(record: dict[str, Any]) -> str:

@@ -8,14 +8,14 @@ from harness.cli import options
 
 
 def list_(
-    what: Annotated[Literal["methods", "spaces", "papers", "trials"], typer.Argument(help="What to list.")],
+    what: Annotated[Literal["methods", "spaces", "suites", "papers", "trials"], typer.Argument(help="What to list.")],
     store: options.Store = None,
 ) -> None:
-    """List methods, search spaces, papers with reported numbers, or the trials in the store.
+    """List methods, search spaces, evaluation suites, papers with reported numbers, or the trials in the store.
 
     Example: harness list methods
     """
-    {"methods": _methods, "spaces": _spaces, "papers": _papers}.get(what, lambda: _trials(store))()
+    {"methods": _methods, "spaces": _spaces, "suites": _suites, "papers": _papers}.get(what, lambda: _trials(store))()
 
 
 def _methods() -> None:
@@ -31,6 +31,15 @@ def _spaces() -> None:
     for path in sorted(Path("search_spaces").rglob("*.y*ml")):
         first = path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
         typer.echo(f"{path!s:<32} {first}")
+
+
+def _suites() -> None:
+    from harness.evaluation.suites import SHIPPED, suite
+
+    for name in SHIPPED:
+        found = suite(name)
+        dev = f"; selects on {found.dev_tasks[0]}" if found.dev_tasks else ""
+        typer.echo(f"{name:<12} {', '.join(found.tests)}{dev}")
 
 
 def _papers() -> None:
@@ -49,6 +58,6 @@ def _trials(store: options.Store) -> None:
         typer.echo(f"{name} cannot be read and is left out: {reason}", err=True)
     for row in sorted(rows, key=lambda row: (row["started"] is None, str(row["started"]))):
         dev = next((f"{value:.2f}" for name, value in row["dev"].items() if not name.endswith("-start")), "")
-        typer.echo(
-            f"{row['key'][:10]}  {row['status']:<9} {row['role']:<7} dev {dev:>6}  {label(row)}  {row['reason'] or ''}"
-        )
+        role = row["suite"] if row["role"] == "evaluation" else row["role"]
+        state = f"{row['key'][:10]}  {row['status']:<9} {role:<10} dev {dev:>6}"
+        typer.echo(f"{state}  {label(row)}  {row['reason'] or ''}")

@@ -1,5 +1,7 @@
 """`harness picture`: how a model's embeddings lie, drawn."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +9,7 @@ import typer
 
 from harness.cli import options
 from harness.cli.eval import MethodOption, PoolingOption
+from harness.errors import UserError
 
 
 def picture(
@@ -24,7 +27,6 @@ def picture(
     """
     from rich.console import Console
 
-    from harness.errors import UserError
     from harness.evaluate import Measurement
     from harness.evaluation.pictures import Drawn, draw
     from harness.evaluation.suites import Embeddings, suite
@@ -32,16 +34,24 @@ def picture(
 
     found = options.opened(store)
     pairs = suite("geometry").load("geometry")
-    models = [model(name, found, pooling=pooling, method=method, suite="geometry") for name in names]
+    models = [model(name, found, pooling=pooling, method=method) for name in names]
     console = Console(highlight=False)
     drawn = []
+    with _writing(output):
+        output.mkdir(parents=True, exist_ok=True)  # told before models are loaded or trained
     with console.status("loading") as status:
         for each in models:
             vectors = Embeddings(Measurement(each, found, told=status.update).embed, pairs.texts)
             drawn.append(Drawn(each.label, vectors(pairs.first), vectors(pairs.second)))
-    try:
-        output.mkdir(parents=True, exist_ok=True)
+    with _writing(output):
         for path in draw(drawn, pairs, output):
-            console.print(f"{path}", soft_wrap=True)
+            console.print(f"{path}", soft_wrap=True, markup=False)
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Raises UserError when `folder` cannot be written."""
+    try:
+        yield
     except OSError as error:
-        raise UserError(f"{output} cannot be written ({error.strerror}); choose another folder with --output") from None
+        raise UserError(f"{folder} cannot be written ({error.strerror}); choose another folder with --output") from None

@@ -29,12 +29,12 @@ def retrieve(
 
     found = options.opened(store)
     pairs = suite("retrieval").load("retrieval")
-    chosen = model(name, found, pooling=pooling, method=method, suite="retrieval")
+    chosen = model(name, found, pooling=pooling, method=method)
     console = Console(highlight=False)
     with console.status("loading") as status:
         vectors = Embeddings(Measurement(chosen, found, told=status.update).embed, [*pairs.texts, *queries])
         retrieval = Retrieval(pairs, vectors(pairs.first), vectors(pairs.second))
-    console.print(chosen.label, soft_wrap=True)
+    console.print(chosen.label, soft_wrap=True, markup=False)
     for query in queries:
         console.print(f"\n{query}", soft_wrap=True, markup=False)
         for rank, (text, cosine) in enumerate(retrieval.nearest(query, vectors([query])[0], count), start=1):

@@ -45,13 +45,15 @@ def print_record(record: dict[str, Any], console: "Console", locator: str | None
         if name == "history":
             for line in _curves(value):
                 console.print(line, soft_wrap=True, markup=False)
-        elif isinstance(value, dict):
+        elif value and isinstance(value, dict):
             console.print(f"{name}:")
             for inner, part in value.items():
-                console.print(f"  {inner}: {_number(part)}", soft_wrap=True, markup=False)
-        elif value is not None and value != "":
+                told = _interval(part) if name == "uncertainty" else _number(part)
+                console.print(f"  {inner}: {told}", soft_wrap=True, markup=False)
+        elif value not in (None, "", {}):
             console.print(f"{name}: {_number(value)}", soft_wrap=True, markup=False)
-    console.print(f"again: {_command(record, locator)}", soft_wrap=True, markup=False)
+    again = _evaluation(record) if record["role"] == "evaluation" else _command(record, locator)
+    console.print(f"again: {again}", soft_wrap=True, markup=False)
 
 
 def _curves(history: list[dict[str, Any]]) -> Iterator[str]:
@@ -68,6 +70,20 @@ def _curves(history: list[dict[str, Any]]) -> Iterator[str]:
 
 def _number(value: Any) -> str:
     return f"{value:.4f}".rstrip("0").rstrip(".") if isinstance(value, float) and abs(value) >= 1 else str(value)
+
+
+def _interval(spread: dict[str, float]) -> str:
+    return f"standard error {spread['standard_error']:.2f}, 95 % from {spread['low']:.2f} to {spread['high']:.2f}"
+
+
+def _evaluation(record: dict[str, Any]) -> str:
+    """A model that is no trial is named by its encoder."""
+    named = {
+        "pooling": [record["encoder"], "--pooling", str(record["configuration"].get("pooling"))],
+        "sentence_transformer": [record["encoder"]],
+    }
+    words = named.get(record["method"], [record["evaluates"][:10]])
+    return shlex.join(["harness", "eval", *words, "--suite", record["suite"]])
 
 
 def _command(record: dict[str, Any], locator: str | None) -> str:

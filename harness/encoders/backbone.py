@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel
 
@@ -72,7 +73,7 @@ class Encoder(nn.Module):
                 output_loading_info=True,
                 **options,
             )
-        except (OSError, ValueError, KeyError, ImportError) as error:
+        except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
             raise UserError(f'encoder "{name}" cannot be loaded: {str(error).splitlines()[0]}') from error
         missing = sorted(key for key in loading["missing_keys"] if not key.startswith("pooler."))
         if missing:

@@ -140,7 +140,7 @@ def figures(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
         f"{task}/distinct/mean-cosine": other.mean_cosine,
         f"{task}/distinct/first-component": other.first_component,
     }
-    for group in found.groups:
+    for group in (group for group in found.groups if len(group.cosines) > 1):
         name = f"{task}/cosines-{group.low:.0f}-{group.high:.0f}"
         details |= {f"{name}/pairs": float(len(group.cosines)), f"{name}/mean": float(group.cosines.mean())}
         details |= {f"{name}/std": float(group.cosines.std(ddof=1))}
@@ -155,4 +155,4 @@ def figures(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
     return Scores(metrics, details)
 
 
-register("geometry", {"geometry": LOADERS["stsb"]}, lambda: [archive()])(figures)
+geometry_suite = register("geometry", {"geometry": LOADERS["stsb"]}, lambda: [archive()])(figures)

@@ -4,6 +4,7 @@ A folder holds pairs of files: `NAME.npy`, (sentences, hidden) float32, and `NAM
 same order. A pair is there when its texts are; files are never changed.
 """
 
+import logging
 import uuid
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import pyarrow.parquet as pq
 
 from harness.errors import TrialFailure, UserError
 from harness.evaluation.suites import Embed
+
+logger = logging.getLogger(__name__)
 
 
 class KeptEmbeddings:
@@ -26,7 +29,7 @@ class KeptEmbeddings:
         for path in sorted(folder.glob("*.parquet")):
             try:
                 self._add(pq.read_table(path)["text"].to_pylist(), np.load(path.with_suffix(".npy"), mmap_mode="r"))
-            except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+            except (OSError, EOFError, ValueError, KeyError, pa.ArrowException, TrialFailure) as error:
                 reason = str(error).splitlines()[0]
                 raise UserError(f"kept embeddings {path} cannot be read ({reason}); delete {folder}") from None
 
@@ -35,7 +38,9 @@ class KeptEmbeddings:
         new = [text for text in dict.fromkeys(texts) if text not in self._place]
         if new:
             vectors = self.embed(new, dev=dev)
-            self._add(new, self._keep(new, vectors) if self.write else vectors)
+            self._add(new, vectors)
+            if self.write:
+                self._keep(new, vectors)
         places = np.asarray([self._place[text] for text in texts])
         found = np.empty((len(texts), self._parts[0].shape[1]), np.float32)
         for number, part in enumerate(self._parts):
@@ -52,12 +57,15 @@ class KeptEmbeddings:
         self._place |= {text: (len(self._parts), row) for row, text in enumerate(texts) if text not in self._place}
         self._parts.append(vectors)
 
-    def _keep(self, texts: list[str], vectors: np.ndarray) -> np.ndarray:
-        """The vectors, now on disk."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def _keep(self, texts: list[str], vectors: np.ndarray) -> None:
+        """Write the newest vectors. A full disk costs the files, no score."""
         path = self.folder / uuid.uuid4().hex
-        np.save(path.with_suffix(".npy"), vectors)
-        pq.write_table(pa.table({"text": texts}), path.with_suffix(".tmp"))
-        path.with_suffix(".tmp").replace(path.with_suffix(".parquet"))
-        mapped: np.ndarray = np.load(path.with_suffix(".npy"), mmap_mode="r")
-        return mapped
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            np.save(path.with_suffix(".npy"), vectors)
+            pq.write_table(pa.table({"text": texts}), path.with_suffix(".tmp"))
+            path.with_suffix(".tmp").replace(path.with_suffix(".parquet"))
+        except OSError as error:
+            logger.warning("the embeddings %s are not kept: %s", path, error)
+        else:
+            self._parts[-1] = np.load(path.with_suffix(".npy"), mmap_mode="r")  # not in memory any longer

@@ -8,8 +8,16 @@ from harness.errors import UserError
 from harness.evaluation.bootstrap import RESAMPLES, Comparison, compared, replicates
 from harness.evaluation.correlation import correlation
 from harness.evaluation.pairs import Pairs
+from harness.evaluation.sts import correlations
 from harness.evaluation.suites import Embed, Embeddings, Suite
 from harness.evaluation.vectors import pair_cosines
+
+
+def pairs_of_tests(suite: Suite) -> dict[str, Pairs]:
+    """The pairs of each test. Raises UserError for a suite that reports something other than their correlation."""
+    if suite.score is not correlations:
+        raise UserError(f'suite "{suite.name}" has no sentence pairs to resample; models are compared on sts or graded')
+    return {task: suite.load(task) for task in suite.tests}
 
 
 def differences(
@@ -19,9 +27,7 @@ def differences(
 
     Raises UserError for a suite without gold similarities, TrialFailure where a model has no correlation.
     """
-    tests = {task: suite.load(task) for task in suite.tests}
-    if not all(isinstance(pairs, Pairs) for pairs in tests.values()):
-        raise UserError(f'suite "{suite.name}" has no sentence pairs to resample; models are compared on sts or graded')
+    tests = pairs_of_tests(suite)
     texts = list(chain.from_iterable(pairs.texts for pairs in tests.values()))
     vectors = [Embeddings(embed, texts) for embed in (first, second)]
     found: dict[str, tuple[float, float, Comparison]] = {}

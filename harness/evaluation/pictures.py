@@ -9,6 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.stats import gaussian_kde
 
+from harness.errors import TrialFailure
+from harness.evaluation.correlation import EQUAL
 from harness.evaluation.geometry import cosines_by_gold
 from harness.evaluation.pairs import Pairs
 from harness.evaluation.vectors import pair_cosines, unit_rows
@@ -85,7 +87,9 @@ def _projection(axis: Axes, model: Drawn, _pairs: Pairs) -> None:
 
 
 def _density(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where, and how dense the values are there."""
+    """Where, and how dense the values are there. Raises TrialFailure when they are all the same."""
+    if len(values) < 2 or np.ptp(values) <= EQUAL:
+        raise TrialFailure("sentence pairs have the same cosine, which has no density: the embedding is constant")
     margin = 0.1 * np.ptp(values)
     at = np.linspace(values.min() - margin, values.max() + margin, POINTS)
     return at, gaussian_kde(values)(at)

@@ -124,4 +124,4 @@ def recalls(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
     return Scores({f"recall@{k}": value for k, value in recall["distinct"].items()}, details)
 
 
-register("retrieval", {"retrieval": LOADERS["stsb"]}, lambda: [archive()])(recalls)
+retrieval_suite = register("retrieval", {"retrieval": LOADERS["stsb"]}, lambda: [archive()])(recalls)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,7 +27,7 @@ SHIPPED = {
     "retrieval": "harness.evaluation.retrieval",
     "geometry": "harness.evaluation.geometry",
 }
-"""Suite -> the module that registers it"""
+"""Suite -> the module that holds it"""
 
 
 class Data(Protocol):
@@ -150,19 +151,11 @@ def _loaded(suite: Suite, task: str) -> Any:
     return suite.data[task]()
 
 
-_registered: dict[str, Suite] = {}
-
-
 def register(
     name: str, data: Mapping[str, Callable[[], Data]], files: Callable[[], list[Path]], **options: Any
 ) -> Callable[[Callable[[str, Any, np.ndarray], Scores]], Suite]:
-    """Decorator of a scoring function: the suite `name`; `options` are further fields of Suite."""
-
-    def decorate(score: Callable[[str, Any, np.ndarray], Scores]) -> Suite:
-        _registered[name] = Suite(name, score, data, files, **options)
-        return _registered[name]
-
-    return decorate
+    """Decorator that makes a scoring function the suite `name`; `options` are further fields of Suite."""
+    return lambda score: Suite(name, score, data, files, **options)
 
 
 def suite(name: str) -> Suite:
@@ -171,15 +164,21 @@ def suite(name: str) -> Suite:
         return _from_file(Path(name).resolve())
     if name not in SHIPPED:
         raise UserError(f'unknown suite "{name}"{suggest(name, SHIPPED)}, or the path of a Python file with one')
-    importlib.import_module(SHIPPED[name])
-    return _registered[name]
+    return _suites(importlib.import_module(SHIPPED[name]))[name]
 
 
-@functools.cache
+def _suites(module: ModuleType) -> dict[str, Suite]:
+    return {value.name: value for value in vars(module).values() if isinstance(value, Suite)}
+
+
 def _from_file(path: Path) -> Suite:
     if not path.is_file():
         raise UserError(f"there is no suite {path}: no such file")
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return _imported(path, hashlib.sha256(path.read_bytes()).hexdigest()[:16])
+
+
+@functools.cache
+def _imported(path: Path, digest: str) -> Suite:
     spec = importlib.util.spec_from_file_location(f"harness_suite_{path.stem}_{digest[:8]}", path)
     assert spec is not None
     assert spec.loader is not None
@@ -189,7 +188,10 @@ def _from_file(path: Path) -> Suite:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         raise UserError(f"the suite {path} fails to import: {type(error).__name__}: {error}") from error
-    found = [value for value in vars(module).values() if isinstance(value, Suite) and value.name not in SHIPPED]
-    if len(found) != 1:
-        raise UserError(f"{path} holds {len(found)} suites; one function under @register with a name of its own is it")
-    return replace(found[0], code_digest=digest)
+    own = {name: found for name, found in _suites(module).items() if name not in SHIPPED or found is not suite(name)}
+    if len(own) != 1:
+        raise UserError(f"{path} holds {len(own)} suites; one function under @register is one")
+    [(name, found)] = own.items()
+    if name in SHIPPED:
+        raise UserError(f'{path} calls its suite "{name}", as a shipped one is called; give it a name of its own')
+    return replace(found, code_digest=digest)

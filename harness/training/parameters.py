@@ -58,10 +58,9 @@ def added(method: nn.Module) -> int:
 
 
 def state(method: nn.Module, names: Collection[str]) -> dict[str, Tensor]:
-    """Copies of the named parameters, and of all buffers (BatchNorm's)."""
-    named = (*method.named_parameters(), *method.named_buffers())
-    chosen = ((name, value) for name, value in named if name in names or not isinstance(value, nn.Parameter))
-    return {name: value.detach().clone() for name, value in chosen}
+    """Copies of the named parameters, and of all buffers that change (BatchNorm's; position numbers are constants)."""
+    chosen = {*names, *(name for name, _ in method.named_buffers())}
+    return {name: value.detach().clone() for name, value in method.state_dict().items() if name in chosen}
 
 
 def save_state(method: nn.Module, names: Collection[str], path: Path) -> None:
@@ -76,12 +75,12 @@ def save_state(method: nn.Module, names: Collection[str], path: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def load_state(method: nn.Module, path: Path) -> None:
+def load_state(method: nn.Module, names: Collection[str], path: Path) -> None:
     """Put what `save_state` wrote into a method of the same configuration. Raises UserError when it does not fit."""
     try:
         found = load_file(path)
         unknown = method.load_state_dict(found, strict=False).unexpected_keys
     except (SafetensorError, RuntimeError, OSError) as error:
         raise UserError(f"the weights {path} cannot be read ({str(error).splitlines()[0]})") from None
-    if unknown:
-        raise UserError(f"the weights {path} are those of another method: {unknown[0]} is not there")
+    if wrong := [*unknown, *sorted(set(names) - set(found))]:
+        raise UserError(f"the weights {path} are those of another method: they differ in {wrong[0]}")

@@ -5,11 +5,14 @@ method's. `--encoder` names the folder or the Hub's model.
 """
 
 import json
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Transformer
 from tokenizers.normalizers import Lowercase, Normalizer, Sequence
 from torch import Tensor
 
@@ -17,11 +20,12 @@ from harness import method
 from harness.data.batching import TextBatch
 from harness.data.hub import model_folder
 from harness.data.tokens import Template, piece_ids
-from harness.errors import UserError
+from harness.errors import UserError, reason
 from harness.kit import Kit
 
 MODULES = "modules.json"
-LIBRARY = "sentence_transformers."
+LIBRARY, TORCH = "sentence_transformers.", "torch."
+ACTIVATION = "activation_function"
 
 
 class Config(method.MethodConfig):
@@ -46,38 +50,60 @@ class Method(method.Method):
         super().__init__(config, kit)
         model = _load(config.encoder)
         self.encoder: Any = model
-        if getattr(model[0], "do_lower_case", False):
+        if model[0].do_lower_case:
             backend = self.tokenizer.backend_tokenizer
             before: list[Normalizer] = [Lowercase(), *([backend.normalizer] if backend.normalizer else [])]
             backend.normalizer = Sequence(before)
         prompt = model.prompts.get(model.default_prompt_name) or ""
-        self.template = Template((*self.template.begin, *piece_ids(self.tokenizer, [prompt])[0]), self.template.end)
+        whole, pieces = piece_ids(self.tokenizer, [prompt, prompt.removesuffix(" ")])
+        self.prompt_length = len(self.template.begin) + len(whole) if prompt else 0
+        """Positions that pooling may leave out, as the library counts them"""
+        begin = (*self.template.begin, *pieces)
+        self.template = Template(begin, self.template.end, leading_space=prompt.endswith(" "))
 
     @property
     def longest(self) -> int:
-        return int(self.encoder.max_seq_length or self.encoder[0].model.config.max_position_embeddings)
+        """The folder's length, but no more than there are positions: RoBERTa's begin behind its padding_idx."""
+        model = self.encoder[0].model
+        padding = getattr(model.embeddings, "padding_idx", None)
+        first = 0 if padding is None else int(padding) + 1
+        return min(int(self.encoder.max_seq_length), int(model.config.max_position_embeddings) - first)
 
     def embed(self, batch: TextBatch) -> Tensor:
-        features = {
-            "input_ids": batch.input_ids,
-            "attention_mask": batch.attention_mask,
-            "prompt_length": len(self.template.begin),
-        }
-        vectors: Tensor = self.encoder(features)["sentence_embedding"]
-        return vectors
+        features = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
+        prompt = {"prompt_length": self.prompt_length} if self.prompt_length else {}
+        vectors: Tensor = self.encoder(features | prompt)["sentence_embedding"]
+        return vectors[:, : self.encoder.truncate_dim]
 
 
 def _load(name: str) -> SentenceTransformer:
-    """A plain encoder gets mean pooling, as the library has it. Raises UserError when the folder is damaged, or asks
-    for code of its own."""
+    """A plain encoder gets mean pooling, as the library has it. Raises UserError when the folder is damaged, does not
+    begin with a transformer, or asks for code of its own."""
     folder = model_folder(name)
+    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # it comments on every default
     try:
-        modules = json.loads((folder / MODULES).read_text(encoding="utf-8")) if (folder / MODULES).exists() else []
-        foreign = [module["type"] for module in modules if not module["type"].startswith(LIBRARY)]
-        if foreign:
-            raise UserError(f'"{name}": {MODULES} asks for code that is not the library\'s ({foreign[0]})')
-        return SentenceTransformer(
+        for code in _foreign(folder):
+            raise UserError(f'"{name}" asks for code that is not the library\'s ({code})')
+        model = SentenceTransformer(
             str(folder), device="cpu", local_files_only=True, model_kwargs={"use_safetensors": True}
         )
-    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
-        raise UserError(f'"{name}" cannot be loaded by sentence-transformers: {str(error).splitlines()[0]}') from None
+        if not isinstance(model[0], Transformer):
+            raise UserError(f'"{name}" is no transformer: its first module is {type(model[0]).__name__}')
+    except UserError:
+        raise
+    except Exception as error:  # a damaged folder raises whatever the library stumbles over
+        why = reason(error).splitlines()[0]
+        raise UserError(f'"{name}" cannot be loaded by sentence-transformers: {why}') from None
+    return model
+
+
+def _foreign(folder: Path) -> Iterator[str]:
+    """Modules and activation functions from elsewhere. For the latter the library would take another function."""
+    modules = json.loads((folder / MODULES).read_text(encoding="utf-8")) if (folder / MODULES).exists() else []
+    for module in modules:
+        if not module["type"].startswith(LIBRARY):
+            yield module["type"]
+        config = folder / module["path"] / "config.json"
+        activation = json.loads(config.read_text(encoding="utf-8")).get(ACTIVATION, TORCH) if config.exists() else TORCH
+        if not activation.startswith(TORCH):
+            yield activation

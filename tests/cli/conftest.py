@@ -1,15 +1,21 @@
 """The command line as a user meets it: in this process (quick) or as a process of its own (true)."""
 
+import io
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import tarfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from harness import cli
+from harness.data.corpora import GRADED
+from harness.data.hub import EMBEDDED
+from harness.data.senteval import ARCHIVE, SIMCSE
+from harness.evaluation import suites
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SPACE = """\
@@ -115,3 +121,68 @@ def swept(process: Harness, tmp_path_factory: pytest.TempPathFactory) -> Swept:
     answer = process("sweep", path, "--store", folder / "store")
     assert answer.code == 0, answer.err
     return Swept(path, folder / "store", answer)
+
+
+# A small SentEval archive
+
+
+SUBSETS = {
+    "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
+    "STS13": ("FNWN", "headlines", "OnWN"),
+    "STS14": ("deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"),
+    "STS15": ("answers-forums", "answers-students", "belief", "headlines", "images"),
+    "STS16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
+}
+
+
+def _members() -> dict[str, str]:
+    """STS members in SentEval's formats, from the embedded graded pairs; those with gold 4.7 or more have 5.0."""
+    lines = (EMBEDDED / "datasets" / GRADED / "test.tsv").read_text(encoding="utf-8").splitlines()
+    rows = [line.split("\t") for line in lines]
+    triples = iter([("5.0" if float(gold) >= 4.7 else gold, first, second) for gold, first, second in rows])
+
+    def take(count: int) -> list[tuple[str, str, str]]:
+        return [next(triples) for _ in range(count)]
+
+    members = {}
+    stsb = {"test": take(80), "dev": take(15)}
+    sick = {"test_annotated": take(15), "trial": take(15)}
+    for year, subsets in SUBSETS.items():
+        for subset in subsets:
+            pairs = take(8)
+            members[f"STS/{year}-en-test/STS.input.{subset}.txt"] = "".join(f"{a}\t{b}\n" for _, a, b in pairs)
+            members[f"STS/{year}-en-test/STS.gs.{subset}.txt"] = "".join(f"{gold}\n" for gold, _, _ in pairs)
+    for split, pairs in stsb.items():
+        text = "".join(f"genre\tfile\tyear\t1\t{gold}\t{a}\t{b}\n" for gold, a, b in pairs)
+        members[f"STS/STSBenchmark/sts-{split}.csv"] = text
+    for split, pairs in sick.items():
+        text = "".join(f"1\t{a}\t{b}\t{gold}\tNEUTRAL\n" for gold, a, b in pairs)
+        members[f"SICK/SICK_{split}.txt"] = f"pair_ID\tsentence_A\tsentence_B\trelatedness_score\tjudgment\n{text}"
+    return members
+
+
+@pytest.fixture
+def senteval(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Path]]:
+    """senteval({member: change}): a small archive of the STS members in a mirror that HARNESS_HUB names; its path.
+
+    A change is a function of the member's text, or None to leave it out.
+    """
+    path = tmp_path / "hub" / "datasets" / SIMCSE / ARCHIVE
+    path.parent.mkdir(parents=True)
+    request.getfixturevalue("harness")  # which unsets HARNESS_HUB
+    request.getfixturevalue("monkeypatch").setenv("HARNESS_HUB", str(tmp_path / "hub"))
+
+    def write(changes: dict[str, Callable[[str], str] | None] | None = None) -> Path:
+        suites._loaded.cache_clear()  # data are read once per process
+        with tarfile.open(path, "w") as tar:
+            for name, text in _members().items():
+                change = (changes or {}).get(name, str)
+                if change is not None:
+                    content = change(text).encode()
+                    entry = tarfile.TarInfo(name)
+                    entry.size = len(content)
+                    tar.addfile(entry, io.BytesIO(content))
+        return path
+
+    yield write
+    suites._loaded.cache_clear()

@@ -242,10 +242,13 @@ def test_range_that_no_sampler_can_draw_from(axis: str, reason: str, refused: Re
     refused(["plan", path], line_of(path, axis), reason)
 
 
-@pytest.mark.parametrize("metric", ["graded", "avg"])
-def test_test_score_as_selector(metric: str, refused: Refused, space: SpaceFile) -> None:
-    path = space("metric: graded-dev", f"metric: {metric}")
-    refused(["sweep", path], line_of(path, "metric"), f'"{metric}" is a test score', "never select", '"graded-dev"')
+@pytest.mark.parametrize(
+    ("suite", "metric", "dev"),
+    [("graded", "graded", "graded-dev"), ("sts", "stsb", "stsb-dev"), ("sts", "avg", "stsb-dev")],
+)
+def test_test_score_as_selector(suite: str, metric: str, dev: str, refused: Refused, space: SpaceFile) -> None:
+    path = space("suite: graded\n", f"suite: {suite}\n", "metric: graded-dev", f"metric: {metric}")
+    refused(["sweep", path], line_of(path, "metric"), f'"{metric}" is a test score', "never select", f'"{dev}"')
 
 
 def test_unknown_metric(refused: Refused, space: SpaceFile) -> None:

@@ -400,7 +400,7 @@ def test_show_prints_a_trial_whose_command_runs_again(swept: Any, harness: Any, 
 def test_failed_and_damaged_files_are_named_under_the_table(swept: Any, harness: Any, tmp_path: Path) -> None:
     store = tmp_path / "store"
     store.mkdir()
-    for path in swept.store.iterdir():
+    for path in swept.store.glob("*.parquet"):
         os.link(path, store / path.name)
     (store / "damaged.parquet").write_bytes(b"PAR1 no more")
     table = harness("table", "--store", store)

@@ -10,8 +10,8 @@ import torch
 
 from harness import registry
 from harness.errors import UserError
+from harness.evaluation.correlation import spearman
 from harness.evaluation.embedding import Embedder
-from harness.evaluation.pairs import spearman
 from harness.kit import Kit
 from harness.trial import Trial, key, resolve
 

@@ -1,0 +1,277 @@
+"""`harness compare`, `retrieve` and `picture`: two models on the same pairs, nearest sentences, pictures."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from harness import registry
+from harness.data.senteval import lines
+from harness.evaluate import Measurement
+from harness.evaluation.embedding import Embedder
+from harness.kit import Kit
+from harness.store import Store
+from harness.trial import resolve
+
+Rows = dict[str, list[float]]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def trial(harness: Any, store: Path) -> str:
+    """The key of [CLS] pooling in the store."""
+    values = ["suite=graded", "pooling=cls"]
+    settings = [word for value in values for word in ("--set", value)]
+    harness("run", "pooling", "--encoder", "tiny-bert", *settings, "--store", store)
+    [row] = Store(store).read().rows()
+    return str(row["key"])
+
+
+@pytest.fixture
+def compared(harness: Any, store: Path) -> Callable[..., Rows]:
+    """compared(a, b, option, ...): task -> A, B, A - B, low, high, p as printed."""
+
+    def call(a: str, b: str, *options: object) -> Rows:
+        answer = harness("compare", a, b, *options, "--store", store)
+        assert answer.code == 0, answer.err
+        numbers = r"\s+([+-]?\d+\.\d+)"
+        found = re.findall(rf"^\s*([\w-]+){numbers}{numbers}{numbers}{numbers} to{numbers}{numbers}", answer.out, re.M)
+        assert found, answer.out
+        return {task: [float(value) for value in values] for task, *values in found}
+
+    return call
+
+
+def check_sentence(answer: Any, *parts: object, code: int = 2) -> None:
+    assert answer.code == code, answer.out + answer.err
+    assert answer.err.startswith("Error: ")
+    assert answer.err.strip().count("\n") == 0, answer.err
+    for part in parts:
+        assert str(part) in answer.err, answer.err
+
+
+# Compare
+
+
+def test_a_model_does_not_differ_from_itself(compared: Callable[..., Rows]) -> None:
+    [row] = compared("tiny-bert", "tiny-bert", "--suite", "graded").values()
+    one, two, *difference, p_value = row
+    assert one == two
+    assert difference == [0, 0, 0]
+    assert p_value == 1
+
+
+def test_two_models_differ_by_the_difference_of_their_scores(
+    compared: Callable[..., Rows], harness: Any, trial: str, store: Path
+) -> None:
+    harness("eval", "tiny-bert", "--suite", "graded", "--store", store)
+    harness("eval", trial, "--suite", "graded", "--store", store)
+    scores = {
+        row["configuration"]["pooling"]: row["test"]["graded"]
+        for row in Store(store).read().rows()
+        if row["role"] == "evaluation"
+    }
+    [there] = compared(trial[:8], "tiny-bert", "--suite", "graded").values()
+    [back] = compared("tiny-bert", trial[:8], "--suite", "graded").values()
+    assert there[:2] == pytest.approx([scores["cls"], scores["mean"]], abs=0.006)
+    assert there[2] == pytest.approx(scores["cls"] - scores["mean"], abs=0.006)
+    assert there[3] < there[2] < there[4]
+    assert back == [there[1], there[0], -there[2], -there[4], -there[3], there[5]]
+    assert 0 < there[5] < 1
+
+
+def test_the_average_is_the_last_row(compared: Callable[..., Rows], trial: str, senteval: Callable[..., Path]) -> None:
+    senteval()
+    rows = compared(trial, "tiny-bert", "--resamples", 200)
+    assert list(rows) == ["sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "avg"]
+    tasks = np.asarray([row[:3] for name, row in rows.items() if name != "avg"])
+    assert rows["avg"][:3] == pytest.approx(tasks.mean(axis=0), abs=0.011)
+    low, high = rows["avg"][3:5]
+    assert low < rows["avg"][2] < high
+    assert high - low < np.mean([row[4] - row[3] for name, row in rows.items() if name != "avg"])
+
+
+@pytest.mark.parametrize("suite", ["transfer", "retrieval", "geometry"])
+def test_what_is_no_correlation_is_not_compared(
+    suite: str, harness: Any, senteval: Callable[..., Path], store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told before a model is loaded."""
+    senteval()
+    monkeypatch.setattr(Measurement, "__init__", None)
+    answer = harness("compare", "tiny-bert", "tiny-bert", "--suite", suite, "--store", store)
+    check_sentence(answer, f'"{suite}"', "sts or graded")
+
+
+def test_compare_without_the_archive(harness: Any, store: Path) -> None:
+    check_sentence(harness("compare", "tiny-bert", "tiny-bert", "--store", store), "senteval.tar", "set HARNESS_HUB")
+
+
+def test_compare_with_an_unknown_model(harness: Any, store: Path) -> None:
+    answer = harness("compare", "tiny-bert", "tiny-brt", "--suite", "graded", "--store", store)
+    check_sentence(answer, 'did you mean "tiny-bert"?')
+
+
+def broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every sentence has the same vector."""
+
+    def constant(_: Embedder, texts: list[str], **__: bool) -> np.ndarray:
+        return np.ones((len(texts), 8), np.float32)
+
+    monkeypatch.setattr(Embedder, "__call__", constant)
+
+
+def test_a_constant_embedding_has_no_difference(harness: Any, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken(monkeypatch)
+    answer = harness("compare", "tiny-bert", "tiny-bert", "--suite", "graded", "--store", store)
+    check_sentence(answer, "the embedding is constant", code=1)
+
+
+# Retrieve
+
+
+QUERIES = ["the pilot checked the probe.", "the river is green"]
+
+
+def embed(texts: list[str]) -> np.ndarray:
+    """The tiny encoder with mean pooling, not by way of the command."""
+    plugin = registry.load("pooling")
+    config = resolve(plugin, {"encoder": "tiny-bert", "pooling": "mean", "suite": "graded"})
+    kit = Kit(plugin, config, torch.device("cpu"))
+    return Embedder(plugin.method(config, kit), kit)(texts).astype(np.float64)
+
+
+def nearest(texts: list[str], query: str, count: int) -> list[tuple[str, float]]:
+    """By every cosine, one by one."""
+    [one, *vectors] = embed([query, *texts])
+    cosines = {
+        text: float(one @ other / np.sqrt((one @ one) * (other @ other)))
+        for text, other in zip(texts, vectors, strict=True)
+        if text.lower() != query.lower()
+    }
+    return sorted(cosines.items(), key=lambda item: -item[1])[:count]
+
+
+def stsb() -> list[str]:
+    rows = [line.split("\t") for line in lines("STS/STSBenchmark/sts-test.csv")]
+    return [row[place] for place in (5, 6) for row in rows]
+
+
+def test_the_nearest_sentences_are_those_of_all_cosines(
+    harness: Any, senteval: Callable[..., Path], store: Path
+) -> None:
+    senteval()
+    texts = stsb()
+    queries = [*QUERIES, texts[3].upper()]
+    answer = harness("retrieve", "tiny-bert", *queries, "--count", 5, "--store", store)
+    assert answer.code == 0, answer.err
+    blocks = answer.out.strip().split("\n\n")
+    assert blocks[0] == "tiny-bert (mean pooling)"
+    for query, block in zip(queries, blocks[1:], strict=True):
+        title, *found = block.split("\n")
+        assert title == query
+        expected = nearest(texts, query, 5)
+        assert [line.split(maxsplit=2)[2] for line in found] == [text for text, _ in expected]
+        assert [line.split()[0] for line in found] == ["1", "2", "3", "4", "5"]
+        assert [float(line.split()[1]) for line in found] == pytest.approx([near for _, near in expected], abs=6e-4)
+    assert texts[3] not in blocks[3].split("\n", 1)[1], "the query itself is left out"
+
+
+def test_retrieve_for_a_trial(harness: Any, trial: str, senteval: Callable[..., Path], store: Path) -> None:
+    senteval()
+    answer = harness("retrieve", trial[:8], QUERIES[0], "--store", store)
+    assert answer.code == 0, answer.err
+    assert trial[:10] in answer.out
+    assert len(answer.out.strip().splitlines()) == 6, "three by default"
+
+
+def test_retrieve_without_the_archive(harness: Any, store: Path) -> None:
+    check_sentence(harness("retrieve", "tiny-bert", "a", "--store", store), "senteval.tar", "set HARNESS_HUB")
+
+
+def test_retrieve_with_a_constant_embedding(
+    harness: Any, senteval: Callable[..., Path], store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    senteval()
+    broken(monkeypatch)
+    answer = harness("retrieve", "tiny-bert", "a", "--store", store)
+    check_sentence(answer, "the embedding is constant", code=1)
+
+
+# Picture
+
+
+PICTURES = {"cosines-by-gold.png", "cosines.png", "projection.png"}
+
+
+def test_three_pictures(harness: Any, trial: str, senteval: Callable[..., Path], store: Path, tmp_path: Path) -> None:
+    senteval()
+    output = tmp_path / "new" / "pictures"
+    answer = harness("picture", "tiny-bert", trial[:8], "--output", output, "--store", store)
+    assert answer.code == 0, answer.err
+    assert {path.name for path in output.iterdir()} == PICTURES
+    assert answer.out.split() == [str(output / name) for name in sorted(PICTURES, key=answer.out.find)]
+    for name in PICTURES:
+        with Image.open(output / name) as picture:
+            assert picture.format == "PNG"
+            pixels = np.asarray(picture.convert("L"))
+        assert min(pixels.shape) > 300
+        assert 0.005 < (pixels < 128).mean() + (np.abs(pixels.astype(int) - 160) < 60).mean() < 0.9, (
+            "something is drawn"
+        )
+    wide, narrow = (Image.open(output / name).size[0] for name in ("projection.png", "cosines.png"))
+    assert wide > narrow, "two models side by side"
+
+
+@pytest.mark.parametrize("output", ["file", "file/pictures"])
+def test_pictures_that_cannot_be_written(
+    output: str, harness: Any, senteval: Callable[..., Path], store: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """Told before a model is loaded."""
+    senteval()
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(Measurement, "__init__", None)
+    answer = harness("picture", "tiny-bert", "--output", tmp_path / output, "--store", store)
+    check_sentence(answer, tmp_path / output, "cannot be written", "--output")
+
+
+def test_picture_of_an_unknown_model_makes_no_folder(
+    harness: Any, senteval: Callable[..., Path], store: Path, tmp_path: Path
+) -> None:
+    senteval()
+    output = tmp_path / "pictures"
+    answer = harness("picture", "tiny-brt", "--output", output, "--store", store)
+    check_sentence(answer, 'did you mean "tiny-bert"?')
+    assert not output.exists()
+
+
+def test_picture_of_a_constant_embedding(
+    harness: Any, senteval: Callable[..., Path], store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    senteval()
+    broken(monkeypatch)
+    answer = harness("picture", "tiny-bert", "--output", tmp_path / "pictures", "--store", store)
+    check_sentence(answer, "the embedding is constant", code=1)
+
+
+# The real data
+
+
+@pytest.mark.slow
+def test_minilm_finds_what_diffcses_table_has(harness: Any, hub: Path, store: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("HARNESS_HUB", str(hub))
+    queries = ["you can do it, too.", "this is not a problem."]
+    answer = harness("retrieve", "sentence-transformers/all-MiniLM-L6-v2", *queries, "--store", store)
+    assert answer.code == 0, answer.err
+    one, two = (block.split("\n")[1:] for block in answer.out.strip().split("\n\n")[1:])
+    assert one[0].lower().endswith("you can use it, too."), "SimCSE's first one"
+    assert any(line.lower().endswith("yes, you can do it.") for line in one), "DiffCSE's"
+    assert len(one) == len(two) == 3

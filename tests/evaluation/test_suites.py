@@ -1,0 +1,273 @@
+"""Suites as plugins, and what must not change their figures: scale, rotation, order, copies, passes."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.errors import TrialFailure, UserError
+from harness.evaluation.bootstrap import Uncertainty
+from harness.evaluation.pairs import Pairs
+from harness.evaluation.suites import SHIPPED, Embeddings, Scores, Suite, register, suite
+
+WORDS = """
+the old young small red green cat dog bird horse farmer baker river house street sees likes paints
+""".split()  # noqa: SIM905
+MINE = """\
+from harness.evaluation.suites import Scores, register
+
+
+class Sentences:
+    texts = ["a red bird"]
+
+
+@register("{name}", {{"task": Sentences}}, list)
+def mine(task, data, vectors):
+    return Scores({{task: 1.0}})
+"""
+
+
+class WordVectors:
+    """An embedding that knows its words: a text's vector is the sum of random vectors of them."""
+
+    def __init__(self, change: Callable[[np.ndarray], np.ndarray] = lambda vectors: vectors) -> None:
+        generator = np.random.default_rng(0)
+        self.words = {word: generator.normal(size=12) for word in WORDS}
+        self.change = change
+        self.calls: list[tuple[list[str], bool]] = []
+
+    def __call__(self, texts: Sequence[str], *, dev: bool = False) -> np.ndarray:
+        self.calls.append((list(texts), dev))
+        return self.change(np.array([sum(self.words[word] for word in text.split()) for text in texts]))
+
+
+@pytest.fixture(scope="module")
+def pairs() -> Pairs:
+    """60 pairs whose second sentence has some of the first one's words; gold is how many, ties and copies included."""
+    generator = np.random.default_rng(1)
+    first, second, gold = [], [], []
+    for number in range(60):
+        words = list(generator.choice(WORDS, 5, replace=False))
+        kept = number % 6
+        first.append(" ".join(words))
+        others = [word for word in WORDS if word not in words]
+        second.append(" ".join([*words[:kept], *generator.choice(others, 6 - kept)]))
+        gold.append(float(kept))
+    first[6] = first[0]
+    second[11] = first[5]
+    return Pairs(first, second, np.asarray(gold), {"one": 25, "two": 35})
+
+
+def scores(name: str, pairs: Pairs, embed: WordVectors) -> dict[str, float]:
+    """Every figure of a suite's scoring function on these pairs."""
+    found = suite(name).score(name, pairs, embed(pairs.texts))
+    spread = {f"{metric}/error": value.standard_error for metric, value in found.uncertainty.items()}
+    return found.metrics | found.details | spread
+
+
+def permuted(pairs: Pairs, order: np.ndarray) -> Pairs:
+    return Pairs([pairs.first[row] for row in order], [pairs.second[row] for row in order], pairs.gold[order])
+
+
+def rotation() -> np.ndarray:
+    matrix, _ = np.linalg.qr(np.random.default_rng(2).normal(size=(12, 12)))
+    return np.asarray(matrix)
+
+
+@pytest.mark.parametrize("name", ["sts", "retrieval", "geometry"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda vectors: 1000 * vectors,
+        lambda vectors: 1e-3 * vectors,
+        lambda vectors: vectors @ rotation(),
+        lambda vectors: np.concatenate([vectors, np.zeros_like(vectors)], axis=1),
+    ],
+    ids=["larger", "smaller", "rotated", "more dimensions"],
+)
+def test_scale_and_rotation_change_nothing(name: str, change: Any, pairs: Pairs) -> None:
+    before, after = scores(name, pairs, WordVectors()), scores(name, pairs, WordVectors(change))
+    assert after == pytest.approx(before, abs=1e-6)
+    assert len(set(before.values())) > 3
+
+
+@pytest.mark.parametrize("name", ["sts", "retrieval", "geometry"])
+def test_the_length_of_a_vector_changes_nothing(name: str, pairs: Pairs) -> None:
+    """But the variance of the vectors along their first component, which is not of directions."""
+
+    def stretched(vectors: np.ndarray) -> np.ndarray:
+        return vectors * np.random.default_rng(3).uniform(0.1, 10, (len(vectors), 1))
+
+    before, after = (
+        {metric: value for metric, value in scores(name, pairs, embed).items() if "first-component" not in metric}
+        for embed in (WordVectors(), WordVectors(stretched))
+    )
+    assert after == pytest.approx(before, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["sts", "retrieval", "geometry"])
+def test_the_order_of_the_pairs_changes_nothing(name: str, pairs: Pairs) -> None:
+    """But retrieval's protocol `position`, whose copies rank in the order of the rows."""
+    whole = Pairs(pairs.first, pairs.second, pairs.gold)
+    order = np.random.default_rng(4).permutation(len(pairs))
+    before, after = (
+        {metric: value for metric, value in scores(name, each, WordVectors()).items() if "/position/" not in metric}
+        for each in (whole, permuted(whole, order))
+    )
+    assert after == pytest.approx(before, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["sts", "retrieval", "geometry"])
+def test_exchanging_first_and_second_sentences_changes_nothing(name: str, pairs: Pairs) -> None:
+    other = Pairs(pairs.second, pairs.first, pairs.gold, pairs.subsets)
+    before, after = (
+        {metric: value for metric, value in scores(name, each, WordVectors()).items() if "/position/" not in metric}
+        for each in (pairs, other)
+    )
+    assert after == pytest.approx(before, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["sts", "retrieval", "geometry"])
+@pytest.mark.parametrize("value", [0.0, 1.0, float("nan"), float("inf")])
+def test_a_constant_or_infinite_embedding_has_no_score(name: str, value: float, pairs: Pairs) -> None:
+    with pytest.raises(TrialFailure):
+        scores(name, pairs, WordVectors(lambda vectors: np.full_like(vectors, value)))
+
+
+def test_better_vectors_have_better_scores(pairs: Pairs) -> None:
+    noise = np.random.default_rng(5).normal(size=(len(pairs.texts), 12))
+    good, bad = (
+        scores("sts", pairs, WordVectors()),
+        scores("sts", pairs, WordVectors(lambda vectors: noise + 0 * vectors)),
+    )
+    assert good["sts"] > 80
+    assert abs(bad["sts"]) < 40
+
+
+# What a suite is made of
+
+
+def toy(**options: Any) -> tuple[Suite, list[str]]:
+    """A suite of three tasks whose scores are sums, and the tasks that are loaded."""
+    loaded: list[str] = []
+
+    class Data:
+        def __init__(self, name: str, texts: list[str]) -> None:
+            loaded.append(name)
+            self.texts = texts
+
+    data = {
+        "one": lambda: Data("one", ["old cat", "red dog", "old cat"]),
+        "two": lambda: Data("two", ["red dog", "green bird"]),
+        "dev": lambda: Data("dev", ["old cat", "young horse"]),
+    }
+
+    @register("toy", data, list, dev_tasks=("dev",), **options)
+    def score(task: str, _: Data, vectors: np.ndarray) -> Scores:
+        spread = {task: Uncertainty(2.0, 0.0, 1.0)}
+        return Scores({task: float(np.abs(vectors).sum())}, {f"{task}/rows": float(len(vectors))}, spread)
+
+    return score, loaded
+
+
+def test_tests_are_embedded_in_one_pass_over_distinct_texts() -> None:
+    found, loaded = toy(average="mean")
+    embed = WordVectors()
+    scored = found.score_test(embed)
+    assert embed.calls == [(["old cat", "red dog", "green bird"], False)]
+    assert set(scored.metrics) == {"one", "two", "mean"}
+    assert scored.details == {"one/rows": 3, "two/rows": 2}
+    assert scored.metrics["one"] == pytest.approx(np.abs(embed(["old cat", "red dog", "old cat"])).sum())
+    assert sorted(loaded) == ["one", "two"]
+    found.score_test(embed)
+    assert sorted(loaded) == ["one", "two"], "data are read once"
+
+
+def test_dev_is_embedded_as_dev() -> None:
+    found, loaded = toy()
+    embed = WordVectors()
+    score = found.score_dev(embed)
+    assert embed.calls == [(["old cat", "young horse"], True)]
+    assert loaded == ["dev"]
+    assert score == pytest.approx(np.abs(embed(["old cat", "young horse"])).sum())
+    chosen, _ = toy(select=lambda _, vectors: float(len(vectors)))
+    assert chosen.score_dev(embed) == 2
+
+
+def test_the_average_is_that_of_rounded_scores_and_needs_all() -> None:
+    found, _ = toy(average="mean")
+    three = Scores({"one": 1.006, "two": 2.0}, {}, {name: Uncertainty(2.0, 0, 1) for name in ("one", "two")})
+    average = found.averaged(three)
+    assert average.metrics == {"mean": pytest.approx(1.505)}
+    assert average.uncertainty["mean"].standard_error == pytest.approx(np.sqrt(8) / 2)
+    assert found.averaged(Scores({"one": 1.0})) == Scores({})
+    assert toy()[0].averaged(three) == Scores({})
+
+
+def test_embeddings_are_looked_up_by_sentence() -> None:
+    embed = WordVectors()
+    found = Embeddings(embed, ["old cat", "red dog", "old cat"])
+    assert found.vectors.shape == (2, 12)
+    assert np.array_equal(found(["red dog", "old cat", "red dog"]), embed(["red dog", "old cat", "red dog"]))
+
+
+def test_a_suite_without_dev_tasks_cannot_select() -> None:
+    for name in ("retrieval", "geometry"):
+        with pytest.raises(UserError, match=f'"{name}" has no dev score'):
+            _ = suite(name).dev
+
+
+# How a suite is found
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_suites_have_their_names(name: str) -> None:
+    assert suite(name).name == name
+    assert suite(name) is suite(name)
+    assert suite(name).tests
+    assert not suite(name).code_digest
+
+
+def test_a_files_suite_cannot_stand_in_for_a_shipped_one(tmp_path: Path) -> None:
+    """Neither does the shipped one change."""
+    shipped = suite("sts")
+    (tmp_path / "mine.py").write_text(MINE.format(name="sts"))
+    with pytest.raises(UserError, match=r'mine\.py calls its suite "sts".*name of its own'):
+        suite(str(tmp_path / "mine.py"))
+    assert suite("sts") is shipped
+    assert set(suite("sts").tests) == {"sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"}
+
+
+def test_a_file_may_use_what_is_shipped(tmp_path: Path) -> None:
+    text = "from harness.evaluation.sts import correlations, graded, sts\n" + MINE.format(name="mine")
+    (tmp_path / "mine.py").write_text(text)
+    assert suite(str(tmp_path / "mine.py")).name == "mine"
+
+
+def test_a_files_digest_is_that_of_its_code_and_data(tmp_path: Path) -> None:
+    path, data = tmp_path / "mine.py", tmp_path / "data.txt"
+    data.write_text("one")
+    code = MINE.format(name="mine").replace("list)", f"lambda: [Path({str(data)!r})])")
+    path.write_text("from pathlib import Path\n" + code)
+    digests = {suite(str(path)).digest()}
+    data.write_text("another")
+    digests.add(suite(str(path)).digest())
+    path.write_text("from pathlib import Path\n# a remark\n" + code)
+    digests.add(suite(str(path)).digest())
+    assert len(digests) == 3
+    assert suite(str(path)) is suite(str(path))
+
+
+@pytest.mark.parametrize("text", ["import sys\nsys.exit(3)\n", "raise KeyError('x')\n", "def broken(:\n"])
+def test_a_file_that_fails_to_import(text: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(text)
+    with pytest.raises(UserError, match=r"mine\.py fails to import") as told:
+        suite(str(tmp_path / "mine.py"))
+    assert "\n" not in str(told.value)
+
+
+def test_an_unknown_suite_names_the_nearest() -> None:
+    with pytest.raises(UserError, match=r'"transfr"; did you mean "transfer"\?'):
+        suite("transfr")

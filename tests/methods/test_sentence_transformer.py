@@ -1,0 +1,273 @@
+"""Sentence-transformers folders: vectors equal to the library's own, whatever its folder says."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Normalize, Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
+from torch import nn
+from transformers import AutoTokenizer
+
+from harness import registry
+from harness.data.hub import EMBEDDED, model_folder
+from harness.errors import UserError
+from harness.evaluation.embedding import Embedder
+from harness.evaluation.suites import suite
+from harness.kit import Kit
+from harness.models import model
+from harness.store import Store
+from harness.trial import Trial, key
+
+KitFor = Callable[..., Kit]
+Saved = Callable[..., Path]
+TEXTS = [
+    "the cat sees the dog",
+    "A Red BIRD near the old house",
+    "the",
+    "",
+    "two cats, one dog; no horse!",
+    " ".join(["the old farmer paints the green house near the river"] * 12),
+]
+"""One empty, one longer than any of the encoders"""
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Saved:
+    """saved(encoder, head, ...): a folder written by the library; further options are SentenceTransformer's."""
+
+    def save(encoder: str | Path, *head: nn.Module, max_length: int | None = None, **options: Any) -> Path:
+        lower = {"do_lower_case": True} if options.pop("lower", False) else {}
+        first = Transformer(str(encoder), **lower)
+        if max_length:
+            first.max_seq_length = max_length
+        folder = tmp_path / "saved"
+        SentenceTransformer(modules=[first, *head], device="cpu", **options).save(str(folder))
+        return folder
+
+    return save
+
+
+def embedder(kit_for: KitFor, folder: Path | str) -> Embedder:
+    kit = kit_for("sentence_transformer", encoder=str(folder), suite="graded")
+    return Embedder(kit.plugin.method(kit.config, kit), kit)
+
+
+def check(kit_for: KitFor, folder: Path | str, texts: list[str] = TEXTS) -> np.ndarray:
+    """The library's vectors, which are ours too."""
+    expected: np.ndarray = SentenceTransformer(str(folder), device="cpu").encode(texts, batch_size=2)
+    found = embedder(kit_for, folder)(texts)
+    assert found.shape == expected.shape
+    assert np.abs(found - expected).max() < 1e-5
+    assert np.ptp(expected, axis=0).max() > 1e-2, "they differ from each other"
+    return expected
+
+
+TINY = EMBEDDED / "models" / "tiny-bert"
+WIDTH = 128
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max", "mean_sqrt_len_tokens", "lasttoken"])
+@pytest.mark.parametrize("head", ["plain", "head"])
+def test_pooling_and_head_are_those_of_the_folder(saved: Saved, kit_for: KitFor, pooling: str, head: str) -> None:
+    modules = [Dense(WIDTH, 24, activation_function=nn.Tanh()), Normalize()] if head == "head" else []
+    expected = check(kit_for, saved(TINY, Pooling(WIDTH, pooling_mode=pooling), *modules))
+    assert expected.shape[1] == (24 if modules else WIDTH)
+    assert np.allclose(np.linalg.norm(expected, axis=1), 1, atol=1e-5) == bool(modules)
+
+
+@pytest.mark.parametrize("length", [4, 8, 32])
+def test_long_sentences_are_cut_where_the_folder_says(saved: Saved, kit_for: KitFor, length: int) -> None:
+    folder = saved(TINY, Pooling(WIDTH, pooling_mode="mean"), max_length=length)
+    assert embedder(kit_for, folder).method.longest == length
+    check(kit_for, folder)
+
+
+def test_without_a_length_the_encoder_ends_it(saved: Saved, kit_for: KitFor, tiny_encoder: Path) -> None:
+    folder = saved(tiny_encoder, Pooling(32, pooling_mode="mean"))
+    assert embedder(kit_for, folder).method.longest == 40
+    check(kit_for, folder)
+
+
+@pytest.mark.parametrize("include", [True, False])
+@pytest.mark.parametrize("prompt", ["find the bird: ", "find:", None])
+def test_default_prompt(saved: Saved, kit_for: KitFor, include: bool, prompt: str | None) -> None:
+    """In front of every sentence; `include_prompt` says whether it is pooled. Without a prompt nothing is left out."""
+    options = {"prompts": {"search": prompt}, "default_prompt_name": "search"} if prompt else {}
+    pooling = Pooling(WIDTH, pooling_mode="mean", include_prompt=include)
+    found = check(kit_for, saved(TINY, pooling, max_length=20, **options))
+    if prompt:
+        plain = SentenceTransformer(str(TINY), device="cpu").encode(TEXTS[:1])
+        assert np.abs(found[0] - plain[0]).max() > 1e-3
+
+
+def test_a_prompt_that_is_no_default_is_not_used(saved: Saved, kit_for: KitFor) -> None:
+    check(kit_for, saved(TINY, Pooling(WIDTH, pooling_mode="mean"), prompts={"search": "find the bird: "}))
+
+
+@pytest.mark.parametrize("prompt", ["query: ", "query:", ""])
+@pytest.mark.parametrize("include", [True, False])
+def test_prompt_before_byte_level_pieces(
+    saved: Saved, kit_for: KitFor, byte_roberta: Path, prompt: str, include: bool
+) -> None:
+    """A space between prompt and sentence belongs to the sentence's first piece."""
+    options = {"prompts": {"search": prompt}, "default_prompt_name": "search"} if prompt else {}
+    check(kit_for, saved(byte_roberta, Pooling(32, include_prompt=include), max_length=150, **options))
+
+
+def test_lower_case_where_the_folder_says(saved: Saved, kit_for: KitFor, byte_roberta: Path) -> None:
+    folder = saved(byte_roberta, Pooling(32), lower=True, max_length=60)
+    settings = json.loads((folder / "sentence_bert_config.json").read_text())
+    (folder / "sentence_bert_config.json").write_text(json.dumps(settings | {"do_lower_case": True}))
+    shutil.copy(byte_roberta / "tokenizer.json", folder)  # the saved one lowers already: the setting alone must do
+    check(kit_for, folder)
+    one, two = embedder(kit_for, folder)(["The CAT", "the cat"])
+    assert np.array_equal(one, two)
+
+
+@pytest.mark.parametrize("length", [12, 40])
+def test_roberta_numbers_its_positions_from_2(saved: Saved, kit_for: KitFor, tiny_roberta: Path, length: int) -> None:
+    check(kit_for, saved(tiny_roberta, Pooling(32, pooling_mode="cls"), max_length=length))
+
+
+def test_roberta_is_cut_where_its_positions_end(saved: Saved, kit_for: KitFor, tiny_roberta: Path) -> None:
+    """The library would let 42 tokens in, the number of its position embeddings, and fail."""
+    folder = saved(tiny_roberta, Pooling(32))
+    found = embedder(kit_for, folder)
+    assert found.method.longest == 40
+    cut = SentenceTransformer(str(folder), device="cpu")
+    cut.max_seq_length = 40
+    assert np.abs(found(TEXTS) - cut.encode(TEXTS)).max() < 1e-5
+
+
+def test_vectors_are_as_short_as_the_folder_says(saved: Saved, kit_for: KitFor) -> None:
+    folder = saved(TINY, Pooling(WIDTH), Normalize(), truncate_dim=16)
+    assert check(kit_for, folder).shape[1] == 16
+
+
+def test_a_plain_encoder_gets_the_librarys_mean_pooling(kit_for: KitFor, tiny_encoder: Path) -> None:
+    check(kit_for, tiny_encoder)
+    kit = kit_for("pooling", encoder=str(tiny_encoder), pooling="mean")
+    mean = Embedder(kit.plugin.method(kit.config, kit), kit)
+    assert np.abs(embedder(kit_for, tiny_encoder)(TEXTS) - mean(TEXTS)).max() < 1e-5
+
+
+def test_a_folder_is_recognised_and_pooling_overrides_it(
+    saved: Saved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HARNESS_HUB", raising=False)
+    folder, store = str(saved(TINY, Pooling(WIDTH), Normalize())), Store(tmp_path / "store")
+    own = model(folder, store, pooling=None, method=None)
+    plain = model(folder, store, pooling="cls", method=None)
+    assert (own.trial.method, own.label) == ("sentence_transformer", folder)
+    assert (plain.trial.method, plain.trial.config.pooling) == ("pooling", "cls")
+    assert model(str(TINY), store, pooling=None, method=None).trial.method == "pooling"
+
+
+def test_every_file_of_the_folder_is_in_the_key(saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HARNESS_HUB", raising=False)
+    options = {"prompts": {"search": "find: "}, "default_prompt_name": "search"}
+    folder = saved(TINY, Pooling(WIDTH), Dense(WIDTH, 8), **options)
+    trial = Trial("sentence_transformer", {"encoder": str(folder), "suite": "graded"}, 0)
+    keys = {key(trial)}
+    names = ["modules.json", "config_sentence_transformers.json", "sentence_bert_config.json", "1_Pooling/config.json"]
+    for name in [*names, "2_Dense/config.json", "2_Dense/model.safetensors", "tokenizer.json", "model.safetensors"]:
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content + b"\n")
+        keys.add(key(trial))
+        (folder / name).write_bytes(content)
+    assert len(keys) == 1 + 8
+
+
+# What cannot be used
+
+
+def refused(kit_for: KitFor, folder: Path, *parts: str) -> None:
+    with pytest.raises(UserError) as told:
+        embedder(kit_for, folder)
+    assert "\n" not in str(told.value)
+    for part in (str(folder), *parts):
+        assert part in str(told.value), str(told.value)
+
+
+def test_foreign_code_is_refused(saved: Saved, kit_for: KitFor) -> None:
+    folder = saved(TINY, Pooling(WIDTH))
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[1]["type"] = "my_pooling.Pooling"
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "my_pooling.py").write_text("raise SystemExit('it runs')")
+    refused(kit_for, folder, "my_pooling.Pooling", "not the library's")
+
+
+def test_foreign_activation_is_refused(saved: Saved, kit_for: KitFor) -> None:
+    """The library would take tanh instead, and say so in its log."""
+    folder = saved(TINY, Pooling(WIDTH), Dense(WIDTH, 8))
+    path = folder / "2_Dense" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"activation_function": "subprocess.Popen"}))
+    refused(kit_for, folder, "subprocess.Popen", "not the library's")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("modules.json", "{"),
+        ("modules.json", "[]"),
+        ("modules.json", '[{"idx": 0}]'),
+        ("modules.json", "7"),
+        ("1_Pooling/config.json", "{"),
+        ("model.safetensors", ""),
+        ("2_Dense/model.safetensors", ""),
+        ("config_sentence_transformers.json", '{"default_prompt_name": "none"}'),
+    ],
+)
+def test_a_damaged_folder_is_refused(saved: Saved, kit_for: KitFor, name: str, content: str) -> None:
+    folder = saved(TINY, Pooling(WIDTH), Dense(WIDTH, 8))
+    (folder / name).write_text(content)
+    refused(kit_for, folder)
+
+
+def test_a_model_without_a_transformer_is_refused(kit_for: KitFor, tmp_path: Path) -> None:
+    static = StaticEmbedding(AutoTokenizer.from_pretrained(TINY).backend_tokenizer, embedding_dim=8)
+    SentenceTransformer(modules=[static], device="cpu").save(str(tmp_path / "static"))
+    shutil.copy(TINY / "config.json", tmp_path / "static" / "config.json")
+    refused(kit_for, tmp_path / "static", "no transformer", "StaticEmbedding")
+
+
+# The real one
+
+
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+CALIBRATION = {
+    "distinct": (81.44, 94.85, 97.42, 99.48),
+    "position": (65.46, 84.54, 90.72, 94.85),
+    "any5": (86.60, 94.85, 98.45, 99.48),
+    "pairs": (87.11, 96.91, 99.48, 100.0),
+}
+"""diffcse.md, section 5: recall@1, 3, 5, 10"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("hub")
+def test_all_minilm_has_the_published_figures() -> None:
+    plugin = registry.load("sentence_transformer")
+    trial = Trial("sentence_transformer", {"encoder": MINILM}, 0)
+    kit = Kit(plugin, trial.config, torch.device("cpu"))
+    embed = Embedder(plugin.method(trial.config, kit), kit)
+    stsb = suite("sts").load("stsb")
+    vectors = embed(stsb.texts)
+    found = suite("sts").score("stsb", stsb, vectors)
+    assert round(found.metrics["stsb"], 2) == 82.03
+    recalls = suite("retrieval").score("retrieval", stsb, vectors)
+    for protocol, values in CALIBRATION.items():
+        for cutoff, value in zip((1, 3, 5, 10), values, strict=True):
+            assert round(recalls.details[f"retrieval/{protocol}/recall@{cutoff}"], 2) == value, (protocol, cutoff)
+    assert [round(value, 2) for value in recalls.metrics.values()] == list(CALIBRATION["distinct"])
+    sample = stsb.texts[::40]
+    library = SentenceTransformer(str(model_folder(MINILM)), device="cpu")
+    assert np.abs(library.encode(sample) - embed(sample)).max() < 1e-5
