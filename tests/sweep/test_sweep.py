@@ -93,7 +93,7 @@ def sweep(folder: Path, process: Callable[..., Any]) -> Callable[..., Swept]:
         space.write_text(text, encoding="utf-8")
         plugins = [folder / f"{name}.py" for name in methods]
         answer = process("sweep", *plugins, space, "--store", folder / store, *options)
-        written = {path.name: path.stat().st_mtime_ns for path in (folder / store).iterdir()}
+        written = {path.name: path.stat().st_mtime_ns for path in (folder / store).glob("*.parquet")}
         return Swept(answer, Store(folder / store).read().rows(), written)
 
     return call
