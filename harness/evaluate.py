@@ -9,6 +9,8 @@ from functools import reduce
 from itertools import chain
 from typing import Any
 
+import numpy as np
+
 from harness import PROTOCOL
 from harness.data.hub import cache_folder
 from harness.errors import UserError, reason
@@ -46,7 +48,7 @@ class Measurement:
             for dev, split in ((False, "test"), (True, "dev"))
         }
 
-    def embed(self, texts: list[str], *, dev: bool = False) -> Any:
+    def embed(self, texts: list[str], *, dev: bool = False) -> np.ndarray:
         """(len(texts), hidden); `dev`: as for choosing a checkpoint, where that differs."""
         return self._kept[dev](texts, dev=dev)
 

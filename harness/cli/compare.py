@@ -14,7 +14,6 @@ def compare(
     suite: Annotated[str, typer.Option("--suite", help="sts, or graded (the embedded pairs).")] = "sts",
     pooling: PoolingOption = None,
     method: MethodOption = None,
-    resamples: Annotated[int, typer.Option("--resamples", min=100, help="Of the bootstrap.")] = 1000,
     store: options.Store = None,
 ) -> None:
     """Compare two models on the same sentence pairs: the difference of their Spearman x100, its interval and p-value
@@ -27,6 +26,7 @@ def compare(
     from rich.table import Table
 
     from harness.evaluate import Measurement
+    from harness.evaluation.bootstrap import RESAMPLES
     from harness.evaluation.pairwise import differences, pairs_of_tests
     from harness.evaluation.suites import suite as named
     from harness.models import model
@@ -37,7 +37,7 @@ def compare(
     console = Console(highlight=False)
     with console.status("loading") as status:
         measurements = [Measurement(each, found, told=status.update) for each in models]
-        rows = differences(measured, measurements[0].embed, measurements[1].embed, resamples)
+        rows = differences(measured, measurements[0].embed, measurements[1].embed)
     table = Table("task", box=box.SIMPLE_HEAD)
     for title in ("A", "B", "A - B", "95 % interval", "p"):
         table.add_column(title, justify="right")
@@ -49,7 +49,7 @@ def compare(
     console.print(f"A: {models[0].label}\nB: {models[1].label}", soft_wrap=True, markup=False)
     console.print(table)
     console.print(
-        f"Spearman x100; {resamples} resamples of the sentence pairs, the same for both models. p: two-sided, for no "
+        f"Spearman x100; {RESAMPLES} resamples of the sentence pairs, the same for both models. p: two-sided, for no "
         "difference; one checkpoint each, so the spread over seeds is not in it.",
         soft_wrap=True,
     )

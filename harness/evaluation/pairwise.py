@@ -5,7 +5,7 @@ from itertools import chain
 import numpy as np
 
 from harness.errors import UserError
-from harness.evaluation.bootstrap import RESAMPLES, Comparison, compared, replicates
+from harness.evaluation.bootstrap import Comparison, compared, replicates
 from harness.evaluation.correlation import correlation
 from harness.evaluation.pairs import Pairs
 from harness.evaluation.sts import correlations
@@ -20,9 +20,7 @@ def pairs_of_tests(suite: Suite) -> dict[str, Pairs]:
     return {task: suite.load(task) for task in suite.tests}
 
 
-def differences(
-    suite: Suite, first: Embed, second: Embed, resamples: int = RESAMPLES
-) -> dict[str, tuple[float, float, Comparison]]:
+def differences(suite: Suite, first: Embed, second: Embed) -> dict[str, tuple[float, float, Comparison]]:
     """Test -> Spearman x100 of either model, and their difference by paired bootstrap; the average last.
 
     Raises UserError for a suite without gold similarities, TrialFailure where a model has no correlation.
@@ -35,7 +33,7 @@ def differences(
     for task, pairs in tests.items():
         cosines = [pair_cosines(each(pairs.first), each(pairs.second)) for each in vectors]
         one, two = (correlation(each, pairs.gold).spearman for each in cosines)
-        drawn.append(np.subtract(*replicates(cosines, pairs.gold, resamples=resamples)))
+        drawn.append(np.subtract(*replicates(cosines, pairs.gold)))
         found[task] = one, two, compared(one - two, drawn[-1])
     if suite.average:
         one = float(np.mean([round(score, 2) for score, _, _ in found.values()]))
