@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from harness import registry
 from harness.data.tokens import Template, Tokens
-from harness.kit import Kit
+from harness.device import device
+from harness.plugin import registry
+from harness.plugin.kit import Kit
 from harness.training.loop import Trainer
-from harness.training.reproducibility import device
-from harness.trial import resolve
+from harness.trials.trial import resolve
 
 PAIRS, WIDTH = 314_315, 768
 
@@ -54,7 +54,7 @@ def main() -> None:
             part = array[start : start + 10_000]
             part[:] = np.random.default_rng(start).standard_normal(part.shape, np.float32)
         kit.vectors = np.load(path, mmap_mode="r")
-        method = plugin.method(kit.config, kit).to(kit.device)
+        method = kit.build().to(kit.device)
         spent: list[float] = []
 
         def now() -> float:

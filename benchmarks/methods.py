@@ -18,15 +18,16 @@ from statistics import median
 import numpy as np
 import torch
 
-from harness import registry
 from harness.data import batching
+from harness.device import device
 from harness.errors import UserError
-from harness.kit import Kit
-from harness.method import Stage
+from harness.plugin import registry
+from harness.plugin.kit import Kit
+from harness.plugin.stage import Stage
 from harness.training.loop import Trainer
 from harness.training.memory import peak_memory
-from harness.training.reproducibility import device, seed_everything
-from harness.trial import resolve
+from harness.training.seeds import seed_everything
+from harness.trials.trial import resolve
 
 REPORTED = {"simcse": (36, 10), "promptbert": (48, 13), "diffaug": (65, 15)}
 """DiffAug, Table 4: minutes and GB, supervised, batch 128, one GPU"""
@@ -59,7 +60,7 @@ def measure(name: str, values: dict[str, object], steps: int, threads: int, batc
     known = plugin.method.config_type.model_fields
     config = resolve(plugin, {key: value for key, value in values.items() if key in known})
     seed_everything(0)
-    kit = Kit(plugin, config, device())
+    kit = Kit(plugin.declare(config), device())
     kit.build_shared()
     with peak_memory(kit.device) as memory:
         method = plugin.method(config, kit).to(kit.device)

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness.store import Store
+from harness.trials.store import Store
 
 SPACE = """
 suite: graded

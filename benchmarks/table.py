@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness.store import Store
+from harness.trials.store import Store
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 TRIALS, ROWS, SEEDS = 10_000, 100, 20

@@ -20,13 +20,13 @@ from sentence_transformers import (
 from sentence_transformers.losses import MultipleNegativesRankingLoss
 from transformers import TrainerCallback, TrainerState
 
-from harness import registry
 from harness.data.corpora import source
 from harness.data.hub import model_folder
-from harness.kit import Kit
+from harness.plugin import registry
+from harness.plugin.kit import Kit
 from harness.training.loop import Trainer
-from harness.training.reproducibility import seed_everything
-from harness.trial import resolve
+from harness.training.seeds import seed_everything
+from harness.trials.trial import resolve
 
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 BATCH, LENGTH = 64, 32
@@ -66,9 +66,9 @@ def ours(steps: int, precision: str, seed: int) -> float:
     plugin = registry.load("simcse")
     values = {"encoder": ENCODER, "batch_size": BATCH, "max_length": LENGTH, "precision": precision}
     seed_everything(seed)
-    kit = Kit(plugin, resolve(plugin, {**values, "max_steps": steps}), torch.device("cpu"))
+    kit = Kit(plugin.declare(resolve(plugin, {**values, "max_steps": steps})), torch.device("cpu"))
     kit.build_shared()
-    method = plugin.method(kit.config, kit)
+    method = kit.build()
     trainer = Trainer(method, kit, seed, evaluate=lambda: 0.0, report=lambda _: None)
     outcome = trainer.run()
     return outcome.sentences / outcome.seconds

@@ -13,14 +13,28 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
 from torch import nn
-from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast, RobertaConfig, RobertaForMaskedLM
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaForMaskedLM,
+)
 
-from harness import registry
-from harness.kit import Kit
-from harness.method import Plugin
-from harness.trial import resolve
+from harness.plugin import registry
+from harness.plugin.kit import Kit
+from harness.plugin.registry import Plugin
+from harness.trials.trial import resolve
 
 torch.set_num_threads(1)
 
@@ -198,6 +212,6 @@ def kit_for(tiny_encoder: Path, sentences: Path, triplets: Path) -> KitFor:
         }
         fields = plugin.method.config_type.model_fields
         known = {name: value for name, value in small.items() if name in fields}
-        return Kit(plugin, resolve(plugin, {**known, **values}), torch.device("cpu"))
+        return Kit(plugin.declare(resolve(plugin, {**known, **values})), torch.device("cpu"))
 
     return make

@@ -1,7 +1,7 @@
 """What share of training the STS-B dev evaluation takes, at each paper's batch size and interval for BERT base.
 
 Every method with its published configuration, on a smaller encoder: seconds per update of the last stage (some updates,
-warmed up) times the interval, against one evaluation as harness.execute does it. Processor seconds, so that other work
+warmed up) times the interval, against one evaluation as harness.trials.run does it. Processor seconds, so that other work
 on the machine matters less. Needs HARNESS_HUB.
 
     python benchmarks/evaluation/dev_share.py [--encoder mini-bert] [--steps 8] [--methods simcse diffcse ...]
@@ -15,13 +15,14 @@ from typing import Any
 
 import torch
 
-from harness import registry
-from harness.evaluation.embedding import Embedder
+from harness.device import device, resolve_precision
+from harness.evaluation.embedder import Embedder
 from harness.evaluation.suites import suite
-from harness.kit import Kit
+from harness.plugin import registry
+from harness.plugin.kit import Kit
 from harness.training.loop import Trainer
-from harness.training.reproducibility import device, resolve_precision, seed_everything
-from harness.trial import resolve
+from harness.training.seeds import seed_everything
+from harness.trials.trial import resolve
 
 METHODS = ("simcse", "dcpcse", "d2cse", "diffcse", "diffaug", "promptbert")
 
@@ -33,7 +34,7 @@ def measure(name: str, encoder: str, steps: int) -> tuple[int, int, float, float
     generator = {"generator": encoder} if "generator" in published else {}
     config = resolve(plugin, published | {"encoder": encoder} | generator)
     seed_everything(0)
-    kit = Kit(plugin, config, device())
+    kit = Kit(plugin.declare(config), device())
     kit.build_shared()
     method = plugin.method(config, kit).to(kit.device)
     stage = plugin.method.stages(config)[-1]

@@ -14,13 +14,13 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.evaluation import EmbeddingSimilarityEvaluator
 
-from harness import registry
 from harness.data.hub import model_folder
-from harness.evaluation.embedding import Embedder
-from harness.evaluation.pairs import Pairs
+from harness.data.sts_pairs import Pairs
+from harness.evaluation.embedder import Embedder
 from harness.evaluation.suites import suite
-from harness.kit import Kit
-from harness.trial import resolve
+from harness.plugin import registry
+from harness.plugin.kit import Kit
+from harness.trials.trial import resolve
 
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -47,8 +47,8 @@ def theirs(batch_size: int) -> tuple[float, dict[str, float]]:
 def ours() -> tuple[float, dict[str, float]]:
     """Seconds and Spearman x100 per test set."""
     plugin = registry.load("pooling")
-    kit = Kit(plugin, resolve(plugin, {"encoder": ENCODER, "pooling": "mean"}), torch.device("cpu"))
-    embedder = Embedder(plugin.method(kit.config, kit), kit)
+    kit = Kit(plugin.declare(resolve(plugin, {"encoder": ENCODER, "pooling": "mean"})), torch.device("cpu"))
+    embedder = Embedder(kit.build(), kit)
     started = time.perf_counter()
     scores = suite("sts").score_test(embedder).metrics
     return time.perf_counter() - started, scores

@@ -20,9 +20,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
+from harness.data.classification import DATASETS, Splits
 from harness.data.hub import model_folder
-from harness.evaluation.classification_data import DATASETS, Splits
-from harness.evaluation.penalty_search import PENALTIES
+from harness.evaluation.logistic_search import PENALTIES
 from harness.evaluation.transfer import FOLD_SEED, FOLDS, Accuracy, task_features, transfer
 
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"

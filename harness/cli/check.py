@@ -10,7 +10,7 @@ def check(method: options.Method) -> None:
 
     Example: harness check methods/d2cse
     """
-    from harness.check import problems
+    from harness.trials.checking import problems
 
     found = problems(method)
     for problem in found:

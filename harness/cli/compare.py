@@ -25,11 +25,11 @@ def compare(
     from rich.console import Console
     from rich.table import Table
 
-    from harness.evaluate import Measurement
     from harness.evaluation.bootstrap import RESAMPLES
-    from harness.evaluation.pairwise import differences, pairs_of_tests
+    from harness.evaluation.comparison import differences, pairs_of_tests
     from harness.evaluation.suites import suite as named
-    from harness.models import model
+    from harness.trials.evaluate import Measurement
+    from harness.trials.lookup import model
 
     measured, found = named(suite), options.opened(store)
     pairs_of_tests(measured)  # told before models are loaded or trained

@@ -42,9 +42,9 @@ def eval_(
     """
     from rich.console import Console
 
-    from harness.evaluate import Measurement, evaluation_key, evaluations
     from harness.evaluation.suites import suite as named
-    from harness.models import model as resolved
+    from harness.trials.evaluate import Measurement, evaluation_key, evaluations
+    from harness.trials.lookup import model as resolved
 
     suites = [named(each.strip()) for each in dict.fromkeys(suite.split(","))]
     _check(suites)

@@ -19,7 +19,7 @@ def list_(
 
 
 def _methods() -> None:
-    from harness import registry
+    from harness.plugin import registry
 
     for name, source in sorted(registry.sources().items()):
         typer.echo(f"{name:<12} {registry.summary(source)}")
@@ -43,14 +43,14 @@ def _suites() -> None:
 
 
 def _papers() -> None:
-    from harness.tables.reported import load_paper, papers
+    from harness.report.reported import load_paper, papers
 
     for name in papers():
         typer.echo(f"{name:<12} {load_paper(name).title}")
 
 
 def _trials(store: options.Store) -> None:
-    from harness.store import label
+    from harness.trials.store import label
 
     reading = options.opened(store).read()
     rows = reading.rows()

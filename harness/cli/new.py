@@ -14,7 +14,7 @@ def new(
     Example: harness new methods/mine
     """
     from harness.errors import UserError
-    from harness.skeleton import SKELETON
+    from harness.plugin.skeleton import SKELETON
 
     if not path.name.isidentifier():
         raise UserError(f'"{path.name}" cannot name a method: letters, digits and underscores, no digit first')

@@ -8,8 +8,8 @@ import typer
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from harness import store as stores
-    from harness.search import Search
+    from harness.sweep.search import Search
+    from harness.trials import store as stores
 
 Targets = Annotated[
     list[str], typer.Argument(help="Methods (names or paths; none: all of the space), then the search space's file.")
@@ -73,8 +73,8 @@ def split_targets(targets: list[str]) -> tuple[tuple[str, ...], Path]:
 
 def opened(store: Path | None) -> "stores.Store":
     """The store of `--store`, or the default one."""
-    from harness.store import DEFAULT_STORE
-    from harness.store import Store as Opened
+    from harness.trials.store import DEFAULT_STORE
+    from harness.trials.store import Store as Opened
 
     return Opened(store or DEFAULT_STORE)
 
@@ -88,9 +88,9 @@ def searches(
     subsets: str | None,
 ) -> "list[Search]":
     """The searches that the command line asks for. Raises UserError for whatever is wrong with them."""
-    from harness.narrowing import Narrowing
-    from harness.narrowing import searches as narrowed
-    from harness.space import load
+    from harness.sweep.overrides import Narrowing
+    from harness.sweep.overrides import searches as narrowed
+    from harness.sweep.space import load
 
     methods, path = split_targets(targets)
     repeats = numbers(seeds, "--seeds"), numbers(subsets, "--subsets")

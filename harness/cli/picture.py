@@ -27,10 +27,10 @@ def picture(
     """
     from rich.console import Console
 
-    from harness.evaluate import Measurement
-    from harness.evaluation.pictures import Drawn, draw
     from harness.evaluation.suites import Embeddings, suite
-    from harness.models import model
+    from harness.report.embedding_figures import Drawn, draw
+    from harness.trials.evaluate import Measurement
+    from harness.trials.lookup import model
 
     found = options.opened(store)
     pairs = suite("geometry").load("geometry")

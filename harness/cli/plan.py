@@ -24,9 +24,9 @@ def plan(
     from rich.console import Console
     from rich.table import Table
 
-    from harness.plan import Line
-    from harness.plan import plan as make
-    from harness.progress import duration
+    from harness.sweep.plan import Line
+    from harness.sweep.plan import plan as make
+    from harness.sweep.terminal import duration
 
     searches = options.searches(targets, set_, encoder, trials, seeds, subsets)
     made = make(searches, options.opened(store))

@@ -22,10 +22,10 @@ def retrieve(
     """
     from rich.console import Console
 
-    from harness.evaluate import Measurement
     from harness.evaluation.retrieval import Retrieval
     from harness.evaluation.suites import Embeddings, suite
-    from harness.models import model
+    from harness.trials.evaluate import Measurement
+    from harness.trials.lookup import model
 
     found = options.opened(store)
     pairs = suite("retrieval").load("retrieval")

@@ -20,10 +20,10 @@ def run(
     """
     from rich.console import Console
 
-    from harness import registry
     from harness.cli.show import print_record
-    from harness.execute import attempt
-    from harness.trial import Trial, key, resolve
+    from harness.plugin import registry
+    from harness.trials.run import attempt
+    from harness.trials.trial import Trial, key, resolve
 
     options.numbers(str(seed), "--seed")
     values = options.values(set_) | ({"encoder": encoder} if encoder else {})

@@ -24,7 +24,7 @@ def show(
     from rich.console import Console
 
     from harness.errors import UserError
-    from harness.store import find
+    from harness.trials.store import find
 
     found = options.opened(store)
     matches = find(found.read().rows(), key)
@@ -87,7 +87,7 @@ def _evaluation(record: dict[str, Any]) -> str:
 
 
 def _command(record: dict[str, Any], locator: str | None) -> str:
-    from harness.registry import names
+    from harness.plugin.registry import names
 
     method = locator or (record["method"] if record["method"] in names() else f"PATH/{record['method']}")
     values = {name: value for name, value in record["configuration"].items() if name != "encoder" and value is not None}

@@ -32,9 +32,9 @@ def sweep(
         return
     from rich.console import Console
 
-    from harness import sweep as sweeping
-    from harness.engine import Resources
-    from harness.progress import Terminal
+    from harness.sweep.driver import driver as sweeping
+    from harness.sweep.ray_engine import Resources
+    from harness.sweep.terminal import Terminal
 
     searches = options.searches(targets, set_, encoder, trials, seeds, subsets)
     console = Console(highlight=False)

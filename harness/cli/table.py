@@ -25,19 +25,19 @@ def table(
     import sys
 
     from harness.errors import UserError
-    from harness.store import DEFAULT_STORE, Store
-    from harness.tables.render import render
+    from harness.report.render import render
+    from harness.trials.store import DEFAULT_STORE, Store
 
     if format == "parquet" and output is None:
         raise UserError("--format parquet is not for the screen; say where with --output")
     folder = store or DEFAULT_STORE
     if paper is None:
-        from harness.tables.own import own_sheets
+        from harness.report.store_tables import own_sheets
 
         sheets = own_sheets(Store(folder).read(), folder)
     else:
-        from harness.registry import names
-        from harness.tables.paper import paper_sheets
+        from harness.plugin.registry import names
+        from harness.report.paper_tables import paper_sheets
 
         sheets = paper_sheets(Store(folder).read(), paper, names(), folder)
     to_screen = output is None and sys.stdout.isatty()

@@ -30,7 +30,7 @@ class TextBatch:
     labels: Tensor | None = None
     """(rows / views,)"""
     epoch: int = 0
-    """How often the stream had been used up before"""
+    """Epoch number of the stream, from 0"""
 
     def repeated(self, times: int) -> "TextBatch":
         """Every row `times` times, one after the other: the views that differ by dropout alone."""
@@ -45,6 +45,11 @@ class TextBatch:
         """One view of every item, as a batch of its own."""
         ids, mask = self.input_ids[number :: self.views], self.attention_mask[number :: self.views]
         return replace(self, input_ids=ids, attention_mask=mask, views=1)
+
+    def split(self, vectors: Tensor) -> tuple[Tensor, ...]:
+        """Vectors of all rows, (rows, ...), as those of each view, (items, ...)."""
+        by_item = vectors.view(-1, self.views, *vectors.shape[1:])
+        return by_item.unbind(1)
 
     def to(self, device: torch.device) -> "TextBatch":
         """The same batch on a device."""
@@ -81,19 +86,8 @@ def pad(rows: Sequence[np.ndarray], template: Template, pad_id: int) -> tuple[Te
     return torch.from_numpy(ids), torch.from_numpy(mask)
 
 
-TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 65536}
-"""Without gradients. On a CPU what fits its caches (measured with 384 wide layers: 8192 tokens take 1.4 times as
-long)."""
 
 
-def token_groups(lengths: np.ndarray, device: torch.device) -> list[slice]:
-    """Slices of rows sorted by length, longest first, each with about as many tokens as the device does best."""
-    budget, groups, start = TOKENS_PER_BATCH[device.type], [], 0
-    while start < len(lengths):
-        stop = start + max(1, budget // max(1, int(lengths[start])))
-        groups.append(slice(start, stop))
-        start = stop
-    return groups
 
 
 def length_grouped(
@@ -114,43 +108,54 @@ def length_grouped(
     return [batches[index] for index in generator.permutation(len(batches))]
 
 
+def batches_in_epoch(items: int, batch_size: int, group: int = 0) -> int:
+    """Batches in an epoch over so many items.
+
+    `group`: only full batches count, and only a multiple of `group` of them; 0: a short last batch
+    counts, too.
+    """
+    if group == 0:
+        return -(-items // batch_size)
+    return items // (batch_size * group) * group
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """How a tokenised corpus is cut into batches."""
+
+    limit: int
+    """Most word pieces of a sentence, template not counted; longer ones are cut on the right"""
+    batch_size: int
+    """Items in a batch"""
+    seed: int
+    items: np.ndarray | None = None
+    """Numbers of the items that are used (a label subset); None: all"""
+    group: int = 0
+    """Only full batches, and a multiple of this many in an epoch; 0: a short last batch is kept"""
+    text: bool = True
+    """Whether rows have word pieces; without, a method looks up what it needs by item"""
+
+
 class Stream:
     """Batches of a tokenised corpus, epoch after epoch, without end."""
 
-    def __init__(
-        self,
-        tokens: Tokens,
-        template: Template,
-        limit: int,
-        batch_size: int,
-        seed: int,
-        *,
-        items: np.ndarray | None = None,
-        group: int = 0,
-        text: bool = True,
-    ) -> None:
-        """`limit`: most word pieces of a sentence, template not counted; longer ones are cut on the right.
-        `items`: use these only (a label subset). `group`: only full batches, and as many in an epoch as this divides;
-        0: the short last batch is kept. `text=False`: rows without word pieces, for methods that look up what they
-        need by item. Raises UserError when there are too few items for one group.
+    def __init__(self, tokens: Tokens, template: Template, options: StreamOptions) -> None:
+        """`template`: what stands around every sentence.
+
+        Raises UserError when there are too few items for one group of batches.
         """
-        self.tokens = tokens
-        self.template = template
-        self.limit = limit
-        self.batch_size = batch_size
-        self.seed = seed
-        self.items = np.arange(len(tokens)) if items is None else items
-        self.group = group
-        self.text = text
+        self.tokens, self.template, self.options = tokens, template, options
+        self.items = np.arange(len(tokens)) if options.items is None else options.items
         if len(self) == 0:
-            wanted = f"{group} x {batch_size}" if group > 1 else str(batch_size)
-            raise UserError(f"{len(self.items)} items are too few for an update on {wanted}: lower batch_size")
+            size, group = options.batch_size, options.group
+            wanted = f"{group} x {size}" if group > 1 else str(size)
+            raise UserError(
+                f"{len(self.items)} items are too few for a step on {wanted}: lower batch_size"
+            )
 
     def __len__(self) -> int:
         """Batches in an epoch."""
-        if self.group == 0:
-            return -(-len(self.items) // self.batch_size)
-        return len(self.items) // (self.batch_size * self.group) * self.group
+        return batches_in_epoch(len(self.items), self.options.batch_size, self.options.group)
 
     def __iter__(self) -> Iterator[TextBatch]:
         return self.batches()
@@ -158,12 +163,12 @@ class Stream:
     def batches(self, start: int = 0) -> Iterator[TextBatch]:
         """Batch number `start` of the endless sequence, and all after it."""
         epoch, first = divmod(start, len(self))
-        lengths = self.tokens.item_lengths(self.limit)[self.items] if self.text else np.zeros(len(self.items), np.int64)
+        lengths = self.tokens.item_lengths(self.options.limit)[self.items] if self.options.text else np.zeros(len(self.items), np.int64)
         while True:
-            generator = np.random.default_rng((self.seed, epoch))
-            batches = length_grouped(lengths, self.batch_size, generator)
-            if self.group:
-                batches = [chosen for chosen in batches if len(chosen) == self.batch_size][: len(self)]
+            generator = np.random.default_rng((self.options.seed, epoch))
+            batches = length_grouped(lengths, self.options.batch_size, generator)
+            if self.options.group:
+                batches = [chosen for chosen in batches if len(chosen) == self.options.batch_size][: len(self)]
             for chosen in batches[first:]:
                 yield replace(self._batch(self.items[chosen]), epoch=epoch)
             epoch, first = epoch + 1, 0
@@ -171,9 +176,9 @@ class Stream:
     def _batch(self, items: np.ndarray) -> TextBatch:
         columns = self.tokens.columns
         labels = None if self.tokens.labels is None else torch.from_numpy(self.tokens.labels[items])
-        if not self.text:
+        if not self.options.text:
             nothing = torch.zeros(len(items) * columns, 0, dtype=torch.long)
             return TextBatch(nothing, nothing, torch.from_numpy(items), columns, labels)
-        rows = [self.tokens.row(column, item)[: self.limit] for item in items for column in range(columns)]
+        rows = [self.tokens.row(column, item)[: self.options.limit] for item in items for column in range(columns)]
         ids, mask = pad(rows, self.template, self.tokens.pad_id)
         return TextBatch(ids, mask, torch.from_numpy(items), columns, labels)

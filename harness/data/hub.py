@@ -4,15 +4,13 @@ A mirror has the Hub's layout (`models/<org>/<name>/<file>`, `datasets/<org>/<na
 in all three. `HARNESS_HUB` names the mirror's folder.
 """
 
-import functools
-import hashlib
 import json
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
 from harness.errors import UserError, suggest
+from harness.files import digest_files
 
 Kind = Literal["models", "datasets"]
 EMBEDDED = Path(__file__).resolve().parent.parent / "embedded" / "hub"
@@ -28,9 +26,6 @@ def mirrors() -> list[Path]:
     return [Path(named).resolve(), EMBEDDED] if named else [EMBEDDED]
 
 
-def cache_folder() -> Path:
-    """Where derived files (tokenised corpora, artefacts, digests) are kept: `HARNESS_CACHE` or ~/.cache/harness."""
-    return Path(os.environ.get("HARNESS_CACHE") or Path.home() / ".cache" / "harness")
 
 
 def data_file(repository: str, name: str, *, download: bool = True) -> Path:
@@ -115,34 +110,8 @@ def model_digest(name: str, *, download: bool = True) -> str:
     return digest_files(sorted(files))
 
 
-def digest_files(paths: Iterable[Path]) -> str:
-    """Digest of files by base name and content; 16 hexadecimal digits."""
-    total = hashlib.sha256()
-    for path in paths:
-        stat = path.stat()
-        total.update(f"{path.name}\0{_content_digest(str(path.resolve()), stat.st_size, stat.st_mtime_ns)}\n".encode())
-    return total.hexdigest()[:16]
 
 
-@functools.cache
-def _content_digest(path: str, size: int, modified: int) -> str:
-    """SHA-256 of a file, remembered on disk by path, size and time so that a plan over large models is quick."""
-    name = hashlib.sha256(f"{path}\0{size}\0{modified}".encode()).hexdigest()[:32]
-    remembered = cache_folder() / "digests" / name
-    try:
-        return remembered.read_text()
-    except OSError:
-        pass
-    with Path(path).open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    try:
-        remembered.parent.mkdir(parents=True, exist_ok=True)
-        temporary = remembered.with_suffix(f".{os.getpid()}")
-        temporary.write_text(digest)
-        temporary.replace(remembered)
-    except OSError:
-        pass  # a cache that cannot be written costs time, nothing else
-    return digest
 
 
 def model_shape(name: str, *, download: bool = True) -> dict[str, Any]:

@@ -1,19 +1,15 @@
 """Corpora as word pieces: tokenised once per tokenizer, kept on disk, memory-mapped by every trial."""
 
-import shutil
-import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock
 from torch import Tensor
 
 from harness.data.corpora import source
-from harness.data.hub import cache_folder, digest_files
+from harness.files import cache_folder, digest_files, shared_arrays
 
 LONGEST = 512
 """Word pieces kept of a sentence; no method trains on more."""
@@ -120,23 +116,5 @@ def flattened(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     return np.fromiter((piece for row in cut for piece in row), np.int32, int(starts[-1])), starts
 
 
-def shared_arrays(folder: Path, build: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """The arrays of a folder, memory-mapped; built first if they are not there, by one process while others wait."""
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.with_suffix(".lock")):
-            if not folder.is_dir():
-                _save(folder, build())
-    return {path.stem: np.load(path, mmap_mode="r", allow_pickle=False) for path in sorted(folder.glob("*.npy"))}
 
 
-def _save(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write named arrays as one folder that appears whole."""
-    temporary = folder.parent / f".{folder.name}.{uuid.uuid4().hex}"
-    temporary.mkdir()
-    try:
-        for name, array in arrays.items():
-            np.save(temporary / f"{name}.npy", array, allow_pickle=False)
-        temporary.rename(folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

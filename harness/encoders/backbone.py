@@ -43,7 +43,7 @@ class Reach(TypedDict, total=False):
     edit: Callable[[Tensor], Tensor] | None
     """Changes the embedding output, (rows, length, H), after its LayerNorm and dropout"""
     mixture: Tensor | None
-    """(rows, modules): how much of each adapter module a row gets (harness.encoders.adapters)"""
+    """(rows, modules): how much of each adapter module a row gets (harness.modules.adapters)"""
 
 
 class Encoder(nn.Module):

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import pearsonr, spearmanr
 
+from harness.data.sts_pairs import Pairs
 from harness.errors import TrialFailure
-from harness.evaluation.pairs import Pairs
-from harness.evaluation.vectors import pair_cosines
+from harness.evaluation.cosines import pair_cosines
 
 EQUAL = 1e-12
 """Cosines of vectors that differ by the rounding of float32 alone are this near to 1"""

@@ -6,10 +6,10 @@ from itertools import pairwise
 import numpy as np
 
 from harness.data.senteval import archive
+from harness.data.sts_pairs import LOADERS, Pairs
 from harness.errors import TrialFailure
-from harness.evaluation.pairs import LOADERS, Pairs
+from harness.evaluation.cosines import first_rows, pair_cosines, unit_rows
 from harness.evaluation.suites import Scores, register
-from harness.evaluation.vectors import first_rows, pair_cosines, unit_rows
 
 BLOCK = 512
 """Rows of a Gram matrix held at once: a block of 512 x 2,758 float32 is 5.6 MB"""

@@ -6,10 +6,10 @@ from typing import Literal
 import numpy as np
 
 from harness.data.senteval import archive
+from harness.data.sts_pairs import LOADERS, Pairs
 from harness.errors import TrialFailure
-from harness.evaluation.pairs import LOADERS, Pairs
+from harness.evaluation.cosines import NOISE, first_rows, unit_rows
 from harness.evaluation.suites import Scores, register
-from harness.evaluation.vectors import NOISE, first_rows, unit_rows
 
 CUTOFFS = (1, 3, 5, 10)
 PARAPHRASE = 5.0

@@ -5,11 +5,11 @@ import numpy as np
 from harness.data.corpora import GRADED
 from harness.data.hub import data_file
 from harness.data.senteval import archive
+from harness.data.sts_pairs import LOADERS, YEARS, Pairs
 from harness.evaluation.bootstrap import uncertainty
 from harness.evaluation.correlation import spearman, sts_scores
-from harness.evaluation.pairs import LOADERS, YEARS, Pairs
+from harness.evaluation.cosines import pair_cosines
 from harness.evaluation.suites import Scores, register
-from harness.evaluation.vectors import pair_cosines
 
 TESTS = (*YEARS, "stsb", "sickr")
 DEV = ("stsb-dev", "sickr-dev")

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from harness.data.hub import digest_files
 from harness.errors import UserError, suggest
 from harness.evaluation.bootstrap import Uncertainty, of_mean
+from harness.files import digest_files
 
 SHIPPED = {
     "sts": "harness.evaluation.sts",

@@ -22,10 +22,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import StratifiedKFold
 
+from harness.data.classification import DATASETS, Splits
 from harness.data.senteval import archive
 from harness.errors import TrialFailure
-from harness.evaluation.classification_data import DATASETS, Splits
-from harness.evaluation.penalty_search import PENALTIES, Axes, Split, principal_axes, search
+from harness.evaluation.logistic_search import PENALTIES, Axes, Split, principal_axes, search
 from harness.evaluation.suites import Scores, register
 
 DEV = "transfer-dev"

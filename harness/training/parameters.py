@@ -1,18 +1,13 @@
 """Which parameters a stage trains, with which learning rate."""
 
-import uuid
 from collections import defaultdict
-from collections.abc import Collection
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 import transformers
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import nn
 
 from harness.errors import UserError
-from harness.method import Stage
+from harness.plugin.stage import Stage
 
 
 def trained_names(method: nn.Module, stage: Stage) -> dict[str, str]:
@@ -57,30 +52,7 @@ def added(method: nn.Module) -> int:
     return sum(parameter.numel() for parameter in method.parameters() if parameter not in pretrained)
 
 
-def state(method: nn.Module, names: Collection[str]) -> dict[str, Tensor]:
-    """Copies of the named parameters, and of all buffers that change (BatchNorm's; position numbers are constants)."""
-    chosen = {*names, *(name for name, _ in method.named_buffers())}
-    return {name: value.detach().clone() for name, value in method.state_dict().items() if name in chosen}
 
 
-def save_state(method: nn.Module, names: Collection[str], path: Path) -> None:
-    """Write `state` as safetensors, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        save_file({name: value.cpu().contiguous() for name, value in state(method, names).items()}, temporary)
-        temporary.chmod(0o644)  # as the store's other files: safetensors makes private ones
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
-def load_state(method: nn.Module, names: Collection[str], path: Path) -> None:
-    """Put what `save_state` wrote into a method of the same configuration. Raises UserError when it does not fit."""
-    try:
-        found = load_file(path)
-        unknown = method.load_state_dict(found, strict=False).unexpected_keys
-    except (SafetensorError, RuntimeError, OSError) as error:
-        raise UserError(f"the weights {path} cannot be read ({str(error).splitlines()[0]})") from None
-    if wrong := [*unknown, *sorted(set(names) - set(found))]:
-        raise UserError(f"the weights {path} are those of another method: they differ in {wrong[0]}")

@@ -6,24 +6,22 @@ Qiu, Ding and Chen, ICON 2021 (SimCLR on sentences); clsr.md.
 from collections.abc import Mapping
 from typing import Literal
 
-import numpy as np
 from pydantic import Field
 from torch import Tensor, nn
 
-from harness import method
-from harness.data.batching import TextBatch
-from harness.encoders.frozen import VectorTable, corpus_vectors
+from harness import plugin
 from harness.encoders.pooling import pooled
-from harness.kit import Kit
-from harness.method import Artefact, Stage
-from harness.objectives.ntxent import nt_xent
+from harness.losses.nt_xent import nt_xent
+from harness.modules.vector_table import VectorTable
+from harness.plugin import Artefact, Batches, Kit, Optimisation, Selection, Stage, TextBatch
+from harness.plugin.frozen_vectors import frozen_vectors
 
 WIDTH = 768
 """Of the sentence vectors that it makes, and of its hidden layer"""
 WARMUP_EPOCHS = 10
 
 
-class Config(method.TrainingConfig):
+class Config(plugin.TrainingConfig):
     """clsr.md, sections 1 to 4."""
 
     setting: Literal["sup"] = "sup"
@@ -45,36 +43,28 @@ class Config(method.TrainingConfig):
     checkpoint: Literal["best", "last"] = Field("best", description="on dev")
 
 
-class Method(method.FrozenMethod):
+class Method(plugin.FrozenMethod[Config]):
     """An MLP on frozen vectors, trained under a linear head that is dropped at test time."""
 
-    config_type = Config
-
     @classmethod
-    def data(cls, config: Config) -> dict[str, str]:
+    def corpora(cls, config: Config) -> dict[str, str]:
         return {"pairs": config.pairs}
 
     @classmethod
     def artefacts(cls, config: Config) -> list[Artefact]:
-        return [Artefact("vectors", ("pairs", "pooling", "max_length"), _vectors)]
+        return [frozen_vectors(config.pairs, "pairs", config.pooling, config.max_length)]
 
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
-        return [
-            Stage(
-                name="contrastive",
-                trains=dict.fromkeys(("mlp.*", "head.*"), "learning_rate"),
-                streams={"pairs": config.batch_size},
-                losses={"contrastive": 1.0},
-                epochs=config.epochs,
-                max_steps=config.max_steps,
-                full_batches=True,
-                text=False,
-                optimiser="lars",
-                schedule="cosine",
-                keep=config.checkpoint,
-            )
-        ]
+        stage = config.stage(
+            "contrastive",
+            trains=["mlp.*", "head.*"],
+            streams={"pairs": config.batch_size},
+            batches=Batches(full=True, text=False),
+            optimisation=Optimisation(optimiser="lars", schedule="cosine"),
+            selection=Selection(keep=config.checkpoint),
+        )
+        return [stage]
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
@@ -99,7 +89,3 @@ class Method(method.FrozenMethod):
     def transform(self, vectors: Tensor) -> Tensor:
         transformed: Tensor = self.mlp(vectors)
         return transformed
-
-
-def _vectors(config: Config, kit: Kit) -> Mapping[str, np.ndarray]:
-    return {"vectors": corpus_vectors(kit, config.pairs, config.pooling, config.max_length)}

@@ -12,17 +12,21 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from harness import method
-from harness.data.batching import TextBatch
-from harness.encoders.augmentations import Augmentation, adversarial, augmented
+from harness import plugin
 from harness.encoders.backbone import Reach
 from harness.encoders.pooling import Pooling, mean, pooled
 from harness.errors import UserError
-from harness.kit import Kit
-from harness.method import Setting, Stage
-from harness.objectives.nli import PairClassifier, labels_of, pair_loss, triplet_loss
-from harness.objectives.ntxent import nt_xent
-from harness.semisupervised import CLASSIFICATION, CONTRASTIVE, LABELLED, SemiSupervisedConfig, schedule
+from harness.losses.nli import PairClassifier, labels_of, pair_loss, triplet_loss
+from harness.losses.nt_xent import nt_xent
+from harness.plugin import Kit, Optimisation, Setting, Stage, TextBatch
+from harness.plugin.semisupervised import (
+    CLASSIFICATION,
+    CONTRASTIVE,
+    LABELLED,
+    SemiSupervisedConfig,
+    schedule,
+)
+from harness.views.augmentations import Augmentation, adversarial, augmented
 
 LARGE = {"max_length": 40}
 UNSUPERVISED_LARGE = {**LARGE, "first_view": "none", "encoder_dropout": 0.1, "evaluation_interval": 100}
@@ -70,13 +74,11 @@ class Config(SemiSupervisedConfig):
         return self
 
 
-class Method(method.Method):
+class Method(plugin.Method[Config]):
     """Everything trains; no head."""
 
-    config_type = Config
-
     @classmethod
-    def data(cls, config: Config) -> dict[str, str]:
+    def corpora(cls, config: Config) -> dict[str, str]:
         if config.setting == "sup":
             return {LABELLED: config.pairs}
         unlabelled = {CONTRASTIVE: config.sentences}
@@ -86,14 +88,11 @@ class Method(method.Method):
     def stages(cls, config: Config) -> list[Stage]:
         supervised = config.setting == "sup"
         contrastive = {CONTRASTIVE: config.contrastive_weight} if config.contrastive_weight or not supervised else {}
-        stage = Stage(
-            name=CONTRASTIVE,
-            trains={"*": "learning_rate"},
+        stage = config.stage(
+            CONTRASTIVE,
             streams={LABELLED if supervised else CONTRASTIVE: config.batch_size},
             losses={**contrastive, CLASSIFICATION: 1.0} if supervised else contrastive,
-            epochs=config.epochs,
-            max_steps=config.max_steps,
-            optimiser="adamw-uncorrected",
+            optimisation=Optimisation(optimiser="adamw-uncorrected"),
         )
         return schedule(config, stage)
 
@@ -127,7 +126,7 @@ class Method(method.Method):
             outputs.append(output)
             return output
 
-        vectors = _columns(mean(self.encoder(texts, edit=keep), texts.attention_mask), texts.views)
+        vectors = texts.split(mean(self.encoder(texts, edit=keep), texts.attention_mask))
         if self.config.setting == "sup":
             return pair_loss(self.classifier, vectors[0], vectors[1], labels_of(texts))
         return triplet_loss(self.classifier, *vectors)
@@ -140,12 +139,6 @@ class Method(method.Method):
                 reach = Reach(edit=adversarial(classification, outputs[0], config.noise_norm))
             else:
                 reach = augmented(name, texts.attention_mask, rate)
-            views.append(_columns(mean(self.encoder(texts, **reach), texts.attention_mask), texts.views))
+            views.append(texts.split(mean(self.encoder(texts, **reach), texts.attention_mask)))
         losses = [2 * nt_xent(one, other, temperature=config.temperature) for one, other in zip(*views, strict=True)]
         return torch.stack(losses).sum()
-
-
-def _columns(vectors: Tensor, views: int) -> tuple[Tensor, ...]:
-    """(items * views, H) -> each view's (items, H)."""
-    columns: tuple[Tensor, ...] = vectors.unflatten(0, (-1, views)).unbind(1)  # type: ignore[no-untyped-call]
-    return columns

@@ -10,18 +10,17 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from harness import method
-from harness.data.batching import TextBatch
+from harness import plugin
 from harness.encoders.attention import KeyValues
 from harness.encoders.backbone import Reach, WordVectors, first_replaced
-from harness.encoders.heads import BatchNormHead
-from harness.encoders.prompts import DeepPrompts
-from harness.kit import Kit
-from harness.method import Artefact, Stage
-from harness.objectives.edits import Editor
-from harness.objectives.infonce import info_nce
-from harness.objectives.replaced_tokens import Edited, ReplacedTokenConfig, replaced_token_loss
-from harness.objectives.static_corruption import StaticCorruption, static_corruption
+from harness.losses.info_nce import info_nce
+from harness.losses.replaced_tokens import replaced_token_loss
+from harness.modules.heads import BatchNormHead
+from harness.modules.prompts import DeepPrompts
+from harness.plugin import Artefact, Kit, Stage, TextBatch
+from harness.plugin.replaced_tokens import ReplacedTokenConfig, editor
+from harness.plugin.static_corruption import StaticCorruption, static_corruption
+from harness.views.corruption import Edited
 
 
 class Config(ReplacedTokenConfig):
@@ -52,13 +51,11 @@ class Config(ReplacedTokenConfig):
     }  # fmt: skip
 
 
-class Method(method.Method):
+class Method(plugin.Method[Config]):
     """Prompts, pooler, detection head and (optionally) one [CLS] vector train; the sentence encoder is frozen."""
 
-    config_type = Config
-
     @classmethod
-    def data(cls, config: Config) -> dict[str, str]:
+    def corpora(cls, config: Config) -> dict[str, str]:
         return {"contrastive": config.sentences if config.setting == "unsup" else config.triplets}
 
     @classmethod
@@ -71,19 +68,17 @@ class Method(method.Method):
 
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
-        return [
-            Stage(
-                name="prompts",
-                trains={
-                    **dict.fromkeys(("prompts.*", "pooler.*", "detector.*", "cls_vector"), "learning_rate"),
-                    "discriminator.*": "discriminator_learning_rate",
-                },
-                streams={"contrastive": config.batch_size},
-                losses={"contrastive": 1.0, "replaced_tokens": config.replaced_token_weight},
-                epochs=config.epochs,
-                max_steps=config.max_steps,
-            )
-        ]
+        prompts = ("prompts.*", "pooler.*", "detector.*", "cls_vector")
+        stage = config.stage(
+            "prompts",
+            trains={
+                **dict.fromkeys(prompts, "learning_rate"),
+                "discriminator.*": "discriminator_learning_rate",
+            },
+            streams={"contrastive": config.batch_size},
+            losses={"contrastive": 1.0, "replaced_tokens": config.replaced_token_weight},
+        )
+        return [stage]
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
@@ -91,7 +86,7 @@ class Method(method.Method):
         self.prompts = DeepPrompts(self.encoder, config.prompt_length)
         self.pooler = BatchNormHead(self.encoder.hidden_size)
         self.detector = nn.Linear(self.encoder.hidden_size, 2)
-        self.editor = StaticCorruption(kit) if config.static_corruption else Editor(config, kit)
+        self.editor = StaticCorruption(kit) if config.static_corruption else editor(config, kit)
         self.discriminator = kit.encoder() if config.discriminator == "copy" else None
         self.cls_vector = None
         if config.cls_prompt:
@@ -108,7 +103,7 @@ class Method(method.Method):
             texts = texts.repeated(2)
         prompts = self.prompts(len(texts.input_ids))
         sentences = self.pooler(self._encode(texts, prompts))
-        views = sentences.unflatten(0, (-1, texts.views)).unbind(1)
+        views = texts.split(sentences)
         return {
             "contrastive": info_nce(*views, temperature=self.config.temperature),
             "replaced_tokens": self._detect(texts, sentences, prompts),

@@ -9,22 +9,21 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from torch import Tensor
 
-from harness import method
-from harness.data.batching import TextBatch
+from harness import plugin
 from harness.data.templates import TemplateText, hard_prompt
 from harness.encoders.backbone import Reach
-from harness.encoders.heads import TanhHead
-from harness.encoders.prompts import DeepPrompts, ShallowPrompts
-from harness.kit import Kit
-from harness.method import Stage
-from harness.objectives.infonce import info_nce
-from harness.objectives.masking import Masker, masked_language_loss
+from harness.losses.info_nce import info_nce
+from harness.losses.masked_language import masked_language_loss
+from harness.modules.heads import TanhHead
+from harness.modules.prompts import DeepPrompts, ShallowPrompts
+from harness.plugin import Kit, Stage, TextBatch
+from harness.views.masking import Masker
 
 SHALLOW = {"learning_rate": 1e-3, "batch_size": 256, "epochs": 5, "mlm": False}
 """SCPCSE's values, for every encoder"""
 
 
-class Config(method.TrainingConfig):
+class Config(plugin.TrainingConfig):
     """Tables 3 and 4 of the paper; field defaults: unsupervised BERT base."""
 
     setting: Literal["unsup", "sup"] = "unsup"
@@ -64,29 +63,19 @@ class Config(method.TrainingConfig):
         return mlm
 
 
-class Method(method.Method):
+class Method(plugin.Method[Config]):
     """Prompts, tanh head and (with MLM) the vocabulary head train; the encoder is frozen, its dropout stays on."""
 
-    config_type = Config
-
     @classmethod
-    def data(cls, config: Config) -> dict[str, str]:
+    def corpora(cls, config: Config) -> dict[str, str]:
         return {"contrastive": config.sentences if config.setting == "unsup" else config.triplets}
 
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
         trained = ("prompts.*", "head.*", *(() if config.freeze_lm_head else ("vocabulary.*",)))
         masked = {"masked_language": decaying(config.masked_language_weight)} if config.mlm else {}
-        return [
-            Stage(
-                name="prompts",
-                trains=dict.fromkeys(trained, "learning_rate"),
-                streams={"contrastive": config.batch_size},
-                losses={"contrastive": 1.0, **masked},
-                epochs=config.epochs,
-                max_steps=config.max_steps,
-            )
-        ]
+        streams, losses = {"contrastive": config.batch_size}, {"contrastive": 1.0, **masked}
+        return [config.stage("prompts", trains=trained, streams=streams, losses=losses)]
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
@@ -105,7 +94,7 @@ class Method(method.Method):
     @property
     def training_pieces(self) -> int:
         """The limit is for [CLS] X [SEP]; a shallow prompt's template comes on top."""
-        return int(self.config.max_length) - 2
+        return self.config.max_length - 2
 
     @property
     def longest(self) -> int:
@@ -116,7 +105,7 @@ class Method(method.Method):
         if self.config.setting == "unsup":
             texts = texts.repeated(2)
         reach = self._reach(texts)
-        views = self.head(self._states(texts, reach)).unflatten(0, (-1, texts.views)).unbind(1)
+        views = texts.split(self.head(self._states(texts, reach)))
         weight = self.config.hard_negative_weight
         found = {"contrastive": info_nce(*views, temperature=self.config.temperature, hard_negative_weight=weight)}
         if self.config.mlm:  # a second pass, on masked rows, with the first one's prompts

@@ -11,19 +11,18 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from harness import method
-from harness.data.batching import TextBatch
+from harness import plugin
 from harness.data.templates import TemplateText, hard_prompt, published_templates
 from harness.data.tokens import Template
-from harness.encoders.adapters import Combination, LowRankModules
-from harness.encoders.denoising import module_template_vectors
-from harness.encoders.heads import TanhHead
-from harness.encoders.prefixes import PrefixModules
-from harness.evaluation.prefix_analysis import PrefixAnalysis
-from harness.kit import Kit
-from harness.method import Stage
-from harness.objectives.infonce import info_nce
-from harness.objectives.nli import PairClassifier, triplet_loss
+from harness.losses.info_nce import info_nce
+from harness.losses.nli import PairClassifier, triplet_loss
+from harness.modules.adapters import Combination, LowRankModules
+from harness.modules.denoising import module_template_vectors
+from harness.modules.heads import TanhHead
+from harness.modules.prefixes import PrefixModules
+from harness.plugin import Kit, Optimisation, Stage, TextBatch
+
+from .analysis import PrefixAnalysis
 
 LABELLED, CONTRASTIVE, CLASSIFICATION, ANALYSED = "labelled", "contrastive", "classification", "analysed"
 STAGE_1 = "augmentation"
@@ -36,7 +35,7 @@ AFTER_STAGE_1 = {
 """Fields that change nothing in stage 1"""
 
 
-class Config(method.TrainingConfig):
+class Config(plugin.TrainingConfig):
     """Table 5 of the paper; field defaults: semi-supervised with the auxiliary loss."""
 
     setting: Literal["semisup", "sup"] = "semisup"
@@ -94,13 +93,11 @@ class Config(method.TrainingConfig):
         return self
 
 
-class Method(method.Method):
+class Method(plugin.Method[Config]):
     """Stage 1 trains the modules and the classifier on a frozen encoder, stage 2 everything."""
 
-    config_type = Config
-
     @classmethod
-    def data(cls, config: Config) -> dict[str, str]:
+    def corpora(cls, config: Config) -> dict[str, str]:
         return {
             LABELLED: config.triplets,
             CONTRASTIVE: config.triplets if config.setting == "sup" else config.sentences,
@@ -117,19 +114,22 @@ class Method(method.Method):
             losses={CLASSIFICATION: 1.0},
             epochs=None,
             max_steps=config.stage1_steps,
-            optimiser="adamw-released" if released else "adamw",
-            clipping="released" if released else "trainable",
-            decay_steps=config.stage1_decay_steps,
+            optimisation=Optimisation(
+                optimiser="adamw-released" if released else "adamw",
+                clipping="released" if released else "trainable",
+                decay_steps=config.stage1_decay_steps,
+            ),
             shared=tuple(name for name in type(config).model_fields if name not in AFTER_STAGE_1),
         )
         auxiliary = config.auxiliary_weight * (2 if config.auxiliary_released else 1)
-        second = Stage(
-            name=CONTRASTIVE,
-            trains=dict.fromkeys((*SECOND_STAGE[config.second_stage], "head.*", "classifier.*"), "learning_rate"),
-            streams={CONTRASTIVE: config.batch_size, **({LABELLED: config.auxiliary_batch_size} if auxiliary else {})},
-            losses={CONTRASTIVE: 1.0, **({CLASSIFICATION: auxiliary} if auxiliary else {})},
-            epochs=config.epochs,
-            max_steps=config.max_steps,
+        streams, losses = {CONTRASTIVE: config.batch_size}, {CONTRASTIVE: 1.0}
+        if auxiliary:
+            streams[LABELLED], losses[CLASSIFICATION] = config.auxiliary_batch_size, auxiliary
+        second = config.stage(
+            CONTRASTIVE,
+            trains=[*SECOND_STAGE[config.second_stage], "head.*", "classifier.*"],
+            streams=streams,
+            losses=losses,
             accumulation=config.accumulation,
         )
         return [first, second] if config.stage1_steps else [second]
@@ -153,7 +153,7 @@ class Method(method.Method):
 
     @property
     def training_pieces(self) -> int:
-        return int(self.config.max_length)
+        return self.config.max_length
 
     @property
     def evaluation_template(self) -> Template:
@@ -190,9 +190,7 @@ class Method(method.Method):
             states = states - module_template_vectors(
                 self.encoder, self.template, self.augmentation, texts, modules, released=released
             )
-        vectors: Tensor = self.head(states)
-        views: tuple[Tensor, ...] = vectors.unflatten(0, (-1, texts.views)).unbind(1)  # type: ignore[no-untyped-call]
-        return views
+        return texts.split(self.head(states))
 
     def _states(self, batch: TextBatch, modules: Tensor | None) -> Tensor:
         where = self.template.mask_positions(batch.attention_mask)

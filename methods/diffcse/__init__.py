@@ -11,19 +11,20 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from harness import method
-from harness.data.batching import TextBatch
+from harness import plugin
 from harness.data.corpora import NEIGHBOURS
 from harness.encoders.backbone import first_replaced
-from harness.encoders.heads import BatchNormHead, TanhHead
-from harness.kit import Kit
-from harness.method import Artefact, Stage
-from harness.objectives.corrective import CorrectiveHead, corrective_loss
-from harness.objectives.edits import EDITS, Edit, Editor
-from harness.objectives.infonce import info_nce
-from harness.objectives.masking import Masker, masked_language_loss
-from harness.objectives.replaced_tokens import Edited, ReplacedTokenConfig, replaced_token_loss
-from harness.objectives.static_corruption import StaticCorruption, static_corruption
+from harness.losses.corrective import CorrectiveHead, corrective_loss
+from harness.losses.info_nce import info_nce
+from harness.losses.masked_language import masked_language_loss
+from harness.losses.replaced_tokens import replaced_token_loss
+from harness.modules.heads import BatchNormHead, TanhHead
+from harness.plugin import Artefact, Kit, Stage, TextBatch
+from harness.plugin.replaced_tokens import ReplacedTokenConfig, editor
+from harness.plugin.static_corruption import StaticCorruption, static_corruption
+from harness.views.corruption import Edited
+from harness.views.edits import EDITS, Edit
+from harness.views.masking import Masker
 
 CONTRASTIVE, CONDITIONAL = "contrastive", "replaced_tokens"
 AUGMENTED = ("positives", "negatives")
@@ -102,13 +103,11 @@ class Config(ReplacedTokenConfig):
         return edits and self.edit != "delete"
 
 
-class Method(method.Method):
+class Method(plugin.Method[Config]):
     """Encoder, pooler and discriminator train in full; the encoder alone is used at test time."""
 
-    config_type = Config
-
     @classmethod
-    def data(cls, config: Config) -> dict[str, str]:
+    def corpora(cls, config: Config) -> dict[str, str]:
         return {CONTRASTIVE: config.sentences if config.setting == "unsup" else config.triplets}
 
     @classmethod
@@ -125,16 +124,7 @@ class Method(method.Method):
         losses = {CONTRASTIVE: 1.0} if config.contrastive else {}
         if config.conditional:
             losses[CONDITIONAL] = config.replaced_token_weight
-        return [
-            Stage(
-                name=CONTRASTIVE,
-                trains=dict.fromkeys(trained, "learning_rate"),
-                streams={CONTRASTIVE: config.batch_size},
-                losses=losses,
-                epochs=config.epochs,
-                max_steps=config.max_steps,
-            )
-        ]
+        return [config.stage(CONTRASTIVE, trains=trained, losses=losses)]
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
@@ -147,7 +137,7 @@ class Method(method.Method):
         if config.conditional and config.objective == "masked-language":
             self.masker = Masker(self.tokenizer, config.masking_ratio)
         elif config.conditional or config.objective in AUGMENTED:
-            self.editor = StaticCorruption(kit) if config.static_corruption else Editor(config, kit, config.edits)
+            self.editor = StaticCorruption(kit) if config.static_corruption else editor(config, kit, config.edits)
 
     def _build_head(self, kit: Kit, width: int) -> nn.Module:
         if self.config.objective == "detection":
@@ -161,7 +151,7 @@ class Method(method.Method):
         if self.config.objective in AUGMENTED:
             return {CONTRASTIVE: self._augmented(views)}
         vectors = self.pooler(self.encoder.cls(views))
-        columns = vectors.unflatten(0, (-1, views.views)).unbind(1)
+        columns = views.split(vectors)
         found = {CONTRASTIVE: info_nce(*columns, temperature=self.config.temperature)}
         if self.config.conditional:
             following = texts.view(1).repeated(2) if self.config.edited != "same" else views

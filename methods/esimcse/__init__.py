@@ -10,17 +10,15 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from harness import method
-from harness.data.batching import TextBatch
-from harness.data.repetition import Range, repetition_views
-from harness.encoders.heads import TanhHead
-from harness.encoders.momentum import MomentumEncoder, Start, VectorQueue
-from harness.kit import Kit
-from harness.method import Stage
-from harness.objectives.infonce import info_nce
+from harness import plugin
+from harness.losses.info_nce import info_nce
+from harness.modules.heads import TanhHead
+from harness.modules.momentum import MomentumEncoder, Start, VectorQueue
+from harness.plugin import Kit, Stage, TextBatch
+from harness.views.repetition import Range, repetition_views
 
 
-class Config(method.TrainingConfig):
+class Config(plugin.TrainingConfig):
     """Field defaults: BERT base. Without repetition and queue it is SimCSE."""
 
     setting: Literal["unsup"] = "unsup"
@@ -39,40 +37,30 @@ class Config(method.TrainingConfig):
     """bert-large's rate is SimCSE's; roberta-base's values are those of the released log"""
 
 
-class Method(method.Method):
+class Method(plugin.Method[Config]):
     """Encoder and head train, the momentum encoder follows; only the encoder is used at test time."""
 
-    config_type = Config
-
     @classmethod
-    def data(cls, config: Config) -> dict[str, str]:
+    def corpora(cls, config: Config) -> dict[str, str]:
         return {"contrastive": config.sentences}
 
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
-        return [
-            Stage(
-                name="contrastive",
-                trains=dict.fromkeys(("encoder.*", "head.*"), "learning_rate"),
-                streams={"contrastive": config.batch_size},
-                losses={"contrastive": 1.0},
-                epochs=config.epochs,
-                max_steps=config.max_steps,
-                moves=("momentum.*",),
-            )
-        ]
+        trained = ["encoder.*", "head.*"]
+        return [config.stage("contrastive", trains=trained, moves=("momentum.*",))]
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
         self.encoder = kit.encoder(dropout=config.encoder_dropout)
         self.head = TanhHead(self.encoder.hidden_size)
-        self.queue = VectorQueue(int(config.queue_ratio * config.batch_size))
+        self.queue = VectorQueue(int(config.queue_ratio * config.batch_size), self.encoder.hidden_size)
         if self.queue.size:
             self.momentum = MomentumEncoder(self.encoder, config.momentum, config.momentum_start)
 
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
         texts = batch["contrastive"]
-        first, second = self.head(self.encoder.cls(self._views(texts))).unflatten(0, (-1, 2)).unbind(1)
+        views = self._views(texts)
+        first, second = views.split(self.head(self.encoder.cls(views)))
         self.queue.start(texts.epoch)
         loss = info_nce(first, second, self.queue.vectors, temperature=self.config.temperature)
         if self.queue.size:

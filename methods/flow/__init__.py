@@ -6,20 +6,18 @@ Li et al., EMNLP 2020; baselines.md, section 7.
 from collections.abc import Mapping
 from typing import Literal
 
-import numpy as np
 from pydantic import Field
 from torch import Tensor
 
-from harness import method
-from harness.data.batching import TextBatch
-from harness.encoders.flow import Flow, Permutation
-from harness.encoders.frozen import VectorTable, corpus_vectors
+from harness import plugin
 from harness.encoders.pooling import Pooling, pooled
-from harness.kit import Kit
-from harness.method import Artefact, Stage
+from harness.modules.flow import Flow, Permutation
+from harness.modules.vector_table import VectorTable
+from harness.plugin import Artefact, Batches, Kit, Optimisation, Stage, TextBatch
+from harness.plugin.frozen_vectors import frozen_vectors
 
 
-class Config(method.TrainingConfig):
+class Config(plugin.TrainingConfig):
     """baselines.md, section 7."""
 
     setting: Literal["unsup"] = "unsup"
@@ -36,34 +34,28 @@ class Config(method.TrainingConfig):
     precision: Literal["auto", "bf16", "fp32"] = "fp32"
 
 
-class Method(method.FrozenMethod):
+class Method(plugin.FrozenMethod[Config]):
     """The flow trains on cached vectors; the encoder never changes."""
 
-    config_type = Config
-
     @classmethod
-    def data(cls, config: Config) -> dict[str, str]:
+    def corpora(cls, config: Config) -> dict[str, str]:
         return {"corpus": config.corpus}
 
     @classmethod
     def artefacts(cls, config: Config) -> list[Artefact]:
-        return [Artefact("vectors", ("corpus", "pooling", "max_length"), _vectors)]
+        return [frozen_vectors(config.corpus, "corpus", config.pooling, config.max_length)]
 
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
-        return [
-            Stage(
-                name="flow",
-                trains={"flow.*": "learning_rate"},
-                streams={"corpus": config.batch_size},
-                losses={"bits_per_dimension": 1.0},
-                epochs=config.epochs,
-                max_steps=config.max_steps,
-                text=False,
-                optimiser="adamw-uncorrected",
-                schedule="constant",
-            )
-        ]
+        stage = config.stage(
+            "flow",
+            trains=["flow.*"],
+            streams={"corpus": config.batch_size},
+            losses={"bits_per_dimension": 1.0},
+            batches=Batches(text=False),
+            optimisation=Optimisation(optimiser="adamw-uncorrected", schedule="constant"),
+        )
+        return [stage]
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
@@ -87,7 +79,3 @@ class Method(method.FrozenMethod):
     def transform(self, vectors: Tensor) -> Tensor:
         latent: Tensor = self.flow(vectors)[0]
         return latent
-
-
-def _vectors(config: Config, kit: Kit) -> Mapping[str, np.ndarray]:
-    return {"vectors": corpus_vectors(kit, config.corpus, config.pooling, config.max_length)}

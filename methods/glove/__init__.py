@@ -11,17 +11,15 @@ from pydantic import Field
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from torch import Tensor
 
-from harness import method
-from harness.data.batching import TextBatch
-from harness.encoders.frozen import VectorTable
+from harness import plugin
 from harness.errors import UserError
-from harness.kit import Kit
-from harness.method import Artefact
+from harness.modules.vector_table import VectorTable
+from harness.plugin import Artefact, Kit, TextBatch
 
 from .words import NO_WORD, read_vectors
 
 
-class Config(method.MethodConfig):
+class Config(plugin.MethodConfig):
     """baselines.md, section 1: the paper's file is said to be Common Crawl 840B, 300 dimensions."""
 
     setting: Literal["unsup"] = "unsup"
@@ -40,10 +38,8 @@ class WordTokenizer:
     sep_token_id: int | None = None
 
 
-class Method(method.Method):
+class Method(plugin.Method[Config]):
     """No encoder: whitespace tokens are looked up, unknown ones skipped; a sentence without a known word is 0."""
-
-    config_type = Config
 
     @classmethod
     def models(cls, config: Config) -> list[str]:
@@ -59,7 +55,7 @@ class Method(method.Method):
 
     @classmethod
     def artefacts(cls, config: Config) -> list[Artefact]:
-        return [Artefact("words", (), lambda config, _: read_vectors(cls.files(config)[0]))]
+        return [Artefact("words", (), lambda _: read_vectors(cls.files(config)[0]))]
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)

@@ -5,23 +5,20 @@ from typing import Literal
 from pydantic import Field
 from torch import Tensor
 
-from harness import method
-from harness.data.batching import TextBatch
+from harness import plugin
 from harness.encoders.pooling import Pooling, pooled
-from harness.kit import Kit
+from harness.plugin import Kit, TextBatch
 
 
-class Config(method.MethodConfig):
+class Config(plugin.MethodConfig):
     """baselines.md, section 1."""
 
     setting: Literal["unsup"] = "unsup"
     pooling: Pooling = Field("cls", description="which hidden states are averaged")
 
 
-class Method(method.Method):
+class Method(plugin.Method[Config]):
     """Nothing trains."""
-
-    config_type = Config
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)

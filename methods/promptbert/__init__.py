@@ -9,18 +9,23 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from harness import method
-from harness.data.batching import TextBatch
+from harness import plugin
 from harness.data.hub import model_shape
 from harness.data.templates import TemplateText, hard_prompt, published_templates, rewrapped
 from harness.data.tokens import Template
-from harness.encoders.denoising import distinct_lengths, sentence_lengths, template_vectors
-from harness.encoders.heads import TanhHead
-from harness.kit import Kit
-from harness.method import Setting, Stage
-from harness.objectives.infonce import info_nce
-from harness.objectives.nli import PairClassifier, triplet_loss
-from harness.semisupervised import CLASSIFICATION, CONTRASTIVE, LABELLED, SemiSupervisedConfig, corpora, schedule
+from harness.losses.info_nce import info_nce
+from harness.losses.nli import PairClassifier, triplet_loss
+from harness.modules.denoising import distinct_lengths, sentence_lengths, template_vectors
+from harness.modules.heads import TanhHead
+from harness.plugin import Kit, Setting, Stage, TextBatch
+from harness.plugin.semisupervised import (
+    CLASSIFICATION,
+    CONTRASTIVE,
+    LABELLED,
+    SemiSupervisedConfig,
+    corpora,
+    schedule,
+)
 
 
 class Config(SemiSupervisedConfig):
@@ -48,26 +53,16 @@ class Config(SemiSupervisedConfig):
     }
 
 
-class Method(method.Method):
+class Method(plugin.Method[Config]):
     """Everything trains; the head is in evaluation only where it is supervised."""
 
-    config_type = Config
-
     @classmethod
-    def data(cls, config: Config) -> dict[str, str]:
+    def corpora(cls, config: Config) -> dict[str, str]:
         return corpora(config)
 
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
-        contrastive = Stage(
-            name=CONTRASTIVE,
-            trains={"*": "learning_rate"},
-            streams={CONTRASTIVE: config.batch_size},
-            losses={CONTRASTIVE: 1.0},
-            epochs=config.epochs,
-            max_steps=config.max_steps,
-        )
-        return schedule(config, contrastive)
+        return schedule(config, config.stage(CONTRASTIVE))
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
@@ -85,7 +80,7 @@ class Method(method.Method):
     @property
     def training_pieces(self) -> int:
         """The limit is for the bare sentence; the template comes on top."""
-        return int(self.config.max_length)
+        return self.config.max_length
 
     @property
     def evaluation_template(self) -> Template:
@@ -116,9 +111,7 @@ class Method(method.Method):
 
     def _triplets(self, texts: TextBatch, *, denoised: bool) -> tuple[Tensor, ...]:
         """Training vectors of premises, entailments and contradictions, which share the template vectors."""
-        vectors = self._vectors(texts, self.template, headed=True, denoised=denoised)
-        views: tuple[Tensor, ...] = vectors.unflatten(0, (-1, texts.views)).unbind(1)  # type: ignore[no-untyped-call]
-        return views
+        return texts.split(self._vectors(texts, self.template, headed=True, denoised=denoised))
 
     def _two_views(self, texts: TextBatch) -> tuple[Tensor, ...]:
         """Training vectors of the same sentences in two templates."""

@@ -9,15 +9,13 @@ from typing import Literal
 from pydantic import Field
 from torch import Tensor
 
-from harness import method
-from harness.data.batching import TextBatch
+from harness import plugin
 from harness.encoders.pooling import pooled
-from harness.kit import Kit
-from harness.method import Stage
-from harness.objectives.nli import PairClassifier, labels_of, pair_loss
+from harness.losses.nli import PairClassifier, labels_of, pair_loss
+from harness.plugin import Kit, Optimisation, Stage, TextBatch
 
 
-class Config(method.TrainingConfig):
+class Config(plugin.TrainingConfig):
     """The paper's recipe: every labelled pair of SNLI and MultiNLI once."""
 
     setting: Literal["sup"] = "sup"
@@ -30,28 +28,18 @@ class Config(method.TrainingConfig):
     pairs: str = Field("nli-pairs", description="corpus of premise, hypothesis and one of three labels")
 
 
-class Method(method.Method):
+class Method(plugin.Method[Config]):
     """Encoder and classifier train; the classifier is dropped at test time."""
 
-    config_type = Config
-
     @classmethod
-    def data(cls, config: Config) -> dict[str, str]:
+    def corpora(cls, config: Config) -> dict[str, str]:
         return {"pairs": config.pairs}
 
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
-        return [
-            Stage(
-                name="classification",
-                trains={"*": "learning_rate"},
-                streams={"pairs": config.batch_size},
-                losses={"classification": 1.0},
-                epochs=config.epochs,
-                max_steps=config.max_steps,
-                optimiser="adamw-uncorrected",
-            )
-        ]
+        streams = {"pairs": config.batch_size}
+        uncorrected = Optimisation(optimiser="adamw-uncorrected")
+        return [config.stage("classification", streams=streams, optimisation=uncorrected)]
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
@@ -61,7 +49,7 @@ class Method(method.Method):
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
         pairs = batch["pairs"]
         labels = labels_of(pairs)
-        premises, hypotheses = self.embed(pairs).unflatten(0, (-1, 2)).unbind(1)  # type: ignore[no-untyped-call]
+        premises, hypotheses = pairs.split(self.embed(pairs))
         return {"classification": pair_loss(self.classifier, premises, hypotheses, labels)}
 
     def embed(self, batch: TextBatch) -> Tensor:

@@ -16,29 +16,26 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from tokenizers.normalizers import Lowercase, Normalizer, Sequence
 from torch import Tensor
 
-from harness import method
-from harness.data.batching import TextBatch
+from harness import plugin
 from harness.data.hub import model_folder
 from harness.data.tokens import Template, piece_ids
 from harness.errors import UserError, reason
-from harness.kit import Kit
+from harness.plugin import Kit, TextBatch
 
 MODULES = "modules.json"
 LIBRARY, TORCH = "sentence_transformers.", "torch."
 ACTIVATION = "activation_function"
 
 
-class Config(method.MethodConfig):
+class Config(plugin.MethodConfig):
     """Nothing but the model decides."""
 
     encoder: str = Field("sentence-transformers/all-MiniLM-L6-v2", description="folder or Hub name with a modules.json")
     setting: Literal["unsup"] = "unsup"
 
 
-class Method(method.Method):
+class Method(plugin.Method[Config]):
     """Nothing trains."""
-
-    config_type = Config
 
     @classmethod
     def files(cls, config: Config) -> list[Path]:

@@ -11,17 +11,25 @@ import numpy as np
 from pydantic import Field, FilePath, model_validator
 from torch import Tensor
 
-from harness import method
-from harness.data.batching import TextBatch
-from harness.data.synonyms import synonym_pieces, synonym_views
-from harness.encoders.heads import BatchNormHead, TanhHead
+from harness import plugin
 from harness.errors import UserError
-from harness.kit import Kit
-from harness.method import Artefact, Setting, Stage
-from harness.objectives.infonce import info_nce
-from harness.objectives.masking import Masker, masked_language_loss
-from harness.objectives.nli import PairClassifier, triplet_loss
-from harness.semisupervised import CLASSIFICATION, CONTRASTIVE, LABELLED, SemiSupervisedConfig, schedule
+from harness.losses.info_nce import info_nce
+from harness.losses.masked_language import masked_language_loss
+from harness.losses.nli import PairClassifier, triplet_loss
+from harness.modules.heads import BatchNormHead, TanhHead
+from harness.plugin import Artefact, Kit, Setting, Stage, TextBatch
+from harness.plugin.semisupervised import (
+    CLASSIFICATION,
+    CONTRASTIVE,
+    LABELLED,
+    SemiSupervisedConfig,
+    corpora,
+    schedule,
+)
+from harness.views.masking import Masker
+from harness.views.synonyms import synonym_pieces, synonym_views
+
+MASKED_LANGUAGE = "masked_language"
 
 
 class Config(SemiSupervisedConfig):
@@ -53,17 +61,12 @@ class Config(SemiSupervisedConfig):
         return self
 
 
-class Method(method.Method):
+class Method(plugin.Method[Config]):
     """The encoder trains in full under a fresh head; without supervised triplets the head is dropped at test time."""
 
-    config_type = Config
-
     @classmethod
-    def data(cls, config: Config) -> dict[str, str]:
-        unlabelled, labelled = {CONTRASTIVE: config.sentences}, {LABELLED: config.triplets}
-        if config.setting == "sup":
-            return {CONTRASTIVE: config.triplets}
-        return unlabelled | labelled if config.setting == "semisup" else unlabelled
+    def corpora(cls, config: Config) -> dict[str, str]:
+        return corpora(config)
 
     @classmethod
     def files(cls, config: Config) -> list[Path]:
@@ -71,20 +74,21 @@ class Method(method.Method):
 
     @classmethod
     def artefacts(cls, config: Config) -> list[Artefact]:
-        return [Artefact("synonyms", ("sentences",), _synonyms)] if config.synonyms else []
+        thesaurus = config.synonyms
+        if thesaurus is None:
+            return []
+
+        def build(kit: Kit) -> Mapping[str, np.ndarray]:
+            return synonym_pieces(config.sentences, thesaurus, kit.tokenizer)
+
+        return [Artefact("synonyms", ("sentences",), build)]
 
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
-        masked = {"masked_language": config.masked_language_weight} if config.masked_language_weight else {}
-        contrastive = Stage(
-            name=CONTRASTIVE,
-            trains={"*": "learning_rate"},
-            streams={CONTRASTIVE: config.batch_size},
-            losses={CONTRASTIVE: 1.0, **masked},
-            epochs=config.epochs,
-            max_steps=config.max_steps,
-        )
-        return schedule(config, contrastive)
+        weights = {CONTRASTIVE: 1.0}
+        if config.masked_language_weight:
+            weights[MASKED_LANGUAGE] = config.masked_language_weight
+        return schedule(config, config.stage(CONTRASTIVE, losses=weights))
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
@@ -104,8 +108,8 @@ class Method(method.Method):
             rows, weight = self._rows(batch[CONTRASTIVE]), self.config.hard_negative_weight
             views = self._views(rows)
             found[CONTRASTIVE] = info_nce(*views, temperature=self.config.temperature, hard_negative_weight=weight)
-            if "masked_language" in stage.losses:
-                found["masked_language"] = self._masked_language(rows)
+            if MASKED_LANGUAGE in stage.losses:
+                found[MASKED_LANGUAGE] = self._masked_language(rows)
         if LABELLED in batch:
             found[CLASSIFICATION] = triplet_loss(self.classifier, *self._views(batch[LABELLED]))
         return found
@@ -125,17 +129,10 @@ class Method(method.Method):
 
     def _views(self, rows: TextBatch) -> tuple[Tensor, ...]:
         """Training vectors of each view, (items, H)."""
-        vectors: Tensor = self.head(self.encoder.cls(rows))
-        views: tuple[Tensor, ...] = vectors.unflatten(0, (-1, rows.views)).unbind(1)  # type: ignore[no-untyped-call]
-        return views
+        return rows.split(self.head(self.encoder.cls(rows)))
 
     def _masked_language(self, rows: TextBatch) -> Tensor:
         """On a masked copy: the contrastive pass sees whole sentences (the corrected code, after 2021-11-23)."""
         masked = self.masker(rows.input_ids)
         states = self.encoder(rows.replaced(masked.input_ids, rows.attention_mask))
         return masked_language_loss(self.vocabulary, states, rows.input_ids, masked.chosen)
-
-
-def _synonyms(config: Config, kit: Kit) -> Mapping[str, np.ndarray]:
-    assert config.synonyms is not None
-    return synonym_pieces(config.sentences, config.synonyms, kit.tokenizer)

@@ -12,20 +12,18 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from harness import method
-from harness.data.batching import TextBatch
-from harness.encoders.frozen import vector_groups
+from harness import plugin
 from harness.encoders.pooling import Pooling, pooled
 from harness.errors import UserError
-from harness.kit import Kit
-from harness.method import Artefact
+from harness.plugin import Artefact, Kit, TextBatch
+from harness.plugin.frozen_vectors import vector_groups
 
 SMALLEST = 1e-10
 """Variance, as a share of the largest, that counts as one: a LayerNorm leaves one direction nothing but the rounding
 of float32 (1e-15 to 3e-14 was measured), while the smallest true ones have 1e-7 or more"""
 
 
-class Config(method.MethodConfig):
+class Config(plugin.MethodConfig):
     """baselines.md, section 8."""
 
     setting: Literal["unsup"] = "unsup"
@@ -35,18 +33,17 @@ class Config(method.MethodConfig):
     max_length: int = Field(64, ge=4, le=512, description="tokens of a corpus text, special tokens included")
 
 
-class Method(method.FrozenMethod):
+class Method(plugin.FrozenMethod[Config]):
     """Nothing trains: the map has a closed form."""
 
-    config_type = Config
-
     @classmethod
-    def data(cls, config: Config) -> dict[str, str]:
+    def corpora(cls, config: Config) -> dict[str, str]:
         return {"corpus": config.corpus}
 
     @classmethod
     def artefacts(cls, config: Config) -> list[Artefact]:
-        return [Artefact("whitening", ("corpus", "pooling", "max_length"), _whitening)]
+        fields = ("corpus", "pooling", "max_length")
+        return [Artefact("whitening", fields, lambda kit: _whitening(config, kit))]
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from harness import registry
 from harness.cli import options
 from harness.cli.show import _command
-from harness.trial import resolve
+from harness.plugin import registry
+from harness.trials.trial import resolve
 
 
 @pytest.mark.parametrize(

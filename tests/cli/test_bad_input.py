@@ -10,14 +10,14 @@ Refused = Callable[..., None]
 SpaceFile = Callable[..., Path]
 
 METHOD = """\
-from harness import method
+from harness import plugin
 
 
-class Config(method.MethodConfig):
+class Config(plugin.MethodConfig):
     pass
 
 
-class Method(method.Method):
+class Method(plugin.Method[Config]):
     config_type = Config
 """
 
@@ -101,7 +101,7 @@ def test_plugin_that_fails_to_import(source: str, reason: str, refused: Refused,
 
 @pytest.mark.parametrize(
     "source",
-    ["", METHOD.replace("class Method", "class Methods"), "from harness.method import Method\n", "Method = 3\n"],
+    ["", METHOD.replace("class Method", "class Methods"), "from harness.plugin import Method\n", "Method = 3\n"],
     ids=["empty", "other name", "the base class", "no class"],
 )
 def test_plugin_without_class_method(source: str, refused: Refused, tmp_path: Path) -> None:

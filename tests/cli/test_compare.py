@@ -10,13 +10,13 @@ import pytest
 import torch
 from PIL import Image
 
-from harness import registry
 from harness.data.senteval import lines
-from harness.evaluate import Measurement
-from harness.evaluation.embedding import Embedder
-from harness.kit import Kit
-from harness.store import Store
-from harness.trial import resolve
+from harness.evaluation.embedder import Embedder
+from harness.plugin import registry
+from harness.plugin.kit import Kit
+from harness.trials.evaluate import Measurement
+from harness.trials.store import Store
+from harness.trials.trial import resolve
 
 Rows = dict[str, list[float]]
 
@@ -145,7 +145,7 @@ def embed(texts: list[str]) -> np.ndarray:
     """The tiny encoder with mean pooling, not by way of the command."""
     plugin = registry.load("pooling")
     config = resolve(plugin, {"encoder": "tiny-bert", "pooling": "mean", "suite": "graded"})
-    kit = Kit(plugin, config, torch.device("cpu"))
+    kit = Kit(plugin.declare(config), torch.device("cpu"))
     return Embedder(plugin.method(config, kit), kit)(texts).astype(np.float64)
 
 

@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from harness import registry
 from harness.data.corpora import GRADED
 from harness.data.hub import EMBEDDED
-from harness.evaluation import embedding
-from harness.evaluation.embedding import Embedder
-from harness.execute import attempt
-from harness.store import Store
+from harness.evaluation import embedder as embedding
+from harness.evaluation.embedder import Embedder
+from harness.plugin import registry
 from harness.training.loop import Trainer
-from harness.trial import Trial, key
+from harness.trials.run import attempt
+from harness.trials.store import Store
+from harness.trials.trial import Trial, key
 
 GRADED_EVAL = ["--suite", "graded"]
 TINY = EMBEDDED / "models" / "tiny-bert"
@@ -32,15 +32,15 @@ from pathlib import Path
 
 from torch import nn
 
-from harness import method
+from harness import plugin
 
 
-class Config(method.MethodConfig):
+class Config(plugin.MethodConfig):
     encoder: str = "tiny-bert"
     suite: str = "graded"
 
 
-class Method(method.Method):
+class Method(plugin.Method[Config]):
     config_type = Config
     longest = 64
 

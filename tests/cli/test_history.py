@@ -6,7 +6,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from harness.store import Store
+from harness.trials.store import Store
 
 ANALYSIS = {
     "suite": "graded", "sentences": "graded-sentences", "triplets": "graded-triplets", "analysis": "true",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.store import Store
+from harness.trials.store import Store
 
 HEAVY = {"torch", "ray", "transformers", "optuna", "pyarrow", "numpy"}
 POOLING = ["pooling", "--encoder", "tiny-bert", "--set", "suite=graded"]
@@ -20,12 +20,12 @@ GOOD = """\
 import torch
 from torch import Tensor, nn
 
-from harness import method
-from harness.method import Stage
-from harness.objectives.infonce import info_nce
+from harness import plugin
+from harness.plugin import Stage
+from harness.losses.info_nce import info_nce
 
 
-class Config(method.TrainingConfig):
+class Config(plugin.TrainingConfig):
     encoder: str = "tiny-bert"
     suite: str = "graded"
     sentences: str = "graded-sentences"
@@ -33,11 +33,9 @@ class Config(method.TrainingConfig):
     width: int = 8
 
 
-class Method(method.Method):
-    config_type = Config
-
+class Method(plugin.Method[Config]):
     @classmethod
-    def data(cls, config):
+    def corpora(cls, config):
         return {"contrastive": config.sentences}
 
     @classmethod

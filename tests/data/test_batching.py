@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness.data.batching import Stream, TextBatch, length_grouped, pad
+from harness.data.batching import Stream, StreamOptions, TextBatch, length_grouped, pad
 from harness.data.tokens import Template, Tokens
 
 PAD, PLAIN = 0, Template((101,), (102,))
@@ -26,7 +26,7 @@ def random_corpus(items: int, columns: int = 1, longest: int = 30) -> Tokens:
 
 
 def epoch(tokens: Tokens, size: int, seed: int = 0, number: int = 0, max_length: int = 64) -> list[TextBatch]:
-    stream = Stream(tokens, PLAIN, max_length - len(PLAIN), size, seed)
+    stream = Stream(tokens, PLAIN, StreamOptions(limit=max_length - len(PLAIN), batch_size=size, seed=seed))
     return list(islice(stream, len(stream) * number, len(stream) * (number + 1)))
 
 

@@ -8,7 +8,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness.data.corpora import SOURCES, Corpus, count_items, read_entailments, read_similar_pairs, source
+from harness.data.corpora import (
+    SOURCES,
+    Corpus,
+    count_items,
+    read_entailments,
+    read_similar_pairs,
+    source,
+)
 from harness.errors import UserError
 
 

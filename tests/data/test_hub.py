@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from harness.data import hub
-from harness.data.hub import data_file, digest_files, known, model_digest, model_folder, model_shape
+from harness.data.hub import data_file, known, model_digest, model_folder, model_shape
 from harness.errors import UserError
+from harness.files import digest_files
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from harness.data.batching import TextBatch, pad
-from harness.data.repetition import Range, most_repeated, repeated_pieces, repetition_views
 from harness.data.tokens import Template
+from harness.views.repetition import Range, most_repeated, repeated_pieces, repetition_views
 
 TEMPLATE = Template((2,), (3,))
 

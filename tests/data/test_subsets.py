@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness.data.subsets import label_subset
-from harness.kit import Kit
+from harness.data.label_subsets import label_subset
+from harness.plugin.kit import Kit
 
 KitFor = Callable[..., Kit]
 

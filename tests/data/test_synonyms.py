@@ -10,9 +10,9 @@ import torch
 from transformers import AutoTokenizer
 
 from harness.data.batching import TextBatch, interleaved, pad
-from harness.data.synonyms import read_thesaurus, replace_word, synonym_pieces, synonym_views
 from harness.data.tokens import Template, piece_ids
 from harness.errors import UserError
+from harness.views.synonyms import read_thesaurus, replace_word, synonym_pieces, synonym_views
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from harness import registry
 from harness.data.batching import TextBatch, pad
 from harness.data.templates import PUBLISHED, hard_prompt, published_templates, rewrapped
 from harness.data.tokens import Template, piece_ids
 from harness.errors import UserError
-from harness.trial import resolve
+from harness.plugin import registry
+from harness.trials.trial import resolve
 
 BERT, ROBERTA = PUBLISHED["bert"], PUBLISHED["roberta"]
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from harness.data.batching import TextBatch
-from harness.encoders.adapters import Kind, LowRankModules
 from harness.encoders.backbone import Encoder
 from harness.errors import UserError
+from harness.modules.adapters import Kind, LowRankModules
 
 RANK = 4
 

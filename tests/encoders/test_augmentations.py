@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from harness.data.batching import TextBatch
-from harness.encoders.augmentations import (
+from harness.encoders.backbone import Encoder
+from harness.encoders.pooling import mean
+from harness.views.augmentations import (
     Augmentation,
     adversarial,
     augmented,
@@ -19,8 +21,6 @@ from harness.encoders.augmentations import (
     shuffled_positions,
     token_cutoff,
 )
-from harness.encoders.backbone import Encoder
-from harness.encoders.pooling import mean
 
 LENGTHS = [10, 7, 3, 1]
 WIDTH = 32

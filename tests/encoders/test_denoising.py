@@ -10,8 +10,8 @@ from transformers import AutoModel
 from harness.data.batching import TextBatch, pad
 from harness.data.tokens import Template
 from harness.encoders.backbone import Encoder
-from harness.encoders.denoising import distinct_lengths, sentence_lengths, template_vectors
-from harness.encoders.prompts import DeepPrompts
+from harness.modules.denoising import distinct_lengths, sentence_lengths, template_vectors
+from harness.modules.prompts import DeepPrompts
 
 MASK = 4
 BEHIND = Template((2, 9, 10), (11, 12, MASK, 3), mask_id=MASK)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from harness.data import batching
-from harness.encoders.frozen import VectorTable, corpus_vectors, vector_groups
-from harness.kit import Kit
+from harness import device
+from harness.modules.vector_table import VectorTable
+from harness.plugin.frozen_vectors import corpus_vectors, vector_groups
+from harness.plugin.kit import Kit
 
 KitFor = Callable[..., Kit]
 
@@ -55,7 +56,7 @@ def test_groups_are_small_and_hold_every_text_once(
 ) -> None:
     kit = kit_for("whitening", corpus=str(triplets))
     whole = corpus_vectors(kit, str(triplets), "mean", 64).reshape(60, 32)
-    monkeypatch.setitem(batching.TOKENS_PER_BATCH, "cpu", 40)
+    monkeypatch.setitem(device.TOKENS_PER_BATCH, "cpu", 40)
     groups = list(vector_groups(kit, str(triplets), "mean", 64))
     assert len(groups) > 10
     assert sorted(np.concatenate([places for places, _ in groups]).tolist()) == list(range(60))
@@ -82,7 +83,7 @@ def test_building_the_vectors_leaves_the_random_state_alone(
     states = []
     for _ in range(2):
         torch.manual_seed(3)
-        built = kit.plugin.method(kit.config, kit)
+        built = kit.build()
         states.append((built.state_dict(), torch.get_rng_state()))
     (one, random_one), (two, random_two) = states
     assert all(torch.equal(one[name], two[name]) for name in one)

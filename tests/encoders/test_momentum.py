@@ -8,7 +8,7 @@ import torch
 
 from harness.data.batching import TextBatch
 from harness.encoders.backbone import Encoder
-from harness.encoders.momentum import MomentumEncoder, VectorQueue
+from harness.modules.momentum import MomentumEncoder, VectorQueue
 
 
 def text() -> TextBatch:
@@ -93,7 +93,7 @@ def rows(*values: float) -> torch.Tensor:
 
 
 def test_the_queue_keeps_the_last_ones() -> None:
-    queue = VectorQueue(5)
+    queue = VectorQueue(5, 1)
     assert queue.vectors is None
     queue.append(rows(1, 2))
     queue.append(rows(3, 4))
@@ -106,7 +106,7 @@ def test_the_queue_keeps_the_last_ones() -> None:
 
 
 def test_the_queue_is_emptied_when_the_epoch_changes() -> None:
-    queue = VectorQueue(5)
+    queue = VectorQueue(5, 1)
     queue.start(0)
     queue.append(rows(1, 2))
     queue.start(0)
@@ -120,7 +120,7 @@ def test_the_queue_is_emptied_when_the_epoch_changes() -> None:
 
 
 def test_the_queue_holds_no_gradient() -> None:
-    queue = VectorQueue(5)
+    queue = VectorQueue(5, 3)
     queue.append(torch.ones(2, 3, requires_grad=True) * 2)
     assert queue.vectors is not None
     assert not queue.vectors.requires_grad

@@ -11,8 +11,8 @@ from transformers import AutoModel, BertConfig, BertModel
 
 from harness.data.batching import TextBatch
 from harness.encoders.backbone import Encoder
-from harness.encoders.heads import BatchNormHead, TanhHead
 from harness.encoders.pooling import Pooling, pooled
+from harness.modules.heads import BatchNormHead, TanhHead
 
 LENGTHS = [7, 4, 2]
 LAYERS_AVERAGED = {

@@ -14,8 +14,8 @@ from transformers import AutoConfig, AutoModel
 from harness.data.batching import TextBatch
 from harness.encoders.attention import KeyValues
 from harness.encoders.backbone import Encoder, WordVectors, first_replaced
-from harness.encoders.prompts import DeepPrompts
 from harness.errors import UserError
+from harness.modules.prompts import DeepPrompts
 
 HEADS, LAYERS, WIDTH = 4, 2, 32
 SIZE = WIDTH // HEADS

@@ -11,7 +11,7 @@ import torch
 from harness.data.batching import TextBatch
 from harness.encoders.attention import KeyValues
 from harness.encoders.backbone import Encoder
-from harness.encoders.prefixes import PrefixModules
+from harness.modules.prefixes import PrefixModules
 
 LENGTH, LAYERS, HEADS, WIDTH = 3, 2, 4, 32
 

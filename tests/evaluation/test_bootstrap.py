@@ -18,7 +18,7 @@ def scored(count: int, seed: int = 0, noise: float = 1.0) -> tuple[np.ndarray, n
 
 
 def paired(one: np.ndarray, two: np.ndarray, gold: np.ndarray, seed: int = 0, resamples: int = 1000) -> Comparison:
-    """Two systems as harness.evaluation.pairwise compares them."""
+    """Two systems as harness.evaluation.comparison compares them."""
     observed = 100 * float(spearmanr(one, gold).statistic - spearmanr(two, gold).statistic)
     return compared(observed, np.subtract(*replicates([one, two], gold, seed=seed, resamples=resamples)))
 

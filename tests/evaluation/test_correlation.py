@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import ortho_group, pearsonr, spearmanr
 
 from harness.data.senteval import lines
+from harness.data.sts_pairs import LOADERS, Pairs
 from harness.errors import TrialFailure
 from harness.evaluation.correlation import correlation, spearman, sts_scores
-from harness.evaluation.pairs import LOADERS, Pairs
 
 SUBSETS = {  # pairs with a gold score, in SentEval's order
     "sts12": (750, 750, 459, 750, 399), "sts13": (189, 750, 561), "sts14": (450, 300, 750, 750, 750, 750),

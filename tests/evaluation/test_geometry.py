@@ -8,7 +8,9 @@ import pytest
 from scipy.spatial.distance import pdist
 from scipy.stats import ortho_group
 
+from harness.data.sts_pairs import LOADERS, Pairs
 from harness.errors import TrialFailure
+from harness.evaluation.cosines import first_rows
 from harness.evaluation.geometry import (
     alignment,
     cosines_by_gold,
@@ -17,8 +19,6 @@ from harness.evaluation.geometry import (
     mean_cosine,
     uniformity,
 )
-from harness.evaluation.pairs import LOADERS, Pairs
-from harness.evaluation.vectors import first_rows
 
 MEASURES = [uniformity, mean_cosine, first_component]
 

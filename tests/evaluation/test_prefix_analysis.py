@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from harness.data.batching import Stream, TextBatch
-from harness.evaluation.prefix_analysis import Convergence, representation_divergence, weight_convergence
-from harness.kit import Kit
+from harness.data.batching import Stream, StreamOptions, TextBatch
+from harness.plugin.kit import Kit
+from methods.diffaug.analysis import Convergence, representation_divergence, weight_convergence
 
 LENGTH = 2
 
@@ -20,7 +20,7 @@ def parts(kit_for: Callable[..., Kit], tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
     kit = kit_for("diffaug", prefix_length=LENGTH, template="the {s} a [MASK] .", share_network=False)
     torch.manual_seed(0)
-    method = kit.plugin.method(kit.config, kit)
+    method = kit.build()
     with torch.no_grad():
         for parameter in method.augmentation.parameters():
             parameter.normal_(std=0.5)
@@ -29,8 +29,8 @@ def parts(kit_for: Callable[..., Kit], tmp_path: Path, monkeypatch: pytest.Monke
 
 def batches(kit: Kit, method: Any, stream: str) -> Iterator[TextBatch]:
     """Three batches of different lengths."""
-    corpus = method.data(kit.config)[stream]
-    return islice(Stream(kit.tokens(corpus, method.template), method.template, 20, 7, seed=0), 3)
+    corpus = method.corpora(kit.config)[stream]
+    return islice(Stream(kit.tokens(corpus, method.template), method.template, StreamOptions(limit=20, batch_size=7, seed=0)), 3)
 
 
 def modules(rows: int, number: int) -> torch.Tensor:

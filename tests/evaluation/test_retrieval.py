@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy.stats import ortho_group
 
+from harness.data.sts_pairs import LOADERS, Pairs
 from harness.errors import TrialFailure
-from harness.evaluation.embedding import Embedder
-from harness.evaluation.pairs import LOADERS, Pairs
+from harness.evaluation.embedder import Embedder
 from harness.evaluation.retrieval import PROTOCOLS, Protocol, Retrieval
-from harness.kit import Kit
+from harness.plugin.kit import Kit
 
 ALL_PROTOCOLS = [
     Protocol(*values)  # type: ignore[arg-type]
@@ -157,7 +157,7 @@ def test_a_query_without_direction_has_no_neighbours(pairs: Pairs, value: float)
 def test_calibration_with_a_real_encoder(kit_for: Callable[..., Kit]) -> None:
     """diffcse.md, section 5. 2,551 distinct sentences: SentEval's cut at white space makes two of the 2,552 one."""
     kit = kit_for("pooling", encoder="sentence-transformers/all-MiniLM-L6-v2", pooling="mean")
-    embedder = Embedder(kit.plugin.method(kit.config, kit), kit)
+    embedder = Embedder(kit.build(), kit)
     pairs = LOADERS["stsb"]()
     vectors: Any = embedder(pairs.texts)
     retrieval = Retrieval(pairs, vectors[: len(pairs)], vectors[len(pairs) :])

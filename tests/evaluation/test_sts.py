@@ -12,14 +12,14 @@ import torch
 from scipy.stats import pearsonr, rankdata
 from transformers import AutoModel, AutoTokenizer
 
-from harness.data import batching
+from harness import device
 from harness.data.batching import TextBatch
+from harness.data.sts_pairs import LOADERS, sick, sts_benchmark
 from harness.errors import TrialFailure, UserError
 from harness.evaluation.correlation import spearman
-from harness.evaluation.embedding import Embedder
-from harness.evaluation.pairs import LOADERS, sick, sts_benchmark
+from harness.evaluation.embedder import Embedder
 from harness.evaluation.suites import suite
-from harness.kit import Kit
+from harness.plugin.kit import Kit
 
 KitFor = Callable[..., Kit]
 Reading = tuple[list[str], list[str], list[float]]
@@ -137,7 +137,7 @@ def test_scores_of_every_task_and_their_average(archive: dict[str, list[str]]) -
 def test_a_real_encoder_end_to_end(hub: Path, archive: dict[str, list[str]], kit_for: KitFor) -> None:
     """mini-bert with mean pooling on STS-B dev, against plain transformers on sentences without padding."""
     kit = kit_for("pooling", encoder="mini-bert", pooling="mean")
-    embedder = Embedder(kit.plugin.method(kit.config, kit), kit)
+    embedder = Embedder(kit.build(), kit)
     first, second, gold = read(archive, "stsb-dev")
     vectors = by_transformers(hub / "models/mini-bert", {*first, *second})
     one, two = (np.array([vectors[text] for text in texts]) for texts in (first, second))
@@ -209,7 +209,7 @@ def test_a_zero_vector_has_cosine_zero() -> None:
 
 def with_embedding(kit_for: KitFor, embed: Callable[[TextBatch], torch.Tensor]) -> Embedder:
     kit = kit_for("pooling", encoder="tiny-bert", suite="graded")
-    method = kit.plugin.method(kit.config, kit)
+    method = kit.build()
     method.embed = embed  # type: ignore[method-assign]
     return Embedder(method, kit)
 
@@ -240,7 +240,7 @@ class Rows:
     """Counts what a method is asked to embed."""
 
     def __init__(self, kit: Kit) -> None:
-        self.method = kit.plugin.method(kit.config, kit)
+        self.method = kit.build()
         self.batches: list[TextBatch] = []
         self.training: list[bool] = []
         embed = self.method.embed
@@ -277,14 +277,14 @@ def test_the_graded_suite_is_embedded_in_one_pass(kit_for: KitFor) -> None:
 def test_order_and_batches_do_not_matter(kit_for: KitFor, monkeypatch: pytest.MonkeyPatch) -> None:
     kit = kit_for("pooling", encoder="tiny-bert", pooling="mean")
     pairs = LOADERS["graded-dev"]()
-    whole = Embedder(kit.plugin.method(kit.config, kit), kit)
+    whole = Embedder(kit.build(), kit)
     order = np.random.default_rng(0).permutation(len(pairs))
     texts = [*pairs.first, *pairs.second]
     shuffled = [pairs.second[index] for index in order] + [pairs.first[index] for index in order]
     expected = dict(zip(texts, whole(texts), strict=True))
     score = spearman(whole(pairs.first), whole(pairs.second), pairs.gold)
     for budget in (4096, 100, 1):
-        monkeypatch.setitem(batching.TOKENS_PER_BATCH, "cpu", budget)
+        monkeypatch.setitem(device.TOKENS_PER_BATCH, "cpu", budget)
         rows = Rows(kit)
         found = rows.embedder(shuffled)
         assert max(np.abs(one - expected[text]).max() for one, text in zip(found, shuffled, strict=True)) < 1e-5
@@ -432,7 +432,7 @@ def test_graded_suite_against_its_file(kit_for: KitFor) -> None:
     from harness.data.hub import EMBEDDED
 
     kit = kit_for("pooling", encoder="tiny-bert")
-    embedder = Embedder(kit.plugin.method(kit.config, kit), kit)
+    embedder = Embedder(kit.build(), kit)
     expected: dict[str, Any] = {}
     for split in ("dev", "test"):
         text = (EMBEDDED / "datasets/harness/graded-sentences" / f"{split}.tsv").read_text()

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.data.sts_pairs import Pairs
 from harness.errors import TrialFailure, UserError
 from harness.evaluation.bootstrap import Uncertainty
-from harness.evaluation.pairs import Pairs
 from harness.evaluation.suites import SHIPPED, Embeddings, Scores, Suite, register, suite
 
 WORDS = """

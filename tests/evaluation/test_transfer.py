@@ -15,13 +15,19 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 
+from harness.data.classification import DATASETS, Labelled, Splits
 from harness.data.senteval import lines
 from harness.errors import TrialFailure, UserError
-from harness.evaluation import penalty_search
+from harness.evaluation import logistic_search as penalty_search
 from harness.evaluation import transfer as transfer_module
-from harness.evaluation.classification_data import DATASETS, Labelled, Splits
-from harness.evaluation.penalty_search import PENALTIES, principal_axes, search
-from harness.evaluation.transfer import dev_average, nested_cross_validation, single_test, task_features, transfer
+from harness.evaluation.logistic_search import PENALTIES, principal_axes, search
+from harness.evaluation.transfer import (
+    dev_average,
+    nested_cross_validation,
+    single_test,
+    task_features,
+    transfer,
+)
 
 ARCHIVE = "datasets/princeton-nlp/datasets-for-simcse/senteval.tar"
 SIZES = {

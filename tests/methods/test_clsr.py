@@ -12,15 +12,15 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from harness import registry
-from harness.data.batching import Stream, TextBatch
+from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.errors import UserError
-from harness.kit import Kit
+from harness.plugin import registry
+from harness.plugin.kit import Kit
 from harness.training import optimisers
 from harness.training.loop import Trainer
-from harness.training.outcome import Outcome
 from harness.training.parameters import count, trainable
-from harness.trial import resolve
+from harness.training.progress import Outcome
+from harness.trials.trial import resolve
 
 KitFor = Callable[..., Kit]
 
@@ -32,7 +32,7 @@ def kit(kit_for: KitFor, triplets: Path) -> Kit:
 
 def build(kit: Kit) -> Any:
     torch.manual_seed(0)
-    return kit.plugin.method(kit.config, kit)
+    return kit.build()
 
 
 def items(*numbers: int) -> dict[str, TextBatch]:
@@ -46,7 +46,7 @@ def trained(method: Any, kit: Kit, scores: tuple[float, ...] = ()) -> Outcome:
 
 
 def some_texts(kit: Kit, method: Any) -> TextBatch:
-    return next(iter(Stream(kit.tokens(kit.config.pairs), method.template, 30, 6, seed=0)))
+    return next(iter(Stream(kit.tokens(kit.config.pairs), method.template, StreamOptions(limit=30, batch_size=6, seed=0))))
 
 
 @torch.no_grad()

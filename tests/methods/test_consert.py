@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness import registry
-from harness.data.batching import Stream, TextBatch
-from harness.encoders import augmentations
+from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.errors import UserError
-from harness.kit import Kit
+from harness.plugin import registry
+from harness.plugin.kit import Kit
 from harness.training.loop import Trainer
 from harness.training.parameters import trained_names
-from harness.trial import resolve
+from harness.trials.trial import resolve
+from harness.views import augmentations
 
 KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]
@@ -33,7 +33,7 @@ def small(kit_for: KitFor, pairs: Path) -> KitFor:
 
 def build(kit: Kit) -> Any:
     torch.manual_seed(0)
-    method = kit.plugin.method(kit.config, kit)
+    method = kit.build()
     if kit.config.setting != "unsup":
         nn.init.normal_(method.classifier.linear.weight)  # answers far from uniform
         nn.init.normal_(method.classifier.linear.bias)
@@ -42,8 +42,8 @@ def build(kit: Kit) -> Any:
 
 def batches(kit: Kit, method: Any, size: int = 6) -> dict[str, TextBatch]:
     found = {}
-    for stream, corpus in kit.plugin.method.data(kit.config).items():
-        endless = Stream(kit.tokens(corpus), method.template, method.training_pieces, size, seed=0)
+    for stream, corpus in kit.declared.corpora.items():
+        endless = Stream(kit.tokens(corpus), method.template, StreamOptions(limit=method.training_pieces, batch_size=size, seed=0))
         found[stream] = next(batch for batch in endless if len(batch.items) == size)
     return found
 
@@ -111,7 +111,7 @@ def test_both_directions_are_summed(
 @pytest.mark.parametrize("setting", ["unsup", "semisup"])
 def test_contrastive_loss_weighs_0_15_also_when_it_is_the_only_one(small: KitFor, setting: str) -> None:
     kit = small(setting=setting)
-    (stage,) = kit.plugin.method.stages(kit.config)
+    (stage,) = kit.declared.stages
     assert stage.losses["contrastive"] == 0.15
 
 
@@ -147,7 +147,7 @@ def test_diffaug_joint_is_sentences_and_binary_triplets(small: KitFor, watch: Wa
                                                         triplets: Path) -> None:  # fmt: skip
     kit = small(setting="semisup", auxiliary_weight=0.01)
     method = build(kit)
-    assert method.data(kit.config) == {"contrastive": str(sentences), "labelled": str(triplets)}
+    assert method.corpora(kit.config) == {"contrastive": str(sentences), "labelled": str(triplets)}
     encoder = watch(method.encoder)
     given = batches(kit, method)
     (stage,) = method.stages(kit.config)
@@ -298,7 +298,7 @@ def test_everything_trains(small: KitFor, setting: str) -> None:
 def test_optimiser_in_every_phase(small: KitFor) -> None:
     for values in ({}, {"setting": "sup"}, {"setting": "semisup", "schedule": "sup-joint"}):
         kit = small(**values)
-        assert {stage.optimiser for stage in kit.plugin.method.stages(kit.config)} == {"adamw-uncorrected"}
+        assert {stage.optimisation.optimiser for stage in kit.declared.stages} == {"adamw-uncorrected"}
 
 
 @pytest.mark.parametrize("schedule", ["joint", "sup-unsup", "sup-joint"])

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import registry
-from harness.check import problems
-from harness.narrowing import Narrowing, searches
-from harness.space import load
+from harness.plugin import registry
+from harness.sweep.overrides import Narrowing, searches
+from harness.sweep.space import load
+from harness.trials.checking import problems
 
 SPACES = Path(__file__).resolve().parents[2] / "search_spaces"
 METHODS = sorted(path.parent.name for path in (SPACES.parent / "methods").glob("*/__init__.py"))

@@ -14,14 +14,14 @@ from safetensors.torch import save_file
 from torch import nn
 from transformers import BertConfig, BertModel
 
-from harness import registry
-from harness.data.batching import Stream, TextBatch
+from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.encoders.attention import KeyValues
 from harness.encoders.backbone import WordVectors
-from harness.kit import Kit
+from harness.plugin import registry
+from harness.plugin.kit import Kit
 from harness.training.loop import Trainer
 from harness.training.parameters import count, trainable, trained_names
-from harness.trial import resolve
+from harness.trials.trial import resolve
 
 KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]  # conftest's Calls
@@ -31,15 +31,15 @@ CLS, PAD, SPECIAL = 2, 0, range(5)
 
 def build(kit: Kit) -> Any:
     torch.manual_seed(0)
-    method = kit.plugin.method(kit.config, kit)
-    trainable(method, kit.plugin.method.stages(kit.config)[0])
+    method = kit.build()
+    trainable(method, kit.declared.stages[0])
     return method.train()
 
 
 def batches(kit: Kit, method: Any, size: int = 6) -> dict[str, TextBatch]:
-    (stream, corpus), *others = kit.plugin.method.data(kit.config).items()
+    (stream, corpus), *others = kit.declared.corpora.items()
     assert not others
-    endless = Stream(kit.tokens(corpus), method.template, 30, size, seed=0)
+    endless = Stream(kit.tokens(corpus), method.template, StreamOptions(limit=30, batch_size=size, seed=0))
     return {stream: next(batch for batch in endless if len(batch.items) == size)}
 
 
@@ -104,7 +104,7 @@ def test_trainable_parameters(
     kit = kit_for(
         "d2cse", encoder=str(shaped(shape)), generator=str(tiny_encoder), prompt_length=length, cls_prompt=cls_prompt
     )
-    method = kit.plugin.method(kit.config, kit)
+    method = kit.build()
     (stage,) = method.stages(kit.config)
     sizes = {name: parameter.numel() for name, parameter in method.named_parameters()}
     assert sum(sizes[name] for name in trained_names(method, stage)) == expected
@@ -267,11 +267,11 @@ def test_masking_keeps_specials_and_draws_every_view_anew(kit_for: KitFor, watch
     assert not torch.equal(masked[0::2], masked[1::2])
 
 
-def test_dropout_of_the_frozen_encoder_makes_the_views(unsup: Kit, watch: Watch) -> None:
+def test_dropout_of_the_frozen_encoder_makes_the_views(unsup: Kit, kit_for: KitFor, watch: Watch) -> None:
     """In eval mode there would be no second view."""
     kit = unsup
     method = build(kit).eval()
-    kit.config = kit.config.model_copy(update={"max_steps": 1})
+    kit = kit_for("d2cse", **{**kit.config.model_dump(), "max_steps": 1})
     encoder, generator = watch(method.encoder), watch(method.editor.generator)
     Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
     states = encoder.results[0][:, 0]
@@ -503,9 +503,9 @@ def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...])
 def test_loss_weights_and_data(kit_for: KitFor, sentences: Path, triplets: Path) -> None:
     for setting, corpus in (("unsup", sentences), ("sup", triplets)):
         kit = kit_for("d2cse", setting=setting, replaced_token_weight=0.075, batch_size=9, max_steps=7, epochs=3)
-        method = kit.plugin.method
+        method = kit.declared.method
         (stage,) = method.stages(kit.config)
         assert dict(stage.losses) == {"contrastive": 1.0, "replaced_tokens": 0.075}
         assert (dict(stage.streams), stage.max_steps, stage.epochs) == ({"contrastive": 9}, 7, 3)
-        assert method.data(kit.config) == {"contrastive": str(corpus)}
+        assert method.corpora(kit.config) == {"contrastive": str(corpus)}
         assert set(method.models(kit.config)) == {kit.config.encoder, kit.config.generator}

@@ -14,15 +14,15 @@ import torch
 from torch import nn
 from transformers import AutoModel, AutoModelForMaskedLM, DynamicCache
 
-from harness import registry
-from harness.data.batching import Stream, TextBatch
-from harness.encoders.heads import TanhHead
-from harness.encoders.prompts import DeepPrompts
+from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.errors import UserError
-from harness.kit import Kit
+from harness.modules.heads import TanhHead
+from harness.modules.prompts import DeepPrompts
+from harness.plugin import registry
+from harness.plugin.kit import Kit
 from harness.training.loop import Trainer
 from harness.training.parameters import count, trainable
-from harness.trial import resolve
+from harness.trials.trial import resolve
 
 KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]  # conftest's Calls
@@ -49,7 +49,7 @@ def still(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str
 def build(kit: Kit) -> Any:
     """With prompts, and a head, that are large enough for a mistake in them to show."""
     torch.manual_seed(0)
-    method = kit.plugin.method(kit.config, kit)
+    method = kit.build()
     for parameter in (*method.prompts.parameters(), *method.head.parameters()):
         nn.init.normal_(parameter, std=0.5)
     trainable(method, method.stages(kit.config)[0])
@@ -57,8 +57,8 @@ def build(kit: Kit) -> Any:
 
 
 def one_batch(kit: Kit, method: Any, size: int = 6) -> TextBatch:
-    corpus = kit.plugin.method.data(kit.config)["contrastive"]
-    endless = Stream(kit.tokens(corpus), method.template, method.training_pieces, size, seed=0)
+    corpus = kit.declared.corpora["contrastive"]
+    endless = Stream(kit.tokens(corpus), method.template, StreamOptions(limit=method.training_pieces, batch_size=size, seed=0))
     batch = next(batch for batch in endless if len(batch.items) == size and not batch.attention_mask.all())
     assert isinstance(batch, TextBatch)
     return batch
@@ -272,7 +272,7 @@ def test_trainable_parameters_with_and_without_the_vocabulary_head(kit_for: KitF
 def test_shallow_prompts_of_the_paper_are_six_vectors(kit_for: KitFor, hub: Path) -> None:
     """`this`, `sentence`, `:`, `"` before the sentence, `"`, `means` after it: 4,608 numbers for BERT base."""
     kit = kit_for("dcpcse", encoder=str(hub / "models" / "mini-bert"), prompts="shallow")
-    method = kit.plugin.method(kit.config, kit)
+    method = kit.build()
     pieces = method.tokenizer.convert_tokens_to_ids(["this", "sentence", ":", '"', '"', "means"])
     words = method.encoder.model.get_input_embeddings().weight
     assert torch.equal(method.prompts.vectors, words[pieces])
@@ -340,7 +340,7 @@ def test_masked_language_weight_decays(kit_for: KitFor) -> None:
     kit = kit_for("dcpcse", mlm=True, max_steps=3, epochs=7, batch_size=9)
     (stage,) = plugin.method.stages(kit.config)
     assert (dict(stage.streams), stage.max_steps, stage.epochs) == ({"contrastive": 9}, 3, 7)
-    assert (stage.schedule, stage.optimiser, stage.accumulation) == ("linear", "adamw", 1)
+    assert (stage.optimisation.schedule, stage.optimisation.optimiser, stage.accumulation) == ("linear", "adamw", 1)
 
 
 @pytest.mark.parametrize(("prompts", "around"), [("deep", 2), ("shallow", 6)])
@@ -425,5 +425,5 @@ def test_shallow_prompts_have_no_masked_language_loss() -> None:
 def test_data(kit_for: KitFor, sentences: Path, triplets: Path) -> None:
     for setting, corpus in (("unsup", sentences), ("sup", triplets)):
         kit = kit_for("dcpcse", setting=setting)
-        assert kit.plugin.method.data(kit.config) == {"contrastive": str(corpus)}
-        assert kit.plugin.method.models(kit.config) == [kit.config.encoder]
+        assert kit.declared.corpora == {"contrastive": str(corpus)}
+        assert kit.declared.models == [kit.config.encoder]

@@ -1,5 +1,6 @@
 """DiffAug against diffaug.md: who trains when, which module a row meets, what is denoised, what test time uses."""
 
+import sys
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -10,15 +11,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness import registry
-from harness.data.batching import Stream, TextBatch
+from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.errors import UserError
-from harness.evaluation import prefix_analysis
-from harness.evaluation.prefix_analysis import representation_divergence, weight_convergence
-from harness.kit import Kit
+from harness.plugin import registry
+from harness.plugin.kit import Kit
 from harness.training.loop import Trainer
 from harness.training.parameters import trainable, trained_names
-from harness.trial import resolve
+from harness.trials.trial import resolve
+from methods.diffaug.analysis import representation_divergence, weight_convergence
 
 KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]
@@ -42,7 +42,7 @@ def small(kit_for: KitFor) -> KitFor:
 
 def build(kit: Kit) -> Any:
     torch.manual_seed(0)
-    method = kit.plugin.method(kit.config, kit)
+    method = kit.build()
     with torch.no_grad():  # as after training: prefixes that matter
         for parameter in method.augmentation.parameters():
             parameter.normal_(std=0.5)
@@ -51,8 +51,8 @@ def build(kit: Kit) -> Any:
 
 def batches(kit: Kit, method: Any, size: int = 6) -> dict[str, TextBatch]:
     found = {}
-    for stream, corpus in kit.plugin.method.data(kit.config).items():
-        endless = Stream(kit.tokens(corpus), method.template, 20, size, seed=0)
+    for stream, corpus in kit.declared.corpora.items():
+        endless = Stream(kit.tokens(corpus), method.template, StreamOptions(limit=20, batch_size=size, seed=0))
         found[stream] = next(batch for batch in endless if len(batch.items) == size)
     return found
 
@@ -86,7 +86,7 @@ def test_stage_1_trains_prefixes_and_classifier_and_nothing_else(small: KitFor) 
     method = build(kit)
     before = copies(method)
     first = method.stages(kit.config)[0]
-    method.stages = lambda _: [first]
+    kit.declared.stages = [first]
     train(kit, method)
     assert changed(method, before) == {"augmentation", "classifier"}
 
@@ -147,11 +147,11 @@ def test_stage_1_rate_decays_over_stage_2s_horizon(small: KitFor) -> None:
     """Trap 4: lr(t) = 1e-3 * (1 - t / T) with T given; stage 2 gives the prefixes the encoder's rate."""
     kit = small()
     first, second = build(kit).stages(kit.config)
-    assert first.decay_steps == 3907
-    assert (first.schedule, kit.config.warmup_ratio) == ("linear", 0)
+    assert first.optimisation.decay_steps == 3907
+    assert (first.optimisation.schedule, kit.config.warmup_ratio) == ("linear", 0)
     assert set(first.trains.values()) == {"stage1_learning_rate"}
     assert set(second.trains.values()) == {"learning_rate"}
-    assert second.decay_steps is None
+    assert second.optimisation.decay_steps is None
 
 
 def test_alpha_is_doubled_on_demand(small: KitFor) -> None:
@@ -200,10 +200,10 @@ def test_released_clipping_moves_the_prefixes_far_less(small: KitFor) -> None:
     for rule in ("clean", "released"):
         kit = small(stage1_clip=rule, stage1_steps=4)
         torch.manual_seed(0)
-        method = kit.plugin.method(kit.config, kit)
+        method = kit.build()
         before = copies(method)
         first = method.stages(kit.config)[0]
-        method.stages = lambda _, first=first: [first]
+        kit.declared.stages = [first]
         train(kit, method, ever_better())
         assert changed(method, before) == {"augmentation", "classifier"}
         moved[rule] = (method.augmentation.table - before["augmentation.table"]).norm().item()
@@ -417,8 +417,8 @@ def by_hand(kit: Kit, method: Any, weights: dict[str, Tensor]) -> dict[str, floa
     method.eval()
 
     def corpus(stream: str) -> list[TextBatch]:
-        tokens = kit.tokens(method.data(kit.config)[stream], method.template)
-        reader = Stream(tokens, method.template, method.training_pieces, 1, seed=5)
+        tokens = kit.tokens(method.corpora(kit.config)[stream], method.template)
+        reader = Stream(tokens, method.template, StreamOptions(limit=method.training_pieces, batch_size=1, seed=5))
         return list(islice(reader, len(tokens)))
 
     def plain(batch: TextBatch, _modules: Tensor) -> Tensor:
@@ -465,7 +465,7 @@ def test_analysis_follows_both_metrics_along_stage_1(small: KitFor, setting: str
 
 
 def method_data(kit: Kit) -> dict[str, str]:
-    return kit.plugin.method.data(kit.config)
+    return kit.declared.corpora
 
 
 def test_analysis_changes_no_weight(small: KitFor) -> None:
@@ -486,7 +486,8 @@ def test_analysis_changes_no_weight(small: KitFor) -> None:
 
 
 def test_analysis_is_of_the_first_items_whatever_seed_and_share(small: KitFor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prefix_analysis, "SAMPLE", 12)
+    loaded = sys.modules[f"{registry.load('diffaug').method.__module__}.analysis"]
+    monkeypatch.setattr(loaded, "SAMPLE", 12)
     for values in ({}, {"label_fraction": 0.5, "subset": 2}):
         kit = small(analysis=True, **values)
         analysis = build(kit).analysis

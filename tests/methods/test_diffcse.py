@@ -13,15 +13,15 @@ import torch
 from torch import nn
 from transformers import BertConfig, BertModel
 
-from harness import registry
-from harness.data.batching import Stream, TextBatch
-from harness.encoders.heads import BatchNormHead, TanhHead
+from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.errors import UserError
-from harness.kit import Kit
-from harness.objectives.static_corruption import StaticCorruption
+from harness.modules.heads import BatchNormHead, TanhHead
+from harness.plugin import registry
+from harness.plugin.kit import Kit
+from harness.plugin.static_corruption import StaticCorruption
 from harness.training.loop import Trainer
 from harness.training.parameters import trainable, trained_names
-from harness.trial import resolve
+from harness.trials.trial import resolve
 
 KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]  # conftest's Calls
@@ -31,14 +31,14 @@ Array = np.ndarray
 
 def build(kit: Kit) -> Any:
     torch.manual_seed(0)
-    method = kit.plugin.method(kit.config, kit)
-    trainable(method, kit.plugin.method.stages(kit.config)[0])
+    method = kit.build()
+    trainable(method, kit.declared.stages[0])
     return method.train()
 
 
 def batch_of(kit: Kit, method: Any, size: int = 6) -> TextBatch:
-    (corpus,) = kit.plugin.method.data(kit.config).values()
-    endless = Stream(kit.tokens(corpus), method.template, 30, size, seed=0)
+    (corpus,) = kit.declared.corpora.values()
+    endless = Stream(kit.tokens(corpus), method.template, StreamOptions(limit=30, batch_size=size, seed=0))
     return next(batch for batch in endless if len(batch.items) == size and not batch.attention_mask.all())
 
 

@@ -11,13 +11,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness import registry
-from harness.data.batching import Stream, TextBatch
-from harness.data.repetition import repeated_pieces
-from harness.kit import Kit
+from harness.data.batching import Stream, StreamOptions, TextBatch
+from harness.plugin import registry
+from harness.plugin.kit import Kit
 from harness.training.loop import Trainer
 from harness.training.parameters import trainable, trained_names
-from harness.trial import resolve
+from harness.trials.trial import resolve
+from harness.views.repetition import repeated_pieces
 
 KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]
@@ -26,13 +26,13 @@ SWITCHED_OFF = {"repetition_rate": 0, "queue_ratio": 0}
 
 def build(kit: Kit) -> Any:
     torch.manual_seed(0)
-    method = kit.plugin.method(kit.config, kit)
-    trainable(method, kit.plugin.method.stages(kit.config)[0])
+    method = kit.build()
+    trainable(method, kit.declared.stages[0])
     return method.train()
 
 
 def batches(kit: Kit, method: Any, count: int = 1, size: int = 6) -> list[TextBatch]:
-    endless = Stream(kit.tokens(kit.config.sentences), method.template, method.training_pieces, size, seed=0)
+    endless = Stream(kit.tokens(kit.config.sentences), method.template, StreamOptions(limit=method.training_pieces, batch_size=size, seed=0))
     return list(islice((batch for batch in endless if len(batch.items) == size), count))
 
 

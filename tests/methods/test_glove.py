@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from harness import registry
 from harness.errors import UserError
 from harness.evaluation.correlation import spearman
-from harness.evaluation.embedding import Embedder
-from harness.kit import Kit
-from harness.trial import Trial, key, resolve
+from harness.evaluation.embedder import Embedder
+from harness.plugin import registry
+from harness.plugin.kit import Kit
+from harness.trials.trial import Trial, key, resolve
 
 KitFor = Callable[..., Kit]
 LINES = ["the 1 0 0", "dog 0 2 0", "Dog 0 0 4", "dog. -1 -1 -1", ". . . 7 7 7", "café 0.5 1e-1 -2"]
@@ -34,7 +34,7 @@ def written(folder: Path, lines: list[str]) -> Path:
 def embed(kit_for: KitFor, vectors: Path) -> Callable[..., np.ndarray]:
     def embedded(*texts: str, **values: Any) -> np.ndarray:
         kit = kit_for("glove", encoder="glove", vectors=vectors, **values)
-        return Embedder(kit.plugin.method(kit.config, kit), kit)(texts)
+        return Embedder(kit.build(), kit)(texts)
 
     return embedded
 
@@ -136,7 +136,7 @@ def test_another_file_is_another_trial(vectors: Path) -> None:
 
 def test_it_has_no_weights(kit_for: KitFor, vectors: Path) -> None:
     kit = kit_for("glove", encoder="glove", vectors=vectors)
-    method = kit.plugin.method(kit.config, kit)
+    method = kit.build()
     assert list(method.parameters()) == []
     assert isinstance(kit.artefact("words")["vectors"], np.memmap)
     assert torch.equal(method.vectors(torch.tensor([0])), torch.zeros(1, 3))

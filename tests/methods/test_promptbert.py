@@ -14,14 +14,14 @@ from torch import nn
 from torch.nn import functional
 from transformers import AutoModel
 
-from harness import registry
-from harness.data.batching import Stream, TextBatch
+from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.data.tokens import Template
-from harness.evaluation.embedding import Embedder
-from harness.kit import Kit
-from harness.training.loop import Trainer
+from harness.evaluation.embedder import Embedder
+from harness.plugin import registry
+from harness.plugin.kit import Kit
+from harness.training.loop import Trainer, stage_streams
 from harness.training.parameters import trainable
-from harness.trial import resolve
+from harness.trials.trial import resolve
 
 KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]  # conftest's Calls
@@ -56,7 +56,7 @@ def prompted(kit_for: KitFor) -> KitFor:
 
 def build(kit: Kit) -> Any:
     torch.manual_seed(0)
-    method = kit.plugin.method(kit.config, kit)
+    method = kit.build()
     for parameter in method.head.parameters():  # a forgotten bias would not show
         nn.init.normal_(parameter, std=0.3)
     trainable(method, method.stages(kit.config)[0])
@@ -64,8 +64,8 @@ def build(kit: Kit) -> Any:
 
 
 def one_batch(kit: Kit, method: Any, stream: str = "contrastive", size: int = 6) -> TextBatch:
-    corpus = kit.plugin.method.data(kit.config)[stream]
-    endless = Stream(kit.tokens(corpus, method.template), method.template, method.training_pieces, size, seed=0)
+    corpus = kit.declared.corpora[stream]
+    endless = Stream(kit.tokens(corpus, method.template), method.template, StreamOptions(limit=method.training_pieces, batch_size=size, seed=0))
     batch = next(batch for batch in endless if len(batch.items) == size and not batch.attention_mask.all())
     assert isinstance(batch, TextBatch)
     return batch
@@ -363,7 +363,7 @@ def test_roberta_marks_the_space_before_a_sentence(
     encoder = watch(method.encoder)
     (rows,) = (
         next(iter(stream))
-        for stream in Trainer(method, kit, 0, float, print)._streams(method.stages(kit.config)[0]).values()
+        for stream in stage_streams(method, kit, kit.declared.stages[0], 0).values()
     )
     losses(kit, method, {"contrastive": rows})
     first, _, second, _ = (given[0][0].input_ids for given in encoder.given)
@@ -398,7 +398,7 @@ def test_three_updates_change_everything(prompted: KitFor, setting: str) -> None
 
 def test_supervised_head_starts_as_the_masked_language_heads_transform(kit_for: KitFor) -> None:
     kit = kit_for("promptbert", setting="sup")
-    method = kit.plugin.method(kit.config, kit)
+    method = kit.build()
     pretrained = kit.vocabulary_head().transform
     states = torch.randn(3, 32)
     assert torch.equal(method.head(states), pretrained(states))
@@ -424,7 +424,7 @@ def test_semisupervised_schedules(prompted: KitFor, schedule: str, expected: lis
         setting="semisup", schedule=schedule, auxiliary_weight=0.02, max_steps=2, classification_max_steps=2,
         auxiliary_batch_size=5, classification_batch_size=8,
     )  # fmt: skip
-    stages = kit.plugin.method.stages(kit.config)
+    stages = kit.declared.stages
     assert [(stage.name, dict(stage.losses)) for stage in stages] == expected
     outcome = Trainer(build(kit), kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
     assert outcome.steps == 2 * len(stages)
@@ -480,7 +480,7 @@ def test_data(kit_for: KitFor, sentences: Path, triplets: Path) -> None:
     found = {}
     for setting in ("unsup", "semisup", "sup"):
         kit = kit_for("promptbert", setting=setting)
-        found[setting] = kit.plugin.method.data(kit.config)
+        found[setting] = kit.declared.corpora
     assert found == {
         "unsup": {"contrastive": str(sentences)},
         "semisup": {"contrastive": str(sentences), "labelled": str(triplets)},

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness import registry
-from harness.data.batching import Stream, TextBatch
+from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.data.corpora import source
 from harness.errors import UserError
-from harness.kit import Kit
+from harness.plugin import registry
+from harness.plugin.kit import Kit
 from harness.training.loop import Trainer
 from harness.training.parameters import trained_names
-from harness.trial import resolve
+from harness.trials.trial import resolve
 
 KitFor = Callable[..., Kit]
 
@@ -29,14 +29,14 @@ def kit(request: pytest.FixtureRequest, kit_for: KitFor, pairs: Path) -> Kit:
 
 def build(kit: Kit) -> Any:
     torch.manual_seed(0)
-    method = kit.plugin.method(kit.config, kit)
+    method = kit.build()
     nn.init.normal_(method.classifier.linear.weight)
     nn.init.normal_(method.classifier.linear.bias)
     return method
 
 
 def one_batch(kit: Kit, method: Any) -> TextBatch:
-    endless = Stream(kit.tokens(kit.config.pairs), method.template, 30, 6, seed=0)
+    endless = Stream(kit.tokens(kit.config.pairs), method.template, StreamOptions(limit=30, batch_size=6, seed=0))
     return next(iter(endless))
 
 
@@ -99,12 +99,12 @@ def test_embedded_pairs_are_entailed_neutral_and_contradicted() -> None:
     assert all(read.columns[0][item] != read.columns[1][item] for item in neutral)
 
 
-def test_encoder_and_classifier_train(kit: Kit) -> None:
+def test_encoder_and_classifier_train(kit: Kit, kit_for: KitFor) -> None:
     method = build(kit)
     before = {name: value.detach().clone() for name, value in method.named_parameters()}
     (stage,) = method.stages(kit.config)
     assert set(trained_names(method, stage)) == set(before)
-    kit.config = kit.config.model_copy(update={"max_steps": 3, "warmup_ratio": 0.0})
+    kit = kit_for("sbert", **{**kit.config.model_dump(), "max_steps": 3, "warmup_ratio": 0.0})
     states: list[dict[str, Tensor]] = []
 
     def evaluate() -> float:
@@ -126,12 +126,12 @@ def test_what_is_declared() -> None:
     assert (config.warmup_ratio, config.weight_decay, config.gradient_clipping) == (0.1, 0.01, 1.0)
     assert (config.evaluation_interval, config.max_steps, config.label_fraction) == (1000, None, 1)
     (stage,) = plugin.method.stages(config)
-    assert (stage.optimiser, stage.schedule, dict(stage.losses)) == (
+    assert (stage.optimisation.optimiser, stage.optimisation.schedule, dict(stage.losses)) == (
         "adamw-uncorrected",
         "linear",
         {"classification": 1},
     )
-    assert plugin.method.data(config) == {"pairs": "nli-pairs"}
+    assert plugin.method.corpora(config) == {"pairs": "nli-pairs"}
     assert source("nli-pairs").items == 942_069
 
 

@@ -9,18 +9,25 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from harness.data.batching import Stream
-from harness.kit import Kit
-from harness.method import Stage
-from harness.objectives.nli import triplet_loss
-from harness.semisupervised import CLASSIFICATION, CONTRASTIVE, LABELLED, SemiSupervisedConfig, schedule
+from harness.data.batching import Stream, StreamOptions
+from harness.losses.nli import triplet_loss
+from harness.plugin.kit import Kit
+from harness.plugin.semisupervised import (
+    CLASSIFICATION,
+    CONTRASTIVE,
+    LABELLED,
+    SemiSupervisedConfig,
+    schedule,
+)
+from harness.plugin.stage import Optimisation, Stage
 from harness.training.loop import Trainer
 
 KitFor = Callable[..., Kit]
 SMALL = {"setting": "semisup", "max_steps": 3, "classification_max_steps": 4, "auxiliary_batch_size": 5,
          "classification_batch_size": 6, "classification_learning_rate": 1e-3, "learning_rate": 1e-3}  # fmt: skip
 UNSUPERVISED = Stage(
-    CONTRASTIVE, {"*": "learning_rate"}, {CONTRASTIVE: 64}, {CONTRASTIVE: 0.15}, 2, 700, optimiser="adamw-uncorrected"
+    CONTRASTIVE, {"*": "learning_rate"}, {CONTRASTIVE: 64}, {CONTRASTIVE: 0.15}, 2, 700,
+    optimisation=Optimisation(optimiser="adamw-uncorrected"),
 )
 
 
@@ -34,7 +41,7 @@ def small(kit_for: KitFor) -> KitFor:
 
 def build(kit: Kit) -> Any:
     torch.manual_seed(0)
-    return kit.plugin.method(kit.config, kit)
+    return kit.build()
 
 
 def stages(**values: Any) -> list[Stage]:
@@ -79,10 +86,10 @@ def test_classification_phase() -> None:
     config = SemiSupervisedConfig(setting="semisup")
     assert config.classification_learning_rate == 2e-5
     assert dict(first.trains) == {"*": "classification_learning_rate"}
-    assert (first.epochs, first.max_steps, first.schedule, first.evaluation_interval) == (1, None, "linear", 50)
-    assert first.own_run
-    assert first.optimiser == "adamw-uncorrected", "the method's own"
-    assert stages(schedule="sup-unsup", evaluation_interval=10)[0].evaluation_interval == 10
+    assert (first.epochs, first.max_steps, first.optimisation.schedule, first.selection.evaluation_interval) == (1, None, "linear", 50)
+    assert first.selection.own_run
+    assert first.optimisation.optimiser == "adamw-uncorrected", "the method's own"
+    assert stages(schedule="sup-unsup", evaluation_interval=10)[0].selection.evaluation_interval == 10
 
 
 def test_an_unknown_schedule_is_refused() -> None:
@@ -230,7 +237,7 @@ def test_labels_are_binary_and_from_the_training_vectors(small: KitFor, name: st
     method = build(kit).eval()
     head = watch(method.head)
     tokens = kit.tokens(kit.config.triplets)
-    texts = next(batch for batch in Stream(tokens, method.template, 30, 6, seed=0) if len(batch.items) == 6)
+    texts = next(batch for batch in Stream(tokens, method.template, StreamOptions(limit=30, batch_size=6, seed=0)) if len(batch.items) == 6)
     first = schedule(kit.config, UNSUPERVISED)[0]
     batch = {LABELLED: texts} if first.name == CLASSIFICATION else {LABELLED: texts, CONTRASTIVE: texts.view(0)}
     found = method.losses(batch, first)[CLASSIFICATION]

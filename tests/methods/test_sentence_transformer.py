@@ -15,15 +15,15 @@ from sentence_transformers.sentence_transformer.modules import Pooling, StaticEm
 from torch import nn
 from transformers import AutoTokenizer
 
-from harness import registry
 from harness.data.hub import EMBEDDED, model_folder
 from harness.errors import UserError
-from harness.evaluation.embedding import Embedder
+from harness.evaluation.embedder import Embedder
 from harness.evaluation.suites import suite
-from harness.kit import Kit
-from harness.models import model
-from harness.store import Store
-from harness.trial import Trial, key
+from harness.plugin import registry
+from harness.plugin.kit import Kit
+from harness.trials.lookup import model
+from harness.trials.store import Store
+from harness.trials.trial import Trial, key
 
 KitFor = Callable[..., Kit]
 Saved = Callable[..., Path]
@@ -56,7 +56,7 @@ def saved(tmp_path: Path) -> Saved:
 
 def embedder(kit_for: KitFor, folder: Path | str) -> Embedder:
     kit = kit_for("sentence_transformer", encoder=str(folder), suite="graded")
-    return Embedder(kit.plugin.method(kit.config, kit), kit)
+    return Embedder(kit.build(), kit)
 
 
 def check(kit_for: KitFor, folder: Path | str, texts: list[str] = TEXTS) -> np.ndarray:
@@ -154,7 +154,7 @@ def test_vectors_are_as_short_as_the_folder_says(saved: Saved, kit_for: KitFor) 
 def test_a_plain_encoder_gets_the_librarys_mean_pooling(kit_for: KitFor, tiny_encoder: Path) -> None:
     check(kit_for, tiny_encoder)
     kit = kit_for("pooling", encoder=str(tiny_encoder), pooling="mean")
-    mean = Embedder(kit.plugin.method(kit.config, kit), kit)
+    mean = Embedder(kit.build(), kit)
     assert np.abs(embedder(kit_for, tiny_encoder)(TEXTS) - mean(TEXTS)).max() < 1e-5
 
 
@@ -257,7 +257,7 @@ CALIBRATION = {
 def test_all_minilm_has_the_published_figures() -> None:
     plugin = registry.load("sentence_transformer")
     trial = Trial("sentence_transformer", {"encoder": MINILM}, 0)
-    kit = Kit(plugin, trial.config, torch.device("cpu"))
+    kit = Kit(plugin.declare(trial.config), torch.device("cpu"))
     embed = Embedder(plugin.method(trial.config, kit), kit)
     stsb = suite("sts").load("stsb")
     vectors = embed(stsb.texts)

@@ -13,13 +13,13 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from harness import registry
-from harness.data.batching import Stream, TextBatch
+from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.errors import UserError
-from harness.kit import Kit
+from harness.plugin import registry
+from harness.plugin.kit import Kit
 from harness.training.loop import Trainer
 from harness.training.parameters import trained_names
-from harness.trial import resolve
+from harness.trials.trial import resolve
 
 KitFor = Callable[..., Kit]
 Watch = Callable[[torch.nn.Module], Any]  # conftest's Calls
@@ -37,15 +37,15 @@ def without_dropout(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory
 
 def build(kit: Kit) -> Any:
     torch.manual_seed(0)
-    method = kit.plugin.method(kit.config, kit)
+    method = kit.build()
     torch.nn.init.normal_(method.head.linear.bias)  # zero at the start: a forgotten bias would not show
     torch.nn.init.normal_(method.head.linear.weight, std=0.3)  # off tanh's linear part
     return method.train()
 
 
 def one_batch(kit: Kit, method: Any) -> TextBatch:
-    corpus = kit.plugin.method.data(kit.config)["contrastive"]
-    endless = Stream(kit.tokens(corpus), method.template, 30, 6, seed=0)
+    corpus = kit.declared.corpora["contrastive"]
+    endless = Stream(kit.tokens(corpus), method.template, StreamOptions(limit=30, batch_size=6, seed=0))
     return next(batch for batch in endless if len(batch.items) == 6)
 
 
@@ -177,8 +177,8 @@ def test_a_value_out_of_range_is_refused(given: dict[str, Any]) -> None:
 
 def batches(kit: Kit, method: Any, size: int = 6) -> dict[str, TextBatch]:
     found = {}
-    for stream, corpus in kit.plugin.method.data(kit.config).items():
-        endless = Stream(kit.tokens(corpus), method.template, method.training_pieces, size, seed=0)
+    for stream, corpus in kit.declared.corpora.items():
+        endless = Stream(kit.tokens(corpus), method.template, StreamOptions(limit=method.training_pieces, batch_size=size, seed=0))
         found[stream] = next(batch for batch in endless if len(batch.items) == size)
     return found
 
@@ -249,9 +249,9 @@ def test_masked_language_weight_and_what_is_off_by_default(kit_for: KitFor, watc
     assert not hasattr(method, "vocabulary")
     for setting in ("unsup", "sup", "semisup"):
         kit = kit_for("simcse", setting=setting, masked_language_weight=0.1)
-        (stage,) = kit.plugin.method.stages(kit.config)
+        (stage,) = kit.declared.stages
         assert (stage.losses["contrastive"], stage.losses["masked_language"]) == (1.0, 0.1)
-    assert resolve(plain.plugin, {}).masking_ratio == 0.15
+    assert resolve(registry.load("simcse"), {}).masking_ratio == 0.15
 
 
 @pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
@@ -331,7 +331,7 @@ def test_pooler_of_diffcse(kit_for: KitFor, watch: Watch) -> None:
     """BatchNorm over the rows of both views together; the head is dropped at test time all the same."""
     kit = kit_for("simcse", pooler="batchnorm")
     torch.manual_seed(0)
-    method = kit.plugin.method(kit.config, kit).train()
+    method = kit.build().train()
     head = watch(method.head)
     given = batches(kit, method)
     method.losses(given, method.stages(kit.config)[0])
@@ -348,7 +348,7 @@ def test_three_updates(kit_for: KitFor, setting: str, pooler: str) -> None:
     kit = kit_for("simcse", setting=setting, pooler=pooler, max_steps=3, masked_language_weight=0.1,
                   auxiliary_batch_size=5, learning_rate=1e-3)  # fmt: skip
     torch.manual_seed(0)
-    method = kit.plugin.method(kit.config, kit)
+    method = kit.build()
     before = {name: value.detach().clone() for name, value in method.named_parameters()}
     Trainer(method, kit, 0, lambda: 1.0, lambda _: None).run()
     still = {name for name, value in method.named_parameters() if torch.equal(value, before[name])}

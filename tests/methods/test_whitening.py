@@ -8,23 +8,23 @@ import numpy as np
 import pytest
 import torch
 
-from harness import registry
-from harness.data import batching
-from harness.data.batching import Stream, TextBatch
-from harness.encoders.frozen import corpus_vectors
+from harness import device
+from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.errors import UserError
-from harness.kit import Kit
-from harness.trial import resolve
+from harness.plugin import registry
+from harness.plugin.frozen_vectors import corpus_vectors
+from harness.plugin.kit import Kit
+from harness.trials.trial import resolve
 
 KitFor = Callable[..., Kit]
 
 
 def build(kit: Kit) -> Any:
-    return kit.plugin.method(kit.config, kit).eval()
+    return kit.build().eval()
 
 
 def batch_of(kit: Kit, method: Any) -> TextBatch:
-    return next(iter(Stream(kit.tokens(kit.config.corpus), method.template, 30, 6, seed=0)))
+    return next(iter(Stream(kit.tokens(kit.config.corpus), method.template, StreamOptions(limit=30, batch_size=6, seed=0))))
 
 
 WIDTH = 32
@@ -92,7 +92,7 @@ def test_the_corpus_passes_by_in_groups(
 ) -> None:
     kit = kit_for("whitening", corpus=str(triplets))
     whole = {name: np.array(value) for name, value in kit.artefact("whitening").items()}
-    monkeypatch.setitem(batching.TOKENS_PER_BATCH, "cpu", 15)
+    monkeypatch.setitem(device.TOKENS_PER_BATCH, "cpu", 15)
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
     grouped = kit.artefact("whitening")
     np.testing.assert_allclose(grouped["mean"], whole["mean"], atol=1e-6)

@@ -10,8 +10,8 @@ from torch import nn
 
 from harness.data.batching import TextBatch
 from harness.encoders.masked_lm import VocabularyHead
-from harness.objectives.corrective import CorrectiveHead, corrective_loss
-from harness.objectives.replaced_tokens import Edited
+from harness.losses.corrective import CorrectiveHead, corrective_loss
+from harness.views.corruption import Edited
 
 PIECES, WIDTH = 7, 6
 

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 from harness.data.batching import TextBatch
-from harness.kit import Kit
-from harness.objectives.edits import EDITS, Editor, delete, insert
+from harness.plugin.kit import Kit
+from harness.plugin.replaced_tokens import editor as editor_of
+from harness.views.edits import EDITS, delete, insert
 
 KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]
@@ -106,7 +107,7 @@ def test_deletion_is_uniform_over_the_pieces() -> None:
 
 def editor_for(kit: Kit, edit: str) -> Any:
     torch.manual_seed(0)
-    return Editor(kit.config, kit, EDITS if edit == "all" else (edit,)).train()  # type: ignore[arg-type]
+    return editor_of(kit.config, kit, EDITS if edit == "all" else (edit,)).train()
 
 
 def words(lengths: list[int]) -> TextBatch:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness.objectives.infonce import info_nce
+from harness.losses.info_nce import info_nce
 
 
 def cosine(first: np.ndarray, second: np.ndarray) -> float:

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from harness.objectives.masking import Masker, masked_language_loss
+from harness.losses.masked_language import masked_language_loss
+from harness.views.masking import Masker
 
 PAD, UNK, CLS, SEP, MASK = 0, 100, 101, 102, 103
 SPECIAL = [PAD, UNK, CLS, SEP, MASK]

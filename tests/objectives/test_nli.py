@@ -9,7 +9,7 @@ import torch
 
 from harness.data.batching import TextBatch
 from harness.errors import UserError
-from harness.objectives.nli import PairClassifier, labels_of, pair_loss, triplet_loss
+from harness.losses.nli import PairClassifier, labels_of, pair_loss, triplet_loss
 
 WIDTH = 6
 

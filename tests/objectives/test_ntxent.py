@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness.objectives.ntxent import nt_xent
+from harness.losses.nt_xent import nt_xent
 
 
 def written_out(first: np.ndarray, second: np.ndarray, temperature: float) -> float:

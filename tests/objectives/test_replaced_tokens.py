@@ -9,8 +9,10 @@ import torch
 
 from harness.data.batching import TextBatch
 from harness.encoders.masked_lm import Generator
-from harness.objectives.masking import Masked
-from harness.objectives.replaced_tokens import Edited, ReplacedTokenConfig, corrupt, replaced_token_loss
+from harness.losses.replaced_tokens import replaced_token_loss
+from harness.plugin.replaced_tokens import ReplacedTokenConfig
+from harness.views.corruption import Edited, corrupt
+from harness.views.masking import Masked
 
 CLS, SEP, MASK, PAD = 101, 102, 103, 0
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from harness.data.batching import Stream, TextBatch
-from harness.data.hub import cache_folder
+from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.data.tokens import Template
-from harness.kit import Kit
-from harness.objectives.edits import Editor
-from harness.objectives.static_corruption import StaticCorruption, static_corruption
+from harness.files import cache_folder
+from harness.plugin.kit import Kit
+from harness.plugin.static_corruption import StaticCorruption, static_corruption
+from harness.views.edits import Editor
 
 KitFor = Callable[..., Kit]
 VIEWS = {"unsup": 2, "sup": 3}
@@ -22,9 +22,9 @@ VIEWS = {"unsup": 2, "sup": 3}
 
 def epoch(kit: Kit) -> list[TextBatch]:
     """All items, in batches of 7, with the views that the method makes."""
-    (corpus,) = kit.plugin.method.data(kit.config).values()
+    (corpus,) = kit.declared.corpora.values()
     template = Template.plain(kit.tokenizer)
-    stream = Stream(kit.tokens(corpus), template, kit.config.max_length - len(template), 7, seed=0)
+    stream = Stream(kit.tokens(corpus), template, StreamOptions(limit=kit.config.max_length - len(template), batch_size=7, seed=0))
     feed = iter(stream)
     found = [next(feed) for _ in range(len(stream))]
     return [batch.repeated(2) if kit.config.setting == "unsup" else batch for batch in found]
@@ -117,7 +117,7 @@ def test_the_trial_that_builds_them_does_not_matter(kit_for: KitFor) -> None:
     found = []
     for seed in (1, 2):
         torch.manual_seed(seed)
-        found.append(artefact.build(kit.config, kit))
+        found.append(artefact.build(kit))
     assert all(np.array_equal(value, found[1][name]) for name, value in found[0].items())
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import duckdb
 import pandas as pd
 
-from harness.store import Store
+from harness.trials.store import Store
 
 HISTORY = [
     {"step": 0, "stage": "augmentation", "metric": "divergence", "value": 0.1 + 0.2},

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.errors import UserError
-from harness.store import SCHEMA, Store, find
+from harness.trials.store import SCHEMA, Store, find
 
 
 def record(number: int, **different: Any) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def test_what_a_killed_writer_leaves_is_not_read(store: Store) -> None:
 WRITE_AND_DIE = """
 import os, signal, sys
 import pyarrow.parquet as pq
-from harness.store import Store
+from harness.trials.store import Store
 whole = pq.write_table
 def half(table, where, **options):
     whole(table, where, **options)

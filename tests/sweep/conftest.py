@@ -21,11 +21,11 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from harness import method
+from harness import plugin
 from harness.data.tokens import piece_ids
 from harness.evaluation.suites import suite
-from harness.method import Stage
-from harness.objectives.infonce import info_nce
+from harness.plugin import Stage
+from harness.losses.info_nce import info_nce
 """
 
 TRAINED = (
@@ -33,19 +33,17 @@ TRAINED = (
     + """\
 
 
-class Config(method.TrainingConfig):
+class Config(plugin.TrainingConfig):
     learning_rate: float = Field(0.01, gt=0)
     width: int = Field(8, ge=1)
     fault: Literal["none", "no fault", "raise", "die"] = "none"
 
 
-class Method(method.Method):
+class Method(plugin.Method[Config]):
     '''A bag of words that trains.'''
 
-    config_type = Config
-
     @classmethod
-    def data(cls, config):
+    def corpora(cls, config):
         return {"contrastive": config.sentences}
 
     @classmethod
@@ -84,15 +82,13 @@ KNOWN = (
     + """\
 
 
-class Config(method.MethodConfig):
+class Config(plugin.MethodConfig):
     noise: float = Field(0.25, ge=0, le=1)
     favours: Literal["dev", "test", "both"] = "both"
 
 
-class Method(method.Method):
+class Method(plugin.Method[Config]):
     '''Nothing trains. Dev falls with the distance of noise from 0.25, and far when dev is not favoured.'''
-
-    config_type = Config
 
     def __init__(self, config, kit):
         super().__init__(config, kit)

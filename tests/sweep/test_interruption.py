@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from harness.store import Store
+from harness.trials.store import Store
 
 pytestmark = pytest.mark.slow
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from harness.narrowing import Narrowing, searches
-from harness.search import Search
-from harness.space import load
-from harness.store import Store
+from harness.sweep.overrides import Narrowing, searches
+from harness.sweep.search import Search
+from harness.sweep.space import load
+from harness.trials.store import Store
 
 SPACE = """\
 suite: graded

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from harness.execute import attempt
-from harness.store import Store
-from harness.trial import Trial
+from harness.trials.run import attempt
+from harness.trials.store import Store
+from harness.trials.trial import Trial
 
 pytestmark = pytest.mark.slow
 

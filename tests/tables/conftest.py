@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from harness.store import Store
-from harness.tables.paper import paper_sheets
-from harness.tables.sheet import Line, Sheet
+from harness.report.paper_tables import paper_sheets
+from harness.report.sheet import Line, Sheet
+from harness.trials.store import Store
 
 TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "avg")
 METHODS = ("d2cse", "dcpcse", "diffcse", "pooling", "simcse")

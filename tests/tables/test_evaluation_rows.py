@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.store import Store
-from harness.tables.aggregate import Group, comparable_groups
+from harness.report.groups import Group, comparable_groups
+from harness.trials.store import Store
 
 Add = Callable[..., str]
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.store import Reading, Store
-from harness.tables.own import own_sheets
-from harness.tables.render import render
+from harness.report.render import render
+from harness.report.store_tables import own_sheets
+from harness.trials.store import Reading, Store
 
 AddTrial = Callable[..., str]
 

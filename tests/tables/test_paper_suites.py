@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.store import Store
-from harness.tables import matching
-from harness.tables.reported import load_paper, load_systems
+from harness.report import matching
+from harness.report.reported import load_paper, load_systems
+from harness.trials.store import Store
 
 Add = Callable[..., str]
 Paper = Callable[..., Any]

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UserError
-from harness.store import Store
-from harness.tables import matching
-from harness.tables.comparison import compare
-from harness.tables.paper import paper_sheets
-from harness.tables.render import render
-from harness.tables.reported import load_paper, load_systems, papers
-from harness.tables.sheet import Line, Sheet
+from harness.report import matching
+from harness.report.comparison import compare
+from harness.report.paper_tables import paper_sheets
+from harness.report.render import render
+from harness.report.reported import load_paper, load_systems, papers
+from harness.report.sheet import Line, Sheet
+from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
 
@@ -56,7 +56,7 @@ def test_every_system_is_mapped(paper: str) -> None:
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_what_is_wanted_is_a_configuration_of_the_method(paper: str) -> None:
-    from harness.registry import load, names
+    from harness.plugin.registry import load, names
 
     for name, table in load_paper(paper).compared.items():
         compared = compare(table, f"{paper}.{name}", load_systems(), matching.Finder([]))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from harness.store import DEFAULT_STORE, Store
+from harness.trials.store import DEFAULT_STORE, Store
 
 Add = Callable[..., str]
 Paper = Callable[..., Any]

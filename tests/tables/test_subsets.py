@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from harness.store import Store
-from harness.tables.aggregate import comparable_groups
-from harness.tables.own import own_sheets
-from harness.tables.paper import paper_sheets
-from harness.tables.render import render
-from harness.tables.variance import Draw, components, design
+from harness.report.groups import comparable_groups
+from harness.report.paper_tables import paper_sheets
+from harness.report.render import render
+from harness.report.store_tables import own_sheets
+from harness.report.variance import Draw, components, design
+from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
 FRACTION = {"label_fraction": 0.01}

@@ -10,10 +10,10 @@ from pathlib import Path
 import pandas
 import pytest
 
-from harness.store import Store
-from harness.tables.own import own_sheets
-from harness.tables.render import render
-from harness.tables.sheet import Sheet
+from harness.report.render import render
+from harness.report.sheet import Sheet
+from harness.report.store_tables import own_sheets
+from harness.trials.store import Store
 
 Add = Callable[..., str]
 

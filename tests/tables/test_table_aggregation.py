@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.store import Store
-from harness.tables.aggregate import comparable_groups
-from harness.tables.suites import STS_TASKS
+from harness.evaluation.catalogue import STS_TASKS
+from harness.report.groups import comparable_groups
+from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
 

@@ -12,12 +12,12 @@ import pytest
 
 from harness.cli.table import table
 from harness.errors import UserError
-from harness.store import Store
-from harness.tables.latex import escape
-from harness.tables.own import own_sheets
-from harness.tables.paper import paper_sheets
-from harness.tables.render import render
-from harness.tables.sheet import Section, Sheet, difference
+from harness.report.latex import escape
+from harness.report.paper_tables import paper_sheets
+from harness.report.render import render
+from harness.report.sheet import Section, Sheet, difference
+from harness.report.store_tables import own_sheets
+from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
 

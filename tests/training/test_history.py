@@ -7,24 +7,25 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness import method
+from harness import plugin
 from harness.data.batching import TextBatch
-from harness.kit import Kit
-from harness.method import Plugin, Stage
+from harness.plugin.kit import Kit
+from harness.plugin.registry import Plugin
+from harness.plugin.stage import Selection, Stage
 from harness.training.loop import Trainer
-from harness.training.outcome import Outcome, Point, Progress
+from harness.training.progress import Outcome, Point, Progress
 
 KitFor = Callable[..., Kit]
 
 
-class Pulled(method.Method):
+class Pulled(plugin.Method):
     """A weight behind dropout that is pulled towards the mean item number of each batch, in two stages."""
 
-    config_type = method.TrainingConfig
+    config_type = plugin.TrainingConfig
     last_is_own_run: ClassVar[bool] = False
 
     @classmethod
-    def data(cls, config: Any) -> dict[str, str]:
+    def corpora(cls, config: Any) -> dict[str, str]:
         return {"text": config.sentences}
 
     @classmethod
@@ -33,7 +34,7 @@ class Pulled(method.Method):
             "trains": {"weight": "learning_rate"}, "streams": {"text": 5}, "losses": {"pull": 1.0}, "epochs": None,
         }  # fmt: skip
         return [
-            Stage(name="first", max_steps=5, own_run=cls.last_is_own_run, **parts),
+            Stage(name="first", max_steps=5, selection=Selection(own_run=cls.last_is_own_run), **parts),
             Stage(name="second", max_steps=3, **parts),
         ]
 
@@ -77,7 +78,7 @@ Train = Callable[..., tuple[Any, Outcome, list[Progress], list[Tensor]]]
 def train(kit_for: KitFor) -> Train:
     """train(method class): the trained method, its outcome, its reports and the weights at each evaluation."""
 
-    def go(plugin: type[method.Method], **values: Any) -> tuple[Any, Outcome, list[Progress], list[Tensor]]:
+    def go(plugin: type[plugin.Method], **values: Any) -> tuple[Any, Outcome, list[Progress], list[Tensor]]:
         given = {"learning_rate": 0.1, "evaluation_interval": 2, **values}
         kit = kit_for(Plugin("pulled", plugin, "0" * 16), **given)
         torch.manual_seed(0)

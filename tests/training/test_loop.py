@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,17 +11,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness import method
-from harness.data.batching import Stream, TextBatch
+from harness import plugin
+from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.data.tokens import Template
 from harness.errors import TrialFailure, UserError
-from harness.evaluation.embedding import Embedder
+from harness.evaluation.embedder import Embedder
 from harness.evaluation.suites import suite
-from harness.kit import Kit
-from harness.method import Artefact, Plugin, Stage
+from harness.plugin.kit import Artefact, Kit
+from harness.plugin.registry import Plugin
+from harness.plugin.stage import Stage
 from harness.training.loop import Trainer
-from harness.training.outcome import Outcome, Progress
-from harness.training.reproducibility import seed_everything
+from harness.training.progress import Outcome, Progress
+from harness.training.seeds import seed_everything
 
 KitFor = Callable[..., Kit]
 
@@ -28,15 +30,15 @@ KitFor = Callable[..., Kit]
 # The optimiser in numbers: a method whose gradients are written down
 
 
-class Scripted(method.Method):
+class Scripted(plugin.Method):
     """loss = g_t * w with a scripted vector g_t, so that the gradient at update t is g_t whatever the weights."""
 
-    config_type = method.TrainingConfig
+    config_type = plugin.TrainingConfig
     script: ClassVar[Sequence[Sequence[float]]] = ()
     factor: ClassVar[float | Callable[[int], float]] = 1.0
 
     @classmethod
-    def data(cls, config: Any) -> dict[str, str]:
+    def corpora(cls, config: Any) -> dict[str, str]:
         return {"text": config.sentences}
 
     @classmethod
@@ -71,7 +73,7 @@ def scripted(script: Sequence[Sequence[float]], factor: float | Callable[[int], 
 
 def train(kit: Kit, evaluate: Callable[[], float] = lambda: 1.0, seed: int = 0) -> tuple[Any, Outcome]:
     seed_everything(seed)
-    built = kit.plugin.method(kit.config, kit)
+    built = kit.build()
     outcome = Trainer(built, kit, seed, evaluate, lambda _: None).run()
     return built, outcome
 
@@ -166,7 +168,7 @@ def test_best_checkpoint_is_restored(kit_for: KitFor, scores: list[float], best:
 def test_evaluation_every_interval_and_at_the_end(kit_for: KitFor) -> None:
     steps: list[int] = []
     kit = kit_for(scripted(GRADIENTS), max_steps=8, epochs=9, evaluation_interval=3)
-    built = kit.plugin.method(kit.config, kit)
+    built = kit.build()
     Trainer(built, kit, 0, lambda: steps.append(built.update) or 1.0, lambda _: None).run()
     assert steps == [3, 6, 8]
 
@@ -174,7 +176,7 @@ def test_evaluation_every_interval_and_at_the_end(kit_for: KitFor) -> None:
 def test_reports_say_where_the_trial_is(kit_for: KitFor) -> None:
     reports: list[Progress] = []
     kit = kit_for(scripted([(0.0, 1.0)] * 8), learning_rate=0.1, max_steps=8, epochs=9, evaluation_interval=4)
-    Trainer(kit.plugin.method(kit.config, kit), kit, 0, lambda: 7.0, reports.append).run()
+    Trainer(kit.build(), kit, 0, lambda: 7.0, reports.append).run()
     evaluated = [(one.step, one.total_steps, one.dev) for one in reports if one.dev is not None]
     assert evaluated == [(4, 8, 7.0), (8, 8, 7.0)]
     # the loss of update 4 is that of the weights before it: 3 updates of 0.1 * (8, 7, 6) / 8
@@ -207,7 +209,7 @@ def trained(kit_for: KitFor, name: str, seed: int, **values: Any) -> tuple[dict[
         **{"evaluation_interval": 2, "learning_rate": 1e-3} | values,
     )  # fmt: skip
     seed_everything(seed)
-    built = kit.plugin.method(kit.config, kit)
+    built = kit.build()
     embedder, scores = Embedder(built, kit), []
 
     def evaluate() -> float:
@@ -250,7 +252,7 @@ def test_the_seed_also_draws_the_batches(kit_for: KitFor) -> None:
     plugin = Plugin("listing", type("Method", (Scripted,), {"losses": losses}), "0")
     for which, seed in enumerate((1, 1, 2)):
         kit = kit_for(plugin, epochs=2)
-        built: Any = kit.plugin.method(kit.config, kit)
+        built: Any = kit.build()
         built.which = which
         Trainer(built, kit, seed, lambda: 1.0, lambda _: None).run()
     orders = [torch.cat(items).tolist() for items in seen.values()]
@@ -262,20 +264,20 @@ def test_the_seed_also_draws_the_batches(kit_for: KitFor) -> None:
 # A method of two stages, two streams, an artefact and a closed-form step
 
 
-class TwoStageConfig(method.TrainingConfig):
+class TwoStageConfig(plugin.TrainingConfig):
     head_rate: float = 0.01
     shift: float = 0.5
     note: str = "not part of the artefact"
 
 
-class TwoStage(method.Method):
+class TwoStage(plugin.Method):
     """Whitening statistics of the frozen encoder as an artefact; stage 1 trains the head, stage 2 the last layer."""
 
     config_type = TwoStageConfig
     built: ClassVar[list[str]] = []
 
     @classmethod
-    def data(cls, config: Any) -> dict[str, str]:
+    def corpora(cls, config: Any) -> dict[str, str]:
         return {"text": config.sentences, "nli": config.triplets}
 
     @classmethod
@@ -290,13 +292,13 @@ class TwoStage(method.Method):
 
     @classmethod
     def artefacts(cls, config: Any) -> list[Artefact]:
-        return [Artefact("statistics", ("encoder", "sentences", "shift"), cls.statistics)]
+        return [Artefact("statistics", ("encoder", "sentences", "shift"), partial(cls.statistics, config))]
 
     @classmethod
     def statistics(cls, config: Any, kit: Kit) -> Mapping[str, np.ndarray]:
         cls.built.append(config.note)
         encoder = kit.encoder().eval()
-        stream = Stream(kit.tokens(config.sentences), Template.plain(kit.tokenizer), config.max_length - 2, 50, seed=0)
+        stream = Stream(kit.tokens(config.sentences), Template.plain(kit.tokenizer), StreamOptions(limit=config.max_length - 2, batch_size=50, seed=0))
         with torch.no_grad():
             states = encoder(next(iter(stream)))[:, 0]
         return {"mean": states.mean(dim=0).numpy() + config.shift, "scale": states.std(dim=0).numpy()}
@@ -359,7 +361,7 @@ def test_restored_state_is_that_of_the_best_step_whichever_stage(kit_for: KitFor
     kit = kit_for(two_stage, learning_rate=1e-2, head_rate=0.1, evaluation_interval=1)
     states: list[dict[str, Tensor]] = []
     seed_everything(0)
-    built: Any = kit.plugin.method(kit.config, kit)
+    built: Any = kit.build()
 
     def evaluate() -> float:
         states.append({name: value.clone() for name, value in built.state_dict().items()})

@@ -9,8 +9,16 @@ import pytest
 import torch
 from torch import nn
 
-from harness.training.clipping import LOSS_SCALE, clip, clip_released
-from harness.training.optimisers import Lars, ReleasedAdamW, optimiser, parameter_groups, rate_factor
+from harness.training.optimisers import (
+    LOSS_SCALE,
+    Lars,
+    ReleasedAdamW,
+    clip,
+    clip_released,
+    optimiser,
+    parameter_groups,
+    rate_factor,
+)
 
 RATES = [0.1, 0.5, 0.2, 0.2, 0.0, 0.3]
 SHAPES = {"weight": (3, 4), "bias": (3,)}

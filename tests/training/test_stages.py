@@ -1,6 +1,7 @@
 """What a stage can ask of the loop: accumulation, horizons, runs of their own, moves, label subsets, items alone."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -8,26 +9,27 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness import method
+from harness import plugin
 from harness.data.batching import TextBatch
-from harness.data.subsets import label_subset
+from harness.data.label_subsets import label_subset
 from harness.errors import UserError
-from harness.kit import Kit
-from harness.method import Plugin, Stage
-from harness.training import snapshots
+from harness.plugin.kit import Kit
+from harness.plugin.registry import Plugin
+from harness.plugin.stage import Batches, Optimisation, Selection, Stage
+from harness.training import checkpoints as snapshots
 from harness.training.loop import Trainer
 
 KitFor = Callable[..., Kit]
 
 
-class Staged(method.Method):
+class Staged(plugin.Method):
     """A weight that is pulled towards the mean item number of each batch; the test hands in the stages."""
 
-    config_type = method.TrainingConfig
+    config_type = plugin.TrainingConfig
     plan: list[Stage]
 
     @classmethod
-    def data(cls, config: Any) -> dict[str, str]:
+    def corpora(cls, config: Any) -> dict[str, str]:
         return {"text": config.sentences, "labelled": config.triplets}
 
     @classmethod
@@ -58,6 +60,9 @@ def stage(**values: Any) -> Stage:
     given = {
         "name": "only", "trains": {"weight": "learning_rate"}, "streams": {"text": 5}, "losses": {"pull": 1.0},
     } | values  # fmt: skip
+    for kind in (Batches, Optimisation, Selection):
+        named = {field.name: given.pop(field.name) for field in fields(kind) if field.name in given}
+        given[kind.__name__.lower()] = kind(**named)
     return Stage(**given)
 
 
@@ -69,7 +74,7 @@ def run(kit_for: KitFor) -> Callable[..., tuple[Any, Trainer]]:
         plugin = Plugin("staged", type("Planned", (Staged,), {"plan": stages}), "0" * 16)
         kit = kit_for(plugin, **{"learning_rate": 0.1, **values})
         torch.manual_seed(0)
-        built: Any = plugin.method(kit.config, kit)
+        built: Any = kit.build()
         trainer = Trainer(built, kit, 0, lambda: evaluate(built), lambda _: None)
         trainer.run()
         return built, trainer
@@ -94,7 +99,7 @@ def test_accumulated_gradient_is_the_mean_of_the_batches(run: Any) -> None:
 
 
 def test_full_batches_only(run: Any) -> None:
-    built, trainer = run([stage(streams={"text": 8}, full_batches=True)])
+    built, trainer = run([stage(streams={"text": 8}, full=True)])
     assert trainer.outcome.steps == 6
     assert {len(items) for _, items in built.seen} == {8}
     kept, _ = run([stage(streams={"text": 8})])
@@ -102,7 +107,7 @@ def test_full_batches_only(run: Any) -> None:
 
 
 def test_too_few_items_are_one_sentence(run: Any) -> None:
-    with pytest.raises(UserError, match="50 items are too few for an update on 4 x 20: lower batch_size"):
+    with pytest.raises(UserError, match="50 items are too few for a step on 4 x 20: lower batch_size"):
         run([stage(streams={"text": 20}, accumulation=4)])
 
 
@@ -186,7 +191,7 @@ SHARED = {"name": "first", "epochs": None, "shared": ("temperature",), "decay_st
 @pytest.fixture
 def shared(run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Callable[..., tuple[Any, Trainer]]:
     """shared(updates, cache): train a shared first stage so long, then a second one, in a cache of that name."""
-    monkeypatch.setattr(snapshots, "INTERVAL", 4)
+    monkeypatch.setattr(snapshots, "STATE_INTERVAL", 4)
 
     def go(updates: int, cache: str = "one", **values: Any) -> tuple[Any, Trainer]:
         monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / cache))

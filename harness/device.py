@@ -1,0 +1,45 @@
+"""Where a trial computes, in which precision, and how much it computes at a time."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 65536}
+"""Tokens of a batch without gradients, by kind of device. On a CPU a batch should fit into its
+caches: with layers 384 wide, 8192 tokens took 1.4 times as long as 1024."""
+
+
+def device() -> torch.device:
+    """The GPU where there is one, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def resolve_precision(wanted: str, on: torch.device) -> str:
+    """`bf16` or `fp32`: `auto` is bf16 where the hardware multiplies it, else fp32."""
+    if wanted != "auto":
+        return wanted
+    if on.type == "cuda":
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
+    return "bf16" if torch.cpu._is_avx512_bf16_supported() else "fp32"
+
+
+@contextmanager
+def random_state_kept(on: torch.device) -> Iterator[None]:
+    """Whatever the block draws, torch's random state is afterwards what it was before."""
+    with torch.random.fork_rng([on] if on.type == "cuda" else []):
+        yield
+
+
+def token_groups(lengths: np.ndarray, on: torch.device) -> list[slice]:
+    """Slices of rows, each with about as many tokens as the device handles best at a time.
+
+    lengths: (rows,) tokens of each row, sorted, longest first.
+    """
+    budget, groups, start = TOKENS_PER_BATCH[on.type], [], 0
+    while start < len(lengths):
+        stop = start + max(1, budget // max(1, int(lengths[start])))
+        groups.append(slice(start, stop))
+        start = stop
+    return groups

@@ -1,0 +1,117 @@
+"""Files: digests by content, writes that happen whole or not at all, and the cache of derived files.
+
+Everything here is about bytes on a disk; nothing knows what the bytes mean.
+"""
+
+import functools
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+
+PACKAGE = Path(__file__).resolve().parent
+SHIPPED = PACKAGE / "shipped"
+"""Where a wheel has what a checkout has beside the package: methods, search spaces, reported numbers"""
+
+
+def shipped(name: str) -> Path:
+    """The folder `name` (such as `search_spaces`) that comes with harness, installed or in a checkout."""
+    installed = SHIPPED / name
+    return installed if installed.is_dir() else PACKAGE.parent / name
+
+
+def cache_folder() -> Path:
+    """The folder of derived files (tokenised corpora, artefacts, digests).
+
+    It is the folder that `HARNESS_CACHE` names, or else ~/.cache/harness.
+    """
+    return Path(os.environ.get("HARNESS_CACHE") or Path.home() / ".cache" / "harness")
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; what is written there, a file or a folder, becomes `path`.
+
+    The folder of `path` is made first. When the block raises, `path` stays as it was and nothing is
+    left behind. A reader never sees half a file, since a rename happens whole or not at all.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        if temporary.is_dir():
+            shutil.rmtree(temporary, ignore_errors=True)
+        else:
+            temporary.unlink(missing_ok=True)
+
+
+def digest(content: str | bytes, digits: int = 16) -> str:
+    """The first hexadecimal `digits` (at most 64) of the SHA-256 of a text or of bytes."""
+    data = content.encode() if isinstance(content, str) else content
+    return hashlib.sha256(data).hexdigest()[:digits]
+
+
+def digest_of(value: Any, digits: int = 16) -> str:
+    """The digest of a value's JSON text, in which keys are sorted; what JSON lacks counts as text."""
+    return digest(json.dumps(value, sort_keys=True, default=str), digits)
+
+
+def digest_files(paths: Iterable[Path]) -> str:
+    """Digest of files by base name and content; 16 hexadecimal digits."""
+    lines = []
+    for path in paths:
+        stat = path.stat()
+        content = _content_digest(str(path.resolve()), stat.st_size, stat.st_mtime_ns)
+        lines.append(f"{path.name}\0{content}\n")
+    return digest("".join(lines))
+
+
+@functools.cache
+def _content_digest(path: str, size: int, modified: int) -> str:
+    """SHA-256 of a file, remembered on disk by path, size and time: large models are read once."""
+    remembered = cache_folder() / "digests" / digest(f"{path}\0{size}\0{modified}", 32)
+    try:
+        return remembered.read_text()
+    except OSError:
+        pass  # not remembered yet
+    with Path(path).open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with written_whole(remembered) as temporary:
+            temporary.write_text(found)
+    except OSError:
+        pass  # a cache that cannot be written costs time, nothing else
+    return found
+
+
+def shared_arrays(
+    folder: Path, build: Callable[[], Mapping[str, np.ndarray]]
+) -> dict[str, np.ndarray]:
+    """The named arrays of a folder, memory-mapped.
+
+    When the folder is not there, one process builds it and the others wait for it.
+    """
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.with_suffix(".lock")):
+            if not folder.is_dir():
+                _save_arrays(folder, build())
+    files = sorted(folder.glob("*.npy"))
+    return {path.stem: np.load(path, mmap_mode="r", allow_pickle=False) for path in files}
+
+
+def _save_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    with written_whole(folder) as temporary:
+        temporary.mkdir()
+        for name, array in arrays.items():
+            np.save(temporary / f"{name}.npy", array, allow_pickle=False)

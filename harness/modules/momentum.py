@@ -1,0 +1,73 @@
+"""A slow copy of an encoder and a queue of its vectors: more negatives than a batch has (ESimCSE; baselines.md, 9)."""
+
+import copy
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from harness.encoders.backbone import Encoder
+
+Start = Literal["pretrained", "random"]
+
+
+class MomentumEncoder(nn.Module):
+    """A copy that follows an encoder as a moving average, without gradients and always in evaluation mode."""
+
+    def __init__(self, encoder: Encoder, momentum: float, start: Start = "pretrained") -> None:
+        """`momentum`: share of the copy that stays at an update, 0 to 1. `start`: the encoder's weights, or random ones
+        as in ESimCSE's released code, which copied before it had loaded them."""
+        super().__init__()
+        self.momentum = momentum
+        self.encoder = copy.deepcopy(encoder)
+        if start == "random":
+            model = self.encoder.model
+            model.load_state_dict(type(model)(model.config).state_dict(), strict=False)  # BERT's has a pooler as well
+        self.requires_grad_(False)
+        self.eval()
+
+    def train(self, mode: bool = True) -> "MomentumEncoder":
+        """Evaluation mode whatever the method around it is in."""
+        return super().train(False)
+
+    @torch.no_grad()
+    def follow(self, encoder: Encoder) -> None:
+        """copy <- momentum * copy + (1 - momentum) * encoder."""
+        for mine, theirs in zip(self.encoder.parameters(), encoder.parameters(), strict=True):
+            mine.lerp_(theirs, 1 - self.momentum)
+
+
+class VectorQueue(nn.Module):
+    """The last vectors of an epoch, oldest first."""
+
+    def __init__(self, size: int, width: int) -> None:
+        """`size`: most vectors kept; `width`: of a vector."""
+        super().__init__()
+        self.size = size
+        self.stored: Tensor
+        self.register_buffer("stored", torch.zeros(size, width))
+        self._filled, self._epoch = 0, 0  # no buffers: reading them would wait for the GPU
+
+    @property
+    def vectors(self) -> Tensor | None:
+        """(vectors, width); None when the queue is empty."""
+        return self.stored[self.size - self._filled :] if self._filled else None
+
+    def start(self, epoch: int) -> None:
+        """Forget everything when this is another epoch than before. Epochs count from 0."""
+        if epoch != self._epoch:
+            self._filled, self._epoch = 0, epoch
+
+    def append(self, vectors: Tensor) -> None:
+        """Put (rows, width) behind the others, and drop the oldest beyond `size`."""
+        rows = vectors.detach().to(self.stored.dtype)
+        self.stored = torch.cat([self.stored, rows])[len(rows) :]
+        self._filled = min(self.size, self._filled + len(rows))
+
+    def get_extra_state(self) -> Tensor:
+        """What torch saves besides the buffer: how many vectors there are, and the epoch."""
+        return torch.tensor([self._filled, self._epoch])
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """The inverse of `get_extra_state`."""
+        self._filled, self._epoch = (int(number) for number in state)

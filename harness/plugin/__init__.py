@@ -1,0 +1,49 @@
+"""The facade of a plugin: everything that a method's file needs besides its building blocks.
+
+    from harness import plugin
+    from harness.plugin import Kit, Stage, TextBatch
+
+    class Config(plugin.TrainingConfig): ...
+    class Method(plugin.Method[Config]): ...
+
+The names are loaded at their first use, because `harness list methods` finds plugins without
+waiting for torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.data.batching import TextBatch as TextBatch
+    from harness.plugin.config import MethodConfig as MethodConfig
+    from harness.plugin.config import Setting as Setting
+    from harness.plugin.config import TrainingConfig as TrainingConfig
+    from harness.plugin.kit import Artefact as Artefact
+    from harness.plugin.kit import Kit as Kit
+    from harness.plugin.method import FrozenMethod as FrozenMethod
+    from harness.plugin.method import Method as Method
+    from harness.plugin.stage import Batches as Batches
+    from harness.plugin.stage import Optimisation as Optimisation
+    from harness.plugin.stage import Selection as Selection
+    from harness.plugin.stage import Stage as Stage
+
+_HOMES = {
+    "TextBatch": "harness.data.batching",
+    "MethodConfig": "harness.plugin.config",
+    "Setting": "harness.plugin.config",
+    "TrainingConfig": "harness.plugin.config",
+    "Artefact": "harness.plugin.kit",
+    "Kit": "harness.plugin.kit",
+    "FrozenMethod": "harness.plugin.method",
+    "Method": "harness.plugin.method",
+    "Batches": "harness.plugin.stage",
+    "Optimisation": "harness.plugin.stage",
+    "Selection": "harness.plugin.stage",
+    "Stage": "harness.plugin.stage",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"harness.plugin has no {name}")
+    return getattr(import_module(_HOMES[name]), name)

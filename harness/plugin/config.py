@@ -1,0 +1,131 @@
+"""What a method can be told: the base classes of every configuration."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Literal, TypedDict, Unpack
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from harness.plugin.stage import Batches, Optimisation, Selection, Stage
+
+Setting = Literal["unsup", "semisup", "sup"]
+
+
+class MethodConfig(BaseModel):
+    """What every method can be told.
+
+    It is frozen, it refuses unknown keys, and it reads the text `3e-5` as a number.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True
+    )
+
+    published: ClassVar[Mapping[tuple[str, str], Mapping[str, Any]]] = {}
+    """Values of the paper that differ from the field defaults.
+
+    (setting, encoder) -> {field: value}; the encoder "*" means any.
+    """
+
+    encoder: str = Field(
+        "bert-base-uncased", description="name of a model on the Hugging Face Hub, or a folder"
+    )
+    setting: Setting = "unsup"
+    suite: str = Field("sts", description="the evaluation suite that measures the method")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_published(cls, given: Any) -> Any:
+        """The paper's value for this setting and encoder stands before the field default."""
+        if not isinstance(given, Mapping):
+            return given
+        fields = cls.model_fields
+        setting = given.get("setting", fields["setting"].default)
+        encoder = given.get("encoder", fields["encoder"].default)
+        for_all = cls.published.get((setting, "*"), {})
+        for_encoder = cls.published.get((setting, encoder), {})
+        return {**for_all, **for_encoder, **given}
+
+
+class StageOptions(TypedDict, total=False):
+    """Fields of a stage that `TrainingConfig.stage` passes on."""
+
+    accumulation: int
+    moves: tuple[str, ...]
+    batches: Batches
+    optimisation: Optimisation
+    selection: Selection
+    shared: tuple[str, ...] | None
+
+
+class TrainingConfig(MethodConfig):
+    """What every method that trains can be told.
+
+    The defaults are those of the SimCSE family (baselines.md, 0).
+    """
+
+    learning_rate: float = Field(3e-5, gt=0, description="peak rate of the linear decay")
+    batch_size: int = Field(64, ge=2, description="contrastive batch, in sentences or triplets")
+    epochs: float = Field(1, gt=0)
+    max_steps: int | None = Field(
+        None, ge=1, description="stop (and decay to zero) after this many steps"
+    )
+    max_length: int = Field(
+        32, ge=4, le=512, description="tokens of a training sentence, special tokens included"
+    )
+    temperature: float = Field(0.05, gt=0)
+    warmup_ratio: float = Field(0.0, ge=0, le=1)
+    weight_decay: float = Field(0.0, ge=0)
+    gradient_clipping: float = Field(1.0, gt=0, description="largest norm of the gradient")
+    precision: Literal["auto", "bf16", "fp32"] = Field(
+        "auto", description="auto: bf16 where the hardware has it"
+    )
+    evaluation_interval: int = Field(125, ge=1, description="steps between two evaluations on dev")
+    sentences: str = Field("wiki1m", description="unlabelled corpus")
+    triplets: str = Field(
+        "nli-triplets", description="corpus of premise, entailment, contradiction"
+    )
+    gradient_checkpointing: bool = Field(
+        False, description="less memory, more time: activations are computed twice"
+    )
+    label_fraction: float = Field(
+        1.0, gt=0, le=1, description="share of the labelled data that is used"
+    )
+    subset: int = Field(
+        0, ge=0, description="which random subset of the labels, where only a share is used"
+    )
+
+    def stage(
+        self,
+        name: str,
+        *,
+        trains: Iterable[str] | Mapping[str, str] = ("*",),
+        streams: Mapping[str, int] | None = None,
+        losses: Mapping[str, float | Callable[[int], float]] | None = None,
+        **options: Unpack[StageOptions],
+    ) -> Stage:
+        """A stage as long as this configuration says (`epochs`, at most `max_steps`).
+
+        trains: patterns of parameter names that train at `learning_rate`, or pattern -> field with
+        the rate; all parameters by default. streams: by default the stream `name` with
+        `batch_size` items a batch. losses: by default the loss `name` with weight 1.
+
+        Example:
+            config.stage("contrastive", trains=["prompts.*", "head.*"])
+        """
+        rates = trains if isinstance(trains, Mapping) else dict.fromkeys(trains, "learning_rate")
+        return Stage(
+            name,
+            trains=rates,
+            streams={name: self.batch_size} if streams is None else streams,
+            losses={name: 1.0} if losses is None else losses,
+            epochs=self.epochs,
+            max_steps=self.max_steps,
+            **options,
+        )
+
+
+def label_share(config: MethodConfig) -> tuple[float, int]:
+    """The share of the labels that a configuration uses, and the number of the random subset."""
+    if isinstance(config, TrainingConfig):
+        return config.label_fraction, config.subset
+    return 1.0, 0

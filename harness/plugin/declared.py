@@ -1,0 +1,106 @@
+"""What a plugin declares for one configuration, asked once."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.data.corpora import Source, count_items, source
+from harness.data.hub import model_digest
+from harness.data.label_subsets import label_subset
+from harness.files import digest, digest_files
+from harness.plugin.config import MethodConfig, label_share
+from harness.plugin.stage import Stage
+
+if TYPE_CHECKING:
+    from harness.plugin.kit import Artefact
+    from harness.plugin.method import Method
+
+
+class Declared:
+    """The corpora, models, files, stages and artefacts of a method under one configuration.
+
+    Each is asked of the plugin at its first use and then kept. Any of them raises UserError when
+    the configuration cannot be run.
+    """
+
+    def __init__(
+        self, name: str, source_digest: str, method: "type[Method[Any]]", config: MethodConfig
+    ) -> None:
+        """`name` and `source_digest`: of the plugin."""
+        self.name, self.source_digest, self.config = name, source_digest, config
+        self.method = method
+
+    @cached_property
+    def corpora(self) -> Mapping[str, str]:
+        """Stream -> name of its corpus."""
+        return self.method.corpora(self.config)
+
+    @cached_property
+    def models(self) -> list[str]:
+        """The pretrained models that the method loads."""
+        return self.method.models(self.config)
+
+    @cached_property
+    def files(self) -> list[Path]:
+        """Other files on which the result depends."""
+        return self.method.files(self.config)
+
+    @cached_property
+    def stages(self) -> list[Stage]:
+        """The training phases in order; none for a method that only evaluates."""
+        return self.method.stages(self.config)
+
+    @cached_property
+    def artefacts(self) -> "list[Artefact]":
+        """What trials share."""
+        return self.method.artefacts(self.config)
+
+    @property
+    def sources(self) -> list[Source]:
+        """Where the corpora lie. Raises UserError for an unknown one."""
+        return [source(name) for name in self.corpora.values()]
+
+    @property
+    def draws_labels(self) -> bool:
+        """Whether the result depends on which random subset of the labels is drawn."""
+        fraction, _ = label_share(self.config)
+        return fraction < 1 and any(corpus.labelled for corpus in self.sources)
+
+    def corpus_files(self, *, download: bool = True) -> list[Path]:
+        """The files of the corpora, in their order. Raises UserError when one is missing."""
+        return [path for corpus in self.sources for path in corpus.paths(download=download)]
+
+    def model_digests(self, *, download: bool = True) -> list[str]:
+        """The digest of every pretrained model. Raises UserError when one is missing."""
+        return [model_digest(name, download=download) for name in self.models]
+
+    def model_digest(self, *, download: bool = True) -> str:
+        """One digest of all pretrained models."""
+        return digest("".join(self.model_digests(download=download)))
+
+    def data_digest(self, more: list[Path] | None = None, *, download: bool = True) -> str:
+        """Digest of the corpora, of the method's other files, and of `more` files."""
+        return digest_files([*self.corpus_files(download=download), *self.files, *(more or [])])
+
+    def steps(self) -> int | None:
+        """Optimiser steps of all stages, as the training loop runs them.
+
+        None when a corpus is not at hand and its size is not published.
+        """
+        total = 0
+        for stage in self.stages:
+            items = 0 if stage.epochs is None else self._items(next(iter(stage.streams)))
+            if items is None:
+                return None
+            total += stage.steps(items)
+        return total
+
+    def _items(self, stream: str) -> int | None:
+        """Items that a stream has: of a labelled corpus, those of the drawn subset."""
+        corpus = self.corpora[stream]
+        items = count_items(corpus)
+        fraction, subset = label_share(self.config)
+        if items is None or fraction == 1 or not source(corpus).labelled:
+            return items
+        return len(label_subset(items, fraction, subset))

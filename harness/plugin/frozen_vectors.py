@@ -1,0 +1,58 @@
+"""Sentence vectors of a pretrained encoder that never changes, for a whole corpus at once."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from harness.data.batching import TextBatch, pad
+from harness.data.tokens import Template
+from harness.device import token_groups
+from harness.encoders.pooling import Pooling, pooled
+from harness.plugin.kit import Artefact, Kit
+
+
+def frozen_vectors(corpus: str, field: str, pooling: Pooling, max_length: int) -> Artefact:
+    """The artefact `vectors` of a method on a frozen encoder: (items, columns, width) float32.
+
+    `field`: the configuration field that names the corpus.
+    """
+
+    def build(kit: Kit) -> Mapping[str, np.ndarray]:
+        return {"vectors": corpus_vectors(kit, corpus, pooling, max_length)}
+
+    return Artefact("vectors", (field, "pooling", "max_length"), build)
+
+
+def corpus_vectors(kit: Kit, corpus: str, pooling: Pooling, max_length: int) -> np.ndarray:
+    """Every text of a corpus as `vector_groups` gives it, (items, columns, width) float32."""
+    tokens = kit.tokens(corpus)
+    vectors: np.ndarray | None = None
+    for places, found in vector_groups(kit, corpus, pooling, max_length):
+        if vectors is None:
+            vectors = np.empty((len(tokens) * tokens.columns, found.shape[1]), np.float32)
+        vectors[places] = found.cpu().numpy()
+    assert vectors is not None
+    return vectors.reshape(len(tokens), tokens.columns, -1)
+
+
+@torch.inference_mode()
+def vector_groups(kit: Kit, corpus: str, pooling: Pooling, max_length: int) -> Iterator[tuple[np.ndarray, Tensor]]:
+    """Every text of a corpus through the pretrained encoder, without dropout, a group of equally long ones at a time:
+    (places, vectors), where place = item * columns + column and vectors are (group, width) float32 on the kit's device.
+
+    Texts longer than `max_length` tokens, special ones included, are cut on the right.
+    """
+    encoder = kit.encoder().to(kit.device).eval()
+    tokens, template = kit.tokens(corpus), Template.plain(kit.tokenizer)
+    limit = min(max_length, encoder.longest) - len(template)
+    columns = tokens.columns
+    lengths = np.stack([np.diff(starts) for starts in tokens.starts], axis=1).clip(max=limit).ravel()
+    order = np.argsort(-lengths, kind="stable")
+    for group in token_groups(lengths[order] + len(template), kit.device):
+        places = order[group]
+        rows = [tokens.row(place % columns, place // columns)[:limit] for place in places]
+        ids, mask = pad(rows, template, tokens.pad_id)
+        batch = TextBatch(ids, mask, torch.from_numpy(places)).to(kit.device)
+        yield places, pooled(encoder, batch, pooling)

@@ -1,0 +1,164 @@
+"""What a method is built from: encoder, tokenizer, frozen helpers, and artefacts."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from transformers import AutoTokenizer
+
+from harness import PROTOCOL
+from harness.data.corpora import source
+from harness.data.hub import model_folder, model_shape
+from harness.data.label_subsets import label_subset
+from harness.data.tokens import Template, Tokens, tokenised
+from harness.device import random_state_kept
+from harness.encoders.backbone import Encoder
+from harness.encoders.masked_lm import Generator, VocabularyHead
+from harness.errors import UserError, reason
+from harness.files import cache_folder, digest_files, digest_of, shared_arrays
+from harness.plugin.config import MethodConfig, TrainingConfig, label_share
+from harness.plugin.declared import Declared
+
+if TYPE_CHECKING:
+    from harness.plugin.method import Method
+
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
+"""A tokenizer needs one of these files. Without any, transformers builds a tokenizer that knows no
+word, and says nothing."""
+TOKENIZER_FILES = (
+    "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """Something costly that trials share, such as a frozen encoder's embeddings.
+
+    It is built once for each combination of its fields, kept on disk and memory-mapped.
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    """The configuration fields on which it depends; trials that agree in them share it"""
+    build: "Callable[[Kit], Mapping[str, np.ndarray]]"
+    """Kit -> named arrays"""
+
+
+class Kit:
+    """The parts for one configuration of one method."""
+
+    def __init__(self, declared: Declared, device: torch.device) -> None:
+        self.declared, self.device = declared, device
+
+    @property
+    def config(self) -> MethodConfig:
+        """The configuration."""
+        return self.declared.config
+
+    def build(self) -> "Method[Any]":
+        """The method itself, with its modules, on the kit's device."""
+        return self.declared.method(self.config, self).to(self.device)
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The encoder's tokenizer, without truncation. Raises UserError when the model has none."""
+        encoder = self.config.encoder
+        folder = model_folder(encoder)
+        if not any(path for name in VOCABULARIES for path in folder.glob(name)):
+            raise UserError(
+                f'encoder "{encoder}" has no tokenizer: {folder} has no {VOCABULARIES[0]}'
+            )
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(
+                folder, use_fast=True, trust_remote_code=False
+            )
+            tokenizer.backend_tokenizer.no_truncation()
+            tokenizer.backend_tokenizer.no_padding()
+        except (OSError, ValueError, KeyError, AttributeError) as error:
+            why = reason(error).splitlines()[0]
+            raise UserError(f'encoder "{encoder}" has no usable tokenizer: {why}') from error
+        return tokenizer
+
+    def encoder(self, *, dropout: float | None = None) -> Encoder:
+        """A fresh copy of the encoder. All its weights train until a stage says otherwise.
+
+        `dropout`: 0 to 1, instead of the model's own.
+        """
+        config = self.config
+        twice = isinstance(config, TrainingConfig) and config.gradient_checkpointing
+        return Encoder(config.encoder, dropout=dropout, checkpointing=twice)
+
+    def vocabulary_head(self) -> VocabularyHead:
+        """The masked-LM head of the encoder's checkpoint, with weights of its own.
+
+        Raises UserError when the checkpoint has none.
+        """
+        return VocabularyHead(self.config.encoder)
+
+    def generator(self, name: str, *, dropout: bool = True) -> Generator:
+        """A frozen masked language model with the encoder's vocabulary.
+
+        `dropout`: whether its dropout is on while the method trains.
+        """
+        vocabulary = int(model_shape(self.config.encoder)["vocab_size"])
+        return Generator(name, vocabulary, dropout=dropout)
+
+    def tokens(self, corpus: str, template: Template | None = None) -> Tokens:
+        """A corpus in the encoder's word pieces, from the cache where it is there.
+
+        `template`: what it puts before a sentence may change the sentence's pieces.
+        """
+        folder = model_folder(self.config.encoder)
+        tokenizer_digest = digest_files(
+            folder / name for name in TOKENIZER_FILES if (folder / name).is_file()
+        )
+        leading_space = template is not None and template.leading_space
+        return tokenised(corpus, self.tokenizer, tokenizer_digest, leading_space=leading_space)
+
+    def label_subset(self, corpus: str) -> np.ndarray | None:
+        """The items of a labelled corpus that this configuration may see; None: all of them."""
+        fraction, subset = label_share(self.config)
+        found = source(corpus)
+        if fraction == 1 or not found.labelled:
+            return None
+        # The reader's name too: two corpora may read the same files and have different items.
+        name = f"{digest_files(found.paths())}-{found.read.__name__}-{fraction}-{subset}"
+        drawn = shared_arrays(
+            cache_folder() / "subsets" / name,
+            lambda: {"items": label_subset(len(self.tokens(corpus)), fraction, subset)},
+        )
+        return drawn["items"]
+
+    def artefact(self, name: str) -> Mapping[str, np.ndarray]:
+        """The arrays of one of the method's artefacts.
+
+        They are built now if no trial has built them yet; torch's random state does not change.
+        """
+        artefact = {found.name: found for found in self.declared.artefacts}[name]
+        values = {field: getattr(self.config, field) for field in artefact.fields}
+        digest = digest_of([self.identity(), values])
+        folder = cache_folder() / "artefacts" / f"{self.declared.name}-{name}-{digest}"
+
+        def build() -> Mapping[str, np.ndarray]:
+            with random_state_kept(self.device):
+                return artefact.build(self)
+
+        return shared_arrays(folder, build)
+
+    def build_shared(self) -> None:
+        """Build what trials of this configuration share: tokenised corpora and artefacts."""
+        for corpus in self.declared.corpora.values():
+            self.tokens(corpus)
+            self.label_subset(corpus)
+        for artefact in self.declared.artefacts:
+            self.artefact(artefact.name)
+
+    def identity(self) -> list[Any]:
+        """What an artefact depends on besides the configuration: plugin, models and data."""
+        declared = self.declared
+        readers = [corpus.read.__name__ for corpus in declared.sources]
+        models, data = declared.model_digests(), declared.data_digest()
+        return [declared.source_digest, models, data, readers, PROTOCOL]

@@ -1,0 +1,152 @@
+"""The contract of a method: what a plugin declares, builds and computes.
+
+A plugin is a folder (or a file) with a class `Method`. What can be declared is declared in class
+methods, so that a sweep can be planned without a GPU and without a model. `losses` and `embed` are
+the only computations that a plugin must write. The harness does everything else.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar, get_args
+
+from torch import Tensor, nn
+
+from harness.data.batching import TextBatch
+from harness.data.tokens import Template
+from harness.plugin.config import MethodConfig, TrainingConfig
+from harness.plugin.kit import Artefact, Kit
+from harness.plugin.stage import Stage
+
+Config = TypeVar("Config", bound=MethodConfig)
+
+
+class Method(nn.Module, Generic[Config]):
+    """A way to train and use a sentence encoder.
+
+    A plugin subclasses it as `class Method(plugin.Method[Config])`, with its own configuration
+    class in the brackets, so that a type checker knows every hyperparameter of `self.config`.
+    """
+
+    config_type: ClassVar[type[MethodConfig]] = MethodConfig
+    """The configuration class in the brackets"""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for base in getattr(cls, "__orig_bases__", ()):
+            for argument in get_args(base):
+                if isinstance(argument, type) and issubclass(argument, MethodConfig):
+                    cls.config_type = argument
+
+    @classmethod
+    def corpora(cls, config: Config) -> dict[str, str]:
+        """Stream -> name of its corpus (`wiki1m`, `nli-triplets`, ... or a file)."""
+        return {}
+
+    @classmethod
+    def models(cls, config: Config) -> list[str]:
+        """The pretrained models that the method loads; their digests are part of a trial's key."""
+        return [config.encoder]
+
+    @classmethod
+    def stages(cls, config: Config) -> list[Stage]:
+        """The training phases in order; none for a method that only evaluates."""
+        return []
+
+    @classmethod
+    def artefacts(cls, config: Config) -> list[Artefact]:
+        """What trials share; `kit.artefact(name)` gives it back."""
+        return []
+
+    @classmethod
+    def files(cls, config: Config) -> list[Path]:
+        """Other files on which the result depends (word vectors, a thesaurus).
+
+        They are part of a trial's key.
+        """
+        return []
+
+    def __init__(self, config: Config, kit: Kit) -> None:
+        """Build the modules from the kit.
+
+        `self.template` says what stands around each sentence; here it is [CLS] and [SEP].
+        """
+        super().__init__()
+        self.config = config
+        self.tokenizer: Any = self.load_tokenizer(kit)
+        self.template = Template.plain(self.tokenizer)
+
+    def load_tokenizer(self, kit: Kit) -> Any:
+        """The encoder's tokenizer; a method without an encoder makes its own."""
+        return kit.tokenizer
+
+    def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
+        """Stream -> batch, to loss -> scalar. A method with stages must write it."""
+        raise NotImplementedError(f"{type(self).__module__} has stages but no losses()")
+
+    def watched(self, stage: Stage) -> dict[str, float]:
+        """Name -> value, for quantities that a method follows along a stage.
+
+        The loop calls it before the stage's first step and after every evaluation on dev, in
+        evaluation mode, without gradients and in float32. Training goes on as if it had not been
+        called. The record's `history` holds the values; the names `loss` and `dev` are taken.
+        """
+        return {}
+
+    @property
+    def longest(self) -> int:
+        """Most tokens of a test sentence, template included.
+
+        A method that shifts positions has fewer than its encoder.
+        """
+        encoder: Any = self.encoder
+        return int(encoder.longest)
+
+    @property
+    def training_pieces(self) -> int:
+        """Most word pieces of a training sentence, template not counted; the rest is cut off."""
+        if not isinstance(self.config, TrainingConfig):
+            raise TypeError(f"{type(self).__module__} trains nothing, so it cuts no sentence")
+        return max(1, self.config.max_length - len(self.template))
+
+    @property
+    def evaluation_template(self) -> Template:
+        """What stands around a test sentence; it differs where a released code is inconsistent."""
+        return self.template
+
+    @abstractmethod
+    def embed(self, batch: TextBatch) -> Tensor:
+        """Sentence embeddings at test time, (rows, hidden)."""
+        raise NotImplementedError
+
+    def embed_dev(self, batch: TextBatch) -> Tensor:
+        """The embeddings that select a checkpoint on dev, (rows, hidden).
+
+        They differ from the test embeddings where those of a paper do.
+        """
+        return self.embed(batch)
+
+    def test_text(self, text: str) -> str:
+        """A test sentence as the method reads it; it reads dev and training sentences unchanged."""
+        return text
+
+
+class FrozenMethod(Method[Config]):
+    """A method on top of an encoder that never changes.
+
+    The encoder's vectors are computed once for each sentence and trial.
+    """
+
+    @abstractmethod
+    def base(self, batch: TextBatch) -> Tensor:
+        """The frozen encoder's sentence vectors, (rows, width)."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def transform(self, vectors: Tensor) -> Tensor:
+        """(rows, width) -> (rows, hidden): what the method makes of them."""
+        raise NotImplementedError
+
+    def embed(self, batch: TextBatch) -> Tensor:
+        """`transform` of `base`, (rows, hidden)."""
+        return self.transform(self.base(batch))

@@ -1,0 +1,100 @@
+"""A stage: one training phase, as a method declares it."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.data.batching import batches_in_epoch
+
+OptimiserName = Literal["adamw", "adamw-uncorrected", "adamw-released", "lars"]
+ScheduleName = Literal["linear", "cosine", "constant"]
+
+
+@dataclass(frozen=True)
+class Batches:
+    """How a stage's streams are cut into batches."""
+
+    full: bool = False
+    """Whether the short last batch of an epoch is dropped"""
+    text: bool = True
+    """Whether batches hold word pieces; without, they hold only the numbers of the items, for a
+    method that looks up vectors made beforehand"""
+
+
+@dataclass(frozen=True)
+class Optimisation:
+    """How a stage turns gradients into new parameters."""
+
+    optimiser: OptimiserName = "adamw"
+    schedule: ScheduleName = "linear"
+    decay_steps: int | None = None
+    """The step at which the learning rate is 0; None: the last step of the stage"""
+    clipping: Literal["trainable", "released"] = "trainable"
+    """`released` is DiffAug's accidental rule (harness.training.optimisers.clip_released)"""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which of a stage's weights count."""
+
+    keep: Literal["best", "last"] = "best"
+    """Those of the best evaluation on dev, or those of the last evaluation"""
+    evaluation_interval: int | None = None
+    """Steps between two evaluations; None: the configuration's `evaluation_interval`"""
+    own_run: bool = False
+    """Whether the stage is a training run of its own: the next stage starts from its best
+    checkpoint, and the choice of the final checkpoint starts anew"""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One training phase: what trains, on what, towards what, for how long, and how.
+
+    Most methods build theirs with `TrainingConfig.stage`.
+    """
+
+    name: str
+    trains: Mapping[str, str]
+    """Pattern of parameter names (fnmatch) -> configuration field with their learning rate.
+
+    The first pattern that matches a name counts. A parameter that no pattern matches is frozen."""
+    streams: Mapping[str, int]
+    """Stream -> items in a batch. The first stream sets the length of an epoch; the others start
+    again when they are used up."""
+    losses: Mapping[str, float | Callable[[int], float]]
+    """Loss -> weight, or a function from the number of steps done in this stage to the weight"""
+    epochs: float | None = 1
+    """Passes over the first stream; None: only `max_steps` sets the length"""
+    max_steps: int | None = None
+    """Most steps of the stage; None: no limit"""
+    accumulation: int = 1
+    """Batches in a step. Negatives are those of one batch. Above 1, the batches of an epoch that
+    do not fill a step are dropped."""
+    moves: tuple[str, ...] = ()
+    """Patterns of parameters that do not train and that the method itself changes, such as a
+    moving average of other parameters"""
+    batches: Batches = Batches()
+    optimisation: Optimisation = Optimisation()
+    selection: Selection = Selection()
+    shared: tuple[str, ...] | None = None
+    """Trials that agree in these configuration fields (and in seed, encoder, data and method) pass
+    through the same states of this stage, so one trial runs it for all of them. None: not shared"""
+
+    @property
+    def group(self) -> int:
+        """An epoch has a multiple of this many full batches; 0: a short last batch is kept."""
+        return self.accumulation if self.accumulation > 1 or self.batches.full else 0
+
+    def steps(self, items: int) -> int:
+        """Optimiser steps of the stage when its first stream has this many items.
+
+        The plan and the training loop both ask here, so they cannot differ.
+        """
+        if self.epochs is None:
+            assert self.max_steps is not None, f'stage "{self.name}" has no end'
+            return self.max_steps
+        batch_size = next(iter(self.streams.values()))
+        batches = batches_in_epoch(items, batch_size, self.group) * self.epochs
+        steps = math.ceil(batches / self.accumulation)
+        return steps if self.max_steps is None else min(steps, self.max_steps)

@@ -1,0 +1,88 @@
+"""Each number of a published table beside ours."""
+
+from dataclasses import dataclass
+
+from harness.evaluation.catalogue import Metric
+from harness.report.groups import Cell, Group
+from harness.report.matching import Finder, Found, Wanted, run_of, wanted
+from harness.report.measured_trials import Trial
+from harness.report.reported import Row, Systems, Table
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One published number beside ours."""
+
+    group: str
+    row: Row
+    column: str
+    published: float | None
+    published_std: float | None
+    origin: str
+    metric: Metric
+    decimals: int
+    wanted: Wanted | None
+    found: Found | None
+
+    @property
+    def measured(self) -> Group | None:
+        """Those of our trials that the metric's suite measured."""
+        return self.found.group.measured(self.metric.suite) if self.found else None
+
+    @property
+    def cell(self) -> Cell | None:
+        """Ours."""
+        if self.measured is None:
+            return None
+        return (self.measured.dev if self.metric.split == "dev" else self.measured.test).get(self.metric.name)
+
+    @property
+    def unmeasured(self) -> list[Trial]:
+        """Those of our trials that do not have the metric yet."""
+        return [trial for trial in self.found.group.trials if not trial.has(self.metric)] if self.found else []
+
+    @property
+    def delta(self) -> float | None:
+        """Ours - published, where both are there."""
+        return None if self.cell is None or self.published is None else self.cell.mean - self.published
+
+
+def compare(table: Table, name: str, systems: Systems, finder: Finder) -> list[tuple[str, list[list[Comparison]]]]:
+    """For each heading, for each row, one comparison a column. `name`: `<paper>.<table>`."""
+    return [
+        (
+            group.name,
+            [
+                [_comparison(table, name, group.name, row, index, systems, finder) for index in range(len(row.values))]
+                for row in group.rows
+            ],
+        )
+        for group in table.groups
+    ]
+
+
+def _comparison(
+    table: Table, name: str, heading: str, row: Row, index: int, systems: Systems, finder: Finder
+) -> Comparison:
+    column, value = str(table.columns[index]), row.values[index]
+    target, runs = _target(table, name, row, index, systems), systems.column_runs.get(name)
+    return Comparison(
+        group=heading,
+        row=row,
+        column=column,
+        published=float(value) if value is not None else None,
+        published_std=row.std[index] if row.std else None,
+        origin=str(row.origins[index] if row.origins else row.origin),
+        metric=Metric("sts", runs.metric, "dev") if runs else table.metrics[index],
+        decimals=table.decimals(index),
+        wanted=target,
+        found=finder.find(target) if target else None,
+    )
+
+
+def _target(table: Table, name: str, row: Row, index: int, systems: Systems) -> Wanted | None:
+    """Nothing where a method that needs labels would have none."""
+    fraction = table.fractions[index] if table.fractions else 1
+    if not fraction and row.values[index] is None:
+        return None
+    return wanted(row, run_of(systems, name, row, str(table.columns[index])), fraction)

@@ -1,0 +1,66 @@
+"""A sheet as a LaTeX table (booktabs)."""
+
+from collections.abc import Iterable
+
+from harness.report.sheet import Line, Section, Sheet
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "[": "{[}",  # after \\ it would open that command's optional argument
+    "*": "{*}",  # after \\ it would be that command's star
+    "±": r"$\pm$",
+    "Δ": r"$\Delta$",
+}
+
+
+def escape(text: str) -> str:
+    """Text as LaTeX prints it, every special character escaped."""
+    escaped = "".join(_SPECIAL.get(character, character) for character in " ".join(text.split()))
+    return escaped.replace("--", "-{}-")  # an option's two hyphens, not a dash
+
+
+def latex(sheet: Sheet) -> str:
+    """A `table` environment, caption above and notes below; comments alone when there is no table."""
+    if not sheet.columns:
+        return "".join(f"% {' '.join(note.split())}\n" for note in sheet.notes)
+    columns = "l" * sheet.text_columns + "r" * (len(sheet.columns) - sheet.text_columns)
+    caption = " ".join(part for part in (f"{sheet.title}." if sheet.title else "", sheet.caption) if part)
+    return "\n".join(
+        [
+            "% needs \\usepackage{booktabs}",
+            r"\begin{table}",
+            r"\centering",
+            f"\\caption{{{escape(caption)}}}",
+            f"\\begin{{tabular}}{{{columns}}}",
+            r"\toprule",
+            _line(sheet.columns),
+            *(line for section in sheet.sections for line in _section(section, len(sheet.columns))),
+            r"\bottomrule",
+            r"\end{tabular}",
+            *(f"\\par\\footnotesize {escape(note)}" for note in sheet.notes),
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def _section(section: Section, width: int) -> list[str]:
+    heading = [f"\\multicolumn{{{width}}}{{l}}{{\\emph{{{escape(section.name)}}}}} \\\\"] if section.name else []
+    return [r"\midrule", *heading, *map(_line, section.lines)]
+
+
+def _line(cells: Iterable[str] | Line) -> str:
+    return " & ".join(map(escape, cells)) + r" \\"

@@ -1,0 +1,77 @@
+"""Sheets as bytes: terminal, Markdown, CSV, LaTeX, Parquet. The same sheets give the same bytes."""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.report.latex import latex
+from harness.report.sheet import Line, Section, Sheet
+from harness.report.terminal import terminal
+
+
+def render(sheets: Sequence[Sheet], format: str, width: int) -> bytes:
+    """The sheets, one under another. `width`: characters in a line, for the terminal only."""
+    if format == "terminal":
+        return "\n".join(terminal(sheet, width) for sheet in sheets).encode()
+    return _FORMATS[format](sheets)
+
+
+def markdown(sheet: Sheet) -> str:
+    """A GitHub table; headings of sections are rows."""
+    blocks = [f"**{_markdown_text(sheet.title)}**"] if sheet.title else []
+    if sheet.columns:
+        alignment = [":--" if index < sheet.text_columns else "--:" for index in range(len(sheet.columns))]
+        rows = [line for section in sheet.sections for line in _with_heading(section, len(sheet.columns))]
+        lines = [_markdown_line(sheet.columns), _markdown_row(alignment), *map(_markdown_line, rows)]
+        blocks.append("\n".join(lines))
+    blocks += [_markdown_text(text) for text in (sheet.caption, *sheet.notes) if text]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _with_heading(section: Section, width: int) -> list[Line]:
+    return [*([[section.name] + [""] * (width - 1)] if section.name else []), *section.lines]
+
+
+def _markdown_line(cells: Sequence[str]) -> str:
+    return _markdown_row([_markdown_text(cell) for cell in cells])
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _markdown_text(text: str) -> str:
+    """Text on one line, with the characters escaped that Markdown or HTML would take for its own."""
+    return re.sub(r"([\\|*_`<])", r"\\\1", " ".join(text.split()))
+
+
+def _csv(sheets: Sequence[Sheet]) -> bytes:
+    records = _records(sheets)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(records.column_names)
+    writer.writerows(zip(*(column.to_pylist() for column in records.columns), strict=True))
+    return text.getvalue().encode()
+
+
+def _parquet(sheets: Sequence[Sheet]) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(_records(sheets), sink)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _records(sheets: Sequence[Sheet]) -> pa.Table:
+    return pa.concat_tables([sheet.records for sheet in sheets])
+
+
+_FORMATS: Mapping[str, Callable[[Sequence[Sheet]], bytes]] = {
+    "markdown": lambda sheets: "\n".join(map(markdown, sheets)).encode(),
+    "csv": _csv,
+    "latex": lambda sheets: "\n".join(map(latex, sheets)).encode(),
+    "parquet": _parquet,
+}

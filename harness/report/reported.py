@@ -1,0 +1,174 @@
+"""The published tables as data (results/reported/*.yaml), and what harness runs for each of their rows."""
+
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from harness.errors import UserError, suggest
+from harness.evaluation.catalogue import LAYOUTS, Metric, headed, metric_under
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SYSTEMS = "systems"
+
+Value = int | float | bool | str | None
+
+
+def folder() -> Path:
+    """`results/reported` beside the `harness` package: in a checkout, and so in an editable install."""
+    return REPOSITORY / "results" / "reported"
+
+
+def papers() -> list[str]:
+    """The papers whose numbers are here, sorted."""
+    return sorted(path.stem for path in folder().glob("*.yaml") if path.stem != SYSTEMS)
+
+
+class _Data(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Row(_Data):
+    """One printed row. `values` and `std` follow the table's columns; scores are Spearman x100."""
+
+    label: str
+    system: str
+    setting: str | None = None
+    encoder: str | list[str] | None = None
+    variant: str | None = None
+    origin: str | None = None  # "this paper", "run by this paper", "quoted:<who>", ...
+    origins: list[str] | None = None  # one for each value, where they differ
+    values: list[Value]
+    std: list[float | None] | None = None
+    check_avg: float | None = None  # mean of the columns, where the printed Avg. is another number
+    picked: int | None = None
+    hits_of_194: list[int] | None = None
+    gold_rank: int | None = None
+
+
+class RowGroup(_Data):
+    """Rows under one heading."""
+
+    name: str
+    rows: list[Row]
+
+
+class Table(_Data):
+    """One printed table."""
+
+    about: str
+    metric: str
+    columns: list[str | int | float]
+    groups: list[RowGroup]
+    runs: dict[str, int | str] = {}  # system or column -> runs behind each number
+    fractions: list[float] | None = None  # shares of the labelled data, where the columns are that
+    source: str | None = None
+    note: str | None = None
+    query: str | None = None
+    gold: str | None = None
+    in_paper: bool = True
+
+    @property
+    def suite(self) -> str:
+        """What most of the columns are measured by."""
+        return headed(self.columns)
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """What stands in each column; an average of STS under a share of the labels."""
+        return [metric_under(str(column), self.columns) for column in self.columns]
+
+    def decimals(self, index: int) -> int:
+        """Digits after the point in a column: two, but of metrics that are no percentages as many as are printed."""
+        if LAYOUTS[self.metrics[index].suite].decimals == 2:
+            return 2
+        values = [str(row.values[index]) for group in self.groups for row in group.rows]
+        return max(len(value.partition(".")[2]) for value in values)
+
+    @model_validator(mode="after")
+    def _rows_are_as_long_as_the_header(self) -> Self:
+        for row in (row for group in self.groups for row in group.rows):
+            if len(row.values) != len(self.columns) or (row.std and len(row.std) != len(row.values)):
+                raise ValueError(f'row "{row.label}" does not have {len(self.columns)} values')
+        if self.fractions is not None and len(self.fractions) != len(self.columns):
+            raise ValueError(f"{len(self.fractions)} fractions do not fit {len(self.columns)} columns")
+        return self
+
+
+class Paper(BaseModel):
+    """A paper's numbers. Figures, grids and claims in the file are not needed for its tables."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    paper: str
+    title: str
+    tables: dict[str, Table]
+
+    @property
+    def compared(self) -> dict[str, Table]:
+        """The tables that ours are set beside: Table 1, those over shares of the labels, and those of another suite."""
+        return {
+            name: table
+            for name, table in self.tables.items()
+            if name == "table1" or table.fractions or table.suite != "sts"
+        }
+
+    @model_validator(mode="after")
+    def _compared_tables_can_be_run(self) -> Self:
+        for name, table in self.compared.items():
+            for row in (row for group in table.groups for row in group.rows):
+                numeric = all(value is None or type(value) in (int, float) for value in row.values)
+                if not (numeric and row.setting and row.origin and isinstance(row.encoder, str)):
+                    raise ValueError(f'{name}: "{row.label}" needs numbers, a setting, one encoder and an origin')
+        return self
+
+
+class Run(_Data):
+    """The trials that reproduce a number: a method, and the hyperparameters they must have."""
+
+    method: str
+    configuration: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
+    """Of the method, that only a variant changes; nobody has to set them"""
+    variants: dict[str, dict[str, Any]] = {}
+    encoder: str | None = None
+    setting: str | None = None
+
+
+class ColumnRuns(_Data):
+    """A table whose columns are different runs, read off one dev metric."""
+
+    metric: str
+    columns: dict[str, Run]
+
+
+class Systems(_Data):
+    """`system` of a row -> what harness runs for it; None: quoted only."""
+
+    systems: dict[str, Run | None]
+    column_runs: dict[str, ColumnRuns] = Field(default={}, alias="tables")  # "<paper>.<table>" -> runs
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def load_paper(name: str) -> Paper:
+    """The numbers of the paper `name`. Raises UserError when they are not here."""
+    if name not in papers():
+        raise UserError(f'no reported numbers of a paper "{name}"{suggest(name, papers())}')
+    return _load(name, Paper)
+
+
+def load_systems() -> Systems:
+    """What harness runs for the systems of the papers."""
+    return _load(SYSTEMS, Systems)
+
+
+def _load(name: str, model: type[_Model]) -> _Model:
+    path = folder() / f"{name}.yaml"
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same safe subset; libyaml is ten times faster
+    try:
+        return model.model_validate(yaml.load(path.read_text(encoding="utf-8"), Loader=loader))
+    except (OSError, yaml.YAMLError, ValidationError) as error:
+        raise UserError(f"{path} cannot be used: {error}") from error

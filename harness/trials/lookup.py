@@ -1,0 +1,78 @@
+"""What a name means where a model is measured: a trial of the store, a folder, or a model of the Hub."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.data.hub import model_folder
+from harness.data.senteval import archive
+from harness.errors import UserError
+from harness.plugin import registry
+from harness.trials.store import Store, find
+from harness.trials.trial import Trial, key
+
+KEY = re.compile(r"[0-9a-f]{4,32}")
+MODULES = "modules.json"
+"""What makes a folder a sentence-transformers model"""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model to be measured: the trial that makes it, and its record where the store has one."""
+
+    name: str
+    trial: Trial
+    record: dict[str, Any] | None = None
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        if self.record is not None:
+            return f"{self.name} ({self.trial.label})"
+        how = getattr(self.trial.config, "pooling", None)
+        return f"{self.name} ({how} pooling)" if how else self.name
+
+
+def model(name: str, store: Store, *, pooling: str | None, method: str | None) -> Model:
+    """The model called `name`. `method`: path of the plugin behind a trial, where it has no name here.
+
+    Raises UserError when there is none, or when a trial's plugin, data or models have changed since.
+    """
+    if KEY.fullmatch(name) and not Path(name).exists():
+        matches = [row for row in find(store.read().rows(), name) if row["role"] != "evaluation"]
+        if len(matches) > 1:
+            keys = ", ".join(row["key"][: len(name) + 4] for row in matches[:5])
+            raise UserError(f'{len(matches)} trials have keys that start with "{name}": {keys}; give more characters')
+        if matches:
+            return _stored(matches[0], pooling, method)
+    folder = model_folder(name)
+    values = {"encoder": name} | ({} if _sts_is_here() else {"suite": "graded"})
+    if (folder / MODULES).is_file() and pooling is None:
+        return Model(name, Trial("sentence_transformer", values, 0))
+    return Model(name, Trial("pooling", values | {"pooling": pooling or "mean"}, 0))
+
+
+def _stored(record: dict[str, Any], pooling: str | None, method: str | None) -> Model:
+    name = record["key"][:10]
+    if pooling is not None:
+        raise UserError(f"--pooling is for plain encoders; trial {name} has its method's own")
+    if record["status"] != "finished":
+        raise UserError(f"trial {name} has not finished ({record['reason']})")
+    plugin = method or record["method"]
+    if method is None and plugin not in registry.names():
+        raise UserError(f"trial {name}: no method {plugin} is known here; name its folder with --method PATH")
+    trial = Trial(plugin, record["configuration"], record["seed"], record["role"], record["search"] or "")
+    if key(trial) != record["key"]:
+        raise UserError(
+            f"trial {name} was made with other code, data or models than are here now; `harness show {name}` tells "
+            f"which, and runs it again"
+        )
+    return Model(name, trial, record)
+
+
+def _sts_is_here() -> bool:
+    try:
+        return archive().is_file()
+    except UserError:
+        return False

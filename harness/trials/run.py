@@ -1,0 +1,156 @@
+"""One trial, top to bottom: data -> model -> stages -> evaluation -> record."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from harness.device import device, resolve_precision
+from harness.errors import TrialFailure, UserError, reason
+from harness.evaluation.embedder import Embedder
+from harness.evaluation.suites import Scores, Suite, suite
+from harness.plugin.config import TrainingConfig
+from harness.plugin.kit import Kit
+from harness.plugin.method import FrozenMethod, Method
+from harness.training.checkpoints import load_state, save_state
+from harness.training.loop import Trainer
+from harness.training.memory import Peak, peak_memory
+from harness.training.parameters import added, count, trained_names
+from harness.training.progress import Outcome, Progress
+from harness.training.seeds import seed_everything
+from harness.trials.trial import Trial, describe, failed
+
+logger = logging.getLogger(__name__)
+Report = Callable[[Progress], None]
+
+
+def attempt(trial: Trial, report: Report, weights: Path | None = None) -> dict[str, Any]:
+    """The record of a trial that ran, or of one that failed with its reason."""
+    started, clock = datetime.now(UTC), time.perf_counter()
+    try:
+        return run(trial, report, weights)
+    except Exception as error:
+        unforeseen = not isinstance(error, TrialFailure | UserError)
+        logger.error("trial %s failed: %s", trial.label, reason(error), exc_info=unforeseen)
+        return failed(trial, reason(error)) | {"started": started, "wall_seconds": time.perf_counter() - clock}
+
+
+def run(trial: Trial, report: Report, weights: Path | None = None) -> dict[str, Any]:
+    """Train and evaluate; the record for the store. A final trial's trained weights are kept in the file `weights`.
+
+    Raises TrialFailure when the trial cannot go on.
+    """
+    started, clock = datetime.now(UTC), time.perf_counter()
+    measured = suite(trial.config.suite)
+    final = trial.role == "final"
+    for task in (measured.dev, *(measured.tests if final else ())):
+        measured.load(task)  # a damaged file is told before the training, not after it
+    with peak_memory(device()) as memory:
+        method, kit = built(trial)
+        embedder = Embedder(method, kit)
+        dev = {f"{measured.dev}-start": measured.score_dev(embedder)}
+        outcome, precision = train(method, kit, trial, measured, embedder, report)
+        if outcome.best_dev is None:
+            dev[measured.dev] = dev[f"{measured.dev}-start"]
+        else:  # once more where it was chosen in bf16
+            dev[measured.dev] = outcome.best_dev if precision == "fp32" else measured.score_dev(embedder)
+        if final and weights is not None:
+            keep(method, kit, weights)
+        found = measured.score_test(embedder) if final else Scores({})
+    return {
+        **describe(trial),
+        "status": "finished",
+        "dev": dev,
+        **scores_record(found),
+        "history": outcome.history,
+        "steps": outcome.steps,
+        "started": started,
+        "wall_seconds": time.perf_counter() - clock,
+        "training_seconds": outcome.seconds,
+        "evaluation_seconds": embedder.seconds,
+        "sentences_per_second": outcome.sentences / outcome.seconds if outcome.seconds else None,
+        **size_record(method, memory),
+        "parameters_trainable": outcome.trainable_parameters,
+        "precision": precision,
+    }
+
+
+def built(trial: Trial) -> tuple[Method[Any], Kit]:
+    """The trial's method before training, on its device."""
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    seed_everything(trial.seed)
+    kit = Kit(trial.declared, device())
+    return kit.build(), kit
+
+
+def train(
+    method: Method[Any], kit: Kit, trial: Trial, measured: Suite, embedder: Embedder, report: Report
+) -> tuple[Outcome, str]:
+    """Run the method's stages, selecting on dev: what it took, and the precision.
+
+    Along the way dev is embedded in the precision of the training: quicker in bf16, for some hundredths of a point
+    (benchmarks/README.md). What is stored is embedded in float32.
+    """
+    config = kit.config
+    if not kit.declared.stages or not isinstance(config, TrainingConfig):
+        return Outcome(), "fp32"
+    precision = resolve_precision(config.precision, kit.device)
+    rounded = precision == "bf16" and not isinstance(method, FrozenMethod)
+
+    def evaluate() -> float:
+        with torch.autocast(kit.device.type, torch.bfloat16, enabled=rounded):
+            return measured.score_dev(embedder)
+
+    return Trainer(method, kit, trial.seed, evaluate, report).run(), precision
+
+
+def keep(method: Method[Any], kit: Kit, path: Path) -> None:
+    """Write what training changed; nothing for a method that trains nothing. A full disk costs the file, no trial."""
+    if not kit.declared.stages:
+        return
+    try:
+        save_state(method, _changed(method, kit), path)
+    except OSError as error:
+        logger.warning("the weights %s are not kept: %s", path, error)
+
+
+def _changed(method: Method[Any], kit: Kit) -> set[str]:
+    """Names of the parameters that some stage trains."""
+    return {name for stage in kit.declared.stages for name in trained_names(method, stage)}
+
+
+def trained(trial: Trial, weights: Path, report: Report) -> tuple[Method[Any], Kit]:
+    """A trial's method after training: from its kept weights, or else trained once more (the same seed, the same
+    result) and kept."""
+    method, kit = built(trial)
+    if not kit.declared.stages:
+        return method, kit
+    if weights.exists():
+        load_state(method, _changed(method, kit), weights)
+        return method, kit
+    train(method, kit, trial, suite(kit.config.suite), Embedder(method, kit), report)
+    keep(method, kit, weights)
+    return method, kit
+
+
+def scores_record(found: Scores) -> Mapping[str, Any]:
+    """The columns of a suite's test scores."""
+    spread = {name: asdict(uncertainty) for name, uncertainty in found.uncertainty.items()}
+    return {"test": found.metrics, "details": found.details, "uncertainty": spread}
+
+
+def size_record(method: Method[Any], memory: Peak) -> Mapping[str, Any]:
+    """The columns of memory and parameters."""
+    return {
+        "peak_host_memory_mib": memory.host,
+        "peak_gpu_memory_mib": memory.gpu,
+        "parameters_total": count(method, trained=False),
+        "parameters_added": added(method),
+    }

@@ -1,0 +1,150 @@
+"""A trial: what decides its result, the key made of that, and what its record says beside the result."""
+
+import functools
+import platform
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import ValidationError
+
+from harness import PROTOCOL, __version__
+from harness.errors import UserError, suggest
+from harness.evaluation.suites import suite
+from harness.files import digest_of
+from harness.plugin import registry
+from harness.plugin.config import MethodConfig
+from harness.plugin.declared import Declared
+from harness.plugin.registry import Plugin
+
+VERSIONED = ("torch", "transformers", "ray", "optuna", "numpy", "scipy", "pyarrow")
+Role = Literal["search", "final"]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What decides a result: a method, a resolved configuration, a seed, and whether the tests are scored."""
+
+    method: str
+    """Name or path of the plugin"""
+    configuration: Mapping[str, Any]
+    seed: int
+    role: Role = "final"
+    search: str = ""
+
+    @property
+    def plugin(self) -> Plugin:
+        """The method, imported."""
+        return registry.load(self.method)
+
+    @property
+    def config(self) -> MethodConfig:
+        """The configuration as the method's own type."""
+        return self.declared.config
+
+    @cached_property
+    def declared(self) -> Declared:
+        """What the method declares under the configuration. Raises UserError when it is refused."""
+        plugin = self.plugin
+        return plugin.declare(resolve(plugin, self.configuration))
+
+    @property
+    def label(self) -> str:
+        """For people: method, setting, encoder, seed."""
+        config = self.config
+        return f"{self.plugin.name} {config.setting} {Path(config.encoder).name} seed {self.seed}"
+
+
+def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> MethodConfig:
+    """The method's configuration from given values, paper values and defaults.
+
+    Raises UserError for an unknown key, a wrong type or a value out of range; `where` is put in front.
+    """
+    fields = plugin.method.config_type.model_fields
+    for key in values:
+        if key not in fields:
+            raise UserError(f'{where}method {plugin.name} has no hyperparameter "{key}"{suggest(key, fields)}')
+    try:
+        return plugin.method.config_type(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")  # a rule between fields has no name
+        place = f"{name} = {first.get('input')!r}: " if name else ""
+        raise UserError(f"{where}{plugin.name}: {place}{message}") from None
+
+
+def key(trial: Trial, *, download: bool = True) -> str:
+    """Digest of all that decides the result; equal keys are the same trial. Raises UserError when a file is missing."""
+    declared = trial.declared
+    identity = {
+        "source": declared.source_digest,
+        "configuration": declared.config.model_dump(mode="json"),
+        "seed": trial.seed,
+        "role": trial.role,
+        "data": data_digest(declared, download=download),
+        "model": declared.model_digest(download=download),
+        "protocol": PROTOCOL,
+    }
+    return digest_of(identity, 32)
+
+
+def data_digest(declared: Declared, *, download: bool = True) -> str:
+    """Digest of the training corpora, of the suite's files and of a user's suite itself."""
+    measured = suite(declared.config.suite)
+    return declared.data_digest(measured.files(), download=download) + measured.code_digest
+
+
+def failed(trial: Trial, reason: str) -> dict[str, Any]:
+    """The record of a trial that did not finish."""
+    return {**describe(trial), "status": "failed", "reason": reason}
+
+
+def describe(trial: Trial) -> dict[str, Any]:
+    """The part of a record that is known before the trial runs, and that a failed one has too."""
+    declared, config = trial.declared, trial.config
+    return {
+        "key": key(trial),
+        "role": trial.role,
+        "search": trial.search,
+        "method": declared.name,
+        "setting": config.setting,
+        "encoder": config.encoder,
+        "seed": trial.seed,
+        "suite": suite(config.suite).name,
+        "configuration": config.model_dump(mode="json"),
+        "source_digest": declared.source_digest,
+        "data_digest": data_digest(declared),
+        "model_digest": declared.model_digest(),
+        "protocol": PROTOCOL,
+        "threads": torch.get_num_threads(),
+        "host": platform.node(),
+        "device": _device_name(),
+        "versions": {"harness": __version__, "python": platform.python_version()}
+        | {name: version(name) for name in VERSIONED},
+        "commit": commit(),
+    }
+
+
+def _device_name() -> str:
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else f"cpu ({platform.machine()})"
+
+
+@functools.cache
+def commit() -> str:
+    """The checkout's commit, with "+" when files differ from it; empty outside a checkout."""
+    folder = Path(__file__).resolve().parent
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    try:
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain") else "")
+    except OSError:
+        return ""
