@@ -1,0 +1,163 @@
+"""Citations of the pages: every page and every section that is cited exists, and so does every linked file.
+
+A citation is the name of a page, alone or with sections: `simcse.md, section 2.1`, or
+`simcse.md, sections 1.2 and 2.1`. It may go over a line end.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+ROOT_PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+CITING_FOLDERS = ("harness", "methods", "tests", "benchmarks", "search_spaces", "results")
+
+GAP = r"(?:[ \t]*\n[ \t]*#?[ \t]*|[ \t]+)"
+"""Between two words: spaces, or a line end with the mark of a comment behind it"""
+NUMBER = r"\d+(?:\.\d+)*"
+CITATION = re.compile(
+    rf"(?<![\w./-])(?P<page>(?:[\w-]+/)*[\w-]+\.md)\b"
+    rf"(?:,{GAP}section{GAP}(?P<one>{NUMBER})"
+    rf"|,{GAP}sections{GAP}(?P<several>(?:{NUMBER},{GAP})*{NUMBER}{GAP}and{GAP}{NUMBER}))?"
+)
+OTHER_FORM_BEFORE = re.compile(rf"sections?{GAP}{NUMBER}{GAP}of{GAP}$", re.IGNORECASE)
+OTHER_FORM_BEHIND = re.compile(
+    rf",?{GAP}(?:sections?{GAP})?\d|,?{GAP}(?:and|to|or){GAP}\d", re.IGNORECASE
+)
+FILE_NAME = re.compile(r"""(?<!["'])(["'])[\w./-]+\.md\1(?!["'])""")
+"""A name in quotes is a file of the program, not a citation"""
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(rf"^##+ ({NUMBER})\.? ", re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+Pages = Mapping[str, set[str]]
+"""Name of a page, or its path from the root -> numbers of its sections"""
+
+
+def wrong_citations(text: str, pages: Pages) -> list[str]:
+    """What is wrong with the citations in a text, in order, each with its line number."""
+    text = FILE_NAME.sub(lambda name: " " * len(name[0]), text)
+    return [
+        f"line {text.count(chr(10), 0, found.start()) + 1}: {problem}"
+        for found in CITATION.finditer(text)
+        for problem in _problems(found, text, pages)
+    ]
+
+
+def _problems(found: re.Match[str], text: str, pages: Pages) -> Iterator[str]:
+    page = found["page"]
+    if page not in pages:
+        yield f"there is no page {page}"
+        return
+    before, behind = text[: found.start()], text[found.end() :]
+    if OTHER_FORM_BEFORE.search(before[-80:]) or OTHER_FORM_BEHIND.match(behind):
+        yield f'write the sections as in "{page}, section 1.2" or "{page}, sections 1.2 and 3"'
+    for number in re.findall(NUMBER, found["one"] or found["several"] or ""):
+        if number not in pages[page]:
+            yield f"{page} has no section {number}"
+
+
+def numbered_sections(text: str) -> set[str]:
+    """The numbers of a page's headings: `## 2. Name` and `### 2.1 Name` give 2 and 2.1."""
+    return set(HEADING.findall(FENCE.sub("", text)))
+
+
+def all_pages() -> Pages:
+    """Pages of docs/ and of the root, by name; these and each folder's README.md also by path."""
+    documents = [*CHECKOUT.glob("docs/*.md"), *CHECKOUT.glob("docs/papers/*.md")]
+    documents += [path for name in ROOT_PAGES if (path := CHECKOUT / name).is_file()]
+    pages: dict[str, set[str]] = {}
+    for path in documents:
+        pages.setdefault(path.name, set()).update(numbered_sections(path.read_text("utf-8")))
+    for path in (*documents, *CHECKOUT.glob("*/README.md")):
+        name = path.relative_to(CHECKOUT).as_posix()
+        pages[name] = numbered_sections(path.read_text("utf-8"))
+    return pages
+
+
+def citing_files() -> Iterator[Path]:
+    """All files that may cite, but for this one, which cites pages that do not exist."""
+    for folder in CITING_FOLDERS:
+        for ending in ("py", "yaml"):
+            yield from sorted((CHECKOUT / folder).rglob(f"*.{ending}"))
+    yield from sorted((CHECKOUT / "docs").rglob("*.md"))
+
+
+def test_every_cited_page_and_section_exists() -> None:
+    pages = all_pages()
+    wrong = []
+    for path in citing_files():
+        if path == Path(__file__).resolve():
+            continue
+        text = path.read_text("utf-8")
+        if path.suffix == ".md":  # the targets of links are files, checked below
+            text = LINK.sub("]", text)
+        name = path.relative_to(CHECKOUT)
+        wrong += [f"{name}, {problem}" for problem in wrong_citations(text, pages)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_relative_link_points_at_a_file() -> None:
+    broken = []
+    for path in (CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").rglob("*.md"))):
+        for target in LINK.findall(FENCE.sub("", path.read_text("utf-8"))):
+            if "://" in target or target.startswith(("#", "mailto:")):
+                continue
+            if not (path.parent / target.partition("#")[0]).exists():
+                broken.append(f"{path.relative_to(CHECKOUT)}: {target}")
+    assert not broken, "\n".join(broken)
+
+
+PLANTED: Pages = {"here.md": {"1", "1.2", "3"}, "docs/here.md": {"1", "1.2", "3"}}
+
+
+def test_a_wrong_page_and_a_wrong_section_are_noticed() -> None:
+    text = '''
+    """A loss (here.md, section 1.2; gone.md, section 1)."""
+    # see here.md, section
+    # 4, and here.md, sections 1, 3 and 5.1.
+    '''
+    assert wrong_citations(text, PLANTED) == [
+        "line 2: there is no page gone.md",
+        "line 3: here.md has no section 4",
+        "line 4: here.md has no section 5.1",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "here.md",
+        '"""here.md, section 3."""',
+        "(here.md, section 1.2, step 5)",
+        "docs/here.md, sections 1 and 3; here.md",
+        "a loss of here.md,\n    section 1.2: mean",
+        'path / "table.md"',
+    ],
+)
+def test_right_forms_are_accepted(text: str) -> None:
+    assert wrong_citations(text, PLANTED) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "here.md, 1.2",
+        "here.md 1.2 and 3",
+        "here.md section 3",
+        "here.md, sections 1 to 3",
+        "here.md, section 1 and 3",
+        "here.md, section 1 to 3",
+        "Section 3 of here.md",
+    ],
+)
+def test_other_forms_are_noticed(text: str) -> None:
+    (problem,) = wrong_citations(text, PLANTED)
+    assert problem.startswith("line 1: write the sections as in")
+
+
+def test_sections_are_numbered_headings_outside_code() -> None:
+    text = "# 9 Title\n## 1. One\n### 1.2 Two\n## Three\n```\n## 4. Code\n```\n"
+    assert numbered_sections(text) == {"1", "1.2"}
