@@ -29,13 +29,17 @@ def run(*command: str | Path) -> None:
 
 def install() -> None:
     """Make `.venv` with the tested versions, unless it has them already."""
-    wanted = hashlib.sha256(b"".join((HERE / name).read_bytes() for name in ("pyproject.toml", "constraints.txt")))
+    wanted = hashlib.sha256(
+        b"".join((HERE / name).read_bytes() for name in ("pyproject.toml", "constraints.txt"))
+    )
     marker = ENVIRONMENT / "installed"
     if marker.exists() and marker.read_text() == wanted.hexdigest():
         return
     venv.create(ENVIRONMENT, with_pip=True)
     pip = [BIN / "python", "-m", "pip", "install", "--quiet", "--constraint", "constraints.txt"]
-    run(*pip, torch_requirement())  # first and by its exact version: a registry may hold several builds
+    run(
+        *pip, torch_requirement()
+    )  # first and by its exact version: a registry may hold several builds
     run(*pip, "--editable", ".[dev]")
     marker.write_text(wanted.hexdigest())
 

@@ -46,7 +46,9 @@ def main() -> None:
     """Print seconds per update and per epoch of 613, the first ten updates left out."""
     updates = int(sys.argv[1]) if len(sys.argv) > 1 else 1226
     plugin = registry.load("clsr")
-    kit = Synthetic(plugin, resolve(plugin, {"max_steps": updates, "evaluation_interval": 10}), device())
+    kit = Synthetic(
+        plugin, resolve(plugin, {"max_steps": updates, "evaluation_interval": 10}), device()
+    )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "vectors.npy"
         array = np.lib.format.open_memmap(path, "w+", np.float32, (PAIRS, 2, WIDTH))

@@ -40,7 +40,9 @@ METHODS = {
 }
 
 
-def shuffled(lengths: np.ndarray, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
+def shuffled(
+    lengths: np.ndarray, batch_size: int, generator: np.random.Generator
+) -> list[np.ndarray]:
     """The papers' batches: items in random order, so that every batch is padded to about the longest text there is."""
     order = generator.permutation(len(lengths))
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
@@ -51,7 +53,9 @@ def only(stage: Stage, _: object) -> list[Stage]:
     return [stage]
 
 
-def measure(name: str, values: dict[str, object], steps: int, threads: int, batches: str) -> dict[str, float]:
+def measure(
+    name: str, values: dict[str, object], steps: int, threads: int, batches: str
+) -> dict[str, float]:
     """Seconds per batch (of DiffAug: its share of stage 1 included), sentences per second, peak memory in MiB."""
     torch.set_num_threads(threads)
     if batches == "shuffled":
@@ -73,7 +77,11 @@ def measure(name: str, values: dict[str, object], steps: int, threads: int, batc
             seconds.append(outcome.seconds / outcome.steps / stage.accumulation)
     first = STAGE_1 * seconds[0] if len(seconds) == 2 else 0.0
     rate = outcome.sentences / outcome.seconds
-    return {"seconds": seconds[-1] + first, "sentences_per_second": rate, "mebibytes": memory.gpu or memory.host}
+    return {
+        "seconds": seconds[-1] + first,
+        "sentences_per_second": rate,
+        "mebibytes": memory.gpu or memory.host,
+    }
 
 
 def child(name: str, values: dict[str, object], *settings: object) -> dict[str, float]:
@@ -97,7 +105,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--batches", choices=["grouped", "shuffled"], default="grouped", help="ours, or the papers'")
+    parser.add_argument(
+        "--batches", choices=["grouped", "shuffled"], default="grouped", help="ours, or the papers'"
+    )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -116,13 +126,22 @@ def main() -> None:
     base = found["simcse"]
     print("method      sentences/s  time/simcse  memory/simcse  reported time, memory")
     for name, measured in found.items():
-        time = median(own["seconds"] / other["seconds"] for own, other in zip(measured, base, strict=True))
-        memory = median(own["mebibytes"] / other["mebibytes"] for own, other in zip(measured, base, strict=True))
+        time = median(
+            own["seconds"] / other["seconds"] for own, other in zip(measured, base, strict=True)
+        )
+        memory = median(
+            own["mebibytes"] / other["mebibytes"] for own, other in zip(measured, base, strict=True)
+        )
         rate = median(own["sentences_per_second"] for own in measured)
         minutes, gigabytes = (
-            own / other for own, other in zip(REPORTED.get(name, (0, 0)), REPORTED["simcse"], strict=True)
+            own / other
+            for own, other in zip(REPORTED.get(name, (0, 0)), REPORTED["simcse"], strict=True)
         )
-        reported = f"{minutes:.2f}, {gigabytes:.2f}" if name in REPORTED and options.setting == "sup" else "-"
+        reported = (
+            f"{minutes:.2f}, {gigabytes:.2f}"
+            if name in REPORTED and options.setting == "sup"
+            else "-"
+        )
         print(f"{name:11} {rate:11.1f} {time:12.2f} {memory:14.2f}  {reported}")
 
 

@@ -33,12 +33,24 @@ def sweep(folder: Path, seeds: int) -> tuple[float, float]:
     cpus = str(os.cpu_count() or 1)  # one worker at a time
     started = time.perf_counter()
     subprocess.run(
-        [sys.executable, "-m", "harness", "sweep", space, "--store", store, "--cpus-per-trial", cpus],
+        [
+            sys.executable,
+            "-m",
+            "harness",
+            "sweep",
+            space,
+            "--store",
+            store,
+            "--cpus-per-trial",
+            cpus,
+        ],
         check=True,
         stdout=subprocess.DEVNULL,
     )
     seconds = time.perf_counter() - started
-    return seconds, sum(row["training_seconds"] + row["evaluation_seconds"] for row in Store(store).read().rows())
+    return seconds, sum(
+        row["training_seconds"] + row["evaluation_seconds"] for row in Store(store).read().rows()
+    )
 
 
 def main() -> None:
@@ -48,7 +60,9 @@ def main() -> None:
         one, one_work = sweep(Path(name), 1)
         eleven, eleven_work = sweep(Path(name), 11)
     further = (eleven - one - (eleven_work - one_work)) / 10
-    print(f"first trial: {one - one_work:.1f} s beyond its work (start of Python, Ray and a worker, imports, table)")
+    print(
+        f"first trial: {one - one_work:.1f} s beyond its work (start of Python, Ray and a worker, imports, table)"
+    )
     print(f"each further trial: {further:.2f} s beyond its work")
 
 

@@ -33,7 +33,9 @@ def main() -> None:
             times[name].append(seconds(*command))
     bare = median(times["python -c pass"])
     for name, found in times.items():
-        print(f"{name}: median {median(found):.3f} s, {median(found) / bare:.1f} times a bare Python")
+        print(
+            f"{name}: median {median(found):.3f} s, {median(found) / bare:.1f} times a bare Python"
+        )
 
 
 if __name__ == "__main__":

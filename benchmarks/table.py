@@ -71,7 +71,9 @@ def fill(store: Store) -> None:
 def seconds(arguments: list[str]) -> float:
     """Wall seconds of one Python process."""
     start = time.perf_counter()
-    subprocess.run([sys.executable, *arguments], cwd=REPOSITORY, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, *arguments], cwd=REPOSITORY, check=True, stdout=subprocess.DEVNULL
+    )
     return time.perf_counter() - start
 
 

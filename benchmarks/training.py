@@ -94,8 +94,12 @@ def main() -> None:
             peer = theirs(sentences, options.steps, precision, number)
             own = ours(options.steps, precision, number)
             ratios.append(own / peer)
-            print(f"{precision}: ours {own:.1f}, sentence-transformers {peer:.1f} sentences/s, ratio {ratios[-1]:.2f}")
-        print(f"{precision}: median ratio {median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+            print(
+                f"{precision}: ours {own:.1f}, sentence-transformers {peer:.1f} sentences/s, ratio {ratios[-1]:.2f}"
+            )
+        print(
+            f"{precision}: median ratio {median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+        )
 
 
 if __name__ == "__main__":

@@ -17,7 +17,11 @@ class TrialFailure(Exception):
 
 def reason(error: Exception) -> str:
     """Why something failed, for a record: the sentence that was made for a person, or else the exception's type too."""
-    return str(error) if isinstance(error, TrialFailure | UserError) else f"{type(error).__name__}: {error}"
+    return (
+        str(error)
+        if isinstance(error, TrialFailure | UserError)
+        else f"{type(error).__name__}: {error}"
+    )
 
 
 def suggest(name: str, valid: Iterable[str]) -> str:

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before huggingface_hub is imported: no test may ask the network
+os.environ.setdefault(
+    "HF_HUB_OFFLINE", "1"
+)  # before huggingface_hub is imported: no test may ask the network
 
 import numpy as np
 import pyarrow as pa
@@ -93,11 +95,13 @@ def hub() -> Path:
 def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random two-layer BERT with a masked-LM head and a word tokenizer; its special ids are 0 to 4."""
     folder = tmp_path_factory.mktemp("tiny-encoder")
-    vocabulary = _save_tokenizer(folder, cls="[CLS]", pad="[PAD]", sep="[SEP]", unk="[UNK]", mask="[MASK]")
-    torch.manual_seed(0)
-    BertForMaskedLM(BertConfig(pad_token_id=0, max_position_embeddings=40, **_sizes(vocabulary))).save_pretrained(
-        folder
+    vocabulary = _save_tokenizer(
+        folder, cls="[CLS]", pad="[PAD]", sep="[SEP]", unk="[UNK]", mask="[MASK]"
     )
+    torch.manual_seed(0)
+    BertForMaskedLM(
+        BertConfig(pad_token_id=0, max_position_embeddings=40, **_sizes(vocabulary))
+    ).save_pretrained(folder)
     return folder
 
 
@@ -105,7 +109,9 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same as a RoBERTa: <s> is 0, <pad> is 1, positions start at 2."""
     folder = tmp_path_factory.mktemp("tiny-roberta")
-    vocabulary = _save_tokenizer(folder, cls="<s>", pad="<pad>", sep="</s>", unk="<unk>", mask="<mask>")
+    vocabulary = _save_tokenizer(
+        folder, cls="<s>", pad="<pad>", sep="</s>", unk="<unk>", mask="<mask>"
+    )
     torch.manual_seed(1)
     config = RobertaConfig(
         pad_token_id=1,
@@ -125,25 +131,39 @@ def byte_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
     the mask swallows the space before it."""
     folder = tmp_path_factory.mktemp("byte-roberta")
     specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    vocabulary = {piece: number for number, piece in enumerate([*specials, *pre_tokenizers.ByteLevel.alphabet()])}
+    vocabulary = {
+        piece: number
+        for number, piece in enumerate([*specials, *pre_tokenizers.ByteLevel.alphabet()])
+    }
     backend = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
-    backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
+    backend.post_processor = processors.RobertaProcessing(
+        ("</s>", 2), ("<s>", 0), add_prefix_space=False
+    )
     PreTrainedTokenizerFast(
         tokenizer_object=backend, cls_token="<s>", pad_token="<pad>", sep_token="</s>", unk_token="<unk>",
         mask_token=AddedToken("<mask>", lstrip=True),
     ).save_pretrained(folder)  # fmt: skip
     torch.manual_seed(2)
     config = RobertaConfig(
-        pad_token_id=1, bos_token_id=0, eos_token_id=2, max_position_embeddings=200, **_sizes(len(vocabulary))
+        pad_token_id=1,
+        bos_token_id=0,
+        eos_token_id=2,
+        max_position_embeddings=200,
+        **_sizes(len(vocabulary)),
     )
     RobertaForMaskedLM(config).save_pretrained(folder)
     return folder
 
 
 def _sizes(vocabulary: int) -> dict[str, Any]:
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+    sizes = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 48,
+    }
     return {**sizes, "vocab_size": vocabulary, "initializer_range": 0.2}
 
 
@@ -154,9 +174,16 @@ def _save_tokenizer(folder: Path, *, cls: str, pad: str, sep: str, unk: str, mas
     backend = Tokenizer(models.WordPiece(vocabulary, unk_token=unk))
     backend.normalizer = normalizers.BertNormalizer(lowercase=True)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.post_processor = processors.BertProcessing((sep, vocabulary[sep]), (cls, vocabulary[cls]))
+    backend.post_processor = processors.BertProcessing(
+        (sep, vocabulary[sep]), (cls, vocabulary[cls])
+    )
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend, cls_token=cls, pad_token=pad, sep_token=sep, unk_token=unk, mask_token=mask
+        tokenizer_object=backend,
+        cls_token=cls,
+        pad_token=pad,
+        sep_token=sep,
+        unk_token=unk,
+        mask_token=mask,
     )
     tokenizer.save_pretrained(folder)
     return len(vocabulary)
@@ -188,7 +215,11 @@ def triplets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus of 24 labelled pairs, the three labels in turn."""
     path = tmp_path_factory.mktemp("corpora") / "pairs.parquet"
-    columns = {"premise": _sentences(24, 4), "hypothesis": _sentences(24, 5), "label": [0, 1, 2] * 8}
+    columns = {
+        "premise": _sentences(24, 4),
+        "hypothesis": _sentences(24, 5),
+        "label": [0, 1, 2] * 8,
+    }
     pq.write_table(pa.table(columns), path)
     return path
 

@@ -30,7 +30,9 @@ def bootstrap(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         if not name.startswith(("HARNESS_", "PYTHON", "VIRTUAL_ENV", "PYTEST", "RAY_"))
     }
     environment["HARNESS_CACHE"] = str(clone / ".cache")
-    python = getattr(sys, "_base_executable", sys.executable)  # not the environment that runs this test
+    python = getattr(
+        sys, "_base_executable", sys.executable
+    )  # not the environment that runs this test
     return subprocess.run(
         [python, "bootstrap.py", *arguments],
         cwd=clone, env=environment, capture_output=True, text=True, check=False,
@@ -41,7 +43,11 @@ def bootstrap(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_both_commands_do_all_of_their_own_set_up(clone: Path) -> None:
     quickstart = bootstrap(clone, "quickstart")
     assert quickstart.returncode == 0, quickstart.stdout + quickstart.stderr
-    rows = [line for line in quickstart.stdout.splitlines() if re.match(r"(simcse|d2cse) +unsup +tiny-bert +3 ", line)]
+    rows = [
+        line
+        for line in quickstart.stdout.splitlines()
+        if re.match(r"(simcse|d2cse) +unsup +tiny-bert +3 ", line)
+    ]
     assert len(rows) == 2, quickstart.stdout
     assert all("±" in row for row in rows)
     assert len(list((clone / "results" / "trials").glob("*.parquet"))) >= 8 + 6
@@ -50,6 +56,6 @@ def test_both_commands_do_all_of_their_own_set_up(clone: Path) -> None:
     assert "to run, 0 already" not in again.stdout
     assert re.search(r"final seeds: 0 to run", again.stdout), again.stdout
 
-    tests = bootstrap(clone, "test", "tests/objectives", "-q")
+    tests = bootstrap(clone, "test", "tests/losses", "-q")
     assert tests.returncode == 0, tests.stdout + tests.stderr
     assert re.search(r"\d+ passed", tests.stdout)

@@ -45,10 +45,17 @@ def measure(name: str, encoder: str, steps: int) -> tuple[int, int, float, float
     embedder, sts = Embedder(method, kit), suite("sts")
     sts.score_dev(embedder)  # tokenised once per trial
     spent = time.process_time()
-    with torch.autocast(kit.device.type, torch.bfloat16, enabled=resolve_precision("auto", kit.device) == "bf16"):
+    with torch.autocast(
+        kit.device.type, torch.bfloat16, enabled=resolve_precision("auto", kit.device) == "bf16"
+    ):
         sts.score_dev(embedder)
     evaluation = time.process_time() - spent
-    return config.batch_size * stage.accumulation, config.evaluation_interval, per_update, evaluation
+    return (
+        config.batch_size * stage.accumulation,
+        config.evaluation_interval,
+        per_update,
+        evaluation,
+    )
 
 
 def train(method: Any, kit: Kit, stage: Any) -> None:
@@ -59,7 +66,9 @@ def train(method: Any, kit: Kit, stage: Any) -> None:
 
 def main() -> None:
     """Print a line a method."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--encoder", default="mini-bert")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--threads", type=int, default=1)

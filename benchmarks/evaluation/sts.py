@@ -35,19 +35,30 @@ def theirs(batch_size: int) -> tuple[float, dict[str, float]]:
     model = SentenceTransformer(str(model_folder(ENCODER)), device="cpu")
     evaluators = {
         name: EmbeddingSimilarityEvaluator(
-            task.first, task.second, task.gold.tolist(), main_similarity="cosine", name=name, batch_size=batch_size
+            task.first,
+            task.second,
+            task.gold.tolist(),
+            main_similarity="cosine",
+            name=name,
+            batch_size=batch_size,
         )
         for name, task in tests().items()
     }
     started = time.perf_counter()
-    scores = {name: evaluator(model)[f"{name}_spearman_cosine"] * 100 for name, evaluator in evaluators.items()}
+    scores = {
+        name: evaluator(model)[f"{name}_spearman_cosine"] * 100
+        for name, evaluator in evaluators.items()
+    }
     return time.perf_counter() - started, scores
 
 
 def ours() -> tuple[float, dict[str, float]]:
     """Seconds and Spearman x100 per test set."""
     plugin = registry.load("pooling")
-    kit = Kit(plugin.declare(resolve(plugin, {"encoder": ENCODER, "pooling": "mean"})), torch.device("cpu"))
+    kit = Kit(
+        plugin.declare(resolve(plugin, {"encoder": ENCODER, "pooling": "mean"})),
+        torch.device("cpu"),
+    )
     embedder = Embedder(kit.build(), kit)
     started = time.perf_counter()
     scores = suite("sts").score_test(embedder).metrics

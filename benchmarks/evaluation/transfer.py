@@ -57,7 +57,8 @@ class Reference:
         train, labels = features["train"], data["train"].labels
         if "dev" in data:
             scores = [
-                self.fit(train, labels, penalty).score(features["dev"], data["dev"].labels) for penalty in PENALTIES
+                self.fit(train, labels, penalty).score(features["dev"], data["dev"].labels)
+                for penalty in PENALTIES
             ]
         else:
             scores = self.validate(train, labels)
@@ -83,7 +84,9 @@ class Reference:
             float(
                 np.mean(
                     [
-                        self.fit(features[fitted], labels[fitted], penalty).score(features[held_out], labels[held_out])
+                        self.fit(features[fitted], labels[fitted], penalty).score(
+                            features[held_out], labels[held_out]
+                        )
                         for fitted, held_out in self.folds(labels)
                     ]
                 )
@@ -94,11 +97,15 @@ class Reference:
     def fit(self, features: np.ndarray, labels: np.ndarray, penalty: float) -> LogisticRegression:
         """One classifier; C as in harness.evaluation.transfer."""
         strength = (2 if labels.max() == 1 else 1) / (penalty * len(labels))
-        return LogisticRegression(C=strength, tol=self.tolerance, max_iter=1000).fit(features, labels)
+        return LogisticRegression(C=strength, tol=self.tolerance, max_iter=1000).fit(
+            features, labels
+        )
 
     def folds(self, labels: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """SentEval's."""
-        return list(StratifiedKFold(FOLDS, shuffle=True, random_state=FOLD_SEED).split(labels, labels))
+        return list(
+            StratifiedKFold(FOLDS, shuffle=True, random_state=FOLD_SEED).split(labels, labels)
+        )
 
 
 def compare(task: str, options: argparse.Namespace) -> float:
@@ -127,16 +134,24 @@ def clocked(work: "functools.partial[Accuracy]") -> tuple[Accuracy, float]:
 
 def main() -> None:
     """Print both times, their ratio, and the differences of the accuracies, task by task."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tasks", default="cr", help=f"comma-separated; all: {','.join(DATASETS)}")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="folder for the embeddings")
-    parser.add_argument("--tolerance", type=float, default=1e-4, help="scikit-learn's; 1e-4 is its default")
+    parser.add_argument(
+        "--tolerance", type=float, default=1e-4, help="scikit-learn's; 1e-4 is its default"
+    )
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     with threadpool_limits(options.threads):
-        ratios = [compare(task, options) for _ in range(options.rounds) for task in options.tasks.split(",")]
+        ratios = [
+            compare(task, options)
+            for _ in range(options.rounds)
+            for task in options.tasks.split(",")
+        ]
     print(f"median ratio {median(ratios):.2f}")
 
 

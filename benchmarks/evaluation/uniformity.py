@@ -29,7 +29,9 @@ def by_tensor(vectors: np.ndarray) -> float:
     """All differences at once, in blocks of 16 rows so that they fit in memory."""
     units = functional.normalize(torch.from_numpy(vectors))
     total = sum(
-        float((-2 * (units[at : at + 16, None] - units).pow(2).sum(-1)).exp().sum(dtype=torch.float64))
+        float(
+            (-2 * (units[at : at + 16, None] - units).pow(2).sum(-1)).exp().sum(dtype=torch.float64)
+        )
         for at in range(0, len(units), 16)
     )
     return float(np.log((total - len(units)) / (len(units) * (len(units) - 1))))
@@ -44,7 +46,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    vectors = np.random.default_rng(0).normal(0.3, 1, (options.rows, options.width)).astype(np.float32)
+    vectors = (
+        np.random.default_rng(0).normal(0.3, 1, (options.rows, options.width)).astype(np.float32)
+    )
     with threadpool_limits(options.threads):
         for name, way, rounds in (
             ("harness", uniformity, options.rounds),
@@ -53,11 +57,14 @@ def main() -> None:
         ):
             value, wall, processor = shortest(way, vectors, rounds)
             print(
-                f"{name}: {value:.6f} in {1000 * wall:.1f} ms ({1000 * processor:.1f} ms of processor time)", flush=True
+                f"{name}: {value:.6f} in {1000 * wall:.1f} ms ({1000 * processor:.1f} ms of processor time)",
+                flush=True,
             )
 
 
-def shortest(way: Callable[[np.ndarray], float], vectors: np.ndarray, rounds: int) -> tuple[float, float, float]:
+def shortest(
+    way: Callable[[np.ndarray], float], vectors: np.ndarray, rounds: int
+) -> tuple[float, float, float]:
     """Value, and the shortest wall and processor seconds of some rounds."""
     walls, processors = [], []
     for _ in range(rounds):

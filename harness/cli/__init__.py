@@ -53,5 +53,8 @@ def main() -> None:
 
 
 def _interrupted() -> int:
-    print("\nInterrupted. What has finished is in the store; the same command goes on from there.", file=sys.stderr)
+    print(
+        "\nInterrupted. What has finished is in the store; the same command goes on from there.",
+        file=sys.stderr,
+    )
     return INTERRUPTED

@@ -11,7 +11,9 @@ from harness.cli.eval import MethodOption, Named, PoolingOption
 def compare(
     a: Named,
     b: Named,
-    suite: Annotated[str, typer.Option("--suite", help="sts, or graded (the embedded pairs).")] = "sts",
+    suite: Annotated[
+        str, typer.Option("--suite", help="sts, or graded (the embedded pairs).")
+    ] = "sts",
     pooling: PoolingOption = None,
     method: MethodOption = None,
     store: options.Store = None,
@@ -45,7 +47,14 @@ def compare(
         spread = found_difference.uncertainty
         interval = f"{spread.low:+.2f} to {spread.high:+.2f}"
         p_value = f"{found_difference.p_value:.3f}"
-        table.add_row(task, f"{one:.2f}", f"{two:.2f}", f"{found_difference.difference:+.2f}", interval, p_value)
+        table.add_row(
+            task,
+            f"{one:.2f}",
+            f"{two:.2f}",
+            f"{found_difference.difference:+.2f}",
+            interval,
+            p_value,
+        )
     console.print(f"A: {models[0].label}\nB: {models[1].label}", soft_wrap=True, markup=False)
     console.print(table)
     console.print(

@@ -13,25 +13,39 @@ if TYPE_CHECKING:
     from harness.evaluation.suites import Suite
 
 Named = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A trial's key, a model's Hub name, or a folder.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="MODEL", help="A trial's key, a model's Hub name, or a folder.", show_default=False
+    ),
 ]
 PoolingOption = Annotated[
     Literal["cls", "mean", "first-last", "first-last-embeddings", "last-two"] | None,
-    typer.Option("--pooling", help="Of a plain encoder.  [default: a sentence-transformers folder's own, else mean]"),
+    typer.Option(
+        "--pooling",
+        help="Of a plain encoder.  [default: a sentence-transformers folder's own, else mean]",
+    ),
 ]
 MethodOption = Annotated[
-    str | None, typer.Option("--method", metavar="PATH", help="The plugin behind a trial, where it has no name here.")
+    str | None,
+    typer.Option(
+        "--method", metavar="PATH", help="The plugin behind a trial, where it has no name here."
+    ),
 ]
 
 
 def eval_(
     name: Named,
     suite: Annotated[
-        str, typer.Option("--suite", help="sts, transfer, retrieval, geometry, graded, or a Python file; several: a,b.")
+        str,
+        typer.Option(
+            "--suite",
+            help="sts, transfer, retrieval, geometry, graded, or a Python file; several: a,b.",
+        ),
     ] = "sts",
     pooling: PoolingOption = None,
     keep_embeddings: Annotated[
-        bool, typer.Option("--keep-embeddings", help="Keep all vectors in the cache, for later suites.")
+        bool,
+        typer.Option("--keep-embeddings", help="Keep all vectors in the cache, for later suites."),
     ] = False,
     method: MethodOption = None,
     store: options.Store = None,
@@ -90,7 +104,9 @@ def _check(suites: "list[Suite]") -> None:
 
 def _cost(record: dict[str, Any]) -> str:
     embedding, rate = record["evaluation_seconds"], record["sentences_per_second"]
-    embedded = f"embedding {embedding:.1f} s ({rate:.0f} sentences/s)" if rate else "embeddings were kept"
+    embedded = (
+        f"embedding {embedding:.1f} s ({rate:.0f} sentences/s)" if rate else "embeddings were kept"
+    )
     return f"{embedded}, scoring {record['wall_seconds'] - embedding:.1f} s"
 
 
@@ -105,7 +121,9 @@ def _print(console: "Console", suite: "Suite", record: dict[str, Any], how: str)
     scores, spread = record["dev"] | record["test"], record["uncertainty"]
     small = max((abs(value) for value in scores.values()), default=0) < 10
     for metric, value in scores.items():
-        table.add_row(metric, f"{value:.4f}" if small else f"{value:.2f}", *_uncertain(spread.get(metric)))
+        table.add_row(
+            metric, f"{value:.4f}" if small else f"{value:.2f}", *_uncertain(spread.get(metric))
+        )
     console.print(f"\n{suite.name} ({how})", soft_wrap=True)
     if scores:
         console.print(table)
@@ -114,4 +132,8 @@ def _print(console: "Console", suite: "Suite", record: dict[str, Any], how: str)
 
 
 def _uncertain(spread: dict[str, float] | None) -> list[str]:
-    return [f"{spread['standard_error']:.2f}", f"{spread['low']:.2f} to {spread['high']:.2f}"] if spread else ["", ""]
+    return (
+        [f"{spread['standard_error']:.2f}", f"{spread['low']:.2f} to {spread['high']:.2f}"]
+        if spread
+        else ["", ""]
+    )

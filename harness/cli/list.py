@@ -8,14 +8,19 @@ from harness.cli import options
 
 
 def list_(
-    what: Annotated[Literal["methods", "spaces", "suites", "papers", "trials"], typer.Argument(help="What to list.")],
+    what: Annotated[
+        Literal["methods", "spaces", "suites", "papers", "trials"],
+        typer.Argument(help="What to list."),
+    ],
     store: options.Store = None,
 ) -> None:
     """List methods, search spaces, evaluation suites, papers with reported numbers, or the trials in the store.
 
     Example: harness list methods
     """
-    {"methods": _methods, "spaces": _spaces, "suites": _suites, "papers": _papers}.get(what, lambda: _trials(store))()
+    {"methods": _methods, "spaces": _spaces, "suites": _suites, "papers": _papers}.get(
+        what, lambda: _trials(store)
+    )()
 
 
 def _methods() -> None:
@@ -57,7 +62,10 @@ def _trials(store: options.Store) -> None:
     for name, reason in reading.unreadable:
         typer.echo(f"{name} cannot be read and is left out: {reason}", err=True)
     for row in sorted(rows, key=lambda row: (row["started"] is None, str(row["started"]))):
-        dev = next((f"{value:.2f}" for name, value in row["dev"].items() if not name.endswith("-start")), "")
+        dev = next(
+            (f"{value:.2f}" for name, value in row["dev"].items() if not name.endswith("-start")),
+            "",
+        )
         role = row["suite"] if row["role"] == "evaluation" else row["role"]
         state = f"{row['key'][:10]}  {row['status']:<9} {role:<10} dev {dev:>6}"
         typer.echo(f"{state}  {label(row)}  {row['reason'] or ''}")

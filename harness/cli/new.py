@@ -7,7 +7,9 @@ import typer
 
 
 def new(
-    path: Annotated[Path, typer.Argument(help="Folder of the new plugin, for example methods/mine.")],
+    path: Annotated[
+        Path, typer.Argument(help="Folder of the new plugin, for example methods/mine.")
+    ],
 ) -> None:
     """Write a plugin that passes `harness check`, to start from.
 
@@ -17,7 +19,9 @@ def new(
     from harness.plugin.skeleton import SKELETON
 
     if not path.name.isidentifier():
-        raise UserError(f'"{path.name}" cannot name a method: letters, digits and underscores, no digit first')
+        raise UserError(
+            f'"{path.name}" cannot name a method: letters, digits and underscores, no digit first'
+        )
     if path.exists():
         raise UserError(f"{path} is there already; choose another name")
     try:

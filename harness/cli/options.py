@@ -12,25 +12,45 @@ if TYPE_CHECKING:
     from harness.trials import store as stores
 
 Targets = Annotated[
-    list[str], typer.Argument(help="Methods (names or paths; none: all of the space), then the search space's file.")
+    list[str],
+    typer.Argument(
+        help="Methods (names or paths; none: all of the space), then the search space's file."
+    ),
 ]
 Method = Annotated[str, typer.Argument(help="A method's name or path.")]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A hyperparameter's value; beats the file and the defaults."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="A hyperparameter's value; beats the file and the defaults.",
+    ),
 ]
-Encoder = Annotated[list[str] | None, typer.Option("--encoder", help="Instead of the space's encoders.")]
+Encoder = Annotated[
+    list[str] | None, typer.Option("--encoder", help="Instead of the space's encoders.")
+]
 Trials = Annotated[
-    int | None, typer.Option("--trials", min=1, help="At most so many configurations per search and round.")
+    int | None,
+    typer.Option("--trials", min=1, help="At most so many configurations per search and round."),
 ]
-Seeds = Annotated[str | None, typer.Option("--seeds", metavar="0,1,2", help="Instead of the space's final seeds.")]
+Seeds = Annotated[
+    str | None, typer.Option("--seeds", metavar="0,1,2", help="Instead of the space's final seeds.")
+]
 Subsets = Annotated[
-    str | None, typer.Option("--subsets", metavar="0,1,2", help="Instead of the space's final subsets of the labels.")
+    str | None,
+    typer.Option(
+        "--subsets", metavar="0,1,2", help="Instead of the space's final subsets of the labels."
+    ),
 ]
-Store = Annotated[Path | None, typer.Option("--store", help="Folder of the results.  [default: results/trials]")]
+Store = Annotated[
+    Path | None, typer.Option("--store", help="Folder of the results.  [default: results/trials]")
+]
 Cpus = Annotated[float, typer.Option("--cpus-per-trial", min=0.1, help="CPU cores of one trial.")]
 Gpus = Annotated[
-    float | None, typer.Option("--gpus-per-trial", min=0, help="GPUs of one trial; a fraction shares one. Default: 1")
+    float | None,
+    typer.Option(
+        "--gpus-per-trial", min=0, help="GPUs of one trial; a fraction shares one. Default: 1"
+    ),
 ]
 
 
@@ -42,7 +62,9 @@ def values(given: list[str] | None) -> dict[str, Any]:
     for text in given or []:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise UserError(f'--set {text}: write it as key=value, for example "--set learning_rate=3e-5"')
+            raise UserError(
+                f'--set {text}: write it as key=value, for example "--set learning_rate=3e-5"'
+            )
         try:
             found[key] = yaml.safe_load(value)
         except (yaml.YAMLError, ValueError):
@@ -94,4 +116,6 @@ def searches(
 
     methods, path = split_targets(targets)
     repeats = numbers(seeds, "--seeds"), numbers(subsets, "--subsets")
-    return narrowed(*load(path), Narrowing(methods, tuple(encoder or ()), values(set_), trials, *repeats))
+    return narrowed(
+        *load(path), Narrowing(methods, tuple(encoder or ()), values(set_), trials, *repeats)
+    )

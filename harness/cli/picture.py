@@ -14,9 +14,14 @@ from harness.errors import UserError
 
 def picture(
     names: Annotated[
-        list[str], typer.Argument(metavar="MODEL...", help="Trials' keys, Hub names or folders.", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="MODEL...", help="Trials' keys, Hub names or folders.", show_default=False
+        ),
     ],
-    output: Annotated[Path, typer.Option("--output", help="Folder for the pictures.")] = Path("pictures"),
+    output: Annotated[Path, typer.Option("--output", help="Folder for the pictures.")] = Path(
+        "pictures"
+    ),
     pooling: PoolingOption = None,
     method: MethodOption = None,
     store: options.Store = None,
@@ -54,4 +59,6 @@ def _writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"{folder} cannot be written ({error.strerror}); choose another folder with --output") from None
+        raise UserError(
+            f"{folder} cannot be written ({error.strerror}); choose another folder with --output"
+        ) from None

@@ -33,7 +33,9 @@ def plan(
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     table = Table(box=box.SIMPLE_HEAD)
     for column in ("search", "round", "varied", "trials", "stored", "updates", "each"):
-        table.add_column(column, justify="right" if column in ("trials", "stored", "updates", "each") else "left")
+        table.add_column(
+            column, justify="right" if column in ("trials", "stored", "updates", "each") else "left"
+        )
 
     def cells(line: Line) -> list[str]:
         trials = "decided by the round before" if line.trials is None else str(line.trials)
@@ -55,11 +57,17 @@ def plan(
         console.print(f"{search.label}: {_fixed(search.config.model_dump())}", soft_wrap=True)
     slots = max(1, int((os.cpu_count() or 1) / cpus_per_trial))
     seconds = made.seconds(slots)
-    cost = f"about {duration(seconds)}" if seconds is not None else "unknown (an encoder or corpus is not here)"
+    cost = (
+        f"about {duration(seconds)}"
+        if seconds is not None
+        else "unknown (an encoder or corpus is not here)"
+    )
     console.print(f"\n{made.to_run} trials to run; estimated time with {slots} at a time: {cost}")
     for sentence in made.missing:
         console.print(f"Not here yet: {sentence}", soft_wrap=True)
 
 
 def _fixed(values: dict[str, object]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in values.items() if name not in ("setting", "encoder"))
+    return ", ".join(
+        f"{name}={value}" for name, value in values.items() if name not in ("setting", "encoder")
+    )

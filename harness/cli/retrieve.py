@@ -10,7 +10,9 @@ from harness.cli.eval import MethodOption, Named, PoolingOption
 
 def retrieve(
     name: Named,
-    queries: Annotated[list[str], typer.Argument(metavar="QUERY...", help="Any sentences.", show_default=False)],
+    queries: Annotated[
+        list[str], typer.Argument(metavar="QUERY...", help="Any sentences.", show_default=False)
+    ],
     count: Annotated[int, typer.Option("--count", min=1, help="How many to show.")] = 3,
     pooling: PoolingOption = None,
     method: MethodOption = None,
@@ -32,10 +34,14 @@ def retrieve(
     chosen = model(name, found, pooling=pooling, method=method)
     console = Console(highlight=False)
     with console.status("loading") as status:
-        vectors = Embeddings(Measurement(chosen, found, told=status.update).embed, [*pairs.texts, *queries])
+        vectors = Embeddings(
+            Measurement(chosen, found, told=status.update).embed, [*pairs.texts, *queries]
+        )
         retrieval = Retrieval(pairs, vectors(pairs.first), vectors(pairs.second))
     console.print(chosen.label, soft_wrap=True, markup=False)
     for query in queries:
         console.print(f"\n{query}", soft_wrap=True, markup=False)
-        for rank, (text, cosine) in enumerate(retrieval.nearest(query, vectors([query])[0], count), start=1):
+        for rank, (text, cosine) in enumerate(
+            retrieval.nearest(query, vectors([query])[0], count), start=1
+        ):
             console.print(f"  {rank}  {cosine:.3f}  {text}", soft_wrap=True, markup=False)

@@ -9,7 +9,9 @@ from harness.cli import options
 
 def run(
     method: options.Method,
-    encoder: Annotated[str | None, typer.Option("--encoder", help="A model's Hub name or folder.")] = None,
+    encoder: Annotated[
+        str | None, typer.Option("--encoder", help="A model's Hub name or folder.")
+    ] = None,
     set_: options.Set = None,
     seed: Annotated[int, typer.Option("--seed", help="Of every random source.")] = 0,
     store: options.Store = None,

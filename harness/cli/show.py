@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def show(
-    key: Annotated[str, typer.Argument(help="The trial's key or its first characters (see `harness list trials`).")],
+    key: Annotated[
+        str,
+        typer.Argument(help="The trial's key or its first characters (see `harness list trials`)."),
+    ],
     store: options.Store = None,
 ) -> None:
     """Show one trial: configuration, scores, cost, where it ran, versions, digests, and how to run it again.
@@ -29,10 +32,14 @@ def show(
     found = options.opened(store)
     matches = find(found.read().rows(), key)
     if not matches:
-        raise UserError(f'no trial in {found.folder} has a key that starts with "{key}"; see `harness list trials`')
+        raise UserError(
+            f'no trial in {found.folder} has a key that starts with "{key}"; see `harness list trials`'
+        )
     if len(matches) > 1:
         keys = ", ".join(row["key"][: len(key) + 4] for row in matches[:5])
-        raise UserError(f'{len(matches)} trials have keys that start with "{key}": {keys}; give more characters')
+        raise UserError(
+            f'{len(matches)} trials have keys that start with "{key}": {keys}; give more characters'
+        )
     print_record(matches[0], Console(highlight=False))
 
 
@@ -64,12 +71,20 @@ def _curves(history: list[dict[str, Any]]) -> Iterator[str]:
     if curves:
         yield "history (stage, metric, first and last value):"
     for (stage, metric), points in curves.items():
-        first, last = (f"{point['value']:.5g} at {point['step']}" for point in (points[0], points[-1]))
-        yield f"  {stage} {metric}: {first}" + (f" -> {last} ({len(points)} values)" if len(points) > 1 else "")
+        first, last = (
+            f"{point['value']:.5g} at {point['step']}" for point in (points[0], points[-1])
+        )
+        yield f"  {stage} {metric}: {first}" + (
+            f" -> {last} ({len(points)} values)" if len(points) > 1 else ""
+        )
 
 
 def _number(value: Any) -> str:
-    return f"{value:.4f}".rstrip("0").rstrip(".") if isinstance(value, float) and abs(value) >= 1 else str(value)
+    return (
+        f"{value:.4f}".rstrip("0").rstrip(".")
+        if isinstance(value, float) and abs(value) >= 1
+        else str(value)
+    )
 
 
 def _interval(spread: dict[str, float]) -> str:
@@ -89,9 +104,23 @@ def _evaluation(record: dict[str, Any]) -> str:
 def _command(record: dict[str, Any], locator: str | None) -> str:
     from harness.plugin.registry import names
 
-    method = locator or (record["method"] if record["method"] in names() else f"PATH/{record['method']}")
-    values = {name: value for name, value in record["configuration"].items() if name != "encoder" and value is not None}
-    words = ["harness", "run", method, "--encoder", record["encoder"], "--seed", str(record["seed"])]
+    method = locator or (
+        record["method"] if record["method"] in names() else f"PATH/{record['method']}"
+    )
+    values = {
+        name: value
+        for name, value in record["configuration"].items()
+        if name != "encoder" and value is not None
+    }
+    words = [
+        "harness",
+        "run",
+        method,
+        "--encoder",
+        record["encoder"],
+        "--seed",
+        str(record["seed"]),
+    ]
     for name, value in values.items():
         words += ["--set", f"{name}={_yaml(value)}"]
     return shlex.join(words)

@@ -19,7 +19,9 @@ def sweep(
     store: options.Store = None,
     cpus_per_trial: options.Cpus = 1,
     gpus_per_trial: options.Gpus = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop, as `harness plan`.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan and stop, as `harness plan`.")
+    ] = False,
 ) -> None:
     """Run a search space: search on dev, retrain the chosen configuration on the final seeds, score it on test.
 
@@ -39,10 +41,14 @@ def sweep(
     searches = options.searches(targets, set_, encoder, trials, seeds, subsets)
     console = Console(highlight=False)
     with Terminal(console) as terminal:
-        result = sweeping.run(searches, options.opened(store), Resources(cpus_per_trial, gpus_per_trial), terminal)
+        result = sweeping.run(
+            searches, options.opened(store), Resources(cpus_per_trial, gpus_per_trial), terminal
+        )
     table(store=store)
     for label in result.undecided:
         console.print(f"No configuration of {label} finished, so none could be chosen.")
     if result.failed or result.undecided:
-        console.print(f"Failed trials: {result.failed}. See `harness list trials`, then `harness show KEY`.")
+        console.print(
+            f"Failed trials: {result.failed}. See `harness list trials`, then `harness show KEY`."
+        )
         raise typer.Exit(1)

@@ -9,13 +9,20 @@ import typer
 def table(
     paper: Annotated[
         str | None,
-        typer.Option(help="Beside the tables of this paper: clsr, d2cse, dcpcse, diffaug or diffcse."),
+        typer.Option(
+            help="Beside the tables of this paper: clsr, d2cse, dcpcse, diffaug or diffcse."
+        ),
     ] = None,
-    store: Annotated[Path | None, typer.Option(help="Folder with the results.", show_default="results/trials")] = None,
+    store: Annotated[
+        Path | None, typer.Option(help="Folder with the results.", show_default="results/trials")
+    ] = None,
     format: Annotated[
-        Literal["terminal", "markdown", "csv", "latex", "parquet"], typer.Option(help="How to print it.")
+        Literal["terminal", "markdown", "csv", "latex", "parquet"],
+        typer.Option(help="How to print it."),
     ] = "terminal",
-    output: Annotated[Path | None, typer.Option(help="Write to this file instead of the screen.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Write to this file instead of the screen.")
+    ] = None,
 ) -> None:
     """Print the results: mean±std over seeds and label subsets with n, alone or beside the numbers of a paper.
 
@@ -48,4 +55,6 @@ def table(
     try:
         output.write_bytes(content)
     except OSError as error:
-        raise UserError(f"{output} cannot be written ({error.strerror}); choose another file with --output") from None
+        raise UserError(
+            f"{output} cannot be written ({error.strerror}); choose another file with --output"
+        ) from None

@@ -34,7 +34,9 @@ class TextBatch:
 
     def repeated(self, times: int) -> "TextBatch":
         """Every row `times` times, one after the other: the views that differ by dropout alone."""
-        ids, mask = (value.repeat_interleave(times, dim=0) for value in (self.input_ids, self.attention_mask))
+        ids, mask = (
+            value.repeat_interleave(times, dim=0) for value in (self.input_ids, self.attention_mask)
+        )
         return replace(self, input_ids=ids, attention_mask=mask, views=self.views * times)
 
     def replaced(self, input_ids: Tensor, attention_mask: Tensor) -> "TextBatch":
@@ -53,9 +55,14 @@ class TextBatch:
 
     def to(self, device: torch.device) -> "TextBatch":
         """The same batch on a device."""
-        moved = [value.to(device, non_blocking=True) for value in (self.input_ids, self.attention_mask, self.items)]
+        moved = [
+            value.to(device, non_blocking=True)
+            for value in (self.input_ids, self.attention_mask, self.items)
+        ]
         labels = None if self.labels is None else self.labels.to(device, non_blocking=True)
-        return replace(self, input_ids=moved[0], attention_mask=moved[1], items=moved[2], labels=labels)
+        return replace(
+            self, input_ids=moved[0], attention_mask=moved[1], items=moved[2], labels=labels
+        )
 
 
 def interleaved(first: TextBatch, second: TextBatch, pad_id: int) -> TextBatch:
@@ -63,7 +70,9 @@ def interleaved(first: TextBatch, second: TextBatch, pad_id: int) -> TextBatch:
     width = max(first.input_ids.shape[1], second.input_ids.shape[1])
 
     def together(one: Tensor, other: Tensor, filling: int) -> Tensor:
-        padded = [functional.pad(part, (0, width - part.shape[1]), value=filling) for part in (one, other)]
+        padded = [
+            functional.pad(part, (0, width - part.shape[1]), value=filling) for part in (one, other)
+        ]
         return torch.stack(padded, dim=1).flatten(0, 1)
 
     ids = together(first.input_ids, second.input_ids, pad_id)
@@ -84,10 +93,6 @@ def pad(rows: Sequence[np.ndarray], template: Template, pad_id: int) -> tuple[Te
         ids[index, stop : stop + len(end)] = end
     mask = (np.arange(width) < lengths[:, None]).astype(np.int64)
     return torch.from_numpy(ids), torch.from_numpy(mask)
-
-
-
-
 
 
 def length_grouped(
@@ -163,12 +168,18 @@ class Stream:
     def batches(self, start: int = 0) -> Iterator[TextBatch]:
         """Batch number `start` of the endless sequence, and all after it."""
         epoch, first = divmod(start, len(self))
-        lengths = self.tokens.item_lengths(self.options.limit)[self.items] if self.options.text else np.zeros(len(self.items), np.int64)
+        lengths = (
+            self.tokens.item_lengths(self.options.limit)[self.items]
+            if self.options.text
+            else np.zeros(len(self.items), np.int64)
+        )
         while True:
             generator = np.random.default_rng((self.options.seed, epoch))
             batches = length_grouped(lengths, self.options.batch_size, generator)
             if self.options.group:
-                batches = [chosen for chosen in batches if len(chosen) == self.options.batch_size][: len(self)]
+                batches = [chosen for chosen in batches if len(chosen) == self.options.batch_size][
+                    : len(self)
+                ]
             for chosen in batches[first:]:
                 yield replace(self._batch(self.items[chosen]), epoch=epoch)
             epoch, first = epoch + 1, 0
@@ -179,6 +190,10 @@ class Stream:
         if not self.options.text:
             nothing = torch.zeros(len(items) * columns, 0, dtype=torch.long)
             return TextBatch(nothing, nothing, torch.from_numpy(items), columns, labels)
-        rows = [self.tokens.row(column, item)[: self.options.limit] for item in items for column in range(columns)]
+        rows = [
+            self.tokens.row(column, item)[: self.options.limit]
+            for item in items
+            for column in range(columns)
+        ]
         ids, mask = pad(rows, self.template, self.tokens.pad_id)
         return TextBatch(ids, mask, torch.from_numpy(items), columns, labels)

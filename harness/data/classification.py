@@ -1,4 +1,4 @@
-"""SentEval's seven classification tasks as its own readers see them: texts, labels and order (baselines.md, 10.2)."""
+"""SentEval's seven classification tasks as its own readers see them: texts, labels and order (evaluation_protocol.md, section 2)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -51,7 +51,12 @@ def polar(positive: str, negative: str) -> Splits:
 
 def sst2() -> Splits:
     """SST-2: sentence, tab, class."""
-    return Splits({split: _sorted(_sst_rows(f"SST/binary/sentiment-{split}")) for split in ("train", "dev", "test")})
+    return Splits(
+        {
+            split: _sorted(_sst_rows(f"SST/binary/sentiment-{split}"))
+            for split in ("train", "dev", "test")
+        }
+    )
 
 
 def trec() -> Splits:
@@ -62,7 +67,12 @@ def trec() -> Splits:
 
 def mrpc() -> Splits:
     """MRPC: class, two ids, two sentences; a header line. Class 1 are the paraphrases."""
-    return Splits({split: _sorted(_mrpc_rows(f"MRPC/msr_paraphrase_{split}.txt")) for split in ("train", "test")})
+    return Splits(
+        {
+            split: _sorted(_mrpc_rows(f"MRPC/msr_paraphrase_{split}.txt"))
+            for split in ("train", "test")
+        }
+    )
 
 
 def _sst_rows(member: str) -> list[Row]:
@@ -95,7 +105,11 @@ def _mrpc_rows(member: str) -> list[Row]:
 def _sorted(rows: list[Row]) -> Labelled:
     rows = sorted(rows, key=lambda row: (*(len(text.split()) for text in row[0]), row[1]))
     texts = list(zip(*(row[0] for row in rows), strict=True))
-    return Labelled(list(texts[0]), np.asarray([row[1] for row in rows]), list(texts[1]) if len(texts) > 1 else None)
+    return Labelled(
+        list(texts[0]),
+        np.asarray([row[1] for row in rows]),
+        list(texts[1]) if len(texts) > 1 else None,
+    )
 
 
 def _fields(line: str, expected: int, member: str, number: int) -> list[str]:
@@ -108,7 +122,9 @@ def _fields(line: str, expected: int, member: str, number: int) -> list[str]:
 
 def _label(text: str, valid: Sequence[str], member: str, number: int) -> int:
     if text.strip() not in valid:
-        raise UserError(f'{_place(member, number)}: the class "{text}" is none of {", ".join(valid)}')
+        raise UserError(
+            f'{_place(member, number)}: the class "{text}" is none of {", ".join(valid)}'
+        )
     return valid.index(text.strip())
 
 

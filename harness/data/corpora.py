@@ -63,14 +63,20 @@ def read_triplets(paths: list[Path]) -> Corpus:
     """CSV with a header and the columns premise, entailment, contradiction (SimCSE's sent0, sent1, hard_neg)."""
     columns: tuple[list[str], ...] = ([], [], [])
     for path in paths:
-        reader = csv.reader(io.StringIO(_text(path), newline=""))  # str.splitlines would cut at form feeds, too
+        reader = csv.reader(
+            io.StringIO(_text(path), newline="")
+        )  # str.splitlines would cut at form feeds, too
         try:
             header = next(reader, [])
             if len(header) != 3:
-                raise UserError(f"{path}, line 1: a header of 3 columns (sent0,sent1,hard_neg) was expected")
+                raise UserError(
+                    f"{path}, line 1: a header of 3 columns (sent0,sent1,hard_neg) was expected"
+                )
             for row in reader:
                 if len(row) != 3:
-                    raise UserError(f"{path}, line {reader.line_num}: 3 fields were expected, {len(row)} found")
+                    raise UserError(
+                        f"{path}, line {reader.line_num}: 3 fields were expected, {len(row)} found"
+                    )
                 for column, text in zip(columns, row, strict=True):
                     column.append(text.strip() or " ")
         except csv.Error as error:
@@ -93,10 +99,16 @@ def read_nli_pairs(paths: list[Path]) -> Corpus:
         try:
             table = pq.read_table(path, columns=["premise", "hypothesis", "label"])
         except (pa.ArrowException, OSError) as error:
-            raise UserError(f"{path} cannot be read as NLI pairs: {str(error).splitlines()[0]}") from None
-        for line, (premise, hypothesis, label) in enumerate(zip(*table.to_pydict().values(), strict=True), start=1):
+            raise UserError(
+                f"{path} cannot be read as NLI pairs: {str(error).splitlines()[0]}"
+            ) from None
+        for line, (premise, hypothesis, label) in enumerate(
+            zip(*table.to_pydict().values(), strict=True), start=1
+        ):
             if label not in (-1, 0, 1, 2):
-                raise UserError(f"{path}, row {line}: label {label!r} is none of 0, 1, 2 (or -1, unlabelled)")
+                raise UserError(
+                    f"{path}, row {line}: label {label!r} is none of 0, 1, 2 (or -1, unlabelled)"
+                )
             if label >= 0:
                 premises.append(premise)
                 hypotheses.append(hypothesis)
@@ -139,19 +151,26 @@ def read_neighbours(paths: list[Path]) -> Corpus:
 
 
 SNLI, MULTI_NLI = "stanfordnlp/snli", "nyu-mll/multi_nli"
-_NLI_TRAIN = ((SNLI, "plain_text/train-00000-of-00001.parquet"), (MULTI_NLI, "data/train-00000-of-00001.parquet"))
+_NLI_TRAIN = (
+    (SNLI, "plain_text/train-00000-of-00001.parquet"),
+    (MULTI_NLI, "data/train-00000-of-00001.parquet"),
+)
 _SNLI_DEV = (SNLI, "plain_text/validation-00000-of-00001.parquet")
 _SNLI_TEST = (SNLI, "plain_text/test-00000-of-00001.parquet")
 
 SOURCES: dict[str, Source] = {
     "wiki1m": Source(((SIMCSE, "wiki1m_for_simcse.txt"),), read_sentences, 1_000_000),
-    "nli-triplets": Source(((SIMCSE, "nli_for_simcse.csv"),), read_triplets, 275_601, labelled=True),
+    "nli-triplets": Source(
+        ((SIMCSE, "nli_for_simcse.csv"),), read_triplets, 275_601, labelled=True
+    ),
     "nli-pairs": Source(_NLI_TRAIN, read_nli_pairs, 942_069, labelled=True),
     "nli-entailments": Source(_NLI_TRAIN, read_entailments, 314_315, labelled=True),
     "snli-dev": Source((_SNLI_DEV,), read_nli_pairs, 9_842, labelled=True),
     "snli-test": Source((_SNLI_TEST,), read_nli_pairs, 9_824, labelled=True),
     "snli-heldout": Source((_SNLI_DEV, _SNLI_TEST), read_nli_pairs, 19_666, labelled=True),
-    "snli-heldout-entailments": Source((_SNLI_DEV, _SNLI_TEST), read_entailments, 6_697, labelled=True),
+    "snli-heldout-entailments": Source(
+        (_SNLI_DEV, _SNLI_TEST), read_entailments, 6_697, labelled=True
+    ),
     "stsb-similar": Source(((SIMCSE, ARCHIVE),), read_similar_pairs, 1_406, labelled=True),
     "graded-sentences": Source(((GRADED, "sentences.txt"),), read_sentences),
     "graded-triplets": Source(((GRADED, "triplets.csv"),), read_triplets, labelled=True),
@@ -170,7 +189,9 @@ def source(name: str) -> Source:
         return SOURCES[name]
     path = Path(name.removeprefix(NEIGHBOURS))
     if path.suffix not in READERS:
-        raise UserError(f'unknown corpus "{name}"{suggest(name, SOURCES)} (or a .txt, .csv or .parquet file)')
+        raise UserError(
+            f'unknown corpus "{name}"{suggest(name, SOURCES)} (or a .txt, .csv or .parquet file)'
+        )
     if not path.is_file():
         raise UserError(f'corpus "{name}": there is no such file')
     read = read_neighbours if name.startswith(NEIGHBOURS) else READERS[path.suffix]

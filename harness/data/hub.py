@@ -26,15 +26,15 @@ def mirrors() -> list[Path]:
     return [Path(named).resolve(), EMBEDDED] if named else [EMBEDDED]
 
 
-
-
 def data_file(repository: str, name: str, *, download: bool = True) -> Path:
     """The path of one file of a data set. Raises UserError when neither mirror nor Hub has it."""
     for mirror in mirrors():
         folder = mirror / "datasets" / repository
         if (folder / name).is_file():
             return folder / name
-        elsewhere = list(folder.glob(f"**/{Path(name).name}"))  # the Hub's folders of a data set come and go
+        elsewhere = list(
+            folder.glob(f"**/{Path(name).name}")
+        )  # the Hub's folders of a data set come and go
         if len(elsewhere) == 1:
             return elsewhere[0]
     return _from_hub("datasets", repository, [name], download) / name
@@ -108,10 +108,6 @@ def model_digest(name: str, *, download: bool = True) -> str:
     folder = model_folder(name, download=download)
     files = {path for pattern in MODEL_FILES for path in folder.glob(pattern)}
     return digest_files(sorted(files))
-
-
-
-
 
 
 def model_shape(name: str, *, download: bool = True) -> dict[str, Any]:

@@ -40,11 +40,13 @@ class Pairs:
     def parts(self) -> dict[str, slice]:
         """Where each subset lies."""
         stops = np.cumsum([0, *self.subsets.values()]).tolist()
-        return {name: slice(*stops[number : number + 2]) for number, name in enumerate(self.subsets)}
+        return {
+            name: slice(*stops[number : number + 2]) for number, name in enumerate(self.subsets)
+        }
 
 
 def sts_year(name: str) -> Pairs:
-    """All scored pairs of one year, its subsets concatenated (SentEval's "all"); baselines.md, 10.1."""
+    """All scored pairs of one year, its subsets concatenated (SentEval's "all"); evaluation_protocol.md, section 1."""
     first, second, gold = [], [], []
     subsets: dict[str, int] = {}
     folder = f"STS/{name.upper()}-en-test"
@@ -52,7 +54,9 @@ def sts_year(name: str) -> Pairs:
         texts = lines(f"{folder}/STS.input.{subset}.txt")
         scores = lines(f"{folder}/STS.gs.{subset}.txt")
         if len(texts) != len(scores):
-            raise UserError(f"{archive()}, {folder}: {subset} has {len(texts)} pairs and {len(scores)} gold scores")
+            raise UserError(
+                f"{archive()}, {folder}: {subset} has {len(texts)} pairs and {len(scores)} gold scores"
+            )
         for number, (text, score) in enumerate(zip(texts, scores, strict=True), start=1):
             if not score.strip():
                 continue  # SentEval drops pairs without a gold score
@@ -99,7 +103,9 @@ def _fields(line: str, expected: int, where: str, number: int, *, more: bool = T
     """`more`: columns behind those expected are no mistake (STS-B has the sentences' sources in some copies)."""
     fields = line.split("\t")
     if len(fields) < expected or (len(fields) > expected and not more):
-        raise UserError(f"{where}, line {number}: {expected} tab-separated fields were expected, {len(fields)} found")
+        raise UserError(
+            f"{where}, line {number}: {expected} tab-separated fields were expected, {len(fields)} found"
+        )
     return fields
 
 

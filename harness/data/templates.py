@@ -18,7 +18,7 @@ PUBLISHED = {
 
 
 def published_templates(encoder: str) -> tuple[str, str]:
-    """PromptBERT's for the first and the second view (baselines.md, 3.1); DiffAug has the first for both."""
+    """PromptBERT's for the first and the second view (promptbert.md, section 1); DiffAug has the first for both."""
     return PUBLISHED["roberta" if "roberta" in model_shape(encoder)["model_type"] else "bert"]
 
 
@@ -42,7 +42,12 @@ def hard_prompt(tokenizer: Any, text: str) -> Template:
     begin = (tokenizer.cls_token_id, *_pieces(tokenizer, before.rstrip()))
     end = (*_pieces(tokenizer, after), tokenizer.sep_token_id)
     byte_level = piece_ids(tokenizer, ["a"]) != piece_ids(tokenizer, [" a"])
-    return Template(begin, end, leading_space=byte_level and before.endswith(" "), mask_id=tokenizer.mask_token_id)
+    return Template(
+        begin,
+        end,
+        leading_space=byte_level and before.endswith(" "),
+        mask_id=tokenizer.mask_token_id,
+    )
 
 
 def _pieces(tokenizer: Any, text: str) -> tuple[int, ...]:
@@ -50,7 +55,11 @@ def _pieces(tokenizer: Any, text: str) -> tuple[int, ...]:
     if MASK not in text:
         return tuple(piece_ids(tokenizer, [text])[0]) if text else ()
     before, after = text.split(MASK)
-    return (*_pieces(tokenizer, before.rstrip()), tokenizer.mask_token_id, *_pieces(tokenizer, after))
+    return (
+        *_pieces(tokenizer, before.rstrip()),
+        tokenizer.mask_token_id,
+        *_pieces(tokenizer, after),
+    )
 
 
 def rewrapped(batch: TextBatch, old: Template, new: Template, pad_id: int) -> TextBatch:

@@ -84,7 +84,9 @@ def piece_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
     return [encoding.ids for encoding in encodings]
 
 
-def tokenised(corpus_name: str, tokenizer: Any, tokenizer_digest: str, *, leading_space: bool = False) -> Tokens:
+def tokenised(
+    corpus_name: str, tokenizer: Any, tokenizer_digest: str, *, leading_space: bool = False
+) -> Tokens:
     """The corpus as word pieces; tokenised on the first call for this tokenizer, then read from the cache."""
     found = source(corpus_name)
     paths = found.paths()
@@ -96,7 +98,9 @@ def tokenised(corpus_name: str, tokenizer: Any, tokenizer_digest: str, *, leadin
         arrays: dict[str, np.ndarray] = {} if corpus.labels is None else {"labels": corpus.labels}
         for number, column in enumerate(corpus.columns):
             texts = [f" {text}" for text in column] if leading_space else column
-            arrays[f"ids{number}"], arrays[f"starts{number}"] = flattened(piece_ids(tokenizer, texts))
+            arrays[f"ids{number}"], arrays[f"starts{number}"] = flattened(
+                piece_ids(tokenizer, texts)
+            )
         return arrays
 
     arrays = shared_arrays(folder, build)
@@ -114,7 +118,3 @@ def flattened(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     cut = [row[:LONGEST] for row in rows]
     starts = np.concatenate([[0], np.cumsum([len(row) for row in cut])]).astype(np.int64)
     return np.fromiter((piece for row in cut for piece in row), np.int32, int(starts[-1])), starts
-
-
-
-

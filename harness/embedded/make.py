@@ -107,7 +107,9 @@ def pretraining_losses(
     return outputs.loss, -summary[tokens >= len(SPECIALS)].mean()
 
 
-def pretrain(tokenizer: PreTrainedTokenizerBase, sentences: list[str], seed: int) -> BertForMaskedLM:
+def pretrain(
+    tokenizer: PreTrainedTokenizerBase, sentences: list[str], seed: int
+) -> BertForMaskedLM:
     """Train an encoder on both losses; on one thread, so that a seed gives one result."""
     torch.set_num_threads(1)
     torch.manual_seed(seed)
@@ -130,7 +132,9 @@ def main() -> None:
     out_folder = Path(sys.argv[1])
     write_corpus(out_folder / CORPUS, SEED)
     sentences = (out_folder / CORPUS / "sentences.txt").read_text(encoding="utf-8").splitlines()
-    (out_folder / CORPUS / VECTORS).write_text(word_vectors(sentences), encoding="utf-8", newline="\n")
+    (out_folder / CORPUS / VECTORS).write_text(
+        word_vectors(sentences), encoding="utf-8", newline="\n"
+    )
     write_model(out_folder / MODEL, sentences, SEED)
 
 

@@ -72,19 +72,29 @@ def prefix_sdpa(
             attention_mask = _widen(attention_mask, prefix, (rows, 1, length, length), query.device)
     if only is not None and module.layer_idx == only.layer:
         length = query.shape[2]
-        attention_mask = None if attention_mask is None else attention_mask[:, :, :1]  # padding: the same for all
+        attention_mask = (
+            None if attention_mask is None else attention_mask[:, :, :1]
+        )  # padding: the same for all
         one, _ = sdpa_attention_forward(
             module, select(query, only.where), key, value, attention_mask, is_causal=False, **kwargs
         )
         return one.expand(-1, length, -1, -1), None
-    attended, _ = sdpa_attention_forward(module, query, key, value, attention_mask, is_causal=False, **kwargs)
+    attended, _ = sdpa_attention_forward(
+        module, query, key, value, attention_mask, is_causal=False, **kwargs
+    )
     return attended, None
 
 
-def _widen(mask: Tensor | None, prefix: KeyValues, shape: tuple[int, int, int, int], device: torch.device) -> Tensor:
+def _widen(
+    mask: Tensor | None, prefix: KeyValues, shape: tuple[int, int, int, int], device: torch.device
+) -> Tensor:
     """The mask with the prompt columns in front, (rows, 1, length, prompts + length)."""
     rows, _, length, _ = shape
-    text = torch.ones(shape, dtype=torch.bool, device=device) if mask is None else mask.expand(rows, 1, length, -1)
+    text = (
+        torch.ones(shape, dtype=torch.bool, device=device)
+        if mask is None
+        else mask.expand(rows, 1, length, -1)
+    )
     columns = (rows, 1, length, prefix.length)
     if prefix.visible is None:
         front = torch.ones(columns, dtype=torch.bool, device=device)

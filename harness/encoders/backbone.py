@@ -49,7 +49,9 @@ class Reach(TypedDict, total=False):
 class Encoder(nn.Module):
     """A pretrained encoder. Weights are float32; every forward numbers the positions itself."""
 
-    def __init__(self, name: str, *, dropout: float | None = None, checkpointing: bool = False) -> None:
+    def __init__(
+        self, name: str, *, dropout: float | None = None, checkpointing: bool = False
+    ) -> None:
         """`name`: as on the Hub, or a folder. `dropout`: instead of the model's own, 0 to 1. `checkpointing`: compute
         activations again in the backward pass rather than keep them.
 
@@ -62,7 +64,11 @@ class Encoder(nn.Module):
             config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
             if dropout is not None:
                 config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
-            options = {"add_pooling_layer": False} if config.model_type in ("bert", "roberta", "xlm-roberta") else {}
+            options = (
+                {"add_pooling_layer": False}
+                if config.model_type in ("bert", "roberta", "xlm-roberta")
+                else {}
+            )
             self.model, loading = AutoModel.from_pretrained(
                 folder,
                 config=config,
@@ -74,12 +80,18 @@ class Encoder(nn.Module):
                 **options,
             )
         except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
-            raise UserError(f'encoder "{name}" cannot be loaded: {str(error).splitlines()[0]}') from error
+            raise UserError(
+                f'encoder "{name}" cannot be loaded: {str(error).splitlines()[0]}'
+            ) from error
         missing = sorted(key for key in loading["missing_keys"] if not key.startswith("pooler."))
         if missing:
-            raise UserError(f'encoder "{name}" is incomplete (missing weights: {", ".join(missing[:3])})')
+            raise UserError(
+                f'encoder "{name}" is incomplete (missing weights: {", ".join(missing[:3])})'
+            )
         if not hasattr(self.model, "embeddings"):
-            raise UserError(f'encoder "{name}" ({config.model_type}) is no bidirectional encoder: it has no embeddings')
+            raise UserError(
+                f'encoder "{name}" ({config.model_type}) is no bidirectional encoder: it has no embeddings'
+            )
         self.reach: Reach = {}
         """Of the forward pass that is running"""
         self._where: Tensor | int | None = None
@@ -118,7 +130,9 @@ class Encoder(nn.Module):
         `where`: (rows,), or one position for all. In BERT's and RoBERTa's family the last layer then works on that
         position alone (its keys and values are of all positions), which is exact and saves most of a layer.
         """
-        if self.checkpointing and self.training:  # the second computation, in the backward pass, knows no `where`
+        if (
+            self.checkpointing and self.training
+        ):  # the second computation, in the backward pass, knows no `where`
             return select(self.forward(batch, **reach), where)[:, 0]
         self._where = where
         try:
@@ -139,7 +153,9 @@ class Encoder(nn.Module):
         length = batch.input_ids.shape[1]
         positions = reach.get("positions")
         if positions is None:
-            positions = torch.arange(length, device=batch.input_ids.device).expand_as(batch.input_ids)
+            positions = torch.arange(length, device=batch.input_ids.device).expand_as(
+                batch.input_ids
+            )
         positions = positions + (self.first_position + reach.get("position_offset", 0))
         if reach.get("prefix") is not None:
             options["prefix"] = reach["prefix"]
@@ -148,7 +164,10 @@ class Encoder(nn.Module):
         self.reach = reach
         try:
             return self.model(
-                input_ids=batch.input_ids, attention_mask=batch.attention_mask, position_ids=positions, **options
+                input_ids=batch.input_ids,
+                attention_mask=batch.attention_mask,
+                position_ids=positions,
+                **options,
             )
         finally:
             self.reach = {}
@@ -181,5 +200,5 @@ class Encoder(nn.Module):
 
 
 def first_replaced(vectors: Tensor) -> Callable[[Tensor], Tensor]:
-    """An `edit` that puts vectors (rows, H) over position 0 of the embedding output (diffcse.md, 1.3)."""
+    """An `edit` that puts vectors (rows, H) over position 0 of the embedding output (diffcse.md, section 1.3)."""
     return lambda output: torch.cat([vectors.to(output.dtype)[:, None], output[:, 1:]], dim=1)

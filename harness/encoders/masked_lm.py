@@ -16,7 +16,7 @@ ROWS_AT_ONCE = 32
 
 class Generator(nn.Module):
     """A masked language model without gradients. As in the released code its dropout is on while training, unless
-    `dropout` says not (diffcse.md, 1.2)."""
+    `dropout` says not (diffcse.md, section 1.2)."""
 
     def __init__(self, name: str, vocabulary_size: int, *, dropout: bool = True) -> None:
         """Raises UserError when the model has no masked-LM head or another vocabulary than the encoder."""
@@ -37,7 +37,11 @@ class Generator(nn.Module):
     @torch.no_grad()
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """The best piece at every position, (rows, length)."""
-        parts = zip(torch.split(input_ids, ROWS_AT_ONCE), torch.split(attention_mask, ROWS_AT_ONCE), strict=True)
+        parts = zip(
+            torch.split(input_ids, ROWS_AT_ONCE),
+            torch.split(attention_mask, ROWS_AT_ONCE),
+            strict=True,
+        )
         return torch.cat([self._best(ids, mask) for ids, mask in parts])
 
     def _best(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -62,7 +66,9 @@ class VocabularyHead(nn.Module):
             raise UserError(
                 f"encoder \"{name}\": its masked-LM head is of a kind that is not known (BERT's or RoBERTa's)"
             )
-        self.transform: Any = head.transform if hasattr(head, "transform") else _RobertaTransform(head)
+        self.transform: Any = (
+            head.transform if hasattr(head, "transform") else _RobertaTransform(head)
+        )
         self.decoder = nn.Linear(words.shape[1], words.shape[0])
         with torch.no_grad():  # the words explicitly: a checkpoint may leave the tied matrix out
             self.decoder.weight.copy_(words)
@@ -97,7 +103,9 @@ def load_masked_lm(name: str, role: str) -> Any:
             output_loading_info=True,
         )  # fmt: skip
     except (OSError, ValueError, KeyError) as error:
-        raise UserError(f'{role} "{name}" cannot be loaded: {str(error).splitlines()[0]}') from error
+        raise UserError(
+            f'{role} "{name}" cannot be loaded: {str(error).splitlines()[0]}'
+        ) from error
     if loading["missing_keys"]:
         missing = ", ".join(sorted(loading["missing_keys"])[:3])
         raise UserError(f'{role} "{name}" has no masked-LM head (missing weights: {missing})')

@@ -17,7 +17,7 @@ def mean(states: Tensor, attention_mask: Tensor) -> Tensor:
 
 
 def pooled(encoder: Encoder, batch: TextBatch, pooling: Pooling) -> Tensor:
-    """The sentence vectors of a plain encoder, (rows, H); baselines.md, section 1.
+    """The sentence vectors of a plain encoder, (rows, H); plain_encoders.md, section 1.
 
     first-last averages the last layer with the first Transformer layer (SimCSE's corrected code);
     first-last-embeddings with the embedding output (the code behind the published 56.70).
@@ -27,5 +27,7 @@ def pooled(encoder: Encoder, batch: TextBatch, pooling: Pooling) -> Tensor:
     if pooling == "mean":
         return mean(encoder(batch), batch.attention_mask)
     layers = encoder.layers(batch)
-    other = {"first-last": layers[1], "first-last-embeddings": layers[0], "last-two": layers[-2]}[pooling]
+    other = {"first-last": layers[1], "first-last-embeddings": layers[0], "last-two": layers[-2]}[
+        pooling
+    ]
     return mean((other + layers[-1]) / 2, batch.attention_mask)

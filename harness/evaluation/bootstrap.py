@@ -43,7 +43,9 @@ class Comparison:
     """Two-sided, for no difference; at least 1 / (resamples + 1)"""
 
 
-def uncertainty(cosines: np.ndarray, gold: np.ndarray, *, seed: int = 0, resamples: int = RESAMPLES) -> Uncertainty:
+def uncertainty(
+    cosines: np.ndarray, gold: np.ndarray, *, seed: int = 0, resamples: int = RESAMPLES
+) -> Uncertainty:
     """Standard error and interval of the Spearman correlation of cosines (n,) with gold (n,).
 
     Raises TrialFailure where no correlation is defined.
@@ -75,7 +77,9 @@ def of_mean(mean: float, parts: Sequence[Uncertainty]) -> Uncertainty:
     return Uncertainty(error, mean - half, mean + half)
 
 
-def replicates(systems: list[np.ndarray], gold: np.ndarray, *, seed: int = 0, resamples: int = RESAMPLES) -> np.ndarray:
+def replicates(
+    systems: list[np.ndarray], gold: np.ndarray, *, seed: int = 0, resamples: int = RESAMPLES
+) -> np.ndarray:
     """Spearman x100 of each system's cosines (n,) with gold (n,) in every resample, (systems, resamples).
 
     All systems see the same resamples. Raises TrialFailure where no correlation is defined.
@@ -84,7 +88,9 @@ def replicates(systems: list[np.ndarray], gold: np.ndarray, *, seed: int = 0, re
         check_defined(cosines, gold)
     order = np.lexsort((np.sum(systems, axis=0), gold))
     ranks = [_Ranks(values[order]) for values in (gold, *systems)]
-    return np.concatenate([_correlations(counts, ranks) for counts in _resamples(len(gold), seed, resamples)], axis=1)
+    return np.concatenate(
+        [_correlations(counts, ranks) for counts in _resamples(len(gold), seed, resamples)], axis=1
+    )
 
 
 def _resamples(size: int, seed: int, resamples: int) -> Iterator[np.ndarray]:
@@ -106,7 +112,9 @@ def _correlations(counts: np.ndarray, ranks: list["_Ranks"]) -> np.ndarray:
     for system in systems:
         squares = gold_square * np.einsum("rn,rn,rn->r", counts, system, system)
         if not squares.all():
-            raise TrialFailure(f"{counts.shape[1]} pairs are too few for a bootstrap: a resample has no correlation")
+            raise TrialFailure(
+                f"{counts.shape[1]} pairs are too few for a bootstrap: a resample has no correlation"
+            )
         found.append(100 * np.einsum("rn,rn->r", weighted, system) / np.sqrt(squares))
     return np.stack(found)
 

@@ -74,7 +74,11 @@ LAYOUTS: Mapping[str, Layout] = {
 """The suites that are shipped, in the order of their sheets"""
 
 DISPLAY: Mapping[str, str] = {
-    **{metric: heading for layout in LAYOUTS.values() for metric, heading in layout.headings.items()},
+    **{
+        metric: heading
+        for layout in LAYOUTS.values()
+        for metric, heading in layout.headings.items()
+    },
     STSB_DEV: "STS-B dev",
     "transfer-dev": "transfer dev",
 }
@@ -92,7 +96,9 @@ class Metric:
 
 def layout(suite: str) -> Layout:
     """Any suite's; the units of a user's own are its own."""
-    own = Layout({}, f'Scores of the suite "{suite}" in its own units', average=AVERAGE, decimals=None)
+    own = Layout(
+        {}, f'Scores of the suite "{suite}" in its own units', average=AVERAGE, decimals=None
+    )
     return LAYOUTS.get(suite, own)
 
 

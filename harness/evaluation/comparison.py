@@ -16,11 +16,15 @@ from harness.evaluation.suites import Embed, Embeddings, Suite
 def pairs_of_tests(suite: Suite) -> dict[str, Pairs]:
     """The pairs of each test. Raises UserError for a suite that reports something other than their correlation."""
     if suite.score is not correlations:
-        raise UserError(f'suite "{suite.name}" has no sentence pairs to resample; models are compared on sts or graded')
+        raise UserError(
+            f'suite "{suite.name}" has no sentence pairs to resample; models are compared on sts or graded'
+        )
     return {task: suite.load(task) for task in suite.tests}
 
 
-def differences(suite: Suite, first: Embed, second: Embed) -> dict[str, tuple[float, float, Comparison]]:
+def differences(
+    suite: Suite, first: Embed, second: Embed
+) -> dict[str, tuple[float, float, Comparison]]:
     """Test -> Spearman x100 of either model, and their difference by paired bootstrap; the average last.
 
     Raises UserError for a suite without gold similarities, TrialFailure where a model has no correlation.

@@ -37,7 +37,9 @@ def sts_scores(first: np.ndarray, second: np.ndarray, pairs: Pairs) -> StsScores
     """
     cosines = pair_cosines(first, second)
     aggregated = {"all": correlation(cosines, pairs.gold)}
-    subsets = {name: correlation(cosines[part], pairs.gold[part]) for name, part in pairs.parts().items()}
+    subsets = {
+        name: correlation(cosines[part], pairs.gold[part]) for name, part in pairs.parts().items()
+    }
     if subsets:
         found = np.asarray([(subset.pearson, subset.spearman) for subset in subsets.values()])
         sizes = list(pairs.subsets.values())
@@ -50,7 +52,8 @@ def correlation(cosines: np.ndarray, gold: np.ndarray) -> Correlation:
     """Pearson and Spearman of cosines (n,) with gold (n,). Raises TrialFailure where they are not defined."""
     check_defined(cosines, gold)
     return Correlation(
-        pearson=float(pearsonr(cosines, gold).statistic * 100), spearman=float(spearmanr(cosines, gold).statistic * 100)
+        pearson=float(pearsonr(cosines, gold).statistic * 100),
+        spearman=float(spearmanr(cosines, gold).statistic * 100),
     )
 
 

@@ -34,7 +34,9 @@ def pair_cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     squares = np.einsum("ij,ij->i", first, first) * np.einsum("ij,ij->i", second, second)
     if not np.isfinite(squares).all():
         raise TrialFailure("the embeddings are not finite")
-    cosines: np.ndarray = np.einsum("ij,ij->i", first, second) / np.sqrt(np.where(squares == 0, 1, squares))
+    cosines: np.ndarray = np.einsum("ij,ij->i", first, second) / np.sqrt(
+        np.where(squares == 0, 1, squares)
+    )
     return cosines
 
 

@@ -47,7 +47,9 @@ class Embedder:
         if not dev:
             texts = [self.method.test_text(text) for text in texts]
         self._tokenise(texts)
-        longest_first = sorted({self._pieces[text] for text in texts}, key=lambda pieces: (-len(pieces), pieces))
+        longest_first = sorted(
+            {self._pieces[text] for text in texts}, key=lambda pieces: (-len(pieces), pieces)
+        )
         was_training = self.method.training
         self.method.eval()
         try:
@@ -72,7 +74,9 @@ class Embedder:
         limit = self.method.longest - len(self._template)
         space = " " if self._template.leading_space else ""
         new = [text for text in dict.fromkeys(texts) if text not in self._pieces]
-        for text, pieces in zip(new, piece_ids(self.method.tokenizer, [space + text for text in new]), strict=True):
+        for text, pieces in zip(
+            new, piece_ids(self.method.tokenizer, [space + text for text in new]), strict=True
+        ):
             self._pieces[text] = tuple(pieces[:limit])
 
     def _vectors(self, longest_first: list[Pieces], dev: bool) -> torch.Tensor:
@@ -83,15 +87,23 @@ class Embedder:
             self._base.update(zip(new, self._run(self.method.base, new), strict=True))
         return self.method.transform(torch.stack([self._base[pieces] for pieces in longest_first]))
 
-    def _run(self, embed: Callable[[TextBatch], torch.Tensor], longest_first: list[Pieces]) -> torch.Tensor:
+    def _run(
+        self, embed: Callable[[TextBatch], torch.Tensor], longest_first: list[Pieces]
+    ) -> torch.Tensor:
         lengths = np.asarray([len(pieces) + len(self._template) for pieces in longest_first])
         found: list[torch.Tensor] = []
         done = 0
         for group in token_groups(lengths, self.kit.device):
             rows = longest_first[group]
             vectors = embed(self._batch(rows))
-            if vectors.ndim != 2 or len(vectors) != len(rows) or (found and vectors.shape[1] != found[0].shape[1]):
-                raise TrialFailure(f"embed() gave the shape {tuple(vectors.shape)} for {len(rows)} sentences")
+            if (
+                vectors.ndim != 2
+                or len(vectors) != len(rows)
+                or (found and vectors.shape[1] != found[0].shape[1])
+            ):
+                raise TrialFailure(
+                    f"embed() gave the shape {tuple(vectors.shape)} for {len(rows)} sentences"
+                )
             found.append(vectors)
             done += len(rows)
             self.progress(done, len(longest_first))

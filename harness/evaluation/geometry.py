@@ -42,7 +42,12 @@ class Geometry:
 
 
 def geometry(
-    first: np.ndarray, second: np.ndarray, pairs: Pairs, *, inclusive: bool = False, distinct: bool = False
+    first: np.ndarray,
+    second: np.ndarray,
+    pairs: Pairs,
+    *,
+    inclusive: bool = False,
+    distinct: bool = False,
 ) -> Geometry:
     """Everything about embeddings (pairs, hidden) of the first and of the second sentences; diffcse.md, section 6.
 
@@ -115,7 +120,9 @@ def cosines_by_gold(cosines: np.ndarray, gold: np.ndarray) -> tuple[GoldGroup, .
     """The cosines (pairs,) in five groups by gold score, 0-1 to 4-5 (DiffCSE's Figure 2)."""
     last = BOUNDARIES[-1]
     return tuple(
-        GoldGroup(low, high, cosines[(gold >= low) & ((gold < high) | (high == last) & (gold == last))])
+        GoldGroup(
+            low, high, cosines[(gold >= low) & ((gold < high) | (high == last) & (gold == last))]
+        )
         for low, high in pairwise(BOUNDARIES)
     )
 
@@ -142,10 +149,16 @@ def figures(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
     }
     for group in (group for group in found.groups if len(group.cosines) > 1):
         name = f"{task}/cosines-{group.low:.0f}-{group.high:.0f}"
-        details |= {f"{name}/pairs": float(len(group.cosines)), f"{name}/mean": float(group.cosines.mean())}
+        details |= {
+            f"{name}/pairs": float(len(group.cosines)),
+            f"{name}/mean": float(group.cosines.mean()),
+        }
         details |= {f"{name}/std": float(group.cosines.std(ddof=1))}
         quantiles = np.quantile(group.cosines, QUANTILES)
-        details |= {f"{name}/q{round(100 * q)}": float(at) for q, at in zip(QUANTILES, quantiles, strict=True)}
+        details |= {
+            f"{name}/q{round(100 * q)}": float(at)
+            for q, at in zip(QUANTILES, quantiles, strict=True)
+        }
     metrics = {
         "alignment": found.alignment,
         "uniformity": found.uniformity,

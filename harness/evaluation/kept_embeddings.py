@@ -28,10 +28,22 @@ class KeptEmbeddings:
         self._place: dict[str, tuple[int, int]] = {}
         for path in sorted(folder.glob("*.parquet")):
             try:
-                self._add(pq.read_table(path)["text"].to_pylist(), np.load(path.with_suffix(".npy"), mmap_mode="r"))
-            except (OSError, EOFError, ValueError, KeyError, pa.ArrowException, TrialFailure) as error:
+                self._add(
+                    pq.read_table(path)["text"].to_pylist(),
+                    np.load(path.with_suffix(".npy"), mmap_mode="r"),
+                )
+            except (
+                OSError,
+                EOFError,
+                ValueError,
+                KeyError,
+                pa.ArrowException,
+                TrialFailure,
+            ) as error:
                 reason = str(error).splitlines()[0]
-                raise UserError(f"kept embeddings {path} cannot be read ({reason}); delete {folder}") from None
+                raise UserError(
+                    f"kept embeddings {path} cannot be read ({reason}); delete {folder}"
+                ) from None
 
     def __call__(self, texts: list[str], *, dev: bool = False) -> np.ndarray:
         """(len(texts), hidden) float32; what is not kept yet is embedded in one pass."""
@@ -53,8 +65,14 @@ class KeptEmbeddings:
             raise ValueError(f"{len(texts)} sentences, and vectors of the shape {vectors.shape}")
         if self._parts and vectors.shape[1] != self._parts[0].shape[1]:
             widths = f"{self._parts[0].shape[1]} and {vectors.shape[1]}"
-            raise TrialFailure(f"embeddings of two widths, {widths}; delete {self.folder} if the kept ones are old")
-        self._place |= {text: (len(self._parts), row) for row, text in enumerate(texts) if text not in self._place}
+            raise TrialFailure(
+                f"embeddings of two widths, {widths}; delete {self.folder} if the kept ones are old"
+            )
+        self._place |= {
+            text: (len(self._parts), row)
+            for row, text in enumerate(texts)
+            if text not in self._place
+        }
         self._parts.append(vectors)
 
     def _keep(self, texts: list[str], vectors: np.ndarray) -> None:
@@ -68,4 +86,6 @@ class KeptEmbeddings:
         except OSError as error:
             logger.warning("the embeddings %s are not kept: %s", path, error)
         else:
-            self._parts[-1] = np.load(path.with_suffix(".npy"), mmap_mode="r")  # not in memory any longer
+            self._parts[-1] = np.load(
+                path.with_suffix(".npy"), mmap_mode="r"
+            )  # not in memory any longer

@@ -56,15 +56,21 @@ def search(
     """
     problem = _Problem(features, labels, [*(fitted for fitted, _ in splits), refitted])
     options = {"gtol": TOLERANCE, "ftol": 0, "maxiter": STEPS, "maxfun": 2 * STEPS}
-    start = -problem(np.zeros(problem.size))[1]  # a ridge regression's step from zero, for these scales
+    start = -problem(np.zeros(problem.size))[
+        1
+    ]  # a ridge regression's step from zero, for these scales
     found = minimize(problem, start, jac=True, method="L-BFGS-B", options=options)
     if not np.abs(found.jac).max() < 10 * TOLERANCE:  # float32 may end a search a little early
-        raise TrialFailure(f"the logistic regressions that choose a penalty did not converge ({found.message})")
+        raise TrialFailure(
+            f"the logistic regressions that choose a penalty did not converge ({found.message})"
+        )
     coefficients = problem.scaled(found.x)
     margins = problem.margins(coefficients)
     predicted = margins.argmax(1) if problem.classes > 2 else margins[:, 0] > 0
     right = predicted == labels[:, None, None]
-    accuracies = [100 * right[held_out, :, fold].mean(0) for fold, (_, held_out) in enumerate(splits)]
+    accuracies = [
+        100 * right[held_out, :, fold].mean(0) for fold, (_, held_out) in enumerate(splits)
+    ]
     return np.stack(accuracies), coefficients[..., -1].transpose(2, 1, 0)
 
 
@@ -103,13 +109,17 @@ class _Problem:
     def __call__(self, flat: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective and its slope, float64 for the optimiser."""
         coefficients = self.scaled(flat)
-        losses, slopes = (_softmax if self.classes > 2 else _logistic)(self.margins(coefficients), self.labels)
+        losses, slopes = (_softmax if self.classes > 2 else _logistic)(
+            self.margins(coefficients), self.labels
+        )
         slopes *= self.shares[:, None]
         decay = self.penalties * coefficients[:-1]
         objective = float((self.shares[:, 0] * losses.sum(1)).sum(dtype=np.float64))
         objective += float((decay * coefficients[:-1]).sum(dtype=np.float64)) / 2
         gradient = np.empty_like(coefficients)
-        gradient[:-1] = (self.features.T @ slopes.reshape(len(slopes), -1)).reshape(decay.shape) + decay
+        gradient[:-1] = (self.features.T @ slopes.reshape(len(slopes), -1)).reshape(
+            decay.shape
+        ) + decay
         gradient[-1] = slopes.sum(0)
         return objective, (self.scales * gradient).ravel().astype(np.float64)
 

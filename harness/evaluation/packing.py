@@ -19,7 +19,9 @@ ROWS = 1024
 def packed_linears(module: nn.Module) -> Iterator[None]:
     """Inside, every float32 linear layer of `module` on a CPU works with packed weights; afterwards as before. To be
     entered under the autocast that the forward passes run under."""
-    layers = [layer for layer in module.modules() if type(layer) is nn.Linear and _packable(layer.weight)]
+    layers = [
+        layer for layer in module.modules() if type(layer) is nn.Linear and _packable(layer.weight)
+    ]
     for layer in layers:
         layer.forward = _Packed(layer)  # type: ignore[method-assign, assignment]
     try:
@@ -33,13 +35,19 @@ class _Packed:
     """The forward pass of one layer."""
 
     def __init__(self, layer: nn.Linear) -> None:
-        self.dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else torch.float32
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach().to(self.dtype), ROWS)
+        self.dtype = (
+            torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else torch.float32
+        )
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(
+            layer.weight.detach().to(self.dtype), ROWS
+        )
         self.bias = None if layer.bias is None else layer.bias.detach().to(self.dtype)
 
     def __call__(self, states: Tensor) -> Tensor:
         states = states.to(self.dtype)
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(states, self.weight, self.bias, "none", [], None)
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(
+            states, self.weight, self.bias, "none", [], None
+        )
         return product
 
 

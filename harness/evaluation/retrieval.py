@@ -17,7 +17,7 @@ PARAPHRASE = 5.0
 
 @dataclass(frozen=True)
 class Protocol:
-    """What counts as found. The papers do not say; the default is the specification's."""
+    """What counts as found. The papers do not say; the default is that of diffcse.md, section 5."""
 
     corpus: Literal["distinct", "all", "pairs"] = "distinct"
     """What is searched: distinct sentences; all of them, copies included; the distinct ones of the paraphrases"""
@@ -33,7 +33,7 @@ PROTOCOLS = {
     "any5": Protocol(accept="any5"),
     "pairs": Protocol(corpus="pairs"),
 }
-"""Those of the specification's calibration line, the default first. `position` depends on the order of the rows where
+"""Those of the calibration in diffcse.md, section 5, the default first. `position` depends on the order of the rows where
 the partner has copies: with all-MiniLM-L6-v2 recall@1 is 61.3 to 71.6, in the order of the file 65.5."""
 
 
@@ -51,7 +51,9 @@ class Retrieval:
         """(sentences,): equal for equal sentences"""
         one = np.flatnonzero(pairs.gold == PARAPHRASE)
         if len(one) == 0:
-            raise TrialFailure(f"no pair has the gold score {PARAPHRASE}: there is nothing to retrieve")
+            raise TrialFailure(
+                f"no pair has the gold score {PARAPHRASE}: there is nothing to retrieve"
+            )
         two = one + len(pairs)
         self._queries, self._partners = np.concatenate([one, two]), np.concatenate([two, one])
 
@@ -67,7 +69,9 @@ class Retrieval:
         cosines[self._excluded(self._queries, corpus, protocol)] = -np.inf
         wanted = self._wanted(corpus, protocol)
         best = np.where(wanted, cosines, -np.inf).max(axis=1)
-        later_copies = self._same_string(self._partners, corpus) & (corpus > self._partners[:, None])
+        later_copies = self._same_string(self._partners, corpus) & (
+            corpus > self._partners[:, None]
+        )
         ahead = ((cosines >= best[:, None] - NOISE) & ~wanted & ~later_copies).sum(axis=1)
         found = best > -np.inf  # an own copy may be the partner, and taken out
         return {cutoff: float(100 * (found & (ahead < cutoff)).mean()) for cutoff in CUTOFFS}
@@ -80,8 +84,12 @@ class Retrieval:
         """
         norm = float(np.linalg.norm(np.asarray(vector, np.float64)))
         if not np.isfinite(norm) or norm == 0:
-            raise TrialFailure(f'the embedding of "{query}" has no direction (its length is {norm})')
-        corpus = np.asarray([row for row in self._distinct if self.texts[row].lower() != query.lower()])
+            raise TrialFailure(
+                f'the embedding of "{query}" has no direction (its length is {norm})'
+            )
+        corpus = np.asarray(
+            [row for row in self._distinct if self.texts[row].lower() != query.lower()]
+        )
         cosines = self._units[corpus] @ np.asarray(vector, np.float64) / norm
         order = np.argsort(-cosines, kind="stable")[:count]
         return [(self.texts[corpus[place]], float(cosines[place])) for place in order]
@@ -120,8 +128,14 @@ def recalls(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
     """The default protocol's recall is reported; the others' are details, `retrieval/protocol/recall@k`."""
     found = Retrieval(pairs, vectors[: len(pairs)], vectors[len(pairs) :])
     recall = {name: found.recall(protocol) for name, protocol in PROTOCOLS.items()}
-    details = {f"{task}/{name}/recall@{k}": value for name in PROTOCOLS for k, value in recall[name].items()}
+    details = {
+        f"{task}/{name}/recall@{k}": value
+        for name in PROTOCOLS
+        for k, value in recall[name].items()
+    }
     return Scores({f"recall@{k}": value for k, value in recall["distinct"].items()}, details)
 
 
-retrieval_suite = register("retrieval", {"retrieval": LOADERS["stsb"]}, lambda: [archive()])(recalls)
+retrieval_suite = register("retrieval", {"retrieval": LOADERS["stsb"]}, lambda: [archive()])(
+    recalls
+)

@@ -17,7 +17,7 @@ GRADED_FILES = ("dev.tsv", "test.tsv")
 
 
 def correlations(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
-    """SentEval's "all" is the score; Pearson, "mean", "wmean" and a year's subsets are details (baselines.md, 10.1).
+    """SentEval's "all" is the score; Pearson, "mean", "wmean" and a year's subsets are details (evaluation_protocol.md, section 1).
 
     vectors: those of all first sentences, then of all second ones.
     """

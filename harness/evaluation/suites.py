@@ -50,7 +50,11 @@ class Scores:
     """Of metrics"""
 
     def __or__(self, other: "Scores") -> "Scores":
-        return Scores(self.metrics | other.metrics, self.details | other.details, self.uncertainty | other.uncertainty)
+        return Scores(
+            self.metrics | other.metrics,
+            self.details | other.details,
+            self.uncertainty | other.uncertainty,
+        )
 
 
 class Embed(Protocol):
@@ -102,7 +106,9 @@ class Suite:
     def dev(self) -> str:
         """The task that selects. Raises UserError for a suite that has none."""
         if not self.dev_tasks:
-            raise UserError(f'suite "{self.name}" has no dev score, so nothing could select on it; use sts or transfer')
+            raise UserError(
+                f'suite "{self.name}" has no dev score, so nothing could select on it; use sts or transfer'
+            )
         return self.dev_tasks[0]
 
     @property
@@ -118,12 +124,18 @@ class Suite:
         """The score that selects."""
         data = self.load(self.dev)
         vectors = Embeddings(embed, data.texts, dev=True)(data.texts)
-        return self.select(data, vectors) if self.select else self.score(self.dev, data, vectors).metrics[self.dev]
+        return (
+            self.select(data, vectors)
+            if self.select
+            else self.score(self.dev, data, vectors).metrics[self.dev]
+        )
 
     def score_test(self, embed: Embed) -> Scores:
         """The scores of all tests, embedded in one pass, and their average."""
         vectors = Embeddings(embed, (text for task in self.tests for text in self.load(task).texts))
-        found = functools.reduce(Scores.__or__, (self.measure(task, vectors) for task in self.tests))
+        found = functools.reduce(
+            Scores.__or__, (self.measure(task, vectors) for task in self.tests)
+        )
         return found | self.averaged(found)
 
     def measure(self, task: str, vectors: Callable[[list[str]], np.ndarray]) -> Scores:
@@ -152,7 +164,10 @@ def _loaded(suite: Suite, task: str) -> Any:
 
 
 def register(
-    name: str, data: Mapping[str, Callable[[], Data]], files: Callable[[], list[Path]], **options: Any
+    name: str,
+    data: Mapping[str, Callable[[], Data]],
+    files: Callable[[], list[Path]],
+    **options: Any,
 ) -> Callable[[Callable[[str, Any, np.ndarray], Scores]], Suite]:
     """Decorator that makes a scoring function the suite `name`; `options` are further fields of Suite."""
     return lambda score: Suite(name, score, data, files, **options)
@@ -163,7 +178,9 @@ def suite(name: str) -> Suite:
     if name.endswith(".py"):
         return _from_file(Path(name).resolve())
     if name not in SHIPPED:
-        raise UserError(f'unknown suite "{name}"{suggest(name, SHIPPED)}, or the path of a Python file with one')
+        raise UserError(
+            f'unknown suite "{name}"{suggest(name, SHIPPED)}, or the path of a Python file with one'
+        )
     return _suites(importlib.import_module(SHIPPED[name]))[name]
 
 
@@ -187,11 +204,19 @@ def _imported(path: Path, digest: str) -> Suite:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise UserError(f"the suite {path} fails to import: {type(error).__name__}: {error}") from error
-    own = {name: found for name, found in _suites(module).items() if name not in SHIPPED or found is not suite(name)}
+        raise UserError(
+            f"the suite {path} fails to import: {type(error).__name__}: {error}"
+        ) from error
+    own = {
+        name: found
+        for name, found in _suites(module).items()
+        if name not in SHIPPED or found is not suite(name)
+    }
     if len(own) != 1:
         raise UserError(f"{path} holds {len(own)} suites; one function under @register is one")
     [(name, found)] = own.items()
     if name in SHIPPED:
-        raise UserError(f'{path} calls its suite "{name}", as a shipped one is called; give it a name of its own')
+        raise UserError(
+            f'{path} calls its suite "{name}", as a shipped one is called; give it a name of its own'
+        )
     return replace(found, code_digest=digest)

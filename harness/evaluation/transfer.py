@@ -1,4 +1,4 @@
-"""Transfer tasks: what a logistic regression reads off frozen embeddings, in SentEval's protocol (baselines.md, 10.2).
+"""Transfer tasks: what a logistic regression reads off frozen embeddings, in SentEval's protocol (evaluation_protocol.md, section 2).
 
 scikit-learn fits every classifier that is tested, by Newton steps from the place where the joint search of the penalty
 (penalty_search) left it. SentEval's classifier is a linear layer with an output per class, trained by Adam with weight
@@ -60,7 +60,9 @@ def transfer(data: Splits, vectors: np.ndarray, *, fast: bool = False) -> Accura
     return single_test(features, labels, folds)
 
 
-def nested_cross_validation(features: np.ndarray, labels: np.ndarray, folds: int = FOLDS) -> Accuracy:
+def nested_cross_validation(
+    features: np.ndarray, labels: np.ndarray, folds: int = FOLDS
+) -> Accuracy:
     """MR, CR, SUBJ, MPQA: in each of `folds` outer folds, an inner cross-validation picks the penalty.
 
     features: (rows, width) float32; labels: (rows,), classes from 0. Dev is the mean of the best inner scores, test
@@ -76,7 +78,9 @@ def nested_cross_validation(features: np.ndarray, labels: np.ndarray, folds: int
     return Accuracy(float(np.mean(dev)), float(np.mean(test)), tuple(penalties))
 
 
-def single_test(features: dict[str, np.ndarray], labels: dict[str, np.ndarray], folds: int = FOLDS) -> Accuracy:
+def single_test(
+    features: dict[str, np.ndarray], labels: dict[str, np.ndarray], folds: int = FOLDS
+) -> Accuracy:
     """SST-2, TREC, MRPC: fitted on `train`, tested on `test`; `dev`, or else a cross-validation, picks the penalty.
 
     features: (rows, width) float32 and labels: (rows,) of each split.
@@ -103,12 +107,16 @@ def _fit(
     rows = np.arange(len(labels)) if rows is None else rows
     accuracies, starts = search(features, labels, splits, rows)
     means = accuracies.mean(0)
-    best = int(means.round(2).argmax())  # as SentEval: of equals to two decimals, the smallest penalty
+    best = int(
+        means.round(2).argmax()
+    )  # as SentEval: of equals to two decimals, the smallest penalty
     model = _refit(features.rows[rows], labels[rows], PENALTIES[best], starts[best])
     return PENALTIES[best], float(means[best]), model
 
 
-def _refit(features: np.ndarray, labels: np.ndarray, penalty: float, start: np.ndarray) -> LogisticRegression:
+def _refit(
+    features: np.ndarray, labels: np.ndarray, penalty: float, start: np.ndarray
+) -> LogisticRegression:
     """scikit-learn's model, begun at the coefficients `start`, (outputs, width + 1)."""
     strength = (2 if labels.max() == 1 else 1) / (penalty * len(labels))
     model = LogisticRegression(C=strength, solver="newton-cholesky", max_iter=1000, warm_start=True)
@@ -167,7 +175,11 @@ def dev_average(tasks: Sequence[Splits], vectors: np.ndarray) -> float:
     """
     starts = np.cumsum([0, *(len(task.texts) for task in tasks)])
     parts = [vectors[start:stop] for start, stop in pairwise(starts)]
-    return float(np.mean([transfer(task, part, fast=True).dev for task, part in zip(tasks, parts, strict=True)]))
+    return float(
+        np.mean(
+            [transfer(task, part, fast=True).dev for task, part in zip(tasks, parts, strict=True)]
+        )
+    )
 
 
 def accuracies(task: str, data: Splits | AllTasks, vectors: np.ndarray) -> Scores:
@@ -175,7 +187,10 @@ def accuracies(task: str, data: Splits | AllTasks, vectors: np.ndarray) -> Score
     if isinstance(data, AllTasks):
         return Scores({task: dev_average(data.tasks, vectors)})
     found = transfer(data, vectors)
-    details = {f"{task}/dev": found.dev, f"{task}/penalty-log10": float(np.log10(found.penalties).mean())}
+    details = {
+        f"{task}/dev": found.dev,
+        f"{task}/penalty-log10": float(np.log10(found.penalties).mean()),
+    }
     if found.f1 is not None:
         details[f"{task}/f1"] = found.f1
     return Scores({task: found.test}, details)

@@ -18,12 +18,18 @@ class CorrectiveHead(nn.Module):
     def forward(self, states: Tensor, read: Tensor, wanted: Tensor) -> Tensor:
         """Log probability of the pieces `wanted` after `read`, each (tokens,); states: (tokens, H)."""
         gate = self.gate(states).float().squeeze(1)
-        written = -functional.cross_entropy(self.vocabulary(states).float(), wanted, reduction="none")
+        written = -functional.cross_entropy(
+            self.vocabulary(states).float(), wanted, reduction="none"
+        )
         written = functional.logsigmoid(-gate) + written
-        return torch.where(read == wanted, torch.logaddexp(functional.logsigmoid(gate), written), written)
+        return torch.where(
+            read == wanted, torch.logaddexp(functional.logsigmoid(gate), written), written
+        )
 
 
-def corrective_loss(head: CorrectiveHead, states: Tensor, originals: Tensor, edited: Edited) -> Tensor:
+def corrective_loss(
+    head: CorrectiveHead, states: Tensor, originals: Tensor, edited: Edited
+) -> Tensor:
     """Mean over the real tokens of -log p(original piece). states: (rows, length, H); originals: (rows, length)."""
     real = edited.batch.attention_mask.bool()
     log_probabilities: Tensor = head(states[real], edited.batch.input_ids[real], originals[real])

@@ -1,4 +1,4 @@
-"""The contrastive loss of the SimCSE family (baselines.md, section 0; D2CSE equation 1)."""
+"""The contrastive loss of the SimCSE family (simcse.md, section 1.2; D2CSE equation 1)."""
 
 import torch
 from torch import Tensor
@@ -20,10 +20,17 @@ def info_nce(
     anchor's own hard negative (a log weight; SimCSE). Computed in float32.
     """
     candidates = positives if hard_negatives is None else torch.cat([positives, hard_negatives])
-    with torch.autocast(anchors.device.type, enabled=False):  # it would multiply in bf16: cosines in steps of 0.004
-        similarity = functional.normalize(anchors.float(), dim=1) @ functional.normalize(candidates.float(), dim=1).T
+    with torch.autocast(
+        anchors.device.type, enabled=False
+    ):  # it would multiply in bf16: cosines in steps of 0.004
+        similarity = (
+            functional.normalize(anchors.float(), dim=1)
+            @ functional.normalize(candidates.float(), dim=1).T
+        )
     targets = torch.arange(len(anchors), device=anchors.device)
     logits = similarity / temperature
     if hard_negatives is not None and hard_negative_weight:
-        logits = logits + hard_negative_weight * functional.one_hot(targets + len(anchors), len(candidates))
+        logits = logits + hard_negative_weight * functional.one_hot(
+            targets + len(anchors), len(candidates)
+        )
     return functional.cross_entropy(logits, targets)

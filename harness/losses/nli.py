@@ -42,7 +42,9 @@ def pair_loss(classifier: PairClassifier, first: Tensor, second: Tensor, labels:
     return functional.cross_entropy(classifier(first, second).float(), labels)
 
 
-def triplet_loss(classifier: PairClassifier, premises: Tensor, entailments: Tensor, contradictions: Tensor) -> Tensor:
+def triplet_loss(
+    classifier: PairClassifier, premises: Tensor, entailments: Tensor, contradictions: Tensor
+) -> Tensor:
     """Mean cross entropy over the 2B pairs of B triplets: (premise, entailment) is 1, (premise, contradiction) 0; there
     is no neutral (diffaug.md, section 3)."""
     logits = torch.cat([classifier(premises, entailments), classifier(premises, contradictions)])

@@ -27,13 +27,21 @@ class LowRankModules(nn.Module):
     position_offset = 0
 
     def __init__(
-        self, encoder: Encoder, kind: Kind, rank: int, *, scale: float = 1.0, combination: Combination = "mean"
+        self,
+        encoder: Encoder,
+        kind: Kind,
+        rank: int,
+        *,
+        scale: float = 1.0,
+        combination: Combination = "mean",
     ) -> None:
         """`combination`: the sets at test time. Raises UserError for an encoder that is not built like BERT, or that
         computes activations twice."""
         super().__init__()
         if encoder.checkpointing:
-            raise UserError(f"{kind} modules do not work with gradient_checkpointing: set it to false")
+            raise UserError(
+                f"{kind} modules do not work with gradient_checkpointing: set it to false"
+            )
         self.kind, self.scale = kind, scale
         self.weights: Tensor
         self.register_buffer("weights", torch.tensor(WEIGHTS[combination]), persistent=False)

@@ -1,4 +1,4 @@
-"""What a hard prompt alone would put into the mask's vector: PromptBERT's template denoising (diffaug.md, 2)."""
+"""What a hard prompt alone would put into the mask's vector: PromptBERT's template denoising (diffaug.md, section 2)."""
 
 from typing import Unpack
 
@@ -24,7 +24,12 @@ def distinct_lengths(lengths: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def template_vectors(
-    encoder: Encoder, template: Template, lengths: Tensor, *, shift: bool = True, **reach: Unpack[Reach]
+    encoder: Encoder,
+    template: Template,
+    lengths: Tensor,
+    *,
+    shift: bool = True,
+    **reach: Unpack[Reach],
 ) -> Tensor:
     """The mask's state of the bare template for each sentence length, (lengths, H).
 
@@ -35,7 +40,10 @@ def template_vectors(
     device, count = lengths.device, len(lengths)
     ids = torch.tensor((*template.begin, *template.end), device=device).expand(count, -1)
     behind = (torch.arange(len(template), device=device) >= len(template.begin)).long()
-    positions = torch.arange(len(template), device=device) + behind * (lengths if shift else lengths * 0)[:, None]
+    positions = (
+        torch.arange(len(template), device=device)
+        + behind * (lengths if shift else lengths * 0)[:, None]
+    )
     batch = TextBatch(ids, torch.ones_like(ids), torch.arange(count, device=device))
     reach["positions"] = positions
     return encoder.at(batch, template.mask_positions(batch.attention_mask), **reach)
@@ -50,7 +58,7 @@ def module_template_vectors(
     *,
     released: bool = False,
 ) -> Tensor:
-    """What the template alone gives each row at its length and with its module, (rows, H); diffaug.md, 2.
+    """What the template alone gives each row at its length and with its module, (rows, H); diffaug.md, section 2.
 
     modules: (rows,), or None for both. `released`: count the visible flags as length, and RoBERTa's positions from 0.
     """

@@ -1,4 +1,4 @@
-"""An invertible map from vectors to a standard normal distribution: Glow on an image of one pixel (baselines.md, 7)."""
+"""An invertible map from vectors to a standard normal distribution: Glow on an image of one pixel (frozen_maps.md, section 1.2)."""
 
 import math
 from typing import Literal
@@ -15,12 +15,16 @@ class Flow(nn.Module):
     """Levels of steps; after every level but the last, the second half of the channels leaves. The output is what is
     left in the end, and then all that leaves."""
 
-    def __init__(self, width: int, *, levels: int, steps: int, coupling_width: int, permutation: Permutation) -> None:
+    def __init__(
+        self, width: int, *, levels: int, steps: int, coupling_width: int, permutation: Permutation
+    ) -> None:
         """`width`: of the vectors; `steps`: per level; `coupling_width`: hidden layers of the coupling networks."""
         super().__init__()
         self.steps_per_level = steps
         self.steps = nn.ModuleList(
-            FlowStep(width >> level, coupling_width, permutation) for level in range(levels) for _ in range(steps)
+            FlowStep(width >> level, coupling_width, permutation)
+            for level in range(levels)
+            for _ in range(steps)
         )
 
     def forward(self, vectors: Tensor) -> tuple[Tensor, Tensor]:

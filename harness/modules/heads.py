@@ -19,7 +19,7 @@ class TanhHead(nn.Module):
 
 
 class BatchNormHead(nn.Sequential):
-    """Linear(H, 2H) - BatchNorm - ReLU - Linear(2H, H) - BatchNorm without affine (diffcse.md, 1.1); no biases.
+    """Linear(H, 2H) - BatchNorm - ReLU - Linear(2H, H) - BatchNorm without affine (diffcse.md, section 1.1); no biases.
 
     Batch statistics run over all rows of the batch, all views together. 4 H^2 + 4 H parameters.
     """

@@ -1,4 +1,4 @@
-"""A slow copy of an encoder and a queue of its vectors: more negatives than a batch has (ESimCSE; baselines.md, 9)."""
+"""A slow copy of an encoder and a queue of its vectors: more negatives than a batch has (ESimCSE; esimcse.md, section 2)."""
 
 import copy
 from typing import Literal
@@ -22,7 +22,9 @@ class MomentumEncoder(nn.Module):
         self.encoder = copy.deepcopy(encoder)
         if start == "random":
             model = self.encoder.model
-            model.load_state_dict(type(model)(model.config).state_dict(), strict=False)  # BERT's has a pooler as well
+            model.load_state_dict(
+                type(model)(model.config).state_dict(), strict=False
+            )  # BERT's has a pooler as well
         self.requires_grad_(False)
         self.eval()
 

@@ -1,4 +1,4 @@
-"""Prefix modules: keys and values made by a small network, one module a view (DiffAug; diffaug.md, 1.1 to 1.4)."""
+"""Prefix modules: keys and values made by a small network, one module a view (DiffAug; diffaug.md, sections 1.1, 1.2, 1.3 and 1.4)."""
 
 import torch
 from torch import Tensor, nn
@@ -21,16 +21,22 @@ class PrefixModules(nn.Module):
         """`length`: rows of one module."""
         super().__init__()
         config = encoder.model.config
-        width, self.layers, self.heads = encoder.hidden_size, int(config.num_hidden_layers), config.num_attention_heads
+        width, self.layers, self.heads = (
+            encoder.hidden_size,
+            int(config.num_hidden_layers),
+            config.num_attention_heads,
+        )
         self.length, self.dropout = length, float(config.hidden_dropout_prob)
         self.table = nn.Parameter(torch.empty(MODULES, length, width))
         nn.init.normal_(self.table, std=0.02)
-        networks = [_network(width, 2 * self.layers * width) for _ in range(1 if share_network else MODULES)]
+        networks = [
+            _network(width, 2 * self.layers * width) for _ in range(1 if share_network else MODULES)
+        ]
         self.networks = nn.ModuleList(networks)
 
     @property
     def position_offset(self) -> int:
-        """Text starts behind all rows, also where a row sees one module only (diffaug.md, 1.4)."""
+        """Text starts behind all rows, also where a row sees one module only (diffaug.md, section 1.4)."""
         return MODULES * self.length
 
     def reach(self, rows: int, modules: Tensor | None) -> Reach:
@@ -43,7 +49,10 @@ class PrefixModules(nn.Module):
         dropped = functional.dropout(chosen, self.dropout, self.training)
         shaped = dropped.unflatten(2, (2 * self.layers, self.heads, -1)).permute(2, 0, 3, 1, 4)  # type: ignore[no-untyped-call]
         slots: tuple[Tensor, ...] = shaped.unbind(0)
-        return {"prefix": KeyValues(slots[0::2], slots[1::2]), "position_offset": self.position_offset}
+        return {
+            "prefix": KeyValues(slots[0::2], slots[1::2]),
+            "position_offset": self.position_offset,
+        }
 
     def _network(self, number: int) -> nn.Module:
         return self.networks[min(number, len(self.networks) - 1)]

@@ -1,4 +1,4 @@
-"""Continuous prompts (dcpcse.md, 1.1 and 3): keys and values in every layer, or word vectors among the text's."""
+"""Continuous prompts (dcpcse.md, sections 1.1 and 3): keys and values in every layer, or word vectors among the text's."""
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +33,9 @@ class DeepPrompts(nn.Module):
         """
         table = self.table.expand(rows, *self.table.shape)
         dropped = functional.dropout(table, self.dropout, self.training)
-        shaped = dropped.view(rows, self.length, 2 * self.layers, self.heads, -1).permute(2, 0, 3, 1, 4)
+        shaped = dropped.view(rows, self.length, 2 * self.layers, self.heads, -1).permute(
+            2, 0, 3, 1, 4
+        )
         slots: tuple[Tensor, ...] = shaped.unbind(0)
         return KeyValues(slots[0::2], slots[1::2])
 
@@ -48,9 +50,13 @@ class ShallowPrompts(nn.Module):
         super().__init__()
         self.template = template
         pieces = (*template.begin, *template.end)
-        self.places = [place for place in range(1, len(pieces) - 1) if pieces[place] != template.mask_id]
+        self.places = [
+            place for place in range(1, len(pieces) - 1) if pieces[place] != template.mask_id
+        ]
         words = encoder.model.get_input_embeddings().weight
-        self.vectors = nn.Parameter(words[[pieces[place] for place in self.places]].detach().clone())
+        self.vectors = nn.Parameter(
+            words[[pieces[place] for place in self.places]].detach().clone()
+        )
 
     def forward(self, attention_mask: Tensor) -> WordVectors:
         """The same vectors for every row, each where the row has the piece; attention_mask: (rows, length)."""

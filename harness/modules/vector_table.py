@@ -6,15 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    pass
 
 SHARE_OF_MEMORY = 0.5
 """Of a GPU's free memory, what a table of vectors may take."""
-
-
-
-
 
 
 class VectorTable:
@@ -25,7 +19,10 @@ class VectorTable:
         self.device = device
         self.on_disk = vectors
         self.on_device: Tensor | None = None
-        if device.type == "cuda" and vectors.nbytes < SHARE_OF_MEMORY * torch.cuda.mem_get_info(device)[0]:
+        if (
+            device.type == "cuda"
+            and vectors.nbytes < SHARE_OF_MEMORY * torch.cuda.mem_get_info(device)[0]
+        ):
             self.on_device = torch.tensor(vectors, device=device)
 
     def __call__(self, rows: Tensor) -> Tensor:

@@ -60,7 +60,7 @@ class StageOptions(TypedDict, total=False):
 class TrainingConfig(MethodConfig):
     """What every method that trains can be told.
 
-    The defaults are those of the SimCSE family (baselines.md, 0).
+    The defaults are those of the SimCSE family (simcse.md, section 1).
     """
 
     learning_rate: float = Field(3e-5, gt=0, description="peak rate of the linear decay")

@@ -38,7 +38,9 @@ def corpus_vectors(kit: Kit, corpus: str, pooling: Pooling, max_length: int) -> 
 
 
 @torch.inference_mode()
-def vector_groups(kit: Kit, corpus: str, pooling: Pooling, max_length: int) -> Iterator[tuple[np.ndarray, Tensor]]:
+def vector_groups(
+    kit: Kit, corpus: str, pooling: Pooling, max_length: int
+) -> Iterator[tuple[np.ndarray, Tensor]]:
     """Every text of a corpus through the pretrained encoder, without dropout, a group of equally long ones at a time:
     (places, vectors), where place = item * columns + column and vectors are (group, width) float32 on the kit's device.
 
@@ -48,7 +50,9 @@ def vector_groups(kit: Kit, corpus: str, pooling: Pooling, max_length: int) -> I
     tokens, template = kit.tokens(corpus), Template.plain(kit.tokenizer)
     limit = min(max_length, encoder.longest) - len(template)
     columns = tokens.columns
-    lengths = np.stack([np.diff(starts) for starts in tokens.starts], axis=1).clip(max=limit).ravel()
+    lengths = (
+        np.stack([np.diff(starts) for starts in tokens.starts], axis=1).clip(max=limit).ravel()
+    )
     order = np.argsort(-lengths, kind="stable")
     for group in token_groups(lengths[order] + len(template), kit.device):
         places = order[group]

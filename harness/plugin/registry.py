@@ -76,7 +76,9 @@ def locate(name: str) -> Path:
     if path.exists():
         if not path.is_dir() or (path / "__init__.py").exists():
             return path.resolve()
-        raise UserError(f"{name} holds no method: it has no __init__.py{suggest(path.name, names())}")
+        raise UserError(
+            f"{name} holds no method: it has no __init__.py{suggest(path.name, names())}"
+        )
     known = sources()
     plain = path.name if name == f"methods/{path.name}" else name
     if plain in known:

@@ -20,16 +20,28 @@ class ReplacedTokenConfig(TrainingConfig):
 
     setting: Literal["unsup", "sup"] = "unsup"
     epochs: float = Field(2, gt=0)
-    masking_ratio: float = Field(0.3, ge=0, le=1, description="share of the word pieces that is edited")
-    replaced_token_weight: float = Field(0.005, ge=0, description="lambda of the papers; it belongs to mean_all")
+    masking_ratio: float = Field(
+        0.3, ge=0, le=1, description="share of the word pieces that is edited"
+    )
+    replaced_token_weight: float = Field(
+        0.005, ge=0, description="lambda of the papers; it belongs to mean_all"
+    )
     rtd_reduction: Reduction = Field(
         "mean_all",
         description="of the detection loss: mean over all positions, or without padding, or a sum",
     )
-    generator: str = Field("", description="masked language model; default: the encoder's distilled sibling")
-    generator_eval: bool = Field(False, description="no dropout in the generator; the released code has it on")
-    replace_only_masked: bool = Field(False, description="keep what the generator changes at positions not masked")
-    static_corruption: bool = Field(False, description="corrupt the corpus once, one edit per view, for all trials")
+    generator: str = Field(
+        "", description="masked language model; default: the encoder's distilled sibling"
+    )
+    generator_eval: bool = Field(
+        False, description="no dropout in the generator; the released code has it on"
+    )
+    replace_only_masked: bool = Field(
+        False, description="keep what the generator changes at positions not masked"
+    )
+    static_corruption: bool = Field(
+        False, description="corrupt the corpus once, one edit per view, for all trials"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -42,9 +54,7 @@ class ReplacedTokenConfig(TrainingConfig):
         return {**given, "generator": DISTILLED.get(family, encoder)}
 
 
-def editor(
-    config: ReplacedTokenConfig, kit: Kit, edits: Sequence[Edit] = ("replace",)
-) -> Editor:
+def editor(config: ReplacedTokenConfig, kit: Kit, edits: Sequence[Edit] = ("replace",)) -> Editor:
     """The editor of sentences that a configuration asks for, with its generator."""
     masker = Masker(kit.tokenizer, config.masking_ratio)
     generator = None

@@ -1,4 +1,4 @@
-"""Semi-supervised schedules around an unsupervised method (DiffAug, appendix C; baselines.md, section 6).
+"""Semi-supervised schedules around an unsupervised method (DiffAug, appendix C; semisupervised.md).
 
 joint: contrastive learning on unlabelled sentences, with alpha times an NLI softmax on triplets in every update.
 sup-unsup: first the NLI softmax alone, then the unsupervised method from its best weights. sup-joint: first the
@@ -21,10 +21,18 @@ CONTRASTIVE, LABELLED, CLASSIFICATION = "contrastive", "labelled", "classificati
 class SemiSupervisedConfig(TrainingConfig):
     """The papers leave alpha and the classification phase open; defaults as DiffAug's own auxiliary loss."""
 
-    schedule: Literal["joint", "sup-unsup", "sup-joint"] = Field("joint", description="only in the semisup setting")
-    auxiliary_weight: float = Field(1e-3, ge=0, description="alpha: of the NLI softmax in joint training")
-    auxiliary_batch_size: int = Field(128, ge=1, description="triplets per update in joint training")
-    classification_learning_rate: float = Field(2e-5, gt=0, description="of the phase on labels alone")
+    schedule: Literal["joint", "sup-unsup", "sup-joint"] = Field(
+        "joint", description="only in the semisup setting"
+    )
+    auxiliary_weight: float = Field(
+        1e-3, ge=0, description="alpha: of the NLI softmax in joint training"
+    )
+    auxiliary_batch_size: int = Field(
+        128, ge=1, description="triplets per update in joint training"
+    )
+    classification_learning_rate: float = Field(
+        2e-5, gt=0, description="of the phase on labels alone"
+    )
     classification_batch_size: int = Field(128, ge=1)
     classification_epochs: float = Field(1, gt=0)
     classification_max_steps: int | None = Field(None, ge=1)
@@ -60,8 +68,6 @@ def schedule(config: SemiSupervisedConfig, unsupervised: Stage) -> list[Stage]:
         epochs=config.classification_epochs,
         max_steps=config.classification_max_steps,
         optimisation=Optimisation(optimiser=unsupervised.optimisation.optimiser),
-        selection=Selection(
-            evaluation_interval=min(50, config.evaluation_interval), own_run=True
-        ),
+        selection=Selection(evaluation_interval=min(50, config.evaluation_interval), own_run=True),
     )
     return [first, last]

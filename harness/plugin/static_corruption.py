@@ -1,4 +1,4 @@
-"""Corruptions made before training, one per text and view, for all trials of a sweep (d2cse.md, 1.4)."""
+"""Corruptions made before training, one per text and view, for all trials of a sweep (d2cse.md, section 1.4)."""
 
 from collections.abc import Mapping
 
@@ -36,7 +36,9 @@ class StaticCorruption(nn.Module):
                 rows.append(self.arrays[f"ids{view}"][start:stop])
         ids, _ = pad(rows, Template((), ()), 0)
         width = batch.input_ids.shape[1]
-        return compared(batch, functional.pad(ids, (0, width - ids.shape[1])).to(batch.input_ids.device))
+        return compared(
+            batch, functional.pad(ids, (0, width - ids.shape[1])).to(batch.input_ids.device)
+        )
 
 
 def static_corruption(config: ReplacedTokenConfig) -> list[Artefact]:
@@ -56,7 +58,9 @@ def _corruptions(config: ReplacedTokenConfig, kit: Kit) -> Mapping[str, np.ndarr
     writer = editor(config, kit).to(kit.device).train()
     arrays = {}
     for view, column in enumerate(COLUMNS[config.setting]):
-        arrays[f"ids{view}"], arrays[f"starts{view}"] = _corrupted_column(writer, config.max_length, kit, column)
+        arrays[f"ids{view}"], arrays[f"starts{view}"] = _corrupted_column(
+            writer, config.max_length, kit, column
+        )
     return arrays
 
 
@@ -72,7 +76,9 @@ def _corrupted_column(
     order = np.argsort(-pieces, kind="stable")
     for group in token_groups(pieces[order] + len(template), kit.device):
         items = order[group]
-        rows, mask = pad([tokens.row(column, item)[: pieces[item]] for item in items], template, tokens.pad_id)
+        rows, mask = pad(
+            [tokens.row(column, item)[: pieces[item]] for item in items], template, tokens.pad_id
+        )
         batch = TextBatch(rows, mask, torch.from_numpy(items)).to(kit.device)
         written = writer(batch).batch.input_ids.cpu().numpy()
         for item, row in zip(items, written, strict=True):

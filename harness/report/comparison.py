@@ -34,26 +34,39 @@ class Comparison:
         """Ours."""
         if self.measured is None:
             return None
-        return (self.measured.dev if self.metric.split == "dev" else self.measured.test).get(self.metric.name)
+        return (self.measured.dev if self.metric.split == "dev" else self.measured.test).get(
+            self.metric.name
+        )
 
     @property
     def unmeasured(self) -> list[Trial]:
         """Those of our trials that do not have the metric yet."""
-        return [trial for trial in self.found.group.trials if not trial.has(self.metric)] if self.found else []
+        return (
+            [trial for trial in self.found.group.trials if not trial.has(self.metric)]
+            if self.found
+            else []
+        )
 
     @property
     def delta(self) -> float | None:
         """Ours - published, where both are there."""
-        return None if self.cell is None or self.published is None else self.cell.mean - self.published
+        return (
+            None if self.cell is None or self.published is None else self.cell.mean - self.published
+        )
 
 
-def compare(table: Table, name: str, systems: Systems, finder: Finder) -> list[tuple[str, list[list[Comparison]]]]:
+def compare(
+    table: Table, name: str, systems: Systems, finder: Finder
+) -> list[tuple[str, list[list[Comparison]]]]:
     """For each heading, for each row, one comparison a column. `name`: `<paper>.<table>`."""
     return [
         (
             group.name,
             [
-                [_comparison(table, name, group.name, row, index, systems, finder) for index in range(len(row.values))]
+                [
+                    _comparison(table, name, group.name, row, index, systems, finder)
+                    for index in range(len(row.values))
+                ]
                 for row in group.rows
             ],
         )

@@ -41,7 +41,11 @@ def draw(models: Sequence[Drawn], pairs: Pairs, folder: Path) -> list[Path]:
 
 
 def _side_by_side(
-    models: Sequence[Drawn], pairs: Pairs, panel: Callable[[Axes, Drawn, Pairs], None], *, shared: bool = False
+    models: Sequence[Drawn],
+    pairs: Pairs,
+    panel: Callable[[Axes, Drawn, Pairs], None],
+    *,
+    shared: bool = False,
 ) -> Figure:
     figure = Figure(figsize=(5 * len(models), 4), layout="constrained")
     axes = figure.subplots(1, len(models), squeeze=False, sharex=shared)[0]
@@ -89,7 +93,9 @@ def _projection(axis: Axes, model: Drawn, _pairs: Pairs) -> None:
 def _density(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Where, and how dense the values are there. Raises TrialFailure when they are all the same."""
     if len(values) < 2 or np.ptp(values) <= EQUAL:
-        raise TrialFailure("sentence pairs have the same cosine, which has no density: the embedding is constant")
+        raise TrialFailure(
+            "sentence pairs have the same cosine, which has no density: the embedding is constant"
+        )
     margin = 0.1 * np.ptp(values)
     at = np.linspace(values.min() - margin, values.max() + margin, POINTS)
     return at, gaussian_kde(values)(at)

@@ -101,7 +101,11 @@ class Group:
         own = {trial.own for trial in self.trials}
         names = {name for trial in self.trials for name in trial.suites}
         return [
-            replace(self, trials=tuple(trial for trial in self.trials if name in trial.suites), suite=name)
+            replace(
+                self,
+                trials=tuple(trial for trial in self.trials if name in trial.suites),
+                suite=name,
+            )
             for name in sorted(names, key=lambda name: (name not in own, name))
         ]
 
@@ -122,7 +126,11 @@ class Group:
             whole = [part for part in reversed(self.parts) if len(part.trials) == len(self.trials)]
             return {name: cell for part in whole for name, cell in part.test.items()}
         found = [trial.suites[self.suite] for trial in self.trials]
-        cells = _cells([scores.test for scores in found], self.draws, found[0].intervals if len(found) == 1 else {})
+        cells = _cells(
+            [scores.test for scores in found],
+            self.draws,
+            found[0].intervals if len(found) == 1 else {},
+        )
         average = layout(self.suite).average
         if average and not set(self.tasks) <= set(cells):
             cells.pop(average, None)  # a mean over other tasks is another quantity
@@ -146,7 +154,8 @@ class Group:
 def comparable_groups(table: pa.Table) -> list[Group]:
     """The final trials of the store and those that were evaluated, in groups of comparable ones, sorted."""
     found = [
-        Group(identity, tuple(trials), _selects(trials, identity)) for identity, trials in trials_of(table).items()
+        Group(identity, tuple(trials), _selects(trials, identity))
+        for identity, trials in trials_of(table).items()
     ]
     return sorted(found, key=lambda group: tuple(map(str, group.identity)))
 
@@ -165,7 +174,10 @@ def _cells(
     trials: Sequence[Mapping[str, float]], draws: Sequence[Draw], intervals: Mapping[str, Interval]
 ) -> dict[str, Cell]:
     names = set.intersection(*(set(trial) for trial in trials))
-    return {name: _cell([trial[name] for trial in trials], draws, intervals.get(name)) for name in sorted(names)}
+    return {
+        name: _cell([trial[name] for trial in trials], draws, intervals.get(name))
+        for name in sorted(names)
+    }
 
 
 def _cell(values: list[float], draws: Sequence[Draw], interval: Interval | None) -> Cell:

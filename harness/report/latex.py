@@ -37,7 +37,9 @@ def latex(sheet: Sheet) -> str:
     if not sheet.columns:
         return "".join(f"% {' '.join(note.split())}\n" for note in sheet.notes)
     columns = "l" * sheet.text_columns + "r" * (len(sheet.columns) - sheet.text_columns)
-    caption = " ".join(part for part in (f"{sheet.title}." if sheet.title else "", sheet.caption) if part)
+    caption = " ".join(
+        part for part in (f"{sheet.title}." if sheet.title else "", sheet.caption) if part
+    )
     return "\n".join(
         [
             "% needs \\usepackage{booktabs}",
@@ -58,7 +60,11 @@ def latex(sheet: Sheet) -> str:
 
 
 def _section(section: Section, width: int) -> list[str]:
-    heading = [f"\\multicolumn{{{width}}}{{l}}{{\\emph{{{escape(section.name)}}}}} \\\\"] if section.name else []
+    heading = (
+        [f"\\multicolumn{{{width}}}{{l}}{{\\emph{{{escape(section.name)}}}}} \\\\"]
+        if section.name
+        else []
+    )
     return [r"\midrule", *heading, *map(_line, section.lines)]
 
 

@@ -63,12 +63,19 @@ def wanted(row: Row, run: Run | None, fraction: float = 1) -> Wanted | None:
 
 def _configuration(run: Run, row: Row) -> dict[str, Any]:
     if row.variant is not None and row.variant not in run.variants:
-        raise UserError(f'results/reported/systems.yaml: {row.system} does not list the variant "{row.variant}"')
+        raise UserError(
+            f'results/reported/systems.yaml: {row.system} does not list the variant "{row.variant}"'
+        )
     values = run.configuration | (run.variants[row.variant] if row.variant is not None else {})
     for name, value in values.items():
         if isinstance(value, Mapping) and row.encoder not in value:
-            raise UserError(f"results/reported/systems.yaml: {row.system} has no {name} for {row.encoder}")
-    return {name: value[row.encoder] if isinstance(value, Mapping) else value for name, value in values.items()}
+            raise UserError(
+                f"results/reported/systems.yaml: {row.system} has no {name} for {row.encoder}"
+            )
+    return {
+        name: value[row.encoder] if isinstance(value, Mapping) else value
+        for name, value in values.items()
+    }
 
 
 def run_of(systems: Systems, table: str, row: Row, column: str) -> Run | None:
@@ -76,7 +83,9 @@ def run_of(systems: Systems, table: str, row: Row, column: str) -> Run | None:
     if table in systems.column_runs:
         return systems.column_runs[table].columns[column]
     if row.system not in systems.systems:
-        raise UserError(f'results/reported/systems.yaml: the system "{row.system}" of {table} is not there')
+        raise UserError(
+            f'results/reported/systems.yaml: the system "{row.system}" of {table} is not there'
+        )
     return systems.systems[row.system]
 
 
@@ -95,13 +104,22 @@ class Finder:
         fitting = [group for group in alike if _fits(group, target)]
         if not fitting:
             return None
-        best = max(fitting, key=lambda group: (group.selects == STSB_DEV, group.dev_mean, len(group.keys)))
+        best = max(
+            fitting, key=lambda group: (group.selects == STSB_DEV, group.dev_mean, len(group.keys))
+        )
         return Found(best, len(fitting))
 
 
 def command(target: Wanted, store: Path) -> str:
     """The sweep whose final trials answer the reported number."""
-    words = ["harness", "sweep", f"methods/{target.method}", _space(target), "--encoder", target.encoder]
+    words = [
+        "harness",
+        "sweep",
+        f"methods/{target.method}",
+        _space(target),
+        "--encoder",
+        target.encoder,
+    ]
     for name, value in target.configuration:
         words += ["--set", f"{name}={_text(value)}"]
         if name == "label_fraction":
@@ -136,7 +154,10 @@ def _space(target: Wanted) -> str:
 
 def _fits(group: Group, target: Wanted) -> bool:
     """Defaults hold where nothing else is said."""
-    has, needs = ({**dict(target.defaults), **values} for values in (group.configuration, dict(target.configuration)))
+    has, needs = (
+        {**dict(target.defaults), **values}
+        for values in (group.configuration, dict(target.configuration))
+    )
     return all(name in has and has[name] == value for name, value in needs.items())
 
 

@@ -32,7 +32,19 @@ subset (in `configuration`) where only a share of the labels is used."""
 Identity = tuple[Any, ...]
 """Values of IDENTITY"""
 
-_COLUMNS = ("key", "role", "status", "suite", "evaluates", "seed", "subset", "steps", "dev", "test", "uncertainty")
+_COLUMNS = (
+    "key",
+    "role",
+    "status",
+    "suite",
+    "evaluates",
+    "seed",
+    "subset",
+    "steps",
+    "dev",
+    "test",
+    "uncertainty",
+)
 
 
 @dataclass(frozen=True)
@@ -69,12 +81,20 @@ class Trial:
     @cached_property
     def dev(self) -> dict[str, float]:
         """Every dev score; of a metric measured twice the trial's own."""
-        return {name: value for suite in self._own_last for name, value in self.suites[suite].dev.items()}
+        return {
+            name: value
+            for suite in self._own_last
+            for name, value in self.suites[suite].dev.items()
+        }
 
     @cached_property
     def intervals(self) -> dict[str, Interval]:
         """Of the dev scores."""
-        return {name: value for suite in self._own_last for name, value in self.suites[suite].intervals.items()}
+        return {
+            name: value
+            for suite in self._own_last
+            for name, value in self.suites[suite].intervals.items()
+        }
 
     def has(self, metric: Metric) -> bool:
         """Whether it was measured."""
@@ -111,26 +131,36 @@ def _identities(table: pa.Table) -> Iterator[Identity]:
     columns = {name: table[name].to_pylist() for name in IDENTITY}
     columns["configuration"] = [
         text if fraction is None or fraction == 1 else _without_subset(text)
-        for text, fraction in zip(columns["configuration"], table["label_fraction"].to_pylist(), strict=True)
+        for text, fraction in zip(
+            columns["configuration"], table["label_fraction"].to_pylist(), strict=True
+        )
     ]
     return zip(*columns.values(), strict=True)
 
 
 def _without_subset(configuration: str) -> str:
     values = json.loads(configuration)
-    return json.dumps({name: value for name, value in values.items() if name != "subset"}, sort_keys=True)
+    return json.dumps(
+        {name: value for name, value in values.items() if name != "subset"}, sort_keys=True
+    )
 
 
 def _trials(draws: Mapping[Draw, list[dict[str, Any]]]) -> list[Trial]:
     """Of one identity: one trial for each seed and subset."""
     rows = [row for found in draws.values() for row in found]
-    name = unnamed(metric for row in rows if row["suite"] is None for metric in _numbers(row["test"]))
-    return sorted((_trial(draw, found, name) for draw, found in draws.items()), key=lambda trial: trial.key)
+    name = unnamed(
+        metric for row in rows if row["suite"] is None for metric in _numbers(row["test"])
+    )
+    return sorted(
+        (_trial(draw, found, name) for draw, found in draws.items()), key=lambda trial: trial.key
+    )
 
 
 def _trial(draw: Draw, rows: Sequence[Mapping[str, Any]], unnamed_suite: str) -> Trial:
     """A metric measured twice is the final row's; then a finished evaluation's rather than a partial one's."""
-    rows = sorted(rows, key=lambda row: (row["role"] != "final", row["status"] != "finished", row["key"]))
+    rows = sorted(
+        rows, key=lambda row: (row["role"] != "final", row["status"] != "finished", row["key"])
+    )
     suites: dict[str, Scores] = {}
     for row in reversed(rows):
         name = row["suite"] or unnamed_suite

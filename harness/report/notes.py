@@ -20,11 +20,15 @@ def shortcomings(trials: pa.Table) -> list[str]:
     for status in ("failed", "partial"):
         for noun, evaluation in (("trial", False), ("evaluation", True)):
             told = sorted(
-                _told(row) for row in rows if row["status"] == status and (row["role"] == "evaluation") == evaluation
+                _told(row)
+                for row in rows
+                if row["status"] == status and (row["role"] == "evaluation") == evaluation
             )
             if told:
                 more = [f"and {len(told) - SHOWN} more"] if told[SHOWN:] else []
-                notes.append(f"{counted(len(told), f'{status} {noun}')}: {'; '.join([*told[:SHOWN], *more])}")
+                notes.append(
+                    f"{counted(len(told), f'{status} {noun}')}: {'; '.join([*told[:SHOWN], *more])}"
+                )
     return notes
 
 
@@ -39,7 +43,11 @@ def unreadable(reading: Reading) -> list[str]:
 def nothing_yet(trials: pa.Table, store: Path) -> str:
     """What to run when there is nothing to show."""
     option = "" if store == DEFAULT_STORE else f" --store {store}"
-    there = f" (of {counted(trials.num_rows, 'trial')} none is final and finished)" if trials.num_rows else ""
+    there = (
+        f" (of {counted(trials.num_rows, 'trial')} none is final and finished)"
+        if trials.num_rows
+        else ""
+    )
     return f"nothing to show in {store} yet{there}; run: harness sweep search_spaces/quickstart.yaml{option}"
 
 
@@ -50,11 +58,30 @@ def counted(number: int, noun: str) -> str:
 
 def _unfinished(trials: pa.Table) -> list[dict[str, Any]]:
     """But an evaluation that was made again with all of its data, which gave it another key."""
-    columns = ("role", "status", "suite", "method", "setting", "encoder", "seed", "label_fraction", "subset", "reason")
-    rows = trials.filter(pc.field("status").isin(["failed", "partial"])).select((*columns, "evaluates")).to_pylist()
+    columns = (
+        "role",
+        "status",
+        "suite",
+        "method",
+        "setting",
+        "encoder",
+        "seed",
+        "label_fraction",
+        "subset",
+        "reason",
+    )
+    rows = (
+        trials.filter(pc.field("status").isin(["failed", "partial"]))
+        .select((*columns, "evaluates"))
+        .to_pylist()
+    )
     done = trials.filter((pc.field("role") == "evaluation") & (pc.field("status") == "finished"))
     finished = set(zip(done["evaluates"].to_pylist(), done["suite"].to_pylist(), strict=True))
-    return [row for row in rows if row["role"] != "evaluation" or (row["evaluates"], row["suite"]) not in finished]
+    return [
+        row
+        for row in rows
+        if row["role"] != "evaluation" or (row["evaluates"], row["suite"]) not in finished
+    ]
 
 
 def _told(row: Mapping[str, Any]) -> str:

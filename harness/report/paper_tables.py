@@ -29,7 +29,10 @@ from harness.trials.store import Reading
 
 RECORDS = pa.schema(
     [
-        *((name, pa.string()) for name in ("paper", "table", "group", "label", "system", "variant")),
+        *(
+            (name, pa.string())
+            for name in ("paper", "table", "group", "label", "system", "variant")
+        ),
         *((name, pa.string()) for name in ("method", "setting", "encoder", "column", "origin")),
         ("published", pa.float64()),  # in the units of the table, as ours
         ("published_std", pa.float64()),
@@ -45,35 +48,58 @@ RECORDS = pa.schema(
 
 def paper_sheets(reading: Reading, name: str, methods: Collection[str], store: Path) -> list[Sheet]:
     """The compared tables of the paper `name` with ours; `methods` are those that can be run today."""
-    paper, systems, finder = load_paper(name), load_systems(), Finder(comparable_groups(reading.table))
+    paper, systems, finder = (
+        load_paper(name),
+        load_systems(),
+        Finder(comparable_groups(reading.table)),
+    )
     sheets = [_sheet(paper, table, systems, finder, methods, store) for table in paper.compared]
     return [*sheets[:-1], replace(sheets[-1], notes=[*sheets[-1].notes, *unreadable(reading)])]
 
 
 def _sheet(
-    paper: Paper, table_name: str, systems: Systems, finder: Finder, methods: Collection[str], store: Path
+    paper: Paper,
+    table_name: str,
+    systems: Systems,
+    finder: Finder,
+    methods: Collection[str],
+    store: Path,
 ) -> Sheet:
     table = paper.tables[table_name]
     sections = compare(table, f"{paper.paper}.{table_name}", systems, finder)
     comparisons = [each for _, rows in sections for row in rows for each in row]
-    origins = list(dict.fromkeys(name for each in comparisons for name in (str(each.row.origin), each.origin)))
+    origins = list(
+        dict.fromkeys(name for each in comparisons for name in (str(each.row.origin), each.origin))
+    )
     return Sheet(
         title=f"{paper.title}. Table {table_name.removeprefix('table')}: {table.about}",
         columns=["", "", "n", *map(str, table.columns)],
         text_columns=2,
         sections=[
-            Section(heading, [line for row in rows for line in _lines(row, origins, table, methods)])
+            Section(
+                heading, [line for row in rows for line in _lines(row, origins, table, methods)]
+            )
             for heading, rows in sections
         ],
         caption=_caption(table),
         notes=[
-            *(f"[{index}] {origin.replace('quoted:', 'quoted from ')}" for index, origin in enumerate(origins, 1)),
-            *(f"published, {column}: {runs}" for column, runs in table.runs.items() if column in table.columns),
+            *(
+                f"[{index}] {origin.replace('quoted:', 'quoted from ')}"
+                for index, origin in enumerate(origins, 1)
+            ),
+            *(
+                f"published, {column}: {runs}"
+                for column, runs in table.runs.items()
+                if column in table.columns
+            ),
             *_choices(comparisons),
             *_to_fill(comparisons, methods, store),
         ],
         records=pa.Table.from_pylist(
-            [{"paper": paper.paper, "table": table_name, **_record(each, methods, store)} for each in comparisons],
+            [
+                {"paper": paper.paper, "table": table_name, **_record(each, methods, store)}
+                for each in comparisons
+            ],
             schema=RECORDS,
         ),
     )
@@ -91,7 +117,9 @@ def _caption(table: Table) -> str:
     )
 
 
-def _lines(row: list[Comparison], origins: list[str], table: Table, methods: Collection[str]) -> list[Line]:
+def _lines(
+    row: list[Comparison], origins: list[str], table: Table, methods: Collection[str]
+) -> list[Line]:
     """Published; ours and Δ where something has been measured, or that there is no method to run."""
     reported = row[0].row
     runs = str(table.runs.get(reported.system, "")) if reported.origin == "this paper" else ""
@@ -156,7 +184,9 @@ def _to_fill(comparisons: Iterable[Comparison], methods: Collection[str], store:
             for trial in each.unmeasured:
                 evaluations[evaluation(trial, each.found.group, each.metric.suite, store)] = None
         elif each.wanted and (reason := obstacle(each.wanted, methods)):
-            waiting[reason][f"{each.row.label} ({each.wanted.setting}, {each.wanted.encoder})"] = None
+            waiting[reason][f"{each.row.label} ({each.wanted.setting}, {each.wanted.encoder})"] = (
+                None
+            )
         elif each.wanted:
             runs[command(each.wanted, store)] = None
     commands = [*runs, *evaluations]

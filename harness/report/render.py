@@ -24,9 +24,19 @@ def markdown(sheet: Sheet) -> str:
     """A GitHub table; headings of sections are rows."""
     blocks = [f"**{_markdown_text(sheet.title)}**"] if sheet.title else []
     if sheet.columns:
-        alignment = [":--" if index < sheet.text_columns else "--:" for index in range(len(sheet.columns))]
-        rows = [line for section in sheet.sections for line in _with_heading(section, len(sheet.columns))]
-        lines = [_markdown_line(sheet.columns), _markdown_row(alignment), *map(_markdown_line, rows)]
+        alignment = [
+            ":--" if index < sheet.text_columns else "--:" for index in range(len(sheet.columns))
+        ]
+        rows = [
+            line
+            for section in sheet.sections
+            for line in _with_heading(section, len(sheet.columns))
+        ]
+        lines = [
+            _markdown_line(sheet.columns),
+            _markdown_row(alignment),
+            *map(_markdown_line, rows),
+        ]
         blocks.append("\n".join(lines))
     blocks += [_markdown_text(text) for text in (sheet.caption, *sheet.notes) if text]
     return "\n\n".join(blocks) + "\n"

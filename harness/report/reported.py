@@ -89,10 +89,14 @@ class Table(_Data):
     @model_validator(mode="after")
     def _rows_are_as_long_as_the_header(self) -> Self:
         for row in (row for group in self.groups for row in group.rows):
-            if len(row.values) != len(self.columns) or (row.std and len(row.std) != len(row.values)):
+            if len(row.values) != len(self.columns) or (
+                row.std and len(row.std) != len(row.values)
+            ):
                 raise ValueError(f'row "{row.label}" does not have {len(self.columns)} values')
         if self.fractions is not None and len(self.fractions) != len(self.columns):
-            raise ValueError(f"{len(self.fractions)} fractions do not fit {len(self.columns)} columns")
+            raise ValueError(
+                f"{len(self.fractions)} fractions do not fit {len(self.columns)} columns"
+            )
         return self
 
 
@@ -120,7 +124,9 @@ class Paper(BaseModel):
             for row in (row for group in table.groups for row in group.rows):
                 numeric = all(value is None or type(value) in (int, float) for value in row.values)
                 if not (numeric and row.setting and row.origin and isinstance(row.encoder, str)):
-                    raise ValueError(f'{name}: "{row.label}" needs numbers, a setting, one encoder and an origin')
+                    raise ValueError(
+                        f'{name}: "{row.label}" needs numbers, a setting, one encoder and an origin'
+                    )
         return self
 
 
@@ -147,7 +153,9 @@ class Systems(_Data):
     """`system` of a row -> what harness runs for it; None: quoted only."""
 
     systems: dict[str, Run | None]
-    column_runs: dict[str, ColumnRuns] = Field(default={}, alias="tables")  # "<paper>.<table>" -> runs
+    column_runs: dict[str, ColumnRuns] = Field(
+        default={}, alias="tables"
+    )  # "<paper>.<table>" -> runs
 
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -167,7 +175,9 @@ def load_systems() -> Systems:
 
 def _load(name: str, model: type[_Model]) -> _Model:
     path = folder() / f"{name}.yaml"
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same safe subset; libyaml is ten times faster
+    loader = getattr(
+        yaml, "CSafeLoader", yaml.SafeLoader
+    )  # the same safe subset; libyaml is ten times faster
     try:
         return model.model_validate(yaml.load(path.read_text(encoding="utf-8"), Loader=loader))
     except (OSError, yaml.YAMLError, ValidationError) as error:

@@ -7,16 +7,24 @@ import pyarrow as pa
 
 from harness.report.groups import Cell
 
-OVER_SUBSETS = "n = 5x3: 3 seeds on each of 5 random subsets of the labels, mean±std over all of them."
+OVER_SUBSETS = (
+    "n = 5x3: 3 seeds on each of 5 random subsets of the labels, mean±std over all of them."
+)
 """What a table says whose trials differ in the subset of the labels"""
 
 CELL = (
     ("mean", pa.float64()),  # in the units of its suite: Spearman x100, accuracy x100, percent, ...
     ("std", pa.float64()),  # sample standard deviation over the trials; null for one
-    ("std_between_subsets", pa.float64()),  # its components, where several subsets of the labels were drawn
+    (
+        "std_between_subsets",
+        pa.float64(),
+    ),  # its components, where several subsets of the labels were drawn
     ("std_within_subsets", pa.float64()),
     ("n", pa.int64()),
-    ("standard_error", pa.float64()),  # of one model's score: bootstrap over the test's items; null for n > 1
+    (
+        "standard_error",
+        pa.float64(),
+    ),  # of one model's score: bootstrap over the test's items; null for n > 1
     ("low", pa.float64()),  # its interval
     ("high", pa.float64()),
 )
@@ -54,14 +62,25 @@ def score(cell: Cell | None, decimals: int = 2) -> str:
     return f"{cell.mean:.{decimals}f}{spread}"
 
 
-def component_lines(cells: Sequence[Cell | None], decimals: Sequence[int]) -> list[tuple[str, list[str]]]:
+def component_lines(
+    cells: Sequence[Cell | None], decimals: Sequence[int]
+) -> list[tuple[str, list[str]]]:
     """What to write and the numbers under a line of scores: the components of each one's variance, where known."""
-    known = [(cell.components if cell else None, f".{places}f") for cell, places in zip(cells, decimals, strict=True)]
+    known = [
+        (cell.components if cell else None, f".{places}f")
+        for cell, places in zip(cells, decimals, strict=True)
+    ]
     if not any(each for each, _ in known):
         return []
     return [
-        ("std between subsets", [format(each.between, places) if each else "" for each, places in known]),
-        ("std within subsets", [format(each.within, places) if each else "" for each, places in known]),
+        (
+            "std between subsets",
+            [format(each.between, places) if each else "" for each, places in known],
+        ),
+        (
+            "std within subsets",
+            [format(each.within, places) if each else "" for each, places in known],
+        ),
     ]
 
 

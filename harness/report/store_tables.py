@@ -48,7 +48,17 @@ def own_sheets(reading: Reading, store: Path) -> list[Sheet]:
             parts[part.selects, str(part.suite)].append(part)
     notes = [*shortcomings(reading.table), *unreadable(reading)]
     if not parts:
-        return [Sheet("", [], 0, [], "", [nothing_yet(reading.table, store), *notes], RECORDS.empty_table())]
+        return [
+            Sheet(
+                "",
+                [],
+                0,
+                [],
+                "",
+                [nothing_yet(reading.table, store), *notes],
+                RECORDS.empty_table(),
+            )
+        ]
     order = sorted(parts, key=lambda key: (key[0], rank(key[1]), _tasks(parts[key])))
     return [_sheet(parts[key], notes if key == order[-1] else []) for key in order]
 
@@ -65,7 +75,12 @@ def _sheet(groups: list[Group], notes: list[str]) -> Sheet:
         title="" if own else f"suite {suite}",
         columns=[*names, "n", *dev.values(), *(DISPLAY.get(name, name) for name in test)],
         text_columns=len(names),
-        sections=[Section("", [line for name, group in rows for line in _lines(name, group, dev, test, places)])],
+        sections=[
+            Section(
+                "",
+                [line for name, group in rows for line in _lines(name, group, dev, test, places)],
+            )
+        ],
         caption=_caption(shown, groups, selected=groups[0].selects in dev),
         notes=notes,
         records=_records(groups),
@@ -79,7 +94,9 @@ def _tasks(groups: list[Group]) -> tuple[str, ...]:
 def _tests(groups: list[Group], shown: Layout) -> list[str]:
     """The suite's metrics, their average last."""
     average = shown.average
-    averaged = average and (average in shown.headings or any(average in group.test for group in groups))
+    averaged = average and (
+        average in shown.headings or any(average in group.test for group in groups)
+    )
     return [*_tasks(groups), *([average] if average and averaged else [])]
 
 
@@ -89,14 +106,22 @@ def _dev(groups: list[Group], shown: Layout, own: bool) -> dict[str, str]:
     selects = groups[0].selects
     if own:
         return {selects + BEFORE: "dev before", selects: "dev"}
-    headings = {selects: "dev"} | ({shown.dev: DISPLAY[shown.dev]} if shown.dev and shown.dev != selects else {})
-    return {name: heading for name, heading in headings.items() if any(name in group.dev for group in groups)}
+    headings = {selects: "dev"} | (
+        {shown.dev: DISPLAY[shown.dev]} if shown.dev and shown.dev != selects else {}
+    )
+    return {
+        name: heading
+        for name, heading in headings.items()
+        if any(name in group.dev for group in groups)
+    }
 
 
 def _decimals(shown: Layout, groups: list[Group], name: str) -> int:
     if shown.decimals is not None:
         return shown.decimals
-    return 4 if all(abs(group.test[name].mean) <= 1 for group in groups if name in group.test) else 2
+    return (
+        4 if all(abs(group.test[name].mean) <= 1 for group in groups if name in group.test) else 2
+    )
 
 
 def _names(groups: list[Group]) -> dict[str, list[str]]:
@@ -114,10 +139,17 @@ def _names(groups: list[Group]) -> dict[str, list[str]]:
 
 
 def _lines(
-    name: Sequence[str], group: Group, dev: Iterable[str], test: Iterable[str], places: Sequence[int]
+    name: Sequence[str],
+    group: Group,
+    dev: Iterable[str],
+    test: Iterable[str],
+    places: Sequence[int],
 ) -> list[Line]:
     """The group's scores; under them the components of their variance where several subsets were drawn."""
-    cells = [*(group.dev.get(metric) for metric in dev), *(group.test.get(metric) for metric in test)]
+    cells = [
+        *(group.dev.get(metric) for metric in dev),
+        *(group.test.get(metric) for metric in test),
+    ]
     blank = [""] * len(name)  # n too; the first column says what the numbers are
     return [
         [*name, group.n, *map(score, cells, places)],
@@ -129,9 +161,17 @@ def _caption(shown: Layout, groups: list[Group], *, selected: bool) -> str:
     selects = groups[0].selects
     return (
         f"{shown.unit}, mean±sample std over n seeds"
-        + (f"; selected on dev ({DISPLAY.get(selects, selects)}), test never selects." if selected else ".")
+        + (
+            f"; selected on dev ({DISPLAY.get(selects, selects)}), test never selects."
+            if selected
+            else "."
+        )
         + (f" {shown.protocol}" if shown.protocol else "")
-        + (" 1=: nothing is trained, so no seed." if any(group.n == "1=" for group in groups) else "")
+        + (
+            " 1=: nothing is trained, so no seed."
+            if any(group.n == "1=" for group in groups)
+            else ""
+        )
         + (f" {OVER_SUBSETS}" if any(group.subsets > 1 for group in groups) else "")
     )
 
@@ -172,7 +212,11 @@ def _text(value: Any) -> str:
 def _records(groups: Iterable[Group]) -> pa.Table:
     rows = [
         dict(zip(IDENTITY, group.identity, strict=True))
-        | {"label_fraction": group.label_fraction, "suite": group.suite, "keys": key_list(group.keys)}
+        | {
+            "label_fraction": group.label_fraction,
+            "suite": group.suite,
+            "keys": key_list(group.keys),
+        }
         | {"split": split, "metric": metric}
         | cell_record(cell)
         for group in groups

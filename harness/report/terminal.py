@@ -21,14 +21,23 @@ def terminal(sheet: Sheet, width: int) -> str:
     parts = [_printed(sheet.title, width) + "\n"] if sheet.title else []
     if sheet.columns:
         rows, widths, gap = _fitted(sheet, width)
-        parts.append(_printed(_table(sheet, rows, widths, gap), max(width, _total(widths, gap))) + "\n")
+        parts.append(
+            _printed(_table(sheet, rows, widths, gap), max(width, _total(widths, gap))) + "\n"
+        )
     parts += [_printed(sheet.caption, width)] if sheet.caption else []
     parts += [f"{note}\n" for note in sheet.notes]
     return "".join(parts)
 
 
 def _printed(content: str | Table, width: int) -> str:
-    console = Console(file=io.StringIO(), width=width, color_system=None, markup=False, emoji=False, highlight=False)
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        color_system=None,
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
     with console.capture() as capture:
         console.print(content)
     return re.sub(r" +$", "", capture.get(), flags=re.MULTILINE)
@@ -41,7 +50,10 @@ def _fitted(sheet: Sheet, width: int) -> tuple[list[list[Line]], list[int], int]
     """
     for gap, split in ((2, False), (1, False), (1, True)):
         rows = [
-            [[cell.replace("±", "\n±") if split else cell for cell in line] for line in section.lines]
+            [
+                [cell.replace("±", "\n±") if split else cell for cell in line]
+                for line in section.lines
+            ]
             for section in sheet.sections
         ]
         widths = _widths(sheet, rows, width, gap)
@@ -58,8 +70,13 @@ def _widths(sheet: Sheet, rows: Sequence[Sequence[Line]], width: int, gap: int) 
     columns = list(zip(sheet.columns, *(line for lines in rows for line in lines), strict=True))
     headings = tuple(section.name for section in sheet.sections)
     columns[0] += headings
-    widths = [max(cell_len(part) for cell in column for part in cell.split("\n")) for column in columns]
-    least = [max(cell_len(word) for cell in column for word in (cell.split() or [""])) for column in columns]
+    widths = [
+        max(cell_len(part) for cell in column for part in cell.split("\n")) for column in columns
+    ]
+    least = [
+        max(cell_len(word) for cell in column for word in (cell.split() or [""]))
+        for column in columns
+    ]
     while _total(widths, gap) > width:
         text = [index for index in range(sheet.text_columns) if widths[index] > least[index]]
         if not text:
@@ -77,7 +94,10 @@ def _table(sheet: Sheet, rows: Sequence[Sequence[Line]], widths: Sequence[int], 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, gap - 1, 0, 0), pad_edge=False, show_edge=False)
     for index, (column, width) in enumerate(zip(sheet.columns, widths, strict=True)):
         table.add_column(
-            column, width=width, justify="left" if index < sheet.text_columns else "right", overflow="fold"
+            column,
+            width=width,
+            justify="left" if index < sheet.text_columns else "right",
+            overflow="fold",
         )
     for section, lines in zip(sheet.sections, rows, strict=True):
         if section.name:

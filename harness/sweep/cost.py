@@ -35,14 +35,19 @@ def seconds(declared: Declared, steps: int, *, tested: bool) -> float | None:
     if not stages or not trains:
         return evaluation
     rate = speed(resolve_precision(config.precision, device()))
-    training = sum(6 * parameters * TOKENS_PER_SENTENCE * rows_per_step(stage) for stage in stages) / len(stages)
+    training = sum(
+        6 * parameters * TOKENS_PER_SENTENCE * rows_per_step(stage) for stage in stages
+    ) / len(stages)
     return evaluation + steps * training / rate
 
 
 def layer_parameters(encoder: str) -> int:
     """Weights of the Transformer layers, which do nearly all of the arithmetic. Raises UserError without the model."""
     shape = model_shape(encoder, download=False)
-    hidden, inner = int(shape["hidden_size"]), int(shape.get("intermediate_size", 4 * int(shape["hidden_size"])))
+    hidden, inner = (
+        int(shape["hidden_size"]),
+        int(shape.get("intermediate_size", 4 * int(shape["hidden_size"]))),
+    )
     return int(shape["num_hidden_layers"]) * (4 * hidden**2 + 2 * hidden * inner)
 
 
@@ -51,7 +56,13 @@ def rows_per_step(stage: Stage) -> float:
     a stream; none where the vectors were made beforehand."""
     if not stage.batches.text:
         return 0
-    return 2 * sum(stage.streams.values()) * stage.accumulation * len(stage.losses) / len(stage.streams)
+    return (
+        2
+        * sum(stage.streams.values())
+        * stage.accumulation
+        * len(stage.losses)
+        / len(stage.streams)
+    )
 
 
 @functools.cache
@@ -68,6 +79,8 @@ def speed(precision: str) -> float:
         while done < 3 or time.perf_counter() - started < 0.1:
             (left @ right).sum().item()
             done += 1
-        return 0.6 * 2 * size**3 * done / (time.perf_counter() - started)  # layers reach some 60 % of a bare product
+        return (
+            0.6 * 2 * size**3 * done / (time.perf_counter() - started)
+        )  # layers reach some 60 % of a bare product
     finally:
         torch.set_num_threads(threads)

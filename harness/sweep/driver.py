@@ -37,7 +37,9 @@ class Result:
     """Searches of which no configuration finished"""
 
 
-def run(searches: list[Search], store: Store, resources: Resources, watcher: SweepWatcher) -> Result:
+def run(
+    searches: list[Search], store: Store, resources: Resources, watcher: SweepWatcher
+) -> Result:
     """Run what the store does not have. Interrupted at any point, the same call goes on from there.
 
     Raises UserError, before anything runs, for a model or data file that is not there or a store that cannot be
@@ -89,7 +91,9 @@ class _Sweep:
                 if number < len(search.rounds) and (number == 0 or scored[index])
             }
             trials = [
-                trial for index, values in tried.items() for trial in self.searches[index].trials(values, "search")
+                trial
+                for index, values in tried.items()
+                for trial in self.searches[index].trials(values, "search")
             ]
             varied = {name for index in tried for name in self.searches[index].rounds[number]}
             self._run(trials, f"search, round {number + 1}", varied)
@@ -106,7 +110,9 @@ class _Sweep:
         self.keys |= by_key.keys()
         finished = self.store.keys()
         missing = [trial for found, trial in by_key.items() if found not in finished]
-        self.watcher.round(title, len(missing), len(by_key) - len(missing), self.engine.slots, varied | {"subset"})
+        self.watcher.round(
+            title, len(missing), len(by_key) - len(missing), self.engine.slots, varied | {"subset"}
+        )
         if missing:
             self.engine.run(missing, self.watcher)
             self.store.compact()
@@ -119,9 +125,13 @@ class _Sweep:
         self.watcher.round(title, budget, len(known), self.engine.slots, set(search.ranges))
         if budget:
             template = Trial(search.method, search.fixed, 0, "search", search.id)
-            points = [({name: values[name] for name in search.ranges}, dev) for values, dev in known]
+            points = [
+                ({name: values[name] for name in search.ranges}, dev) for values, dev in known
+            ]
             self.engine.sample(
-                Sampling(template, search.repeats["search"], search.ranges, sampler, budget, points),
+                Sampling(
+                    template, search.repeats["search"], search.ranges, sampler, budget, points
+                ),
                 self.watcher,
             )
         return sampled(search, self.store)
@@ -142,7 +152,11 @@ def scores(search: Search, configurations: list[Values], store: Store) -> Scored
     scored: Scored = []
     for values in configurations:
         found = [records.get(key(trial)) for trial in search.trials([values], "search")]
-        numbers = [number for record in found if record is not None and (number := score(record)) is not None]
+        numbers = [
+            number
+            for record in found
+            if record is not None and (number := score(record)) is not None
+        ]
         if len(numbers) == len(found):
             scored.append((values, sum(numbers) / len(numbers)))
     return scored
@@ -155,8 +169,14 @@ def sampled(search: Search, store: Store) -> Scored:
     values: dict[str, Values] = {}
     for row in store.read().rows():
         if row["search"] == search.id and row["role"] == "search" and row["status"] == "finished":
-            tried = {name: value for name, value in row["configuration"].items() if name != "subset"}
+            tried = {
+                name: value for name, value in row["configuration"].items() if name != "subset"
+            }
             values[repr(tried)] = tried
             found[repr(tried)].append(score(row))
-    complete = [name for name in sorted(found) if len(found[name]) == len(search.trials([values[name]], "search"))]
+    complete = [
+        name
+        for name in sorted(found)
+        if len(found[name]) == len(search.trials([values[name]], "search"))
+    ]
     return [(values[name], sum(found[name]) / len(found[name])) for name in complete]

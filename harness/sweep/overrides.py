@@ -42,26 +42,44 @@ def searches(space: Space, document: Document, narrowing: Narrowing) -> list[Sea
     Raises UserError for an unknown method, corpus or hyperparameter, and for a value that a method refuses.
     """
     locators = _methods(space, document, narrowing.methods)
-    _check_shared(space, document, narrowing.values, [registry.load(locator) for locator in locators.values()])
-    encoders = [narrowing.values["encoder"]] if "encoder" in narrowing.values else narrowing.encoders or space.encoders
+    _check_shared(
+        space, document, narrowing.values, [registry.load(locator) for locator in locators.values()]
+    )
+    encoders = (
+        [narrowing.values["encoder"]]
+        if "encoder" in narrowing.values
+        else narrowing.encoders or space.encoders
+    )
     found = []
     for name, locator in locators.items():
         _check_values(registry.load(locator), name, space, document)
         found += [
-            _search(locator, encoder, space, space.methods[name] or MethodSpace(), narrowing) for encoder in encoders
+            _search(locator, encoder, space, space.methods[name] or MethodSpace(), narrowing)
+            for encoder in encoders
         ]
     for search in found:
         _ = search.declared.sources  # an unknown corpus is refused here, before anything runs
     return found
 
 
-def _search(locator: str, encoder: str, space: Space, part: MethodSpace, narrowing: Narrowing) -> Search:
+def _search(
+    locator: str, encoder: str, space: Space, part: MethodSpace, narrowing: Narrowing
+) -> Search:
     plugin = registry.load(locator)
     fields = plugin.method.config_type.model_fields
-    given = {"setting": space.setting, "suite": space.suite, **space.set, **part.set, **narrowing.values}
+    given = {
+        "setting": space.setting,
+        "suite": space.suite,
+        **space.set,
+        **part.set,
+        **narrowing.values,
+    }
     fixed = {key: value for key, value in given.items() if key in fields} | {"encoder": encoder}
     resolve(plugin, fixed)
-    free = [{key: axis for key, axis in axes.items() if key not in narrowing.values} for axes in rounds(part)]
+    free = [
+        {key: axis for key, axis in axes.items() if key not in narrowing.values}
+        for axes in rounds(part)
+    ]
     ranges = {key: axis for key, axis in (part.ranges or {}).items() if key not in narrowing.values}
     sampler = part.sampler if ranges else None
     if sampler is not None and narrowing.trials is not None:
@@ -79,7 +97,8 @@ def _search(locator: str, encoder: str, space: Space, part: MethodSpace, narrowi
 
 def _final(space: Space, narrowing: Narrowing) -> Repeats:
     return Repeats(
-        seeds=list(narrowing.seeds) or space.final.seeds, subsets=list(narrowing.subsets) or space.final.subsets
+        seeds=list(narrowing.seeds) or space.final.seeds,
+        subsets=list(narrowing.subsets) or space.final.subsets,
     )
 
 
@@ -103,7 +122,9 @@ def _known(name: str, document: Document) -> str:
     return name
 
 
-def _check_shared(space: Space, document: Document, values: Mapping[str, Any], plugins: list[Plugin]) -> None:
+def _check_shared(
+    space: Space, document: Document, values: Mapping[str, Any], plugins: list[Plugin]
+) -> None:
     """What is set for all methods must mean something to at least one of them."""
     fields = {key for plugin in plugins for key in plugin.method.config_type.model_fields}
     every = {key for name in space.methods for key in _fields_of(name)} | fields
@@ -111,12 +132,16 @@ def _check_shared(space: Space, document: Document, values: Mapping[str, Any], p
         if key in REPEATED:
             raise document.error(("set", key), _repeated(key))
         if key not in every:
-            raise document.error(("set", key), f'no method here has a hyperparameter "{key}"{suggest(key, every)}')
+            raise document.error(
+                ("set", key), f'no method here has a hyperparameter "{key}"{suggest(key, every)}'
+            )
     for key in values:
         if key in REPEATED:
             raise UserError(f"--set {key}: {_repeated(key)}; here, use --{REPEATED[key]}")
         if key not in fields:
-            raise UserError(f'--set {key}: no method here has a hyperparameter "{key}"{suggest(key, fields)}')
+            raise UserError(
+                f'--set {key}: no method here has a hyperparameter "{key}"{suggest(key, fields)}'
+            )
 
 
 def _fields_of(name: str) -> Iterable[str]:
@@ -136,7 +161,9 @@ def _check_values(plugin: Plugin, name: str, space: Space, document: Document) -
         if key in REPEATED:
             raise document.error(location, _repeated(key))
         if key not in fields:
-            raise document.error(location, f'method {name} has no hyperparameter "{key}"{suggest(key, fields)}')
+            raise document.error(
+                location, f'method {name} has no hyperparameter "{key}"{suggest(key, fields)}'
+            )
         for value in values:
             resolve(plugin, {**base, key: value}, document.where(location))
 
@@ -162,6 +189,8 @@ def _known_values(axis: Any) -> list[Any]:
     if isinstance(axis, Span):
         return list(axis.values())
     if isinstance(axis, Range):
-        inner = axis.low + (axis.step or (axis.high - axis.low) / math.pi)  # no whole number, unless all are
+        inner = axis.low + (
+            axis.step or (axis.high - axis.low) / math.pi
+        )  # no whole number, unless all are
         return [axis.low, min(inner, axis.high), axis.high]
     return [] if isinstance(axis, Between) else list(axis)

@@ -98,7 +98,11 @@ def _rounds(
         budget, known = search.sampler.trials, len(scored)
         complete = known >= budget
         each = len(search.trials([search.fixed], "search"))
-        lines.append(_line(search, search.sampler.name, ranges, budget * each, min(known, budget) * each, rows))
+        lines.append(
+            _line(
+                search, search.sampler.name, ranges, budget * each, min(known, budget) * each, rows
+            )
+        )
     if not complete:
         return lines, None
     return lines, best(scored) if scored else search.fixed
@@ -121,12 +125,16 @@ def _line(
 def _repeats(trials: list[Trial]) -> dict[str, str]:
     """The seeds, and the subsets of the labels where they matter, on which one configuration is run."""
     seeds = dict.fromkeys(trial.seed for trial in trials)
-    subsets = dict.fromkeys(trial.configuration["subset"] for trial in trials if "subset" in trial.configuration)
+    subsets = dict.fromkeys(
+        trial.configuration["subset"] for trial in trials if "subset" in trial.configuration
+    )
     told = {"seeds": seeds, "subsets": subsets}
     return {name: ", ".join(map(str, values)) for name, values in told.items() if values}
 
 
-def _seconds(search: Search, steps: int | None, role: Role, rows: list[dict[str, Any]]) -> float | None:
+def _seconds(
+    search: Search, steps: int | None, role: Role, rows: list[dict[str, Any]]
+) -> float | None:
     """Median cost of this method and encoder in the store, its training part scaled to the number of updates; when
     there is none, from arithmetic."""
     config = search.config
@@ -141,7 +149,9 @@ def _seconds(search: Search, steps: int | None, role: Role, rows: list[dict[str,
     if not alike:
         return cost.seconds(search.declared, steps, tested=role == "final")
     per_row = [
-        row["wall_seconds"] - row["training_seconds"] + row["training_seconds"] * steps / max(1, row["steps"])
+        row["wall_seconds"]
+        - row["training_seconds"]
+        + row["training_seconds"] * steps / max(1, row["steps"])
         for row in alike
     ]
     return float(median(per_row))

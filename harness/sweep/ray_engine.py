@@ -126,18 +126,30 @@ class Engine:
             {name: _distribution(axis) for name, axis in sampling.ranges.items()},
             metric="score",
             mode="max",
-            sampler=SAMPLERS[sampling.sampler.name](seed=sampling.sampler.seed + len(sampling.known)),
+            sampler=SAMPLERS[sampling.sampler.name](
+                seed=sampling.sampler.seed + len(sampling.known)
+            ),
             points_to_evaluate=[values for values, _ in sampling.known] or None,
             evaluated_rewards=[score for _, score in sampling.known] or None,
         )
         template, repeats = worker.task(sampling.template), sampling.repeats
         self._fit(
             partial(worker.run_suggested, template=template, repeats=repeats),
-            _Relay(watcher, self.store, lambda values: worker.suggested(template, repeats, values)[0]),
-            tune.TuneConfig(search_alg=searcher, num_samples=sampling.budget, max_concurrent_trials=self.slots),
+            _Relay(
+                watcher, self.store, lambda values: worker.suggested(template, repeats, values)[0]
+            ),
+            tune.TuneConfig(
+                search_alg=searcher, num_samples=sampling.budget, max_concurrent_trials=self.slots
+            ),
         )
 
-    def _fit(self, trainable: Callable[..., None], relay: "_Relay", config: tune.TuneConfig, space: Any = None) -> None:
+    def _fit(
+        self,
+        trainable: Callable[..., None],
+        relay: "_Relay",
+        config: tune.TuneConfig,
+        space: Any = None,
+    ) -> None:
         config.reuse_actors = True  # imports and start-up once per worker, not per trial
         config.trial_name_creator = partial(_name, relay.ours)
         config.trial_dirname_creator = lambda trial: str(trial.trial_id)
@@ -150,7 +162,9 @@ class Engine:
             run_config=tune.RunConfig(
                 storage_path=str(self._folder),
                 verbose=0,
-                failure_config=tune.FailureConfig(max_failures=1),  # a lost worker or node, not a failed trial
+                failure_config=tune.FailureConfig(
+                    max_failures=1
+                ),  # a lost worker or node, not a failed trial
                 callbacks=[relay],
             ),
         ).fit()
@@ -166,7 +180,9 @@ class _Searcher(OptunaSearch):  # type: ignore[misc]
 class _Relay(tune.Callback):  # type: ignore[misc]
     """Tune's events as ours. A worker that died without a word is recorded as a failed trial."""
 
-    def __init__(self, watcher: Watcher, store: Store, ours: Callable[[dict[str, Any]], Trial]) -> None:
+    def __init__(
+        self, watcher: Watcher, store: Store, ours: Callable[[dict[str, Any]], Trial]
+    ) -> None:
         self.watcher, self.store, self.ours = watcher, store, ours
 
     def __getstate__(self) -> dict[str, Any]:
@@ -176,7 +192,9 @@ class _Relay(tune.Callback):  # type: ignore[misc]
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         self.watcher.started(self.ours(trial.config))
 
-    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any) -> None:
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
+    ) -> None:
         if "step" in result:
             self.watcher.progressed(self.ours(trial.config), result)
 
@@ -188,7 +206,9 @@ class _Relay(tune.Callback):  # type: ignore[misc]
         reason = f"the worker died: {str(trial.get_error() or 'killed').strip().splitlines()[-1]}"
         record = failed(ours, reason)
         known = self.store.get(record["key"])
-        if known is None or known["status"] != "finished":  # it may have died after its record was written
+        if (
+            known is None or known["status"] != "finished"
+        ):  # it may have died after its record was written
             self.store.write(record)
         self.watcher.ended(ours, {"status": "failed", "reason": reason, "dev": None})
 
@@ -217,5 +237,7 @@ def _distribution(axis: Range | list[Any]) -> optuna.distributions.BaseDistribut
         return optuna.distributions.CategoricalDistribution(axis)
     whole = all(float(number).is_integer() for number in (axis.low, axis.high, axis.step or 0.5))
     if whole and axis.step is not None:
-        return optuna.distributions.IntDistribution(int(axis.low), int(axis.high), step=int(axis.step))
+        return optuna.distributions.IntDistribution(
+            int(axis.low), int(axis.high), step=int(axis.step)
+        )
     return optuna.distributions.FloatDistribution(axis.low, axis.high, log=axis.log, step=axis.step)

@@ -86,7 +86,9 @@ class Search:
         return [
             trial
             for configuration in configurations
-            for trial in repeated(Trial(self.method, configuration, 0, role, self.id), self.repeats[role])
+            for trial in repeated(
+                Trial(self.method, configuration, 0, role, self.id), self.repeats[role]
+            )
         ]
 
 

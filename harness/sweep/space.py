@@ -163,9 +163,13 @@ def _check_selector(space: Space, document: Document) -> None:
     metric = space.select.metric
     location: Location = ("select", "metric") if "select" in document.content else ("suite",)
     if metric in (*measured.tests, measured.average):
-        raise document.error(location, f'"{metric}" is a test score and test scores never select; use "{dev}"')
+        raise document.error(
+            location, f'"{metric}" is a test score and test scores never select; use "{dev}"'
+        )
     if metric != dev:
-        raise document.error(location, f'suite {space.suite} has no dev score "{metric}"; valid: {dev}')
+        raise document.error(
+            location, f'suite {space.suite} has no dev score "{metric}"; valid: {dev}'
+        )
 
 
 def _check_method(name: str, part: MethodSpace, document: Document) -> None:
@@ -174,16 +178,22 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
     if len(kinds) > 1:
         raise document.error(location, f"{' and '.join(kinds)} exclude each other; keep one")
     if part.grid is not None and not part.grid:
-        raise document.error((*location, "grid"), "the grid is empty; name a hyperparameter, or leave grid out")
+        raise document.error(
+            (*location, "grid"), "the grid is empty; name a hyperparameter, or leave grid out"
+        )
     if (part.ranges is None) != (part.sampler is None):
         raise document.error(location, "ranges and sampler go together")
     for number, axes in enumerate(rounds(part)):
         where = (*location, "grid") if part.grid is not None else (*location, "rounds", number)
         for key, axis in axes.items():
             if isinstance(axis, Between) and (number == 0 or key not in rounds(part)[number - 1]):
-                raise document.error((*where, key), "between needs a round before it that varies the same key")
+                raise document.error(
+                    (*where, key), "between needs a round before it that varies the same key"
+                )
             if isinstance(axis, Span) and axis.stop < axis.start:
-                raise document.error((*where, key), f"from {axis.start} to {axis.stop} holds no value")
+                raise document.error(
+                    (*where, key), f"from {axis.start} to {axis.stop} holds no value"
+                )
 
 
 def rounds(part: MethodSpace) -> list[Round]:
@@ -197,7 +207,9 @@ def expand(axes: Round, scored: list[tuple[Values, float]]) -> list[Values]:
     `scored`: the configurations of the round before with their scores, for `between`.
     """
     columns = {key: _axis_values(key, axis, scored) for key, axis in axes.items()}
-    combinations = [dict(zip(columns, values, strict=True)) for values in itertools.product(*columns.values())]
+    combinations = [
+        dict(zip(columns, values, strict=True)) for values in itertools.product(*columns.values())
+    ]
     return list({repr(combination): combination for combination in combinations}.values())
 
 

@@ -25,7 +25,9 @@ class Terminal:
         self.title, self.total, self.done, self.failed, self.slots = "", 0, 0, 0, 1
         self.varied: set[str] = set()
         self.clock = time.monotonic()
-        self.live = Live(console=console, get_renderable=self._view, refresh_per_second=2, transient=True)
+        self.live = Live(
+            console=console, get_renderable=self._view, refresh_per_second=2, transient=True
+        )
 
     def __enter__(self) -> "Terminal":
         if self.console.is_terminal:
@@ -47,7 +49,9 @@ class Terminal:
         """A search has settled."""
         if dev is not None:
             varied = {name for axes in search.rounds for name in axes} | set(search.ranges)
-            self._say(f"chosen for {search.label}: {_values(configuration, varied)} ({search.metric} {dev:.2f})")
+            self._say(
+                f"chosen for {search.label}: {_values(configuration, varied)} ({search.metric} {dev:.2f})"
+            )
 
     def started(self, trial: Trial) -> None:
         """A worker has taken the trial."""
@@ -83,7 +87,9 @@ class Terminal:
 
     def _left(self) -> str:
         """Time left in this round, counting what the running trials have already done."""
-        parts = sum(report["step"] / report["total_steps"] for _, report in self.running.values() if report)
+        parts = sum(
+            report["step"] / report["total_steps"] for _, report in self.running.values() if report
+        )
         worked = self.done + parts
         if not worked:
             return "time left unknown"
@@ -96,9 +102,15 @@ class Terminal:
     def _view(self) -> Group:
         table = Table(box=None, pad_edge=False)
         for column in ("running", "step", "loss", "dev", "sentences/s"):
-            table.add_column(column, justify="left" if column == "running" else "right", no_wrap=True)
+            table.add_column(
+                column, justify="left" if column == "running" else "right", no_wrap=True
+            )
         for trial, report in self.running.values():
-            cells = [f"{report['step']}/{report['total_steps']}", f"{report['loss']:.3f}"] if report else ["", ""]
+            cells = (
+                [f"{report['step']}/{report['total_steps']}", f"{report['loss']:.3f}"]
+                if report
+                else ["", ""]
+            )
             dev = f"{report['dev']:.2f}" if report.get("dev") is not None else ""
             rate = f"{report['sentences_per_second']:.0f}" if report else ""
             table.add_row(escape(self._name(trial)), *cells, dev, rate)
@@ -115,8 +127,12 @@ def duration(seconds: float) -> str:
 
 
 def _identity(trial: Trial) -> tuple[str, int]:
-    return repr(sorted(trial.configuration.items(), key=lambda item: item[0])) + trial.method + trial.role, trial.seed
+    return repr(
+        sorted(trial.configuration.items(), key=lambda item: item[0])
+    ) + trial.method + trial.role, trial.seed
 
 
 def _values(configuration: Mapping[str, Any], names: set[str]) -> str:
-    return " ".join(f"{name}={configuration[name]}" for name in sorted(names) if name in configuration)
+    return " ".join(
+        f"{name}={configuration[name]}" for name in sorted(names) if name in configuration
+    )

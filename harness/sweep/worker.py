@@ -29,7 +29,9 @@ def given(settings: Mapping[str, Any]) -> Trial:
     return Trial(**settings["task"])
 
 
-def suggested(template: Mapping[str, Any], repeats: Repeats, values: Mapping[str, Any]) -> list[Trial]:
+def suggested(
+    template: Mapping[str, Any], repeats: Repeats, values: Mapping[str, Any]
+) -> list[Trial]:
     """The template's trial with a sampler's values in its configuration, on every search seed and subset."""
     trial = Trial(**{**template, "configuration": {**template["configuration"], **values}})
     return repeated(trial, repeats)
@@ -49,7 +51,11 @@ def run_suggested(
     for trial in suggested(template, repeats, settings):
         record = _execute(trial, Store(Path(store)), cpus)
         scores.append(score(record))
-    mean = -math.inf if None in scores else sum(found for found in scores if found is not None) / len(scores)
+    mean = (
+        -math.inf
+        if None in scores
+        else sum(found for found in scores if found is not None) / len(scores)
+    )
     tune.report({"score": mean, **_summary(record)})
 
 
@@ -57,7 +63,9 @@ def score(record: Mapping[str, Any]) -> float | None:
     """The dev score of a record, None for a failed one."""
     if record["status"] != "finished":
         return None
-    return next(float(value) for name, value in record["dev"].items() if not name.endswith("-start"))
+    return next(
+        float(value) for name, value in record["dev"].items() if not name.endswith("-start")
+    )
 
 
 def _execute(trial: Trial, store: Store, cpus: float) -> dict[str, Any]:

@@ -61,7 +61,9 @@ def read(path: Path) -> Document:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise UserError(
+            f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from None
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         content = yaml.safe_load(text)
@@ -88,7 +90,9 @@ def _walk(node: Any, location: Location, lines: dict[Location, int], path: Path)
         for key, value in node.value:
             inner = (*location, key.value)
             if inner in lines:
-                raise UserError(f"{path}, line {key.start_mark.line + 1}: {key.value} is given twice")
+                raise UserError(
+                    f"{path}, line {key.start_mark.line + 1}: {key.value} is given twice"
+                )
             lines[inner] = key.start_mark.line + 1
             _walk(value, inner, lines, path)
     elif isinstance(node, yaml.SequenceNode):

@@ -68,9 +68,7 @@ class Trainer:
     def run(self) -> Outcome:
         """Train every stage, restore the best weights on dev, and say what it took."""
         stages = self.kit.declared.stages
-        self._trained = {
-            name for stage in stages for name in trained_names(self.method, stage)
-        }
+        self._trained = {name for stage in stages for name in trained_names(self.method, stage)}
         streams = [stage_streams(self.method, self.kit, stage, self.seed) for stage in stages]
         lengths = [
             stage.steps(len(next(iter(feed.values())).items))
@@ -97,8 +95,7 @@ class Trainer:
             if states:
                 start = states.resume(optimiser.torch, self.method, self.outcome, steps)
             feeds = {
-                name: stream.batches(start * stage.accumulation)
-                for name, stream in streams.items()
+                name: stream.batches(start * stage.accumulation) for name, stream in streams.items()
             }
             self.method.train()
             if start == 0:

@@ -18,7 +18,9 @@ class ReleasedAdamW(torch.optim.Optimizer):
     """AdamW as the transformers library had it until version 4: epsilon is added before the bias correction, and the
     correction can be left out. torch's own adds it afterwards and always corrects. Betas 0.9 and 0.999."""
 
-    def __init__(self, groups: Groups, *, epsilon: float, correct_bias: bool, weight_decay: float = 0.0) -> None:
+    def __init__(
+        self, groups: Groups, *, epsilon: float, correct_bias: bool, weight_decay: float = 0.0
+    ) -> None:
         super().__init__(groups, {"lr": 1e-3, "weight_decay": weight_decay})
         self.epsilon, self.correct_bias = epsilon, correct_bias
 
@@ -34,7 +36,10 @@ class ReleasedAdamW(torch.optim.Optimizer):
         state = self.state[parameter]
         if not state:
             state["step"] = torch.zeros(())
-            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+            state["exp_avg"], state["exp_avg_sq"] = (
+                torch.zeros_like(parameter),
+                torch.zeros_like(parameter),
+            )
         state["step"] += 1
         step = int(state["step"])
         state["exp_avg"].lerp_(gradient, 0.1)
@@ -42,7 +47,9 @@ class ReleasedAdamW(torch.optim.Optimizer):
         rate = group["lr"]
         if self.correct_bias:
             rate *= math.sqrt(1 - 0.999**step) / (1 - 0.9**step)
-        parameter.addcdiv_(state["exp_avg"], state["exp_avg_sq"].sqrt().add_(self.epsilon), value=-rate)
+        parameter.addcdiv_(
+            state["exp_avg"], state["exp_avg_sq"].sqrt().add_(self.epsilon), value=-rate
+        )
         parameter.mul_(1 - group["lr"] * group["weight_decay"])
 
 
@@ -136,8 +143,10 @@ def clip(parameters: list[nn.Parameter], largest: float) -> None:
     nn.utils.clip_grad_norm_(parameters, largest)
 
 
-def clip_released(parameters: list[nn.Parameter], frozen: list[nn.Parameter], largest: float) -> None:
-    """DiffAug's released stage 1 (diffaug.md, 3.1), emulated in float32: the norm that is clipped includes the
+def clip_released(
+    parameters: list[nn.Parameter], frozen: list[nn.Parameter], largest: float
+) -> None:
+    """DiffAug's released stage 1 (diffaug.md, section 3.1), emulated in float32: the norm that is clipped includes the
     gradients of all other parameters, still multiplied by fp16's loss scale, so the trainable ones become tiny."""
     norm = (_square(parameters) + LOSS_SCALE**2 * _square(frozen)).sqrt()
     factor = (largest / (norm + 1e-6)).clamp(max=1.0)
@@ -147,16 +156,18 @@ def clip_released(parameters: list[nn.Parameter], frozen: list[nn.Parameter], la
 
 
 def _square(parameters: list[nn.Parameter]) -> Tensor:
-    squares = [parameter.grad.float().square().sum() for parameter in parameters if parameter.grad is not None]
+    squares = [
+        parameter.grad.float().square().sum()
+        for parameter in parameters
+        if parameter.grad is not None
+    ]
     return torch.stack(squares).sum() if squares else torch.zeros(())
 
 
 class StageOptimiser:
     """The optimiser of a stage, its schedule, its clipping rule, and what it works on."""
 
-    def __init__(
-        self, stage: Stage, method: nn.Module, config: TrainingConfig, steps: int
-    ) -> None:
+    def __init__(self, stage: Stage, method: nn.Module, config: TrainingConfig, steps: int) -> None:
         """`steps`: of the stage. Freezes every parameter that the stage does not train."""
         groups = trainable(method, stage)
         self.stage, self.largest_norm = stage, config.gradient_clipping

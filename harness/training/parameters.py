@@ -21,7 +21,9 @@ def trained_names(method: nn.Module, stage: Stage) -> dict[str, str]:
         if pattern is not None:
             found[name] = stage.trains[pattern]
     if not found:
-        raise UserError(f'stage "{stage.name}" trains nothing: no parameter matches {", ".join(stage.trains)}')
+        raise UserError(
+            f'stage "{stage.name}" trains nothing: no parameter matches {", ".join(stage.trains)}'
+        )
     return found
 
 
@@ -38,7 +40,11 @@ def trainable(method: nn.Module, stage: Stage) -> dict[str, list[nn.Parameter]]:
 
 def count(method: nn.Module, *, trained: bool) -> int:
     """Number of parameters, all of them or those that train now."""
-    return sum(parameter.numel() for parameter in method.parameters() if parameter.requires_grad or not trained)
+    return sum(
+        parameter.numel()
+        for parameter in method.parameters()
+        if parameter.requires_grad or not trained
+    )
 
 
 def added(method: nn.Module) -> int:
@@ -49,10 +55,6 @@ def added(method: nn.Module) -> int:
         if isinstance(module, transformers.PreTrainedModel)
         for parameter in module.parameters()
     }
-    return sum(parameter.numel() for parameter in method.parameters() if parameter not in pretrained)
-
-
-
-
-
-
+    return sum(
+        parameter.numel() for parameter in method.parameters() if parameter not in pretrained
+    )

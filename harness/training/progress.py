@@ -48,7 +48,8 @@ class Outcome:
     def remember(self, stage: str, values: Mapping[str, float]) -> None:
         """Values of metrics at the present step, for the history."""
         self.history += [
-            Point(step=self.steps, stage=stage, metric=name, value=value) for name, value in values.items()
+            Point(step=self.steps, stage=stage, metric=name, value=value)
+            for name, value in values.items()
         ]
 
     def forget_best(self) -> dict[str, Tensor]:

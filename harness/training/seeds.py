@@ -21,7 +21,3 @@ def seed_everything(seed: int) -> None:
 def seed_stage(seed: int, number: int) -> None:
     """Seed torch for a later stage (its number in the method): how long the earlier ones were does not matter."""
     torch.manual_seed(seed + (number << 32))
-
-
-
-

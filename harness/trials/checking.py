@@ -34,7 +34,11 @@ TINY = {
     "pairs": "graded-pairs", "corpus": "graded-sentences", "vectors": EMBEDDED / "datasets" / GRADED / "vectors.txt",
     "batch_size": TINY_BATCH,
 }  # fmt: skip
-SENTENCES = ["a short one", "the old man slowly reads a long book about the sea in the garden", "she sings"]
+SENTENCES = [
+    "a short one",
+    "the old man slowly reads a long book about the sea in the garden",
+    "she sings",
+]
 
 
 def problems(name: str) -> list[str]:
@@ -76,7 +80,11 @@ def _problems(plugin: Plugin, setting: str) -> Iterator[str]:
 
 def _tiny(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The values of TINY that a configuration with these fields takes; a field that allows one value alone keeps it."""
-    return {key: value for key, value in TINY.items() if key in fields and len(get_args(fields[key].annotation)) != 1}
+    return {
+        key: value
+        for key, value in TINY.items()
+        if key in fields and len(get_args(fields[key].annotation)) != 1
+    }
 
 
 def _stage_problems(method: Method[Any], stage: Stage, kit: Kit) -> Iterator[str]:
@@ -183,7 +191,9 @@ def _state_problems(run: _StageCheck, where: str) -> Iterator[str]:
         return
     different = [name for name, loss in run.losses.items() if not loss.equal(again.losses[name])]
     there = fresh.state_dict()
-    different += [name for name, value in run.method.state_dict().items() if _differs(value, there[name])]
+    different += [
+        name for name, value in run.method.state_dict().items() if _differs(value, there[name])
+    ]
     if different:
         yield (
             f"{where}: after saving and loading, the next step differs in {different[0]}: some state "

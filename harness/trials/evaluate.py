@@ -30,7 +30,9 @@ Told = Callable[[str], None]
 class Measurement:
     """A model whose sentences are embedded once for all that is measured."""
 
-    def __init__(self, model: Model, store: Store, *, keep: bool = False, told: Told = lambda _: None) -> None:
+    def __init__(
+        self, model: Model, store: Store, *, keep: bool = False, told: Told = lambda _: None
+    ) -> None:
         """`keep`: write the embeddings to the cache, for later suites; kept ones are read in any case. `told`: what a
         person waiting would like to know.
 
@@ -38,7 +40,9 @@ class Measurement:
         """
         self.model, self.told = model, told
         weights = store.weights(key(model.trial))
-        self.method, kit = trained(model.trial, weights, lambda now: told(f"training: {now.step}/{now.total_steps}"))
+        self.method, kit = trained(
+            model.trial, weights, lambda now: told(f"training: {now.step}/{now.total_steps}")
+        )
         self.embedder = Embedder(self.method, kit)
         self.embedder.progress = lambda done, total: told(f"embedding: {done}/{total} sentences")
         self.folder = cache_folder() / "embeddings" / key(model.trial)
@@ -96,7 +100,11 @@ def _embedded(
             except Exception as error:  # a user's suite may raise anything
                 missing[suite.name, task] = reason(error)
     try:
-        return {dev: Embeddings(measurement.embed, chain(*lists), dev=dev) for dev, lists in texts.items() if lists}
+        return {
+            dev: Embeddings(measurement.embed, chain(*lists), dev=dev)
+            for dev, lists in texts.items()
+            if lists
+        }
     except Exception as error:  # so may a user's method
         tasks = [(suite.name, task) for suite in suites for task in suite.data]
         missing |= {place: reason(error) for place in tasks if place not in missing}
@@ -104,7 +112,10 @@ def _embedded(
 
 
 def _scores(
-    measurement: Measurement, suite: Suite, vectors: dict[bool, Embeddings], missing: dict[tuple[str, str], str]
+    measurement: Measurement,
+    suite: Suite,
+    vectors: dict[bool, Embeddings],
+    missing: dict[tuple[str, str], str],
 ) -> dict[str, Scores]:
     """Task -> its scores."""
     found: dict[str, Scores] = {}
@@ -129,13 +140,23 @@ def _reasons(suite: Suite, missing: dict[tuple[str, str], str]) -> str | None:
 
 
 def _record(
-    measurement: Measurement, suite: Suite, found: dict[str, Scores], missing: str | None, memory: Peak
+    measurement: Measurement,
+    suite: Suite,
+    found: dict[str, Scores],
+    missing: str | None,
+    memory: Peak,
 ) -> dict[str, Any]:
     model, embedder = measurement.model, measurement.embedder
-    tests = reduce(Scores.__or__, (found[task] for task in suite.tests if task in found), Scores({}))
+    tests = reduce(
+        Scores.__or__, (found[task] for task in suite.tests if task in found), Scores({})
+    )
     tests = tests | suite.averaged(tests)
-    devs = reduce(Scores.__or__, (found[task] for task in suite.dev_tasks if task in found), Scores({}))
-    everything = Scores(tests.metrics, tests.details | devs.details, tests.uncertainty | devs.uncertainty)
+    devs = reduce(
+        Scores.__or__, (found[task] for task in suite.dev_tasks if task in found), Scores({})
+    )
+    everything = Scores(
+        tests.metrics, tests.details | devs.details, tests.uncertainty | devs.uncertainty
+    )
     known = model.record or {}
     return {
         **describe(model.trial),

@@ -43,7 +43,9 @@ def model(name: str, store: Store, *, pooling: str | None, method: str | None) -
         matches = [row for row in find(store.read().rows(), name) if row["role"] != "evaluation"]
         if len(matches) > 1:
             keys = ", ".join(row["key"][: len(name) + 4] for row in matches[:5])
-            raise UserError(f'{len(matches)} trials have keys that start with "{name}": {keys}; give more characters')
+            raise UserError(
+                f'{len(matches)} trials have keys that start with "{name}": {keys}; give more characters'
+            )
         if matches:
             return _stored(matches[0], pooling, method)
     folder = model_folder(name)
@@ -61,8 +63,12 @@ def _stored(record: dict[str, Any], pooling: str | None, method: str | None) -> 
         raise UserError(f"trial {name} has not finished ({record['reason']})")
     plugin = method or record["method"]
     if method is None and plugin not in registry.names():
-        raise UserError(f"trial {name}: no method {plugin} is known here; name its folder with --method PATH")
-    trial = Trial(plugin, record["configuration"], record["seed"], record["role"], record["search"] or "")
+        raise UserError(
+            f"trial {name}: no method {plugin} is known here; name its folder with --method PATH"
+        )
+    trial = Trial(
+        plugin, record["configuration"], record["seed"], record["role"], record["search"] or ""
+    )
     if key(trial) != record["key"]:
         raise UserError(
             f"trial {name} was made with other code, data or models than are here now; `harness show {name}` tells "

@@ -38,7 +38,10 @@ def attempt(trial: Trial, report: Report, weights: Path | None = None) -> dict[s
     except Exception as error:
         unforeseen = not isinstance(error, TrialFailure | UserError)
         logger.error("trial %s failed: %s", trial.label, reason(error), exc_info=unforeseen)
-        return failed(trial, reason(error)) | {"started": started, "wall_seconds": time.perf_counter() - clock}
+        return failed(trial, reason(error)) | {
+            "started": started,
+            "wall_seconds": time.perf_counter() - clock,
+        }
 
 
 def run(trial: Trial, report: Report, weights: Path | None = None) -> dict[str, Any]:
@@ -59,7 +62,9 @@ def run(trial: Trial, report: Report, weights: Path | None = None) -> dict[str, 
         if outcome.best_dev is None:
             dev[measured.dev] = dev[f"{measured.dev}-start"]
         else:  # once more where it was chosen in bf16
-            dev[measured.dev] = outcome.best_dev if precision == "fp32" else measured.score_dev(embedder)
+            dev[measured.dev] = (
+                outcome.best_dev if precision == "fp32" else measured.score_dev(embedder)
+            )
         if final and weights is not None:
             keep(method, kit, weights)
         found = measured.score_test(embedder) if final else Scores({})

@@ -23,10 +23,18 @@ DEFAULT_STORE = Path("results/trials")
 
 _METRICS = pa.map_(pa.string(), pa.float64())
 _INTERVALS = pa.map_(
-    pa.string(), pa.struct([("standard_error", pa.float64()), ("low", pa.float64()), ("high", pa.float64())])
+    pa.string(),
+    pa.struct([("standard_error", pa.float64()), ("low", pa.float64()), ("high", pa.float64())]),
 )
 _CURVES = pa.list_(
-    pa.struct([("step", pa.int64()), ("stage", pa.string()), ("metric", pa.string()), ("value", pa.float64())])
+    pa.struct(
+        [
+            ("step", pa.int64()),
+            ("stage", pa.string()),
+            ("metric", pa.string()),
+            ("value", pa.float64()),
+        ]
+    )
 )
 SCHEMA = pa.schema(
     [
@@ -34,7 +42,10 @@ SCHEMA = pa.schema(
         ("schema_version", pa.int32()),
         ("status", pa.string()),  # finished | partial (some tasks have no score) | failed
         ("reason", pa.string()),  # why it failed, or what is missing
-        ("role", pa.string()),  # search (scored on dev) | final (dev and test) | evaluation (a suite, by harness eval)
+        (
+            "role",
+            pa.string(),
+        ),  # search (scored on dev) | final (dev and test) | evaluation (a suite, by harness eval)
         ("search", pa.string()),  # which search asked for it
         ("suite", pa.string()),  # what was measured
         ("evaluates", pa.string()),  # key of the trial that an evaluation measured
@@ -42,11 +53,17 @@ SCHEMA = pa.schema(
         ("setting", pa.string()),  # unsup | semisup | sup
         ("encoder", pa.string()),
         ("seed", pa.int64()),
-        ("label_fraction", pa.float64()),  # share of the labels that was used; null: the method has no such choice
+        (
+            "label_fraction",
+            pa.float64(),
+        ),  # share of the labels that was used; null: the method has no such choice
         ("subset", pa.int64()),  # which random subset of the labels; null likewise
         ("configuration", pa.string()),  # JSON: every hyperparameter, resolved
         ("dev", _METRICS),  # what may select
-        ("test", _METRICS),  # what is reported: Spearman x100 of STS, accuracy x100 of transfer tasks, ...
+        (
+            "test",
+            _METRICS,
+        ),  # what is reported: Spearman x100 of STS, accuracy x100 of transfer tasks, ...
         ("details", _METRICS),  # further figures, `task/figure` or `task/subset/figure`
         ("uncertainty", _INTERVALS),  # bootstrap of test and dev scores
         ("history", _CURVES),  # along training: losses, dev scores, what the method watches
@@ -54,7 +71,10 @@ SCHEMA = pa.schema(
         ("wall_seconds", pa.float64()),  # the whole trial
         ("training_seconds", pa.float64()),  # the training steps alone
         ("evaluation_seconds", pa.float64()),  # embedding for dev and test scores
-        ("sentences_per_second", pa.float64()),  # trained on per training second; an evaluation: embedded per second
+        (
+            "sentences_per_second",
+            pa.float64(),
+        ),  # trained on per training second; an evaluation: embedded per second
         ("peak_host_memory_mib", pa.float64()),  # resident
         ("peak_gpu_memory_mib", pa.float64()),  # allocated; null without a GPU
         ("parameters_total", pa.int64()),
@@ -96,7 +116,9 @@ class Store:
 
     def check_writable(self) -> None:
         """Raises UserError when a record could not be written here."""
-        there = next(folder for folder in (self.folder, *self.folder.absolute().parents) if folder.exists())
+        there = next(
+            folder for folder in (self.folder, *self.folder.absolute().parents) if folder.exists()
+        )
         probe = there / f".probe-{uuid.uuid4().hex}"
         try:
             probe.touch()
@@ -139,7 +161,9 @@ class Store:
                     tables[path.name] = _read_file(path)
                 except (pa.ArrowException, OSError, ValueError) as error:
                     if isinstance(error, FileNotFoundError) and path.name not in gone:
-                        gone.add(path.name)  # folded since the listing into a file that the next listing has
+                        gone.add(
+                            path.name
+                        )  # folded since the listing into a file that the next listing has
                         listed_again = True
                     else:
                         unreadable[path.name] = str(error).splitlines()[0]
@@ -192,7 +216,9 @@ class Store:
                 tables.append(table)
         if not tables:
             return 0
-        self._write_table(_each_key_once(pa.concat_tables(tables)), f"compact-{uuid.uuid4().hex}.parquet")
+        self._write_table(
+            _each_key_once(pa.concat_tables(tables)), f"compact-{uuid.uuid4().hex}.parquet"
+        )
         for path in folded:
             path.unlink(missing_ok=True)
         return len(folded)
@@ -204,7 +230,11 @@ class Store:
             return []
         except OSError as error:
             raise UserError(f"the store {self.folder} cannot be read ({error.strerror})") from None
-        return [Path(entry.path) for entry in sorted(found, key=lambda entry: entry.name) if entry.name[0] != "."]
+        return [
+            Path(entry.path)
+            for entry in sorted(found, key=lambda entry: entry.name)
+            if entry.name[0] != "."
+        ]
 
     def _write_table(self, table: pa.Table, name: str) -> None:
         temporary = self.folder / f".{name}.{uuid.uuid4().hex}.tmp"

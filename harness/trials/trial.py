@@ -68,7 +68,9 @@ def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> Metho
     fields = plugin.method.config_type.model_fields
     for key in values:
         if key not in fields:
-            raise UserError(f'{where}method {plugin.name} has no hyperparameter "{key}"{suggest(key, fields)}')
+            raise UserError(
+                f'{where}method {plugin.name} has no hyperparameter "{key}"{suggest(key, fields)}'
+            )
     try:
         return plugin.method.config_type(**values)
     except ValidationError as error:
@@ -132,7 +134,9 @@ def describe(trial: Trial) -> dict[str, Any]:
 
 
 def _device_name() -> str:
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else f"cpu ({platform.machine()})"
+    return (
+        torch.cuda.get_device_name() if torch.cuda.is_available() else f"cpu ({platform.machine()})"
+    )
 
 
 @functools.cache
@@ -141,10 +145,14 @@ def commit() -> str:
     folder = Path(__file__).resolve().parent
 
     def git(*arguments: str) -> str:
-        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False
+        )
         return done.stdout.strip() if done.returncode == 0 else ""
 
     try:
-        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain") else "")
+        return git("rev-parse", "--short=12", "HEAD") + (
+            "+" if git("status", "--porcelain") else ""
+        )
     except OSError:
         return ""

@@ -1,4 +1,4 @@
-"""Changes to a sentence at the embedding layer that make a second view of it (ConSERT; baselines.md, section 4.2).
+"""Changes to a sentence at the embedding layer that make a second view of it (ConSERT; consert.md, section 2).
 
 Everything is drawn for each sentence on its own. A token that is cut stays in the attention mask, and so in a mean.
 """
@@ -11,7 +11,9 @@ from torch import Tensor
 
 from harness.encoders.backbone import Reach
 
-Augmentation = Literal["none", "adversarial", "shuffle", "token-cutoff", "feature-cutoff", "dropout"]
+Augmentation = Literal[
+    "none", "adversarial", "shuffle", "token-cutoff", "feature-cutoff", "dropout"
+]
 Edit = Callable[[Tensor], Tensor]
 
 

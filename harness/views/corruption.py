@@ -1,4 +1,4 @@
-"""Sentences in which a generator has replaced tokens, and which tokens those are (diffcse.md, 1.2)."""
+"""Sentences in which a generator has replaced tokens, and which tokens those are (diffcse.md, section 1.2)."""
 
 from dataclasses import dataclass
 
@@ -21,10 +21,14 @@ class Edited:
     """(rows,): which of several edits was made (harness.views.edits); 0 where there is one"""
 
 
-def corrupt(generator: Generator, batch: TextBatch, masked: Masked, *, only_masked: bool = False) -> Edited:
+def corrupt(
+    generator: Generator, batch: TextBatch, masked: Masked, *, only_masked: bool = False
+) -> Edited:
     """The generator's best piece at every position, or with `only_masked` at the chosen ones."""
     best = generator(masked.input_ids, batch.attention_mask)
-    return compared(batch, torch.where(masked.chosen, best, batch.input_ids) if only_masked else best)
+    return compared(
+        batch, torch.where(masked.chosen, best, batch.input_ids) if only_masked else best
+    )
 
 
 def compared(batch: TextBatch, written: Tensor) -> Edited:
@@ -35,4 +39,6 @@ def compared(batch: TextBatch, written: Tensor) -> Edited:
     """
     written = torch.cat([batch.input_ids[:, :1], written[:, 1:]], dim=1) * batch.attention_mask
     labels = ((written != batch.input_ids) & batch.attention_mask.bool()).long()
-    return Edited(batch.replaced(written, batch.attention_mask), labels, torch.zeros_like(labels[:, 0]))
+    return Edited(
+        batch.replaced(written, batch.attention_mask), labels, torch.zeros_like(labels[:, 0])
+    )

@@ -41,7 +41,9 @@ class Editor(nn.Module):
         of a row, at most. `only_masked`: keep what the generator changes at masked positions only.
         """
         super().__init__()
-        assert generator is not None or tuple(edits) == ("delete",), "only deletion has no generator"
+        assert generator is not None or tuple(edits) == ("delete",), (
+            "only deletion has no generator"
+        )
         self.edits, self.longest, self.only_masked = tuple(edits), longest, only_masked
         self.masker = masker
         self.generator = generator
@@ -69,7 +71,11 @@ class Editor(nn.Module):
         open_, places = insert(batch, self.masker.mask_id, self.masker.ratio, self.longest)
         written = self.generator(open_.input_ids, open_.attention_mask)
         filled = torch.where(places, written, open_.input_ids)
-        return Edited(open_.replaced(filled, open_.attention_mask), places.long(), torch.zeros_like(filled[:, 0]))
+        return Edited(
+            open_.replaced(filled, open_.attention_mask),
+            places.long(),
+            torch.zeros_like(filled[:, 0]),
+        )
 
 
 def insert(batch: TextBatch, mask_id: int, ratio: float, longest: int) -> tuple[TextBatch, Tensor]:
@@ -96,10 +102,14 @@ def delete(batch: TextBatch, ratio: float) -> Edited:
     deleted = _drawn((place > 0) & (place < lengths - 1), _share(lengths - 2, ratio))
     kept = batch.attention_mask.bool() & ~deleted
     order = (~kept).long().argsort(dim=1, stable=True)[:, : int(kept.sum(dim=1).max())]
-    labels = deleted.roll(1, dims=1) & kept  # what rolls from the end to [CLS] is 0: the end is no inner token
+    labels = (
+        deleted.roll(1, dims=1) & kept
+    )  # what rolls from the end to [CLS] is 0: the end is no inner token
     mask = kept.gather(1, order).long()
     ids = batch.input_ids.gather(1, order) * mask
-    return Edited(batch.replaced(ids, mask), labels.gather(1, order).long(), torch.zeros_like(ids[:, 0]))
+    return Edited(
+        batch.replaced(ids, mask), labels.gather(1, order).long(), torch.zeros_like(ids[:, 0])
+    )
 
 
 def _share(pieces: Tensor, ratio: float) -> Tensor:
@@ -108,7 +118,11 @@ def _share(pieces: Tensor, ratio: float) -> Tensor:
 
 def _drawn(candidates: Tensor, counts: Tensor) -> Tensor:
     """So many of each row's candidates at random, or all where there are fewer; (rows, length) bool, (rows, 1)."""
-    order = torch.rand(candidates.shape, device=candidates.device).masked_fill(~candidates, 2).argsort(dim=1)
+    order = (
+        torch.rand(candidates.shape, device=candidates.device)
+        .masked_fill(~candidates, 2)
+        .argsort(dim=1)
+    )
     return (order.argsort(dim=1) < counts) & candidates
 
 
@@ -118,7 +132,9 @@ def _joined(batch: TextBatch, kinds: Tensor, parts: Sequence[tuple[Tensor, Edite
     order = torch.cat([chosen for chosen, _ in parts]).argsort()
 
     def together(values: Sequence[Tensor]) -> Tensor:
-        return torch.cat([functional.pad(value, (0, width - value.shape[1])) for value in values])[order]
+        return torch.cat([functional.pad(value, (0, width - value.shape[1])) for value in values])[
+            order
+        ]
 
     ids = together([part.batch.input_ids for _, part in parts])
     mask = together([part.batch.attention_mask for _, part in parts])

@@ -1,4 +1,4 @@
-"""BERT's masking, and the masked-language-model loss on it (diffcse.md, 1.2; dcpcse.md, 2; baselines.md, 2.4)."""
+"""BERT's masking, and the masked-language-model loss on it (diffcse.md, section 1.2; dcpcse.md, section 2; simcse.md, section 2.4)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +13,15 @@ class Masker(nn.Module):
 
     def __init__(self, tokenizer: Any, ratio: float) -> None:
         super().__init__()
-        self.ratio, self.mask_id, self.vocabulary_size = ratio, tokenizer.mask_token_id, len(tokenizer)
+        self.ratio, self.mask_id, self.vocabulary_size = (
+            ratio,
+            tokenizer.mask_token_id,
+            len(tokenizer),
+        )
         self.special_ids: Tensor
-        self.register_buffer("special_ids", torch.tensor(sorted(tokenizer.all_special_ids)), persistent=False)
+        self.register_buffer(
+            "special_ids", torch.tensor(sorted(tokenizer.all_special_ids)), persistent=False
+        )
 
     def forward(self, input_ids: Tensor) -> "Masked":
         """input_ids: (rows, length)."""
@@ -33,5 +39,3 @@ class Masked:
 
     input_ids: Tensor
     chosen: Tensor
-
-

@@ -1,4 +1,4 @@
-"""Word repetition: a second view in which some word pieces stand twice (ESimCSE; baselines.md, section 9)."""
+"""Word repetition: a second view in which some word pieces stand twice (ESimCSE; esimcse.md, section 1)."""
 
 import math
 from typing import Literal
@@ -22,7 +22,9 @@ def most_repeated(pieces: int, around: int, rate: float, rule: Range) -> int:
     return min(pieces, max(0, min(10, math.floor(rate * (pieces + around))) - 1))
 
 
-def repeated_pieces(row: np.ndarray, item: int, around: int, rate: float, rule: Range) -> np.ndarray:
+def repeated_pieces(
+    row: np.ndarray, item: int, around: int, rate: float, rule: Range
+) -> np.ndarray:
     """A sentence's pieces with a random number of them doubled in place.
 
     Drawn from the item's number alone, so that it is the same in every epoch, as if done once beforehand.
@@ -34,13 +36,17 @@ def repeated_pieces(row: np.ndarray, item: int, around: int, rate: float, rule: 
     return np.repeat(row, times)
 
 
-def repetition_views(texts: TextBatch, template: Template, rate: float, rule: Range, pad_id: int) -> TextBatch:
+def repetition_views(
+    texts: TextBatch, template: Template, rate: float, rule: Range, pad_id: int
+) -> TextBatch:
     """Each sentence, and the same with repetitions: two views; the second is not cut again, so it may be longer."""
     lengths = texts.attention_mask.sum(dim=1).tolist()
     begin, end = len(template.begin), len(template.end)
     rows = [
         repeated_pieces(ids[begin : length - end], item, len(template), rate, rule)
-        for ids, length, item in zip(texts.input_ids.cpu().numpy(), lengths, texts.items.tolist(), strict=True)
+        for ids, length, item in zip(
+            texts.input_ids.cpu().numpy(), lengths, texts.items.tolist(), strict=True
+        )
     ]
     ids, mask = pad(rows, template, pad_id)
     return interleaved(texts, texts.replaced(ids, mask).to(texts.input_ids.device), pad_id)

@@ -1,4 +1,4 @@
-"""Synonym replacement: one random word of a sentence becomes a synonym (SimCSE's comparison; baselines.md, 2.5)."""
+"""Synonym replacement: one random word of a sentence becomes a synonym (SimCSE's comparison; simcse.md, section 2.5)."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,9 @@ def read_thesaurus(path: Path) -> dict[str, list[str]]:
         if not line.strip():
             continue
         if not word or not any(synonyms):
-            raise UserError(f"{path}, line {number}: a word and its synonyms, separated by commas, were expected")
+            raise UserError(
+                f"{path}, line {number}: a word and its synonyms, separated by commas, were expected"
+            )
         found[word.lower()] = [synonym for synonym in synonyms if synonym]
     return found
 
@@ -50,7 +52,9 @@ def replace_word(sentence: str, thesaurus: Thesaurus, generator: random.Random) 
 def synonym_pieces(corpus: str, path: Path, tokenizer: Any) -> dict[str, np.ndarray]:
     """Word pieces of a corpus whose sentences each had a word replaced once; drawn with a fixed seed."""
     found, thesaurus, generator = source(corpus), read_thesaurus(path), random.Random(0)
-    texts = [replace_word(text, thesaurus, generator) for text in found.read(found.paths()).columns[0]]
+    texts = [
+        replace_word(text, thesaurus, generator) for text in found.read(found.paths()).columns[0]
+    ]
     ids, starts = flattened(piece_ids(tokenizer, texts))
     return {"ids": ids, "starts": starts}
 
@@ -61,5 +65,7 @@ def synonym_views(
     """Each sentence, and the same with its word replaced (`synonym_pieces`): two views of at most `limit` pieces."""
     starts = pieces["starts"]
     items = texts.items.tolist()
-    ids, mask = pad([pieces["ids"][starts[item] : starts[item + 1]][:limit] for item in items], template, pad_id)
+    ids, mask = pad(
+        [pieces["ids"][starts[item] : starts[item + 1]][:limit] for item in items], template, pad_id
+    )
     return interleaved(texts, texts.replaced(ids, mask).to(texts.input_ids.device), pad_id)

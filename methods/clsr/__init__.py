@@ -22,24 +22,40 @@ WARMUP_EPOCHS = 10
 
 
 class Config(plugin.TrainingConfig):
-    """clsr.md, sections 1 to 4."""
+    """clsr.md, sections 1, 2, 3 and 4."""
 
     setting: Literal["sup"] = "sup"
-    pairs: str = Field("nli-entailments", description="positive pairs: a corpus whose first two columns are similar")
-    pooling: Literal["mean", "cls"] = Field("mean", description="of the frozen encoder's last layer")
-    relu: Literal["both", "hidden", "output"] = Field("both", description="the layers of the encoder with a ReLU")
+    pairs: str = Field(
+        "nli-entailments",
+        description="positive pairs: a corpus whose first two columns are similar",
+    )
+    pooling: Literal["mean", "cls"] = Field(
+        "mean", description="of the frozen encoder's last layer"
+    )
+    relu: Literal["both", "hidden", "output"] = Field(
+        "both", description="the layers of the encoder with a ReLU"
+    )
     learning_rate: float = Field(0.5, gt=0)
     batch_size: int = Field(512, ge=2, description="pairs")
     epochs: float = Field(2000, gt=0)
     warmup_ratio: float = Field(
-        default_factory=lambda given: min(1.0, WARMUP_EPOCHS / given["epochs"]), ge=0, le=1, description="10 epochs"
+        default_factory=lambda given: min(1.0, WARMUP_EPOCHS / given["epochs"]),
+        ge=0,
+        le=1,
+        description="10 epochs",
     )
-    max_length: int = Field(128, ge=4, le=512, description="tokens of a training sentence, special tokens included")
+    max_length: int = Field(
+        128, ge=4, le=512, description="tokens of a training sentence, special tokens included"
+    )
     temperature: float = Field(0.1, gt=0)
     weight_decay: float = Field(1e-4, ge=0)
-    gradient_clipping: float = Field(1e6, gt=0, description="largest norm of the gradient; in effect none")
+    gradient_clipping: float = Field(
+        1e6, gt=0, description="largest norm of the gradient; in effect none"
+    )
     precision: Literal["auto", "bf16", "fp32"] = "fp32"
-    evaluation_interval: int = Field(613, ge=1, description="updates between two evaluations on dev; an epoch of NLI")
+    evaluation_interval: int = Field(
+        613, ge=1, description="updates between two evaluations on dev; an epoch of NLI"
+    )
     checkpoint: Literal["best", "last"] = Field("best", description="on dev")
 
 
@@ -69,7 +85,10 @@ class Method(plugin.FrozenMethod[Config]):
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
         self.encoder = kit.encoder()
-        layers: list[nn.Module] = [nn.Linear(self.encoder.hidden_size, WIDTH), nn.Linear(WIDTH, WIDTH)]
+        layers: list[nn.Module] = [
+            nn.Linear(self.encoder.hidden_size, WIDTH),
+            nn.Linear(WIDTH, WIDTH),
+        ]
         if config.relu != "output":
             layers.insert(1, nn.ReLU())
         if config.relu != "hidden":

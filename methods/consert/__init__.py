@@ -1,6 +1,6 @@
 """ConSERT: contrastive views made by augmentations of the embedding layer's output, with or without NLI labels.
 
-Yan et al., ACL 2021; baselines.md, sections 4 and 6. The semi-supervised setting is DiffAug's (contrastive on Wiki1M
+Yan et al., ACL 2021; consert.md; semisupervised.md. The semi-supervised setting is DiffAug's (contrastive on Wiki1M
 sentences, binary classification of NLI triplets); the supervised one is ConSERT's own joint training, where both
 losses see labelled NLI pairs.
 """
@@ -29,7 +29,12 @@ from harness.plugin.semisupervised import (
 from harness.views.augmentations import Augmentation, adversarial, augmented
 
 LARGE = {"max_length": 40}
-UNSUPERVISED_LARGE = {**LARGE, "first_view": "none", "encoder_dropout": 0.1, "evaluation_interval": 100}
+UNSUPERVISED_LARGE = {
+    **LARGE,
+    "first_view": "none",
+    "encoder_dropout": 0.1,
+    "evaluation_interval": 100,
+}
 
 
 class Config(SemiSupervisedConfig):
@@ -44,15 +49,30 @@ class Config(SemiSupervisedConfig):
     warmup_ratio: float = Field(0.1, ge=0, le=1)
     weight_decay: float = Field(0.01, ge=0)
     evaluation_interval: int = Field(200, ge=1)
-    contrastive_weight: float = Field(0.15, ge=0, description="also where it is the only loss; sup: 0 for labels alone")
-    first_view: Augmentation = Field("feature-cutoff", description="adversarial only in the sup setting")
+    contrastive_weight: float = Field(
+        0.15, ge=0, description="also where it is the only loss; sup: 0 for labels alone"
+    )
+    first_view: Augmentation = Field(
+        "feature-cutoff", description="adversarial only in the sup setting"
+    )
     second_view: Augmentation = "shuffle"
-    first_rate: float = Field(0.2, ge=0, le=1, description="share that view 1's cutoff or dropout removes")
-    second_rate: float = Field(0.2, ge=0, le=1, description="share that view 2's cutoff or dropout removes")
+    first_rate: float = Field(
+        0.2, ge=0, le=1, description="share that view 1's cutoff or dropout removes"
+    )
+    second_rate: float = Field(
+        0.2, ge=0, le=1, description="share that view 2's cutoff or dropout removes"
+    )
     noise_norm: float = Field(1.0, gt=0, description="length of the adversarial noise of a token")
-    encoder_dropout: float = Field(0.0, ge=0, lt=1, description="in every layer; 0.1 in the recipes with dropout")
-    test_pooling: Pooling = Field("last-two", description="of the final test; training and dev: mean of the last layer")
-    pairs: str = Field("nli-pairs", description="corpus of the sup setting: premise, hypothesis, one of three labels")
+    encoder_dropout: float = Field(
+        0.0, ge=0, lt=1, description="in every layer; 0.1 in the recipes with dropout"
+    )
+    test_pooling: Pooling = Field(
+        "last-two", description="of the final test; training and dev: mean of the last layer"
+    )
+    pairs: str = Field(
+        "nli-pairs",
+        description="corpus of the sup setting: premise, hypothesis, one of three labels",
+    )
 
     published: ClassVar = {
         ("unsup", "bert-large-uncased"): UNSUPERVISED_LARGE,
@@ -82,12 +102,18 @@ class Method(plugin.Method[Config]):
         if config.setting == "sup":
             return {LABELLED: config.pairs}
         unlabelled = {CONTRASTIVE: config.sentences}
-        return {**unlabelled, LABELLED: config.triplets} if config.setting == "semisup" else unlabelled
+        return (
+            {**unlabelled, LABELLED: config.triplets} if config.setting == "semisup" else unlabelled
+        )
 
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
         supervised = config.setting == "sup"
-        contrastive = {CONTRASTIVE: config.contrastive_weight} if config.contrastive_weight or not supervised else {}
+        contrastive = (
+            {CONTRASTIVE: config.contrastive_weight}
+            if config.contrastive_weight or not supervised
+            else {}
+        )
         stage = config.stage(
             CONTRASTIVE,
             streams={LABELLED if supervised else CONTRASTIVE: config.batch_size},
@@ -101,7 +127,9 @@ class Method(plugin.Method[Config]):
         self.encoder = kit.encoder(dropout=config.encoder_dropout)
         if config.setting != "unsup":
             classes = 3 if config.setting == "sup" else 2
-            self.classifier = PairClassifier(self.encoder.hidden_size, classes, squared_maximum=True)
+            self.classifier = PairClassifier(
+                self.encoder.hidden_size, classes, squared_maximum=True
+            )
 
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
         found = {}
@@ -131,14 +159,22 @@ class Method(plugin.Method[Config]):
             return pair_loss(self.classifier, vectors[0], vectors[1], labels_of(texts))
         return triplet_loss(self.classifier, *vectors)
 
-    def _contrast(self, texts: TextBatch, classification: Tensor | None, outputs: list[Tensor]) -> Tensor:
+    def _contrast(
+        self, texts: TextBatch, classification: Tensor | None, outputs: list[Tensor]
+    ) -> Tensor:
         """Of sentences, or of premises plus hypotheses; both directions are summed, where NT-Xent takes their mean."""
         config, views = self.config, []
-        for name, rate in ((config.first_view, config.first_rate), (config.second_view, config.second_rate)):
+        for name, rate in (
+            (config.first_view, config.first_rate),
+            (config.second_view, config.second_rate),
+        ):
             if name == "adversarial" and classification is not None:
                 reach = Reach(edit=adversarial(classification, outputs[0], config.noise_norm))
             else:
                 reach = augmented(name, texts.attention_mask, rate)
             views.append(texts.split(mean(self.encoder(texts, **reach), texts.attention_mask)))
-        losses = [2 * nt_xent(one, other, temperature=config.temperature) for one, other in zip(*views, strict=True)]
+        losses = [
+            2 * nt_xent(one, other, temperature=config.temperature)
+            for one, other in zip(*views, strict=True)
+        ]
         return torch.stack(losses).sum()

@@ -26,18 +26,25 @@ from harness.views.corruption import Edited
 class Config(ReplacedTokenConfig):
     """Table 7 of the paper; field defaults: unsupervised BERT base."""
 
-    learning_rate: float = Field(0.021, gt=0, description="of every trainable tensor but a copied discriminator's")
+    learning_rate: float = Field(
+        0.021, gt=0, description="of every trainable tensor but a copied discriminator's"
+    )
     batch_size: int = Field(144, ge=2)
     prompt_length: int = Field(16, ge=1, description="prompt positions per layer")
-    cls_prompt: bool = Field(False, description="train one vector instead of the word embedding of [CLS]")
+    cls_prompt: bool = Field(
+        False, description="train one vector instead of the word embedding of [CLS]"
+    )
     discriminator: Literal["shared", "plain", "copy", "unconditional"] = Field(
         "shared",
         description="Table 6: shared (d): encoder and prompts are the sentence encoder's; plain (a): no prompts; copy "
         "(b): a second encoder without prompts, trained in full; unconditional (c): shared, without sentence vector",
     )
-    discriminator_learning_rate: float = Field(7e-6, gt=0, description="of a copied discriminator; DiffCSE's rate")
+    discriminator_learning_rate: float = Field(
+        7e-6, gt=0, description="of a copied discriminator; DiffCSE's rate"
+    )
     discriminator_prompts: Literal["same", "fresh"] = Field(
-        "same", description="dropout of the prompts in the second pass: the first pass's, or drawn anew"
+        "same",
+        description="dropout of the prompts in the second pass: the first pass's, or drawn anew",
     )
     roberta_cls_prompt_positions: Literal["shifted", "plain"] = "shifted"
 
@@ -114,8 +121,12 @@ class Method(plugin.Method[Config]):
 
     def _encode(self, batch: TextBatch, prompts: KeyValues) -> Tensor:
         plain = self.cls_vector is not None and self.config.roberta_cls_prompt_positions == "plain"
-        offset = 0 if plain and "roberta" in self.encoder.model.config.model_type else prompts.length
-        return self.encoder.cls(batch, prefix=prompts, position_offset=offset, words=self._cls_prompt(batch))
+        offset = (
+            0 if plain and "roberta" in self.encoder.model.config.model_type else prompts.length
+        )
+        return self.encoder.cls(
+            batch, prefix=prompts, position_offset=offset, words=self._cls_prompt(batch)
+        )
 
     def _cls_prompt(self, batch: TextBatch) -> WordVectors | None:
         if self.cls_vector is None:

@@ -30,20 +30,32 @@ class Config(plugin.TrainingConfig):
     learning_rate: float = Field(3e-2, gt=0, description="of every trainable tensor")
     batch_size: int = Field(256, ge=2)
     prompts: Literal["deep", "shallow"] = Field(
-        "deep", description="deep: keys and values in every layer; shallow: word vectors of a template (SCPCSE)"
+        "deep",
+        description="deep: keys and values in every layer; shallow: word vectors of a template (SCPCSE)",
     )
     prompt_length: int = Field(16, ge=1, description="deep prompt positions per layer")
-    template: TemplateText = Field('This sentence : "{s}" means [MASK]', description="where shallow prompts begin")
-    hard_negative_weight: float = Field(0.0, description="log weight of an anchor's own hard negative (supervised)")
+    template: TemplateText = Field(
+        'This sentence : "{s}" means [MASK]', description="where shallow prompts begin"
+    )
+    hard_negative_weight: float = Field(
+        0.0, description="log weight of an anchor's own hard negative (supervised)"
+    )
     mlm: bool = Field(False, description="with the masked-LM loss, whose weight decays")
-    masked_language_weight: float = Field(0.1, ge=0, description="before the first update; 0.95 times in 100 updates")
+    masked_language_weight: float = Field(
+        0.1, ge=0, description="before the first update; 0.95 times in 100 updates"
+    )
     masking_ratio: float = Field(0.15, ge=0, le=1)
     freeze_lm_head: bool = Field(False, description="do not train the masked-LM head")
 
     published: ClassVar = {
         ("unsup", "bert-large-uncased"): {"prompt_length": 10},
         ("unsup", "roberta-base"): {"batch_size": 64, "prompt_length": 14, "mlm": True},
-        ("unsup", "roberta-large"): {"learning_rate": 1e-2, "batch_size": 64, "prompt_length": 10, "mlm": True},
+        ("unsup", "roberta-large"): {
+            "learning_rate": 1e-2,
+            "batch_size": 64,
+            "prompt_length": 10,
+            "mlm": True,
+        },
         ("sup", "*"): {"learning_rate": 5e-3, "prompt_length": 12, "epochs": 10},
         ("sup", "roberta-base"): {"learning_rate": 1e-2, "prompt_length": 10},
         ("sup", "roberta-large"): {"prompt_length": 10},
@@ -98,7 +110,9 @@ class Method(plugin.Method[Config]):
 
     @property
     def longest(self) -> int:
-        return self.encoder.longest - (self.prompts.length if isinstance(self.prompts, DeepPrompts) else 0)
+        return self.encoder.longest - (
+            self.prompts.length if isinstance(self.prompts, DeepPrompts) else 0
+        )
 
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
         texts = batch["contrastive"]
@@ -107,11 +121,17 @@ class Method(plugin.Method[Config]):
         reach = self._reach(texts)
         views = texts.split(self.head(self._states(texts, reach)))
         weight = self.config.hard_negative_weight
-        found = {"contrastive": info_nce(*views, temperature=self.config.temperature, hard_negative_weight=weight)}
+        found = {
+            "contrastive": info_nce(
+                *views, temperature=self.config.temperature, hard_negative_weight=weight
+            )
+        }
         if self.config.mlm:  # a second pass, on masked rows, with the first one's prompts
             masked = self.masker(texts.input_ids)
             states = self.encoder(texts.replaced(masked.input_ids, texts.attention_mask), **reach)
-            found["masked_language"] = masked_language_loss(self.vocabulary, states, texts.input_ids, masked.chosen)
+            found["masked_language"] = masked_language_loss(
+                self.vocabulary, states, texts.input_ids, masked.chosen
+            )
         return found
 
     def embed(self, batch: TextBatch) -> Tensor:
@@ -121,13 +141,18 @@ class Method(plugin.Method[Config]):
     def _reach(self, batch: TextBatch) -> Reach:
         """The prompts of these rows, with their dropout; deep ones shift the text's positions."""
         if isinstance(self.prompts, DeepPrompts):
-            return {"prefix": self.prompts(len(batch.input_ids)), "position_offset": self.prompts.length}
+            return {
+                "prefix": self.prompts(len(batch.input_ids)),
+                "position_offset": self.prompts.length,
+            }
         return {"words": self.prompts(batch.attention_mask)}
 
     def _states(self, batch: TextBatch, reach: Reach) -> Tensor:
         """The state at [CLS], or at the mask of shallow prompts, (rows, H)."""
         deep = isinstance(self.prompts, DeepPrompts)
-        return self.encoder.at(batch, 0 if deep else self.template.mask_positions(batch.attention_mask), **reach)
+        return self.encoder.at(
+            batch, 0 if deep else self.template.mask_positions(batch.attention_mask), **reach
+        )
 
 
 def decaying(weight: float) -> Callable[[int], float]:

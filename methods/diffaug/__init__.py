@@ -24,9 +24,18 @@ from harness.plugin import Kit, Optimisation, Stage, TextBatch
 
 from .analysis import PrefixAnalysis
 
-LABELLED, CONTRASTIVE, CLASSIFICATION, ANALYSED = "labelled", "contrastive", "classification", "analysed"
+LABELLED, CONTRASTIVE, CLASSIFICATION, ANALYSED = (
+    "labelled",
+    "contrastive",
+    "classification",
+    "analysed",
+)
 STAGE_1 = "augmentation"
-SECOND_STAGE = {"all": ("encoder.*", "augmentation.*"), "encoder": ("encoder.*",), "augmentation": ("augmentation.*",)}
+SECOND_STAGE = {
+    "all": ("encoder.*", "augmentation.*"),
+    "encoder": ("encoder.*",),
+    "augmentation": ("augmentation.*",),
+}
 """What trains besides head and classifier"""
 AFTER_STAGE_1 = {
     "learning_rate", "batch_size", "epochs", "max_steps", "accumulation", "temperature", "sentences", "second_stage",
@@ -43,28 +52,49 @@ class Config(plugin.TrainingConfig):
     batch_size: int = Field(256, ge=2)
     evaluation_interval: int = Field(50, ge=1)
     accumulation: int = Field(1, ge=1, description="batches per update in stage 2")
-    auxiliary_weight: float = Field(1e-3, ge=0, description="alpha: of the NLI loss in semi-supervised stage 2")
+    auxiliary_weight: float = Field(
+        1e-3, ge=0, description="alpha: of the NLI loss in semi-supervised stage 2"
+    )
     auxiliary_batch_size: int = Field(128, ge=1)
-    auxiliary_released: bool = Field(False, description="double alpha, as the released two-process runs did")
-    augmentation: Literal["prefix", "adapter", "lora"] = Field("prefix", description="what makes the two views")
-    views: Literal["different", "same"] = Field("different", description="same: both views see both modules")
+    auxiliary_released: bool = Field(
+        False, description="double alpha, as the released two-process runs did"
+    )
+    augmentation: Literal["prefix", "adapter", "lora"] = Field(
+        "prefix", description="what makes the two views"
+    )
+    views: Literal["different", "same"] = Field(
+        "different", description="same: both views see both modules"
+    )
     second_stage: Literal["all", "encoder", "augmentation"] = Field(
-        "all", description="what trains with the head: encoder = prefix-fix, augmentation = prefix-tuning"
+        "all",
+        description="what trains with the head: encoder = prefix-fix, augmentation = prefix-tuning",
     )
     prefix_length: int = Field(8, ge=1, description="rows of one module; there are two")
     share_network: bool = Field(True, description="one reparametrisation network for both modules")
     rank: int = Field(4, ge=1, description="of adapters and LoRA")
     lora_scale: float = Field(1.0, gt=0)
-    combination: Combination = Field("mean", description="of the two adapter or LoRA sets at test time")
+    combination: Combination = Field(
+        "mean", description="of the two adapter or LoRA sets at test time"
+    )
     stage1_steps: int = Field(1500, ge=0)
     stage1_learning_rate: float = Field(1e-3, gt=0)
     stage1_batch_size: int = Field(128, ge=1, description="triplets")
-    stage1_decay_steps: int = Field(3907, ge=1, description="update at which stage 1's rate would be 0")
+    stage1_decay_steps: int = Field(
+        3907, ge=1, description="update at which stage 1's rate would be 0"
+    )
     stage1_clip: Literal["clean", "released"] = "clean"
-    template: TemplateText | None = Field(None, description="hard prompt with {s} and [MASK]; default: the paper's")
-    denoising: Literal["intended", "released"] = Field("intended", description="lengths and positions of the templates")
-    roberta_prefix_space: bool = Field(True, description="mark the space before a training sentence, as in evaluation")
-    analysis: bool = Field(False, description="representation divergence and weight convergence along stage 1")
+    template: TemplateText | None = Field(
+        None, description="hard prompt with {s} and [MASK]; default: the paper's"
+    )
+    denoising: Literal["intended", "released"] = Field(
+        "intended", description="lengths and positions of the templates"
+    )
+    roberta_prefix_space: bool = Field(
+        True, description="mark the space before a training sentence, as in evaluation"
+    )
+    analysis: bool = Field(
+        False, description="representation divergence and weight convergence along stage 1"
+    )
 
     published: ClassVar = {
         ("sup", "*"): {
@@ -76,7 +106,7 @@ class Config(plugin.TrainingConfig):
     @model_validator(mode="before")
     @classmethod
     def _dependent_defaults(cls, given: Any) -> Any:
-        """Without the auxiliary loss stage 1 is longer (Table 5); with few labels nothing is accumulated (spec, 7)."""
+        """Without the auxiliary loss stage 1 is longer (Table 5); with few labels nothing is accumulated (diffaug.md, section 7)."""
         if not isinstance(given, Mapping):
             return given
         chosen: dict[str, Any] = {}
@@ -89,7 +119,9 @@ class Config(plugin.TrainingConfig):
     @model_validator(mode="after")
     def _analysis_is_of_prefixes(self) -> "Config":
         if self.analysis and (self.augmentation != "prefix" or not self.stage1_steps):
-            raise ValueError("analysis follows prefixes in stage 1: it needs augmentation=prefix and stage1_steps > 0")
+            raise ValueError(
+                "analysis follows prefixes in stage 1: it needs augmentation=prefix and stage1_steps > 0"
+            )
         return self
 
 
@@ -136,18 +168,28 @@ class Method(plugin.Method[Config]):
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
-        self.wrapped = hard_prompt(self.tokenizer, config.template or published_templates(config.encoder)[0])
-        self.template = self.wrapped if config.roberta_prefix_space else self.wrapped.without_leading_space()
+        self.wrapped = hard_prompt(
+            self.tokenizer, config.template or published_templates(config.encoder)[0]
+        )
+        self.template = (
+            self.wrapped if config.roberta_prefix_space else self.wrapped.without_leading_space()
+        )
         self.encoder = kit.encoder()
         width = self.encoder.hidden_size
         self.head = TanhHead(width)
         self.classifier = PairClassifier(width, classes=2)
         self.augmentation: PrefixModules | LowRankModules
         if config.augmentation == "prefix":
-            self.augmentation = PrefixModules(self.encoder, config.prefix_length, share_network=config.share_network)
+            self.augmentation = PrefixModules(
+                self.encoder, config.prefix_length, share_network=config.share_network
+            )
         else:
             self.augmentation = LowRankModules(
-                self.encoder, config.augmentation, config.rank, scale=config.lora_scale, combination=config.combination
+                self.encoder,
+                config.augmentation,
+                config.rank,
+                scale=config.lora_scale,
+                combination=config.combination,
             )
         self.analysis = PrefixAnalysis(self, kit, self._states) if config.analysis else None
 
@@ -166,9 +208,15 @@ class Method(plugin.Method[Config]):
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
         found = {}
         if LABELLED in batch:
-            found[CLASSIFICATION] = triplet_loss(self.classifier, *self._views(batch[LABELLED], denoised=False))
+            found[CLASSIFICATION] = triplet_loss(
+                self.classifier, *self._views(batch[LABELLED], denoised=False)
+            )
         if CONTRASTIVE in batch:
-            texts = batch[CONTRASTIVE] if self.config.setting == "sup" else batch[CONTRASTIVE].repeated(2)
+            texts = (
+                batch[CONTRASTIVE]
+                if self.config.setting == "sup"
+                else batch[CONTRASTIVE].repeated(2)
+            )
             views = self._views(texts, denoised=True)
             found[CONTRASTIVE] = info_nce(*views, temperature=self.config.temperature)
         return found
@@ -194,4 +242,6 @@ class Method(plugin.Method[Config]):
 
     def _states(self, batch: TextBatch, modules: Tensor | None) -> Tensor:
         where = self.template.mask_positions(batch.attention_mask)
-        return self.encoder.at(batch, where, **self.augmentation.reach(len(batch.input_ids), modules))
+        return self.encoder.at(
+            batch, where, **self.augmentation.reach(len(batch.input_ids), modules)
+        )

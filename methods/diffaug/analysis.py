@@ -1,4 +1,4 @@
-"""DiffAug's two analysis metrics along stage 1: representation divergence and weight convergence (diffaug.md, 8)."""
+"""DiffAug's two analysis metrics along stage 1: representation divergence and weight convergence (diffaug.md, section 8)."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -75,7 +75,10 @@ class PrefixAnalysis:
             **{f"{name}-unit": found.unit for name, found in divergences.items()},
             "convergence": convergence.mean,
             **{f"convergence-key-{layer}": value for layer, value in enumerate(convergence.keys)},
-            **{f"convergence-value-{layer}": value for layer, value in enumerate(convergence.values)},
+            **{
+                f"convergence-value-{layer}": value
+                for layer, value in enumerate(convergence.values)
+            },
         }
 
     def _dropout(self) -> Divergence:
@@ -99,7 +102,9 @@ def representation_divergence(view: View, batches: Iterable[TextBatch]) -> Diver
     raw, unit = [], []
     with torch.no_grad():
         for batch in batches:
-            one, two = (_seen(view, part, module).double() for module, part in enumerate(_pair(batch)))
+            one, two = (
+                _seen(view, part, module).double() for module, part in enumerate(_pair(batch))
+            )
             raw.append((one - two).norm(dim=1))
             unit.append((functional.normalize(one) - functional.normalize(two)).norm(dim=1))
     return Divergence(float(torch.cat(raw).mean()), float(torch.cat(unit).mean()))
@@ -115,7 +120,9 @@ def weight_convergence(
     called in evaluation mode.
     """
     projections = [
-        getattr(layer.attention.self, name) for name in ("key", "value") for layer in encoder.model.encoder.layer
+        getattr(layer.attention.self, name)
+        for name in ("key", "value")
+        for layer in encoder.model.encoder.layer
     ]
     text = torch.zeros(len(projections), dtype=torch.float64)
     tokens = 0
@@ -124,7 +131,9 @@ def weight_convergence(
             for module, part in enumerate(_pair(batch)):
                 _seen(view, part, module)
                 real = part.attention_mask.bool()
-                text += torch.stack([output[real].double().norm(dim=1).sum().cpu() for output in outputs])
+                text += torch.stack(
+                    [output[real].double().norm(dim=1).sum().cpu() for output in outputs]
+                )
                 tokens += int(real.sum())
         difference = (text / tokens - _prefix_norms(prefixes)).tolist()
     layers = len(projections) // 2
@@ -136,7 +145,9 @@ def _prefix_norms(prefixes: PrefixModules) -> Tensor:
     device = prefixes.table.device
     made = prefixes.reach(MODULES, torch.arange(MODULES, device=device))["prefix"]
     assert made is not None
-    rows = torch.stack([*made.keys, *made.values]).transpose(2, 3).flatten(3)  # (slots, modules, length, H)
+    rows = (
+        torch.stack([*made.keys, *made.values]).transpose(2, 3).flatten(3)
+    )  # (slots, modules, length, H)
     norms: Tensor = rows.double().norm(dim=3)
     return norms.mean(dim=(1, 2)).cpu()
 
@@ -165,7 +176,9 @@ def _outputs(modules: list[nn.Module]) -> Iterator[list[Tensor]]:
     def remember(number: int) -> Callable[[nn.Module, object, Tensor], None]:
         return lambda _module, _inputs, output: outputs.__setitem__(number, output)
 
-    handles = [module.register_forward_hook(remember(number)) for number, module in enumerate(modules)]
+    handles = [
+        module.register_forward_hook(remember(number)) for number, module in enumerate(modules)
+    ]
     try:
         yield outputs
     finally:

@@ -33,8 +33,12 @@ AUGMENTED = ("positives", "negatives")
 class Config(ReplacedTokenConfig):
     """Table 12 of the paper (tuned for STS); field defaults: unsupervised BERT base."""
 
-    learning_rate: float = Field(7e-6, gt=0, description="of encoder, discriminator, pooler and head")
-    objective: Literal["detection", "masked-language", "corrective", "none", "positives", "negatives"] = Field(
+    learning_rate: float = Field(
+        7e-6, gt=0, description="of encoder, discriminator, pooler and head"
+    )
+    objective: Literal[
+        "detection", "masked-language", "corrective", "none", "positives", "negatives"
+    ] = Field(
         "detection",
         description="of the discriminator, if any; positives, negatives: edited sentences join the contrastive loss",
     )
@@ -42,10 +46,13 @@ class Config(ReplacedTokenConfig):
         "replace", description="all: one of the three is drawn per row, with a head for each"
     )
     edited: Literal["same", "next", "same+next"] = Field(
-        "same", description="which sentence is edited; next needs running text, sentences=neighbours:FILE"
+        "same",
+        description="which sentence is edited; next needs running text, sentences=neighbours:FILE",
     )
     contrastive: bool = Field(True, description="false: the discriminator's loss alone")
-    pooler: Literal["batchnorm", "tanh"] = Field("batchnorm", description="training head; tanh is SimCSE's")
+    pooler: Literal["batchnorm", "tanh"] = Field(
+        "batchnorm", description="training head; tanh is SimCSE's"
+    )
 
     published: ClassVar = {
         ("unsup", "roberta-base"): {"learning_rate": 1e-5, "masking_ratio": 0.2},
@@ -99,7 +106,9 @@ class Config(ReplacedTokenConfig):
     @property
     def generated(self) -> bool:
         """Whether a generator writes into the edited text."""
-        edits = self.objective in AUGMENTED or (self.conditional and self.objective != "masked-language")
+        edits = self.objective in AUGMENTED or (
+            self.conditional and self.objective != "masked-language"
+        )
         return edits and self.edit != "delete"
 
 
@@ -137,13 +146,21 @@ class Method(plugin.Method[Config]):
         if config.conditional and config.objective == "masked-language":
             self.masker = Masker(self.tokenizer, config.masking_ratio)
         elif config.conditional or config.objective in AUGMENTED:
-            self.editor = StaticCorruption(kit) if config.static_corruption else editor(config, kit, config.edits)
+            self.editor = (
+                StaticCorruption(kit)
+                if config.static_corruption
+                else editor(config, kit, config.edits)
+            )
 
     def _build_head(self, kit: Kit, width: int) -> nn.Module:
         if self.config.objective == "detection":
             return nn.Linear(width, 2 * len(self.config.edits))
         vocabulary = kit.vocabulary_head()
-        return CorrectiveHead(vocabulary, width) if self.config.objective == "corrective" else vocabulary
+        return (
+            CorrectiveHead(vocabulary, width)
+            if self.config.objective == "corrective"
+            else vocabulary
+        )
 
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
         texts = batch[CONTRASTIVE]
@@ -155,8 +172,12 @@ class Method(plugin.Method[Config]):
         found = {CONTRASTIVE: info_nce(*columns, temperature=self.config.temperature)}
         if self.config.conditional:
             following = texts.view(1).repeated(2) if self.config.edited != "same" else views
-            edited = {"same": [views], "next": [following], "same+next": [views, following]}[self.config.edited]
-            found[CONDITIONAL] = torch.stack([self._predict(text, vectors) for text in edited]).mean()
+            edited = {"same": [views], "next": [following], "same+next": [views, following]}[
+                self.config.edited
+            ]
+            found[CONDITIONAL] = torch.stack(
+                [self._predict(text, vectors) for text in edited]
+            ).mean()
         return found
 
     def embed(self, batch: TextBatch) -> Tensor:
@@ -185,5 +206,7 @@ class Method(plugin.Method[Config]):
         anchors, positives, temperature = plain[0::2], plain[1::2], self.config.temperature
         if self.config.objective == "negatives":
             return info_nce(anchors, positives, changed, temperature=temperature)
-        terms = [info_nce(anchors, other, temperature=temperature) for other in (positives, changed)]
+        terms = [
+            info_nce(anchors, other, temperature=temperature) for other in (positives, changed)
+        ]
         return torch.stack(terms).mean()

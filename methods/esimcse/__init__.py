@@ -1,6 +1,6 @@
 """ESimCSE: unsupervised SimCSE with repeated words in the second view and a momentum queue of further negatives.
 
-Wu et al., COLING 2022; baselines.md, section 9.
+Wu et al., COLING 2022; esimcse.md.
 """
 
 from collections.abc import Mapping
@@ -22,11 +22,19 @@ class Config(plugin.TrainingConfig):
     """Field defaults: BERT base. Without repetition and queue it is SimCSE."""
 
     setting: Literal["unsup"] = "unsup"
-    repetition_rate: float = Field(0.32, ge=0, le=1, description="bounds the word pieces repeated in view 2; 0: none")
-    repetition_range: Range = Field("code", description="the bound: the released code's or the paper's")
-    queue_ratio: float = Field(2.5, ge=0, description="queue size in batches; 0: no queue and no momentum encoder")
+    repetition_rate: float = Field(
+        0.32, ge=0, le=1, description="bounds the word pieces repeated in view 2; 0: none"
+    )
+    repetition_range: Range = Field(
+        "code", description="the bound: the released code's or the paper's"
+    )
+    queue_ratio: float = Field(
+        2.5, ge=0, description="queue size in batches; 0: no queue and no momentum encoder"
+    )
     momentum: float = Field(0.995, ge=0, le=1)
-    momentum_start: Start = Field("pretrained", description="random: as the released code did by accident")
+    momentum_start: Start = Field(
+        "pretrained", description="random: as the released code did by accident"
+    )
     encoder_dropout: float = Field(0.1, ge=0, lt=1, description="in every layer")
 
     published: ClassVar = {
@@ -53,7 +61,9 @@ class Method(plugin.Method[Config]):
         super().__init__(config, kit)
         self.encoder = kit.encoder(dropout=config.encoder_dropout)
         self.head = TanhHead(self.encoder.hidden_size)
-        self.queue = VectorQueue(int(config.queue_ratio * config.batch_size), self.encoder.hidden_size)
+        self.queue = VectorQueue(
+            int(config.queue_ratio * config.batch_size), self.encoder.hidden_size
+        )
         if self.queue.size:
             self.momentum = MomentumEncoder(self.encoder, config.momentum, config.momentum_start)
 
@@ -78,4 +88,6 @@ class Method(plugin.Method[Config]):
         if config.repetition_rate == 0:
             return texts.repeated(2)
         pad_id = self.tokenizer.pad_token_id
-        return repetition_views(texts, self.template, config.repetition_rate, config.repetition_range, pad_id)
+        return repetition_views(
+            texts, self.template, config.repetition_rate, config.repetition_range, pad_id
+        )

@@ -1,6 +1,6 @@
 """BERT-flow: an invertible map of frozen sentence vectors to a standard normal distribution, by maximum likelihood.
 
-Li et al., EMNLP 2020; baselines.md, section 7.
+Li et al., EMNLP 2020; frozen_maps.md, section 1.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from harness.plugin.frozen_vectors import frozen_vectors
 
 
 class Config(plugin.TrainingConfig):
-    """baselines.md, section 7."""
+    """frozen_maps.md, section 1."""
 
     setting: Literal["unsup"] = "unsup"
     corpus: str = Field("nli-pairs", description="whose texts, all columns, the flow is trained on")
@@ -26,10 +26,14 @@ class Config(plugin.TrainingConfig):
     levels: int = Field(3, ge=1, description="after each but the last, half of the channels leave")
     steps_per_level: int = Field(3, ge=1)
     coupling_width: int = Field(32, ge=1, description="hidden layers of the coupling networks")
-    permutation: Permutation = Field("reverse", description="of the channels: fixed, or a learned map")
+    permutation: Permutation = Field(
+        "reverse", description="of the channels: fixed, or a learned map"
+    )
     learning_rate: float = Field(1e-3, gt=0)
     batch_size: int = Field(32, ge=2, description="items of the corpus, all their texts")
-    max_length: int = Field(64, ge=4, le=512, description="tokens of a corpus text, special tokens included")
+    max_length: int = Field(
+        64, ge=4, le=512, description="tokens of a corpus text, special tokens included"
+    )
     weight_decay: float = Field(0.01, ge=0)
     precision: Literal["auto", "bf16", "fp32"] = "fp32"
 

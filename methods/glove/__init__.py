@@ -1,6 +1,6 @@
 """GloVe: the mean of a sentence's word vectors, read from a file; evaluation only.
 
-Pennington, Socher and Manning, EMNLP 2014, averaged as in Reimers and Gurevych 2019; baselines.md, section 1.
+Pennington, Socher and Manning, EMNLP 2014, averaged as in Reimers and Gurevych 2019; plain_encoders.md, section 2.
 """
 
 from dataclasses import dataclass
@@ -20,11 +20,13 @@ from .words import NO_WORD, read_vectors
 
 
 class Config(plugin.MethodConfig):
-    """baselines.md, section 1: the paper's file is said to be Common Crawl 840B, 300 dimensions."""
+    """plain_encoders.md, section 2: the paper's file is said to be Common Crawl 840B, 300 dimensions."""
 
     setting: Literal["unsup"] = "unsup"
     encoder: Literal["glove"] = "glove"
-    vectors: Path | None = Field(None, description="file of word vectors: a word and its numbers a line")
+    vectors: Path | None = Field(
+        None, description="file of word vectors: a word and its numbers a line"
+    )
     lowercase: bool = Field(False, description="look up the sentences' words in lower case")
 
 
@@ -48,7 +50,9 @@ class Method(plugin.Method[Config]):
     @classmethod
     def files(cls, config: Config) -> list[Path]:
         if config.vectors is None:
-            raise UserError('glove has no word vectors: name a file of them, for example "--set vectors=FILE.txt"')
+            raise UserError(
+                'glove has no word vectors: name a file of them, for example "--set vectors=FILE.txt"'
+            )
         if not config.vectors.is_file():
             raise UserError(f"glove: there is no file of word vectors {config.vectors}")
         return [config.vectors]

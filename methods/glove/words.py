@@ -42,10 +42,14 @@ def _lines(path: Path) -> Iterator[tuple[str, list[float]]]:
                 fields = text.rstrip().split(" ")
                 width = width or len(fields) - 1
                 if width < 2:
-                    raise UserError(f"{path}, line 1: a word and its numbers were expected (no header)")
+                    raise UserError(
+                        f"{path}, line 1: a word and its numbers were expected (no header)"
+                    )
                 word, values = " ".join(fields[:-width]), _finite(fields[-width:])
                 if not word or not values:
-                    raise UserError(f"{path}, line {line}: a word and {width} numbers were expected")
+                    raise UserError(
+                        f"{path}, line {line}: a word and {width} numbers were expected"
+                    )
                 yield word, values
     except UnicodeDecodeError:
         raise UserError(f"{path}, after line {line}: not UTF-8 text") from None

@@ -11,7 +11,7 @@ from harness.plugin import Kit, TextBatch
 
 
 class Config(plugin.MethodConfig):
-    """baselines.md, section 1."""
+    """plain_encoders.md, section 1."""
 
     setting: Literal["unsup"] = "unsup"
     pooling: Pooling = Field("cls", description="which hidden states are averaged")

@@ -1,6 +1,6 @@
 """PromptBERT: a sentence is the mask's state in a hard prompt, less what the prompt alone would put there.
 
-Jiang et al., EMNLP 2022; baselines.md, sections 3 and 6; diffaug.md, section 2. On a RoBERTa it is PromptRoBERTa.
+Jiang et al., EMNLP 2022; promptbert.md; semisupervised.md; diffaug.md, section 2. On a RoBERTa it is PromptRoBERTa.
 """
 
 from collections.abc import Mapping
@@ -34,19 +34,30 @@ class Config(SemiSupervisedConfig):
     setting: Setting = "unsup"
     learning_rate: float = Field(1e-5, gt=0, description="peak rate of the linear decay")
     batch_size: int = Field(256, ge=2, description="contrastive batch, in sentences or triplets")
-    template: TemplateText | None = Field(None, description="hard prompt with {s} and [MASK]; default: the paper's")
-    second_template: TemplateText | None = Field(None, description="of the unsupervised second view")
+    template: TemplateText | None = Field(
+        None, description="hard prompt with {s} and [MASK]; default: the paper's"
+    )
+    second_template: TemplateText | None = Field(
+        None, description="of the unsupervised second view"
+    )
     denoising: Literal["none", "intended", "released"] = Field(
         "intended", description="released: RoBERTa's bare templates number their positions from 0"
     )
     dev_denoise: bool = Field(True, description="subtract the template's vector on dev, too")
     test_denoise: bool = Field(False, description="subtract it at the final test")
-    test_shift: bool = Field(True, description="false: one template vector for all lengths (code before 2023-01-14)")
-    head: Literal["paper", "tanh", "transform"] = Field(
-        "paper", description="transform: the masked-LM head's, in the paper of supervised BERT; else tanh"
+    test_shift: bool = Field(
+        True, description="false: one template vector for all lengths (code before 2023-01-14)"
     )
-    final_stop: bool = Field(True, description="end a test sentence with a full stop where it has none")
-    roberta_prefix_space: bool = Field(True, description="mark the space before a training sentence, as in evaluation")
+    head: Literal["paper", "tanh", "transform"] = Field(
+        "paper",
+        description="transform: the masked-LM head's, in the paper of supervised BERT; else tanh",
+    )
+    final_stop: bool = Field(
+        True, description="end a test sentence with a full stop where it has none"
+    )
+    roberta_prefix_space: bool = Field(
+        True, description="mark the space before a training sentence, as in evaluation"
+    )
 
     published: ClassVar = {
         ("sup", "*"): {"learning_rate": 5e-5, "batch_size": 512, "epochs": 3, "test_denoise": True},
@@ -68,12 +79,20 @@ class Method(plugin.Method[Config]):
         super().__init__(config, kit)
         first, second = published_templates(config.encoder)
         self.wrapped = hard_prompt(self.tokenizer, config.template or first)
-        self.template = self.wrapped if config.roberta_prefix_space else self.wrapped.without_leading_space()
+        self.template = (
+            self.wrapped if config.roberta_prefix_space else self.wrapped.without_leading_space()
+        )
         self.second_template = hard_prompt(self.tokenizer, config.second_template or second)
         self.encoder = kit.encoder()
-        paper = config.setting == "sup" and "roberta" not in model_shape(config.encoder)["model_type"]
+        paper = (
+            config.setting == "sup" and "roberta" not in model_shape(config.encoder)["model_type"]
+        )
         self.transforms = paper if config.head == "paper" else config.head == "transform"
-        self.head = kit.vocabulary_head().transform if self.transforms else TanhHead(self.encoder.hidden_size)
+        self.head = (
+            kit.vocabulary_head().transform
+            if self.transforms
+            else TanhHead(self.encoder.hidden_size)
+        )
         if config.setting == "semisup":
             self.classifier = PairClassifier(self.encoder.hidden_size, classes=2)
 
@@ -95,15 +114,23 @@ class Method(plugin.Method[Config]):
         found = {}
         if CONTRASTIVE in batch:
             texts = batch[CONTRASTIVE]
-            views = self._triplets(texts, denoised=True) if self.config.setting == "sup" else self._two_views(texts)
+            views = (
+                self._triplets(texts, denoised=True)
+                if self.config.setting == "sup"
+                else self._two_views(texts)
+            )
             found[CONTRASTIVE] = info_nce(*views, temperature=self.config.temperature)
         if LABELLED in batch:
-            found[CLASSIFICATION] = triplet_loss(self.classifier, *self._triplets(batch[LABELLED], denoised=False))
+            found[CLASSIFICATION] = triplet_loss(
+                self.classifier, *self._triplets(batch[LABELLED], denoised=False)
+            )
         return found
 
     def embed(self, batch: TextBatch) -> Tensor:
         denoised, supervised = self.config.test_denoise, self.config.setting == "sup"
-        return self._vectors(batch, self.template, headed=supervised, denoised=denoised, shift=self.config.test_shift)
+        return self._vectors(
+            batch, self.template, headed=supervised, denoised=denoised, shift=self.config.test_shift
+        )
 
     def embed_dev(self, batch: TextBatch) -> Tensor:
         denoised, supervised = self.config.dev_denoise, self.config.setting == "sup"
@@ -120,13 +147,21 @@ class Method(plugin.Method[Config]):
         return tuple(self._vectors(*each, headed=True, denoised=True) for each in passes)
 
     def _vectors(
-        self, texts: TextBatch, template: Template, *, headed: bool, denoised: bool, shift: bool = True
+        self,
+        texts: TextBatch,
+        template: Template,
+        *,
+        headed: bool,
+        denoised: bool,
+        shift: bool = True,
     ) -> Tensor:
         """The states at the mask, (rows, H), with or without the head and the template's part."""
         states = self.encoder.at(texts, template.mask_positions(texts.attention_mask))
         if denoised and self.config.denoising != "none":
             alone = self._template_vectors(texts, template, shift=shift)
-            if headed and self.transforms:  # g(h) - g(template), where a tanh head is for the difference
+            if (
+                headed and self.transforms
+            ):  # g(h) - g(template), where a tanh head is for the difference
                 transformed: Tensor = self.head(states) - self.head(alone)
                 return transformed
             states = states - alone
@@ -136,4 +171,6 @@ class Method(plugin.Method[Config]):
         """What the template alone gives at each row's length, (rows, H); rows of one length share it."""
         lengths, row = distinct_lengths(sentence_lengths(texts, template))
         offset = -self.encoder.first_position if self.config.denoising == "released" else 0
-        return template_vectors(self.encoder, template, lengths, shift=shift, position_offset=offset)[row]
+        return template_vectors(
+            self.encoder, template, lengths, shift=shift, position_offset=offset
+        )[row]

@@ -1,6 +1,6 @@
 """SBERT: mean pooling, trained by a softmax over labelled NLI pairs.
 
-Reimers and Gurevych, EMNLP 2019; baselines.md, section 5.
+Reimers and Gurevych, EMNLP 2019; sbert.md.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,9 @@ class Config(plugin.TrainingConfig):
     warmup_ratio: float = Field(0.1, ge=0, le=1)
     weight_decay: float = Field(0.01, ge=0)
     evaluation_interval: int = Field(1000, ge=1)
-    pairs: str = Field("nli-pairs", description="corpus of premise, hypothesis and one of three labels")
+    pairs: str = Field(
+        "nli-pairs", description="corpus of premise, hypothesis and one of three labels"
+    )
 
 
 class Method(plugin.Method[Config]):

@@ -30,7 +30,10 @@ ACTIVATION = "activation_function"
 class Config(plugin.MethodConfig):
     """Nothing but the model decides."""
 
-    encoder: str = Field("sentence-transformers/all-MiniLM-L6-v2", description="folder or Hub name with a modules.json")
+    encoder: str = Field(
+        "sentence-transformers/all-MiniLM-L6-v2",
+        description="folder or Hub name with a modules.json",
+    )
     setting: Literal["unsup"] = "unsup"
 
 
@@ -41,7 +44,9 @@ class Method(plugin.Method[Config]):
     def files(cls, config: Config) -> list[Path]:
         """Those of the modules behind the encoder, which `model_digest` does not see."""
         folder = model_folder(config.encoder)
-        return sorted(path for path in folder.glob("*/*") if path.suffix in (".json", ".safetensors", ".bin"))
+        return sorted(
+            path for path in folder.glob("*/*") if path.suffix in (".json", ".safetensors", ".bin")
+        )
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
@@ -49,7 +54,10 @@ class Method(plugin.Method[Config]):
         self.encoder: Any = model
         if model[0].do_lower_case:
             backend = self.tokenizer.backend_tokenizer
-            before: list[Normalizer] = [Lowercase(), *([backend.normalizer] if backend.normalizer else [])]
+            before: list[Normalizer] = [
+                Lowercase(),
+                *([backend.normalizer] if backend.normalizer else []),
+            ]
             backend.normalizer = Sequence(before)
         prompt = model.prompts.get(model.default_prompt_name) or ""
         whole, pieces = piece_ids(self.tokenizer, [prompt, prompt.removesuffix(" ")])
@@ -64,7 +72,9 @@ class Method(plugin.Method[Config]):
         model = self.encoder[0].model
         padding = getattr(model.embeddings, "padding_idx", None)
         first = 0 if padding is None else int(padding) + 1
-        return min(int(self.encoder.max_seq_length), int(model.config.max_position_embeddings) - first)
+        return min(
+            int(self.encoder.max_seq_length), int(model.config.max_position_embeddings) - first
+        )
 
     def embed(self, batch: TextBatch) -> Tensor:
         features = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
@@ -77,7 +87,9 @@ def _load(name: str) -> SentenceTransformer:
     """A plain encoder gets mean pooling, as the library has it. Raises UserError when the folder is damaged, does not
     begin with a transformer, or asks for code of its own."""
     folder = model_folder(name)
-    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # it comments on every default
+    logging.getLogger("sentence_transformers").setLevel(
+        logging.ERROR
+    )  # it comments on every default
     try:
         for code in _foreign(folder):
             raise UserError(f'"{name}" asks for code that is not the library\'s ({code})')
@@ -85,7 +97,9 @@ def _load(name: str) -> SentenceTransformer:
             str(folder), device="cpu", local_files_only=True, model_kwargs={"use_safetensors": True}
         )
         if not isinstance(model[0], Transformer):
-            raise UserError(f'"{name}" is no transformer: its first module is {type(model[0]).__name__}')
+            raise UserError(
+                f'"{name}" is no transformer: its first module is {type(model[0]).__name__}'
+            )
     except UserError:
         raise
     except Exception as error:  # a damaged folder raises whatever the library stumbles over
@@ -96,11 +110,19 @@ def _load(name: str) -> SentenceTransformer:
 
 def _foreign(folder: Path) -> Iterator[str]:
     """Modules and activation functions from elsewhere. For the latter the library would take another function."""
-    modules = json.loads((folder / MODULES).read_text(encoding="utf-8")) if (folder / MODULES).exists() else []
+    modules = (
+        json.loads((folder / MODULES).read_text(encoding="utf-8"))
+        if (folder / MODULES).exists()
+        else []
+    )
     for module in modules:
         if not module["type"].startswith(LIBRARY):
             yield module["type"]
         config = folder / module["path"] / "config.json"
-        activation = json.loads(config.read_text(encoding="utf-8")).get(ACTIVATION, TORCH) if config.exists() else TORCH
+        activation = (
+            json.loads(config.read_text(encoding="utf-8")).get(ACTIVATION, TORCH)
+            if config.exists()
+            else TORCH
+        )
         if not activation.startswith(TORCH):
             yield activation

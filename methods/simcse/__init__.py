@@ -1,6 +1,6 @@
 """SimCSE: contrastive learning with dropout views (unsupervised) or NLI triplets (supervised).
 
-Gao, Yao and Chen, EMNLP 2021; baselines.md, sections 2 and 6.
+Gao, Yao and Chen, EMNLP 2021; simcse.md; semisupervised.md.
 """
 
 from collections.abc import Mapping
@@ -36,11 +36,19 @@ class Config(SemiSupervisedConfig):
     """Field defaults: unsupervised BERT base."""
 
     setting: Setting = "unsup"
-    pooler: Literal["tanh", "batchnorm"] = Field("tanh", description="training head; batchnorm is DiffCSE's")
-    masked_language_weight: float = Field(0.0, ge=0, description="of an auxiliary masked-LM loss; the paper's is 0.1")
+    pooler: Literal["tanh", "batchnorm"] = Field(
+        "tanh", description="training head; batchnorm is DiffCSE's"
+    )
+    masked_language_weight: float = Field(
+        0.0, ge=0, description="of an auxiliary masked-LM loss; the paper's is 0.1"
+    )
     masking_ratio: float = Field(0.15, ge=0, le=1)
-    hard_negative_weight: float = Field(0.0, description="log weight of an anchor's own hard negative (supervised)")
-    synonyms: FilePath | None = Field(None, description="thesaurus file: one word of view 2 is replaced by a synonym")
+    hard_negative_weight: float = Field(
+        0.0, description="log weight of an anchor's own hard negative (supervised)"
+    )
+    synonyms: FilePath | None = Field(
+        None, description="thesaurus file: one word of view 2 is replaced by a synonym"
+    )
 
     published: ClassVar = {
         ("unsup", "bert-large-uncased"): {"learning_rate": 1e-5},
@@ -57,7 +65,9 @@ class Config(SemiSupervisedConfig):
     @model_validator(mode="after")
     def _synonyms_need_sentences(self) -> Self:
         if self.synonyms and self.setting == "sup":
-            raise UserError("simcse: synonyms make a second view of unlabelled sentences; the sup setting has triplets")
+            raise UserError(
+                "simcse: synonyms make a second view of unlabelled sentences; the sup setting has triplets"
+            )
         return self
 
 
@@ -107,7 +117,9 @@ class Method(plugin.Method[Config]):
         if CONTRASTIVE in batch:
             rows, weight = self._rows(batch[CONTRASTIVE]), self.config.hard_negative_weight
             views = self._views(rows)
-            found[CONTRASTIVE] = info_nce(*views, temperature=self.config.temperature, hard_negative_weight=weight)
+            found[CONTRASTIVE] = info_nce(
+                *views, temperature=self.config.temperature, hard_negative_weight=weight
+            )
             if MASKED_LANGUAGE in stage.losses:
                 found[MASKED_LANGUAGE] = self._masked_language(rows)
         if LABELLED in batch:

@@ -1,6 +1,6 @@
 """BERT-whitening: frozen sentence vectors, shifted and turned so that a corpus has mean 0 and covariance 1.
 
-Su et al., arXiv 2103.15316; baselines.md, section 8.
+Su et al., arXiv 2103.15316; frozen_maps.md, section 2.
 """
 
 from collections.abc import Mapping
@@ -24,13 +24,17 @@ of float32 (1e-15 to 3e-14 was measured), while the smallest true ones have 1e-7
 
 
 class Config(plugin.MethodConfig):
-    """baselines.md, section 8."""
+    """frozen_maps.md, section 2."""
 
     setting: Literal["unsup"] = "unsup"
     corpus: str = Field("nli-pairs", description="whose texts, all columns, are whitened")
     pooling: Pooling = Field("first-last", description="which hidden states are averaged")
-    dimensions: int | None = Field(None, ge=1, description="kept, largest variance first; the papers' are 256 and 384")
-    max_length: int = Field(64, ge=4, le=512, description="tokens of a corpus text, special tokens included")
+    dimensions: int | None = Field(
+        None, ge=1, description="kept, largest variance first; the papers' are 256 and 384"
+    )
+    max_length: int = Field(
+        64, ge=4, le=512, description="tokens of a corpus text, special tokens included"
+    )
 
 
 class Method(plugin.FrozenMethod[Config]):

@@ -69,9 +69,17 @@ def process(cache: Path) -> Harness:
     """
 
     def call(
-        *arguments: object, cwd: Path = REPOSITORY, environment: dict[str, str | None] | None = None, timeout: int = 180
+        *arguments: object,
+        cwd: Path = REPOSITORY,
+        environment: dict[str, str | None] | None = None,
+        timeout: int = 180,
     ) -> Answer:
-        changed = {"HARNESS_HUB": None, "RAY_ADDRESS": None, "HARNESS_CACHE": str(cache), **(environment or {})}
+        changed = {
+            "HARNESS_HUB": None,
+            "RAY_ADDRESS": None,
+            "HARNESS_CACHE": str(cache),
+            **(environment or {}),
+        }
         inherited = {name: value for name, value in os.environ.items() if name not in changed}
         done = subprocess.run(
             [sys.executable, "-m", "harness", *map(str, arguments)],
@@ -139,7 +147,9 @@ def _members() -> dict[str, str]:
     """STS members in SentEval's formats, from the embedded graded pairs; those with gold 4.7 or more have 5.0."""
     lines = (EMBEDDED / "datasets" / GRADED / "test.tsv").read_text(encoding="utf-8").splitlines()
     rows = [line.split("\t") for line in lines]
-    triples = iter([("5.0" if float(gold) >= 4.7 else gold, first, second) for gold, first, second in rows])
+    triples = iter(
+        [("5.0" if float(gold) >= 4.7 else gold, first, second) for gold, first, second in rows]
+    )
 
     def take(count: int) -> list[tuple[str, str, str]]:
         return [next(triples) for _ in range(count)]
@@ -150,14 +160,20 @@ def _members() -> dict[str, str]:
     for year, subsets in SUBSETS.items():
         for subset in subsets:
             pairs = take(8)
-            members[f"STS/{year}-en-test/STS.input.{subset}.txt"] = "".join(f"{a}\t{b}\n" for _, a, b in pairs)
-            members[f"STS/{year}-en-test/STS.gs.{subset}.txt"] = "".join(f"{gold}\n" for gold, _, _ in pairs)
+            members[f"STS/{year}-en-test/STS.input.{subset}.txt"] = "".join(
+                f"{a}\t{b}\n" for _, a, b in pairs
+            )
+            members[f"STS/{year}-en-test/STS.gs.{subset}.txt"] = "".join(
+                f"{gold}\n" for gold, _, _ in pairs
+            )
     for split, pairs in stsb.items():
         text = "".join(f"genre\tfile\tyear\t1\t{gold}\t{a}\t{b}\n" for gold, a, b in pairs)
         members[f"STS/STSBenchmark/sts-{split}.csv"] = text
     for split, pairs in sick.items():
         text = "".join(f"1\t{a}\t{b}\t{gold}\tNEUTRAL\n" for gold, a, b in pairs)
-        members[f"SICK/SICK_{split}.txt"] = f"pair_ID\tsentence_A\tsentence_B\trelatedness_score\tjudgment\n{text}"
+        members[f"SICK/SICK_{split}.txt"] = (
+            f"pair_ID\tsentence_A\tsentence_B\trelatedness_score\tjudgment\n{text}"
+        )
     return members
 
 

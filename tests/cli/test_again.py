@@ -20,9 +20,19 @@ from harness.trials.trial import resolve
         ("simcse", {"sentences": "1e3", "triplets": "null"}),
     ],
 )
-def test_the_printed_configuration_is_read_back_as_it_was(method: str, values: dict[str, Any]) -> None:
+def test_the_printed_configuration_is_read_back_as_it_was(
+    method: str, values: dict[str, Any]
+) -> None:
     config = resolve(registry.load(method), values)
-    record = {"method": method, "configuration": config.model_dump(mode="json"), "encoder": config.encoder, "seed": 0}
+    record = {
+        "method": method,
+        "configuration": config.model_dump(mode="json"),
+        "encoder": config.encoder,
+        "seed": 0,
+    }
     words = shlex.split(_command(record, method))
     given = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
-    assert resolve(registry.load(method), {**options.values(given), "encoder": config.encoder}) == config
+    assert (
+        resolve(registry.load(method), {**options.values(given), "encoder": config.encoder})
+        == config
+    )

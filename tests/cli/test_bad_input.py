@@ -59,14 +59,21 @@ def line_of(path: Path, text: str) -> str:
 
 
 @pytest.mark.parametrize("verb", ["run", "check", "sweep", "plan"])
-def test_unknown_method_is_answered_with_the_nearest(verb: str, harness: Any, space: SpaceFile) -> None:
+def test_unknown_method_is_answered_with_the_nearest(
+    verb: str, harness: Any, space: SpaceFile
+) -> None:
     arguments = ["simcze", space()] if verb in ("sweep", "plan") else ["simcze"]
     check_sentence(harness(verb, *arguments), 'unknown method "simcze"', 'did you mean "simcse"?')
 
 
 def test_unknown_method_in_a_space(refused: Refused, space: SpaceFile) -> None:
     path = space("  simcse:", "  simcze:")
-    refused(["sweep", path], line_of(path, "simcze"), 'unknown method "simcze"', 'did you mean "simcse"?')
+    refused(
+        ["sweep", path],
+        line_of(path, "simcze"),
+        'unknown method "simcze"',
+        'did you mean "simcse"?',
+    )
 
 
 def test_method_that_the_space_does_not_have(refused: Refused, space: SpaceFile) -> None:
@@ -86,14 +93,19 @@ def test_file_that_is_no_python(harness: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ("import no_such_package_anywhere\n", "ModuleNotFoundError: No module named 'no_such_package_anywhere'"),
+        (
+            "import no_such_package_anywhere\n",
+            "ModuleNotFoundError: No module named 'no_such_package_anywhere'",
+        ),
         ("def broken(:\n", "SyntaxError"),
         ("raise RuntimeError('of no use')\n", "RuntimeError: of no use"),
         ("import sys\nsys.exit(7)\n", "SystemExit: 7"),
     ],
     ids=["missing package", "syntax", "raises", "exits"],
 )
-def test_plugin_that_fails_to_import(source: str, reason: str, refused: Refused, tmp_path: Path) -> None:
+def test_plugin_that_fails_to_import(
+    source: str, reason: str, refused: Refused, tmp_path: Path
+) -> None:
     plugin = tmp_path / "broken.py"
     plugin.write_text(source)
     refused(["run", plugin], plugin, "fails to import", reason)
@@ -101,7 +113,12 @@ def test_plugin_that_fails_to_import(source: str, reason: str, refused: Refused,
 
 @pytest.mark.parametrize(
     "source",
-    ["", METHOD.replace("class Method", "class Methods"), "from harness.plugin import Method\n", "Method = 3\n"],
+    [
+        "",
+        METHOD.replace("class Method", "class Methods"),
+        "from harness.plugin import Method\n",
+        "Method = 3\n",
+    ],
     ids=["empty", "other name", "the base class", "no class"],
 )
 def test_plugin_without_class_method(source: str, refused: Refused, tmp_path: Path) -> None:
@@ -158,9 +175,16 @@ def test_space_that_is_no_text(refused: Refused, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("broken", "line"),
-    [("methods: [simcse\nset: {}\n", 2), ("set: {}\n\tmethods: {}\n", 2), ("set: {a: 1\n", 2), ("a: 1\nb: 'c\n", 3)],
+    [
+        ("methods: [simcse\nset: {}\n", 2),
+        ("set: {}\n\tmethods: {}\n", 2),
+        ("set: {a: 1\n", 2),
+        ("a: 1\nb: 'c\n", 3),
+    ],
 )
-def test_broken_yaml_names_the_line(broken: str, line: int, refused: Refused, tmp_path: Path) -> None:
+def test_broken_yaml_names_the_line(
+    broken: str, line: int, refused: Refused, tmp_path: Path
+) -> None:
     path = tmp_path / "broken.yaml"
     path.write_text(broken)
     refused(["sweep", path], f"{path}, line {line}: not valid YAML")
@@ -168,7 +192,13 @@ def test_broken_yaml_names_the_line(broken: str, line: int, refused: Refused, tm
 
 @pytest.mark.parametrize(
     "text",
-    ["a: 2026-13-45\n", "a: \x07\n", "a: &loop [*loop]\n", "a: !!python/object:os.system {}\n", "? [1]\n: 2\n"],
+    [
+        "a: 2026-13-45\n",
+        "a: \x07\n",
+        "a: &loop [*loop]\n",
+        "a: !!python/object:os.system {}\n",
+        "? [1]\n: 2\n",
+    ],
     ids=["no such date", "control character", "endless", "foreign tag", "list as key"],
 )
 def test_odd_yaml(text: str, refused: Refused, tmp_path: Path) -> None:
@@ -213,12 +243,18 @@ def test_between_without_a_round_before(refused: Refused, space: SpaceFile) -> N
 
 
 def test_grid_beside_ranges(refused: Refused, space: SpaceFile) -> None:
-    path = space("    grid:", "    ranges: {temperature: {low: 0.1, high: 0.2}}\n    sampler: {trials: 2}\n    grid:")
+    path = space(
+        "    grid:",
+        "    ranges: {temperature: {low: 0.1, high: 0.2}}\n    sampler: {trials: 2}\n    grid:",
+    )
     refused(["sweep", path], line_of(path, "simcse"), "grid and ranges exclude each other")
 
 
 def test_ranges_without_a_sampler(refused: Refused, space: SpaceFile) -> None:
-    path = space("    grid:\n      learning_rate: [1e-4, 5e-4]", "    ranges: {learning_rate: {low: 0.1, high: 0.2}}")
+    path = space(
+        "    grid:\n      learning_rate: [1e-4, 5e-4]",
+        "    ranges: {learning_rate: {low: 0.1, high: 0.2}}",
+    )
     refused(["sweep", path], line_of(path, "simcse"), "ranges and sampler go together")
 
 
@@ -235,7 +271,9 @@ def test_ranges_without_a_sampler(refused: Refused, space: SpaceFile) -> None:
         ("learning_rate: {low: -1, high: 0.2}", "greater than 0"),
     ],
 )
-def test_range_that_no_sampler_can_draw_from(axis: str, reason: str, refused: Refused, space: SpaceFile) -> None:
+def test_range_that_no_sampler_can_draw_from(
+    axis: str, reason: str, refused: Refused, space: SpaceFile
+) -> None:
     """Before anything runs: with `plan`, which runs nothing."""
     ranges = f"    ranges:\n      {axis}\n    sampler: {{trials: 2}}\n"
     path = space("    grid:\n      learning_rate: [1e-4, 5e-4]\n", ranges)
@@ -246,9 +284,17 @@ def test_range_that_no_sampler_can_draw_from(axis: str, reason: str, refused: Re
     ("suite", "metric", "dev"),
     [("graded", "graded", "graded-dev"), ("sts", "stsb", "stsb-dev"), ("sts", "avg", "stsb-dev")],
 )
-def test_test_score_as_selector(suite: str, metric: str, dev: str, refused: Refused, space: SpaceFile) -> None:
+def test_test_score_as_selector(
+    suite: str, metric: str, dev: str, refused: Refused, space: SpaceFile
+) -> None:
     path = space("suite: graded\n", f"suite: {suite}\n", "metric: graded-dev", f"metric: {metric}")
-    refused(["sweep", path], line_of(path, "metric"), f'"{metric}" is a test score', "never select", f'"{dev}"')
+    refused(
+        ["sweep", path],
+        line_of(path, "metric"),
+        f'"{metric}" is a test score',
+        "never select",
+        f'"{dev}"',
+    )
 
 
 def test_unknown_metric(refused: Refused, space: SpaceFile) -> None:
@@ -263,7 +309,9 @@ def test_minimum_as_selector(refused: Refused, space: SpaceFile) -> None:
 
 def test_unknown_suite(refused: Refused, space: SpaceFile) -> None:
     path = space("suite: graded\n", "suite: grated\n")
-    refused(["sweep", path], line_of(path, "suite"), 'unknown suite "grated"', 'did you mean "graded"?')
+    refused(
+        ["sweep", path], line_of(path, "suite"), 'unknown suite "grated"', 'did you mean "graded"?'
+    )
 
 
 # A space's values
@@ -271,7 +319,12 @@ def test_unknown_suite(refused: Refused, space: SpaceFile) -> None:
 
 def test_unknown_hyperparameter_in_a_grid(refused: Refused, space: SpaceFile) -> None:
     path = space("learning_rate", "learning_rat")
-    refused(["sweep", path], line_of(path, "learning_rat"), '"learning_rat"', 'did you mean "learning_rate"?')
+    refused(
+        ["sweep", path],
+        line_of(path, "learning_rat"),
+        '"learning_rat"',
+        'did you mean "learning_rate"?',
+    )
 
 
 def test_unknown_hyperparameter_for_all_methods(refused: Refused, space: SpaceFile) -> None:
@@ -309,9 +362,14 @@ def test_encoder_among_the_hyperparameters(refused: Refused, space: SpaceFile) -
 
 @pytest.mark.parametrize("numbers", ["[]", "[one]", "[-1]", f"[{2**32}]"])
 @pytest.mark.parametrize("axis", ["seeds", "subsets"])
-def test_seeds_and_subsets_of_a_space(axis: str, numbers: str, refused: Refused, space: SpaceFile) -> None:
+def test_seeds_and_subsets_of_a_space(
+    axis: str, numbers: str, refused: Refused, space: SpaceFile
+) -> None:
     axes = {"seeds": "[0]", axis: numbers}
-    path = space("final: {seeds: [0, 1]}", f"final: {{{', '.join(f'{name}: {axes[name]}' for name in axes)}}}")
+    path = space(
+        "final: {seeds: [0, 1]}",
+        f"final: {{{', '.join(f'{name}: {axes[name]}' for name in axes)}}}",
+    )
     refused(["plan", path], line_of(path, "final"), axis)
 
 
@@ -334,12 +392,23 @@ def test_seed_or_subset_among_the_hyperparameters(
     old: str, new: str, key: str, refused: Refused, space: SpaceFile
 ) -> None:
     path = space(old, new.replace("KEY", key))
-    refused(["plan", path], line_of(path, f"{key}:"), f"the {key} is no hyperparameter", f"`{key}s:` under search")
+    refused(
+        ["plan", path],
+        line_of(path, f"{key}:"),
+        f"the {key} is no hyperparameter",
+        f"`{key}s:` under search",
+    )
 
 
 @pytest.mark.parametrize("key", ["seed", "subset"])
 def test_set_of_the_seed_or_subset_of_a_sweep(key: str, refused: Refused, space: SpaceFile) -> None:
-    refused(["sweep", space(), "--set", f"{key}=1"], f"--set {key}", "no hyperparameter", f"`{key}s:`", f"--{key}s")
+    refused(
+        ["sweep", space(), "--set", f"{key}=1"],
+        f"--set {key}",
+        "no hyperparameter",
+        f"`{key}s:`",
+        f"--{key}s",
+    )
 
 
 # Options
@@ -357,19 +426,35 @@ def test_set_to_what_is_no_yaml(value: str, refused: Refused, space: SpaceFile) 
 
 @pytest.mark.parametrize("verb", ["run", "sweep"])
 def test_set_of_an_unknown_key(verb: str, refused: Refused, space: SpaceFile) -> None:
-    arguments = [space()] if verb == "sweep" else ["simcse", "--encoder", "tiny-bert", "--set", "suite=graded"]
-    refused([verb, *arguments, "--set", "learning_rat=3e-5"], '"learning_rat"', 'did you mean "learning_rate"?')
+    arguments = (
+        [space()]
+        if verb == "sweep"
+        else ["simcse", "--encoder", "tiny-bert", "--set", "suite=graded"]
+    )
+    refused(
+        [verb, *arguments, "--set", "learning_rat=3e-5"],
+        '"learning_rat"',
+        'did you mean "learning_rate"?',
+    )
 
 
 @pytest.mark.parametrize("verb", ["run", "sweep"])
 def test_set_to_a_value_out_of_range(verb: str, refused: Refused, space: SpaceFile) -> None:
-    arguments = [space()] if verb == "sweep" else ["simcse", "--encoder", "tiny-bert", "--set", "suite=graded"]
-    refused([verb, *arguments, "--set", "batch_size=1"], "batch_size = 1", "greater than or equal to 2")
+    arguments = (
+        [space()]
+        if verb == "sweep"
+        else ["simcse", "--encoder", "tiny-bert", "--set", "suite=graded"]
+    )
+    refused(
+        [verb, *arguments, "--set", "batch_size=1"], "batch_size = 1", "greater than or equal to 2"
+    )
 
 
 @pytest.mark.parametrize("numbers", ["a,b", "0;1", "0,,1", "1.5", "0,-1", "4294967296"])
 @pytest.mark.parametrize("option", ["--seeds", "--subsets"])
-def test_bad_seeds_and_subsets(option: str, numbers: str, refused: Refused, space: SpaceFile) -> None:
+def test_bad_seeds_and_subsets(
+    option: str, numbers: str, refused: Refused, space: SpaceFile
+) -> None:
     refused(["plan", space(), f"{option}={numbers}"], f"{option} {numbers}", "whole numbers")
 
 
@@ -389,7 +474,9 @@ def test_unknown_paper(refused: Refused) -> None:
 
 
 def test_table_that_cannot_be_written(refused: Refused, tmp_path: Path) -> None:
-    refused(["table", "--output", tmp_path / "none" / "table.txt"], "table.txt", "cannot be written")
+    refused(
+        ["table", "--output", tmp_path / "none" / "table.txt"], "table.txt", "cannot be written"
+    )
 
 
 def test_parquet_on_the_screen(refused: Refused) -> None:
@@ -401,7 +488,9 @@ def test_show_of_an_unknown_key(refused: Refused, store: Path) -> None:
 
 
 def test_show_of_an_ambiguous_key(harness: Any, swept: Any) -> None:
-    check_sentence(harness("show", "", "--store", swept.store), "4 trials have keys", "give more characters")
+    check_sentence(
+        harness("show", "", "--store", swept.store), "4 trials have keys", "give more characters"
+    )
 
 
 @pytest.mark.parametrize("name", ["two-words", "1st", "a b"])
@@ -425,17 +514,28 @@ def test_new_below_a_file(harness: Any, tmp_path: Path) -> None:
 
 
 def test_unknown_encoder(refused: Refused, space: SpaceFile) -> None:
-    refused(["sweep", space("[tiny-bert]", "[tiny-brt]")], '"tiny-brt"', "was not found", 'did you mean "tiny-bert"?')
+    refused(
+        ["sweep", space("[tiny-bert]", "[tiny-brt]")],
+        '"tiny-brt"',
+        "was not found",
+        'did you mean "tiny-bert"?',
+    )
 
 
 def test_unknown_encoder_of_one_run(refused: Refused) -> None:
     refused(
-        ["run", "pooling", "--encoder", "tiny-brt", "--set", "suite=graded"], "tiny-brt", 'did you mean "tiny-bert"?'
+        ["run", "pooling", "--encoder", "tiny-brt", "--set", "suite=graded"],
+        "tiny-brt",
+        'did you mean "tiny-bert"?',
     )
 
 
 def test_folder_that_is_no_encoder(refused: Refused, tmp_path: Path) -> None:
-    refused(["run", "pooling", "--encoder", tmp_path, "--set", "suite=graded"], tmp_path, "no config.json")
+    refused(
+        ["run", "pooling", "--encoder", tmp_path, "--set", "suite=graded"],
+        tmp_path,
+        "no config.json",
+    )
 
 
 def test_unknown_corpus(refused: Refused, space: SpaceFile) -> None:
@@ -444,7 +544,14 @@ def test_unknown_corpus(refused: Refused, space: SpaceFile) -> None:
 
 
 def test_corpus_file_that_is_not_there(refused: Refused, tmp_path: Path) -> None:
-    arguments = ["--encoder", "tiny-bert", "--set", "suite=graded", "--set", f"sentences={tmp_path}/none.txt"]
+    arguments = [
+        "--encoder",
+        "tiny-bert",
+        "--set",
+        "suite=graded",
+        "--set",
+        f"sentences={tmp_path}/none.txt",
+    ]
     refused(["run", "simcse", *arguments], f"{tmp_path}/none.txt", "no such file")
 
 
@@ -459,7 +566,11 @@ def test_corpus_file_that_cannot_be_read(
     name: str, content: bytes, reason: str, refused: Refused, space: SpaceFile, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_bytes(content)
-    refused(["sweep", space("sentences: graded-sentences", f"sentences: {tmp_path / name}")], name, reason)
+    refused(
+        ["sweep", space("sentences: graded-sentences", f"sentences: {tmp_path / name}")],
+        name,
+        reason,
+    )
 
 
 def test_unwritable_store(harness: Any, space: SpaceFile, tmp_path: Path) -> None:
@@ -471,7 +582,9 @@ def test_unwritable_store(harness: Any, space: SpaceFile, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("verb", ["plan", "table", "list", "show"])
-def test_store_that_cannot_be_read(verb: str, harness: Any, space: SpaceFile, tmp_path: Path) -> None:
+def test_store_that_cannot_be_read(
+    verb: str, harness: Any, space: SpaceFile, tmp_path: Path
+) -> None:
     (tmp_path / "file").touch()
     arguments = {"plan": [space()], "list": ["trials"], "show": ["4f2a"], "table": []}[verb]
     check_sentence(harness(verb, *arguments, "--store", tmp_path / "file"), tmp_path / "file")
@@ -493,23 +606,42 @@ def test_process_refuses_what_it_parses(process: Any, space: SpaceFile, tmp_path
 
 
 @pytest.mark.slow
-def test_process_refuses_a_missing_file_without_waiting_for_the_hub(process: Any, tmp_path: Path) -> None:
+def test_process_refuses_a_missing_file_without_waiting_for_the_hub(
+    process: Any, tmp_path: Path
+) -> None:
     """The Hub may be asked, and is out of reach: the answer comes at once all the same."""
     mirror, store = tmp_path / "mirror", tmp_path / "store"
     mirror.mkdir()
-    environment = {"HARNESS_HUB": str(mirror), "HF_HUB_OFFLINE": None, "HF_HOME": str(tmp_path / "hub")}
-    answer = process("run", "simcse", "--encoder", "tiny-bert", "--store", store, environment=environment, timeout=30)
+    environment = {
+        "HARNESS_HUB": str(mirror),
+        "HF_HUB_OFFLINE": None,
+        "HF_HOME": str(tmp_path / "hub"),
+    }
+    answer = process(
+        "run",
+        "simcse",
+        "--encoder",
+        "tiny-bert",
+        "--store",
+        store,
+        environment=environment,
+        timeout=30,
+    )
     check_process(answer, store, mirror, "was not found", "set HARNESS_HUB")
 
 
-def test_process_refuses_a_mirror_that_is_no_folder(process: Any, space: SpaceFile, tmp_path: Path) -> None:
+def test_process_refuses_a_mirror_that_is_no_folder(
+    process: Any, space: SpaceFile, tmp_path: Path
+) -> None:
     store, environment = tmp_path / "store", {"HARNESS_HUB": str(tmp_path / "none")}
     answer = process("sweep", space(), "--store", store, environment=environment)
     check_process(answer, store, f"HARNESS_HUB names {tmp_path / 'none'}", "no folder")
 
 
 @pytest.mark.slow
-def test_process_refuses_resources_that_no_machine_has(process: Any, space: SpaceFile, tmp_path: Path) -> None:
+def test_process_refuses_resources_that_no_machine_has(
+    process: Any, space: SpaceFile, tmp_path: Path
+) -> None:
     store = tmp_path / "store"
     answer = process("sweep", space(), "--store", store, "--cpus-per-trial", 999)
     check_process(answer, store, "no machine has 999 CPUs", "lower --cpus-per-trial")

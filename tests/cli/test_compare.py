@@ -44,7 +44,11 @@ def compared(harness: Any, store: Path) -> Callable[..., Rows]:
         answer = harness("compare", a, b, *options, "--store", store)
         assert answer.code == 0, answer.err
         numbers = r"\s+([+-]?\d+\.\d+)"
-        found = re.findall(rf"^\s*([\w-]+){numbers}{numbers}{numbers}{numbers} to{numbers}{numbers}", answer.out, re.M)
+        found = re.findall(
+            rf"^\s*([\w-]+){numbers}{numbers}{numbers}{numbers} to{numbers}{numbers}",
+            answer.out,
+            re.M,
+        )
         assert found, answer.out
         return {task: [float(value) for value in values] for task, *values in found}
 
@@ -89,7 +93,9 @@ def test_two_models_differ_by_the_difference_of_their_scores(
     assert 0 < there[5] < 1
 
 
-def test_the_average_is_the_last_row(compared: Callable[..., Rows], trial: str, senteval: Callable[..., Path]) -> None:
+def test_the_average_is_the_last_row(
+    compared: Callable[..., Rows], trial: str, senteval: Callable[..., Path]
+) -> None:
     senteval()
     rows = compared(trial, "tiny-bert")
     assert list(rows) == ["sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "avg"]
@@ -102,7 +108,11 @@ def test_the_average_is_the_last_row(compared: Callable[..., Rows], trial: str, 
 
 @pytest.mark.parametrize("suite", ["transfer", "retrieval", "geometry"])
 def test_what_is_no_correlation_is_not_compared(
-    suite: str, harness: Any, senteval: Callable[..., Path], store: Path, monkeypatch: pytest.MonkeyPatch
+    suite: str,
+    harness: Any,
+    senteval: Callable[..., Path],
+    store: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Told before a model is loaded."""
     senteval()
@@ -112,7 +122,11 @@ def test_what_is_no_correlation_is_not_compared(
 
 
 def test_compare_without_the_archive(harness: Any, store: Path) -> None:
-    check_sentence(harness("compare", "tiny-bert", "tiny-bert", "--store", store), "senteval.tar", "set HARNESS_HUB")
+    check_sentence(
+        harness("compare", "tiny-bert", "tiny-bert", "--store", store),
+        "senteval.tar",
+        "set HARNESS_HUB",
+    )
 
 
 def test_compare_with_an_unknown_model(harness: Any, store: Path) -> None:
@@ -129,7 +143,9 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Embedder, "__call__", constant)
 
 
-def test_a_constant_embedding_has_no_difference(harness: Any, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_constant_embedding_has_no_difference(
+    harness: Any, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broken(monkeypatch)
     answer = harness("compare", "tiny-bert", "tiny-bert", "--suite", "graded", "--store", store)
     check_sentence(answer, "the embedding is constant", code=1)
@@ -181,11 +197,15 @@ def test_the_nearest_sentences_are_those_of_all_cosines(
         expected = nearest(texts, query, 5)
         assert [line.split(maxsplit=2)[2] for line in found] == [text for text, _ in expected]
         assert [line.split()[0] for line in found] == ["1", "2", "3", "4", "5"]
-        assert [float(line.split()[1]) for line in found] == pytest.approx([near for _, near in expected], abs=6e-4)
+        assert [float(line.split()[1]) for line in found] == pytest.approx(
+            [near for _, near in expected], abs=6e-4
+        )
     assert texts[3] not in blocks[3].split("\n", 1)[1], "the query itself is left out"
 
 
-def test_retrieve_for_a_trial(harness: Any, trial: str, senteval: Callable[..., Path], store: Path) -> None:
+def test_retrieve_for_a_trial(
+    harness: Any, trial: str, senteval: Callable[..., Path], store: Path
+) -> None:
     senteval()
     answer = harness("retrieve", trial[:8], QUERIES[0], "--store", store)
     assert answer.code == 0, answer.err
@@ -194,7 +214,9 @@ def test_retrieve_for_a_trial(harness: Any, trial: str, senteval: Callable[..., 
 
 
 def test_retrieve_without_the_archive(harness: Any, store: Path) -> None:
-    check_sentence(harness("retrieve", "tiny-bert", "a", "--store", store), "senteval.tar", "set HARNESS_HUB")
+    check_sentence(
+        harness("retrieve", "tiny-bert", "a", "--store", store), "senteval.tar", "set HARNESS_HUB"
+    )
 
 
 def test_retrieve_with_a_constant_embedding(
@@ -212,28 +234,37 @@ def test_retrieve_with_a_constant_embedding(
 PICTURES = {"cosines-by-gold.png", "cosines.png", "projection.png"}
 
 
-def test_three_pictures(harness: Any, trial: str, senteval: Callable[..., Path], store: Path, tmp_path: Path) -> None:
+def test_three_pictures(
+    harness: Any, trial: str, senteval: Callable[..., Path], store: Path, tmp_path: Path
+) -> None:
     senteval()
     output = tmp_path / "new" / "pictures"
     answer = harness("picture", "tiny-bert", trial[:8], "--output", output, "--store", store)
     assert answer.code == 0, answer.err
     assert {path.name for path in output.iterdir()} == PICTURES
-    assert answer.out.split() == [str(output / name) for name in sorted(PICTURES, key=answer.out.find)]
+    assert answer.out.split() == [
+        str(output / name) for name in sorted(PICTURES, key=answer.out.find)
+    ]
     for name in PICTURES:
         with Image.open(output / name) as picture:
             assert picture.format == "PNG"
             pixels = np.asarray(picture.convert("L"))
         assert min(pixels.shape) > 300
-        assert 0.005 < (pixels < 128).mean() + (np.abs(pixels.astype(int) - 160) < 60).mean() < 0.9, (
-            "something is drawn"
-        )
+        assert (
+            0.005 < (pixels < 128).mean() + (np.abs(pixels.astype(int) - 160) < 60).mean() < 0.9
+        ), "something is drawn"
     wide, narrow = (Image.open(output / name).size[0] for name in ("projection.png", "cosines.png"))
     assert wide > narrow, "two models side by side"
 
 
 @pytest.mark.parametrize("output", ["file", "file/pictures"])
 def test_pictures_that_cannot_be_written(
-    output: str, harness: Any, senteval: Callable[..., Path], store: Path, tmp_path: Path, monkeypatch: Any
+    output: str,
+    harness: Any,
+    senteval: Callable[..., Path],
+    store: Path,
+    tmp_path: Path,
+    monkeypatch: Any,
 ) -> None:
     """Told before a model is loaded."""
     senteval()
@@ -254,7 +285,11 @@ def test_picture_of_an_unknown_model_makes_no_folder(
 
 
 def test_picture_of_a_constant_embedding(
-    harness: Any, senteval: Callable[..., Path], store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    harness: Any,
+    senteval: Callable[..., Path],
+    store: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     senteval()
     broken(monkeypatch)
@@ -266,10 +301,14 @@ def test_picture_of_a_constant_embedding(
 
 
 @pytest.mark.slow
-def test_minilm_finds_what_diffcses_table_has(harness: Any, hub: Path, store: Path, monkeypatch: Any) -> None:
+def test_minilm_finds_what_diffcses_table_has(
+    harness: Any, hub: Path, store: Path, monkeypatch: Any
+) -> None:
     monkeypatch.setenv("HARNESS_HUB", str(hub))
     queries = ["you can do it, too.", "this is not a problem."]
-    answer = harness("retrieve", "sentence-transformers/all-MiniLM-L6-v2", *queries, "--store", store)
+    answer = harness(
+        "retrieve", "sentence-transformers/all-MiniLM-L6-v2", *queries, "--store", store
+    )
     assert answer.code == 0, answer.err
     one, two = (block.split("\n")[1:] for block in answer.out.strip().split("\n\n")[1:])
     assert one[0].lower().endswith("you can use it, too."), "SimCSE's first one"

@@ -103,7 +103,9 @@ def plugin(tmp_path: Path, flag: Path) -> Iterator[Callable[..., Path]]:
 
     def write(broken: str = "pass") -> Path:
         path = tmp_path / "toy.py"
-        path.write_text(PLUGIN.replace("FLAG", str(flag)).replace("BROKEN", broken), encoding="utf-8")
+        path.write_text(
+            PLUGIN.replace("FLAG", str(flag)).replace("BROKEN", broken), encoding="utf-8"
+        )
         return path
 
     yield write
@@ -117,7 +119,9 @@ def my_suite(tmp_path: Path, flag: Path) -> Callable[..., Path]:
     def write(old: str = "", new: str = "", name: str = "my_suite.py") -> Path:
         assert old in SUITE
         path = tmp_path / name
-        path.write_text((SUITE.replace(old, new) if old else SUITE).replace("FLAG", str(flag)), encoding="utf-8")
+        path.write_text(
+            (SUITE.replace(old, new) if old else SUITE).replace("FLAG", str(flag)), encoding="utf-8"
+        )
         return path
 
     return write
@@ -153,7 +157,9 @@ def check_scores(row: dict[str, Any], expected: dict[str, Any]) -> None:
     for name, spread in expected["uncertainty"].items():
         assert row["uncertainty"][name] == pytest.approx(spread, abs=1e-6)
     selected = [name for name in expected["dev"] if not name.endswith("-start")]
-    assert all(row["dev"][name] == pytest.approx(expected["dev"][name], abs=1e-6) for name in selected)
+    assert all(
+        row["dev"][name] == pytest.approx(expected["dev"][name], abs=1e-6) for name in selected
+    )
 
 
 def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,19 +172,34 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
 # Any encoder
 
 
-def test_an_encoder_offline_has_the_scores_of_the_method_pooling(process: Any, harness: Any, store: Path) -> None:
+def test_an_encoder_offline_has_the_scores_of_the_method_pooling(
+    process: Any, harness: Any, store: Path
+) -> None:
     answer = process("eval", "tiny-bert", *GRADED_EVAL, "--pooling", "cls", "--store", store)
     assert answer.code == 0, answer.err
     assert answer.err == ""
     assert "tiny-bert (cls pooling)" in answer.out
-    run = ["run", "pooling", "--encoder", "tiny-bert", "--set", "suite=graded", "--set", "pooling=cls"]
+    run = [
+        "run",
+        "pooling",
+        "--encoder",
+        "tiny-bert",
+        "--set",
+        "suite=graded",
+        "--set",
+        "pooling=cls",
+    ]
     assert harness(*run, "--store", store).code == 0
     [trial] = [row for row in rows(store) if row["role"] == "final"]
     row = evaluation(store)
     check_scores(row, trial)
     assert (row["status"], row["reason"], row["evaluates"]) == ("finished", None, trial["key"])
     assert row["key"] != trial["key"]
-    assert (row["method"], row["encoder"], row["configuration"]["pooling"]) == ("pooling", "tiny-bert", "cls")
+    assert (row["method"], row["encoder"], row["configuration"]["pooling"]) == (
+        "pooling",
+        "tiny-bert",
+        "cls",
+    )
     assert set(row["uncertainty"]) == {"graded", "graded-dev"}
     assert all(row[name] for name in COST), {name: row[name] for name in COST}
     assert (row["parameters_trainable"], row["parameters_added"]) == (0, 0)
@@ -190,7 +211,16 @@ def test_mean_pooling_is_what_a_plain_encoder_gets(harness: Any, store: Path) ->
     """The library of sentence-transformers has it so."""
     assert harness("eval", "tiny-bert", *GRADED_EVAL, "--store", store).code == 0
     assert evaluation(store)["configuration"]["pooling"] == "mean"
-    run = ["run", "pooling", "--encoder", "tiny-bert", "--set", "suite=graded", "--set", "pooling=mean"]
+    run = [
+        "run",
+        "pooling",
+        "--encoder",
+        "tiny-bert",
+        "--set",
+        "suite=graded",
+        "--set",
+        "pooling=mean",
+    ]
     harness(*run, "--store", store)
     [trial] = [row for row in rows(store) if row["role"] == "final"]
     check_scores(evaluation(store), trial)
@@ -210,7 +240,12 @@ def test_a_folder_is_the_model_that_it_holds(harness: Any, store: Path) -> None:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with a search trial of SimCSE and a final one."""
     store = Store(tmp_path_factory.mktemp("trained") / "store")
-    values = {"encoder": "tiny-bert", "suite": "graded", "sentences": "graded-sentences", "precision": "fp32"}
+    values = {
+        "encoder": "tiny-bert",
+        "suite": "graded",
+        "sentences": "graded-sentences",
+        "precision": "fp32",
+    }
     values |= {"max_steps": 2, "batch_size": 8, "learning_rate": 1e-3}
     for role, seed in (("search", 42), ("final", 1)):
         trial = Trial("simcse", values, seed, role)
@@ -236,7 +271,14 @@ def test_a_final_trial_has_its_own_scores_from_its_weights(
     row = evaluation(store)
     check_scores(row, trial)
     assert row["evaluates"] == trial["key"]
-    for name in ("seed", "steps", "parameters_trainable", "precision", "configuration", "source_digest"):
+    for name in (
+        "seed",
+        "steps",
+        "parameters_trainable",
+        "precision",
+        "configuration",
+        "source_digest",
+    ):
         assert row[name] == trial[name], name
 
 
@@ -268,16 +310,28 @@ def test_a_search_trial_is_trained_again_and_gets_test_scores(
 
 
 @pytest.mark.parametrize(
-    "method", ["dcpcse", *(pytest.param(name, marks=pytest.mark.slow) for name in ("flow", "promptbert"))]
+    "method",
+    ["dcpcse", *(pytest.param(name, marks=pytest.mark.slow) for name in ("flow", "promptbert"))],
 )
 def test_weights_are_all_that_training_changed(
     method: str, harness: Any, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prefixes and heads, a flow on a frozen encoder, a prompt whose dev vectors are other ones."""
     fields = registry.load(method).method.config_type.model_fields
-    values = {"suite": "graded", "sentences": "graded-sentences", "max_steps": 3, "batch_size": 8, "precision": "fp32"}
+    values = {
+        "suite": "graded",
+        "sentences": "graded-sentences",
+        "max_steps": 3,
+        "batch_size": 8,
+        "precision": "fp32",
+    }
     values |= {"corpus": "graded-sentences", "learning_rate": 0.01}
-    settings = [word for name, value in values.items() if name in fields for word in ("--set", f"{name}={value}")]
+    settings = [
+        word
+        for name, value in values.items()
+        if name in fields
+        for word in ("--set", f"{name}={value}")
+    ]
     answer = harness("run", method, "--encoder", "tiny-bert", *settings, "--store", store)
     assert answer.code == 0, answer.err
     [trial] = rows(store)
@@ -302,11 +356,15 @@ def test_damaged_weights_are_named(
         shutil.copy(other, weights)
     else:
         weights.write_bytes(weights.read_bytes()[: 1000 if damage == "cut" else 0])
-    check_sentence(harness("eval", trial["key"], *GRADED_EVAL, "--store", store), "weights", weights)
+    check_sentence(
+        harness("eval", trial["key"], *GRADED_EVAL, "--store", store), "weights", weights
+    )
     assert not [row for row in rows(store) if row["role"] == "evaluation"]
 
 
-def test_a_trial_whose_plugin_has_no_name_here(harness: Any, plugin: Callable[..., Path], store: Path) -> None:
+def test_a_trial_whose_plugin_has_no_name_here(
+    harness: Any, plugin: Callable[..., Path], store: Path
+) -> None:
     path = plugin()
     assert harness("run", path, "--store", store).code == 0
     [trial] = rows(store)
@@ -317,7 +375,9 @@ def test_a_trial_whose_plugin_has_no_name_here(harness: Any, plugin: Callable[..
     check_scores(evaluation(store), trial)
 
 
-def test_a_trial_whose_plugin_has_changed_is_refused(harness: Any, plugin: Callable[..., Path], store: Path) -> None:
+def test_a_trial_whose_plugin_has_changed_is_refused(
+    harness: Any, plugin: Callable[..., Path], store: Path
+) -> None:
     path = plugin()
     harness("run", path, "--store", store)
     [trial] = rows(store)
@@ -328,7 +388,9 @@ def test_a_trial_whose_plugin_has_changed_is_refused(harness: Any, plugin: Calla
     assert len(rows(store)) == 1
 
 
-def test_a_trial_that_failed_is_refused(harness: Any, plugin: Callable[..., Path], flag: Path, store: Path) -> None:
+def test_a_trial_that_failed_is_refused(
+    harness: Any, plugin: Callable[..., Path], flag: Path, store: Path
+) -> None:
     flag.touch()
     path = plugin("raise ValueError('odd')")
     assert harness("run", path, "--store", store).code == 1
@@ -337,7 +399,9 @@ def test_a_trial_that_failed_is_refused(harness: Any, plugin: Callable[..., Path
     check_sentence(answer, "has not finished", "ValueError: odd")
 
 
-def test_a_key_that_several_trials_start_with(harness: Any, trials: dict[str, dict[str, Any]], store: Path) -> None:
+def test_a_key_that_several_trials_start_with(
+    harness: Any, trials: dict[str, dict[str, Any]], store: Path
+) -> None:
     one, two = trials.values()
     prefix = one["key"][:4]
     path = store / f"{two['key']}.parquet"
@@ -348,8 +412,12 @@ def test_a_key_that_several_trials_start_with(harness: Any, trials: dict[str, di
     check_sentence(answer, f'2 trials have keys that start with "{prefix}"', "give more characters")
 
 
-def test_pooling_is_not_for_trials(harness: Any, trials: dict[str, dict[str, Any]], store: Path) -> None:
-    answer = harness("eval", trials["final"]["key"], *GRADED_EVAL, "--pooling", "cls", "--store", store)
+def test_pooling_is_not_for_trials(
+    harness: Any, trials: dict[str, dict[str, Any]], store: Path
+) -> None:
+    answer = harness(
+        "eval", trials["final"]["key"], *GRADED_EVAL, "--pooling", "cls", "--store", store
+    )
     check_sentence(answer, "--pooling", trials["final"]["key"][:10])
 
 
@@ -364,7 +432,11 @@ def no_embedding(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_stored_is_not_measured_again(
-    harness: Any, my_suite: Callable[..., Path], flag: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+    harness: Any,
+    my_suite: Callable[..., Path],
+    flag: Path,
+    store: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     flag.touch()
     command = ["eval", "tiny-bert", "--store", store, "--suite"]
@@ -383,7 +455,9 @@ def test_what_is_stored_is_not_measured_again(
     assert len(rows(store)) == 2
 
 
-def test_what_is_missing_is_tried_again(harness: Any, my_suite: Callable[..., Path], flag: Path, store: Path) -> None:
+def test_what_is_missing_is_tried_again(
+    harness: Any, my_suite: Callable[..., Path], flag: Path, store: Path
+) -> None:
     command = ["eval", "tiny-bert", "--suite", my_suite(), "--store", store]
     answer = harness(*command)
     assert answer.code == 1
@@ -399,7 +473,9 @@ def test_what_is_missing_is_tried_again(harness: Any, my_suite: Callable[..., Pa
     assert again["details"]["long/rows"] == 4, "a row for every text, copies too"
 
 
-def test_what_failed_is_tried_again(harness: Any, plugin: Callable[..., Path], flag: Path, store: Path) -> None:
+def test_what_failed_is_tried_again(
+    harness: Any, plugin: Callable[..., Path], flag: Path, store: Path
+) -> None:
     path = plugin("return vectors * float('nan')")
     harness("run", path, "--store", store)
     [trial] = rows(store)
@@ -412,7 +488,9 @@ def test_what_failed_is_tried_again(harness: Any, plugin: Callable[..., Path], f
     check_scores(evaluation(store), trial)
 
 
-def test_an_interruption_keeps_the_suites_before_it(harness: Any, my_suite: Callable[..., Path], store: Path) -> None:
+def test_an_interruption_keeps_the_suites_before_it(
+    harness: Any, my_suite: Callable[..., Path], store: Path
+) -> None:
     path = my_suite("    return Scores(", "    raise KeyboardInterrupt\n    return Scores(")
     answer = harness("eval", "tiny-bert", "--suite", f"graded,{path}", "--store", store)
     assert answer.code == 130
@@ -422,8 +500,12 @@ def test_an_interruption_keeps_the_suites_before_it(harness: Any, my_suite: Call
 
 
 @pytest.mark.slow
-def test_a_kill_keeps_the_suites_before_it(process: Any, my_suite: Callable[..., Path], store: Path) -> None:
-    path = my_suite("    return Scores(", "    os.kill(os.getpid(), signal.SIGKILL)\n    return Scores(")
+def test_a_kill_keeps_the_suites_before_it(
+    process: Any, my_suite: Callable[..., Path], store: Path
+) -> None:
+    path = my_suite(
+        "    return Scores(", "    os.kill(os.getpid(), signal.SIGKILL)\n    return Scores("
+    )
     assert process("eval", "tiny-bert", "--suite", f"graded,{path}", "--store", store).code == -9
     [row] = rows(store)
     assert (row["suite"], row["status"]) == ("graded", "finished")
@@ -433,7 +515,9 @@ def test_a_kill_keeps_the_suites_before_it(process: Any, my_suite: Callable[...,
 # A user's suite
 
 
-def test_a_suite_of_a_file(harness: Any, my_suite: Callable[..., Path], flag: Path, store: Path) -> None:
+def test_a_suite_of_a_file(
+    harness: Any, my_suite: Callable[..., Path], flag: Path, store: Path
+) -> None:
     flag.touch()
     answer = harness("eval", "tiny-bert", "--suite", f"{my_suite()},graded", "--store", store)
     assert answer.code == 0, answer.err
@@ -444,7 +528,9 @@ def test_a_suite_of_a_file(harness: Any, my_suite: Callable[..., Path], flag: Pa
     assert row["test"]["short"] > 0
 
 
-def test_an_edited_suite_is_another_one(harness: Any, my_suite: Callable[..., Path], flag: Path, store: Path) -> None:
+def test_an_edited_suite_is_another_one(
+    harness: Any, my_suite: Callable[..., Path], flag: Path, store: Path
+) -> None:
     flag.touch()
     command = ["eval", "tiny-bert", "--store", store, "--suite", my_suite()]
     harness(*command)
@@ -466,7 +552,16 @@ def test_a_trial_whose_own_suite_is_edited_runs_again(
     dev = '@register("mine", {"short"', '@register("mine", dev_tasks=("short",), data={"short"'
     path = my_suite(*dev)
     path.write_text(path.read_text().replace("needed}, lambda: [])", "needed}, files=lambda: [])"))
-    command = ["run", "pooling", "--encoder", "tiny-bert", "--set", f"suite={path}", "--store", store]
+    command = [
+        "run",
+        "pooling",
+        "--encoder",
+        "tiny-bert",
+        "--set",
+        f"suite={path}",
+        "--store",
+        store,
+    ]
     answer = harness(*command)
     assert answer.code == 0, answer.err
     assert set(rows(store)[0]["test"]) == {"long"}
@@ -479,10 +574,22 @@ def test_a_trial_whose_own_suite_is_edited_runs_again(
 @pytest.mark.parametrize(
     ("old", "new", "parts"),
     [
-        ('@register("mine"', '_ = (lambda *_: lambda f: f)("mine"', ["holds 0 suites", "@register"]),
-        ("\n\n@register", "\n\n@register('yours', {}, list)\ndef yours(*_): ...\n\n\n@register", ["holds 2 suites"]),
+        (
+            '@register("mine"',
+            '_ = (lambda *_: lambda f: f)("mine"',
+            ["holds 0 suites", "@register"],
+        ),
+        (
+            "\n\n@register",
+            "\n\n@register('yours', {}, list)\ndef yours(*_): ...\n\n\n@register",
+            ["holds 2 suites"],
+        ),
         ("class Sentences:", "class Sentences(:", ["fails to import", "SyntaxError"]),
-        ("import numpy", "import no_such_package_anywhere", ["fails to import", "no_such_package_anywhere"]),
+        (
+            "import numpy",
+            "import no_such_package_anywhere",
+            ["fails to import", "no_such_package_anywhere"],
+        ),
         ('"mine"', '"sts"', ['"sts"', "shipped", "name of its own"]),
     ],
     ids=["none", "two", "syntax", "import", "shipped name"],
@@ -493,13 +600,17 @@ def test_a_file_that_is_no_suite(
     path = my_suite(old, new)
     if "lambda f: f" in new:
         path.write_text(path.read_text().replace("_ = (lambda", "@(lambda"))
-    check_sentence(harness("eval", "tiny-bert", "--suite", f"graded,{path}", "--store", store), path, *parts)
+    check_sentence(
+        harness("eval", "tiny-bert", "--suite", f"graded,{path}", "--store", store), path, *parts
+    )
     assert not store.exists()
 
 
 def test_a_file_that_is_not_there(harness: Any, store: Path, tmp_path: Path) -> None:
     path = tmp_path / "none.py"
-    check_sentence(harness("eval", "tiny-bert", "--suite", path, "--store", store), path, "no such file")
+    check_sentence(
+        harness("eval", "tiny-bert", "--suite", path, "--store", store), path, "no such file"
+    )
 
 
 def test_two_suites_of_one_name(harness: Any, my_suite: Callable[..., Path], store: Path) -> None:
@@ -521,14 +632,22 @@ def test_a_suite_that_raises_costs_its_task_alone(
     answer = harness("eval", "tiny-bert", "--suite", f"{path},graded", "--store", store)
     assert (answer.code, answer.err) == (1, "")
     row = evaluation(store, "mine")
-    assert (row["status"], row["reason"], set(row["test"])) == ("partial", "long: AssertionError: odd", {"short"})
+    assert (row["status"], row["reason"], set(row["test"])) == (
+        "partial",
+        "long: AssertionError: odd",
+        {"short"},
+    )
     assert evaluation(store)["status"] == "finished"
 
 
 # Bad data: the others are scored
 
 
-STSB, SICK, YEAR = "STS/STSBenchmark/sts-test.csv", "SICK/SICK_test_annotated.txt", "STS/STS14-en-test/STS.{}.OnWN.txt"
+STSB, SICK, YEAR = (
+    "STS/STSBenchmark/sts-test.csv",
+    "SICK/SICK_test_annotated.txt",
+    "STS/STS14-en-test/STS.{}.OnWN.txt",
+)
 
 
 def second_line(change: Callable[[list[str]], list[str]]) -> Callable[[str], str]:
@@ -548,19 +667,35 @@ def second_line(change: Callable[[list[str]], list[str]]) -> Callable[[str], str
         (STSB, None, "stsb", "has no member"),
         (YEAR.format("gs"), None, "sts14", "has no member"),
         (STSB, second_line(lambda fields: fields[:6]), "stsb", "line 2: 7 tab-separated fields"),
-        (YEAR.format("input"), second_line(lambda fields: fields[:1]), "sts14", "line 2: 2 tab-separated fields"),
+        (
+            YEAR.format("input"),
+            second_line(lambda fields: fields[:1]),
+            "sts14",
+            "line 2: 2 tab-separated fields",
+        ),
         (
             SICK,
             second_line(lambda fields: [*fields[:3], "high"]),
             "sickr",
             'line 2: the gold score "high"',
         ),
-        (YEAR.format("gs"), second_line(lambda _: ["nan"]), "sts14", 'line 2: the gold score "nan" is no number'),
+        (
+            YEAR.format("gs"),
+            second_line(lambda _: ["nan"]),
+            "sts14",
+            'line 2: the gold score "nan" is no number',
+        ),
     ],
     ids=["member", "member of a year", "fields", "fields of a year", "score", "score of a year"],
 )
 def test_a_damaged_file_is_named_and_the_other_tasks_are_scored(
-    member: str, change: Any, task: str, told: str, harness: Any, senteval: Callable[..., Path], store: Path
+    member: str,
+    change: Any,
+    task: str,
+    told: str,
+    harness: Any,
+    senteval: Callable[..., Path],
+    store: Path,
 ) -> None:
     archive = senteval({member: change})
     answer = harness("eval", "tiny-bert", "--suite", "sts,graded", "--store", store)
@@ -571,22 +706,33 @@ def test_a_damaged_file_is_named_and_the_other_tasks_are_scored(
     assert member in row["reason"]
     assert told in row["reason"]
     assert f"missing in sts: {row['reason']}" in answer.out
-    assert set(row["test"]) == {"sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"} - {task}
+    assert set(row["test"]) == {"sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"} - {
+        task
+    }
     assert set(row["dev"]) == {"stsb-dev", "sickr-dev"}
     assert all(np.isfinite([*row["test"].values(), *row["details"].values()]))
     assert not [name for name in row["details"] if name.startswith(f"{task}/")]
     assert evaluation(store)["status"] == "finished"
 
 
-def test_a_whole_archive_has_an_average(harness: Any, senteval: Callable[..., Path], store: Path) -> None:
+def test_a_whole_archive_has_an_average(
+    harness: Any, senteval: Callable[..., Path], store: Path
+) -> None:
     senteval()
     answer = harness("eval", "tiny-bert", "--suite", "sts,retrieval,geometry", "--store", store)
     assert answer.code == 0, answer.out + answer.err
     row = evaluation(store, "sts")
     tests = {name: score for name, score in row["test"].items() if name != "avg"}
-    assert row["test"]["avg"] == pytest.approx(np.mean([round(score, 2) for score in tests.values()]))
+    assert row["test"]["avg"] == pytest.approx(
+        np.mean([round(score, 2) for score in tests.values()])
+    )
     assert set(row["uncertainty"]) == {*row["test"], "stsb-dev", "sickr-dev"}
-    assert set(evaluation(store, "retrieval")["test"]) == {"recall@1", "recall@3", "recall@5", "recall@10"}
+    assert set(evaluation(store, "retrieval")["test"]) == {
+        "recall@1",
+        "recall@3",
+        "recall@5",
+        "recall@10",
+    }
     assert -8 <= evaluation(store, "geometry")["test"]["uniformity"] <= 0
 
 
@@ -621,7 +767,9 @@ def test_a_broken_archive(harness: Any, senteval: Callable[..., Path], store: Pa
 def test_no_archive_at_all(harness: Any, store: Path) -> None:
     """Alone, it is a mistake; beside a suite that has its data, that one is measured, whichever comes first."""
     told = ("senteval.tar", "was not found", "set HARNESS_HUB")
-    check_sentence(harness("eval", "tiny-bert", "--suite", "retrieval,sts", "--store", store), *told)
+    check_sentence(
+        harness("eval", "tiny-bert", "--suite", "retrieval,sts", "--store", store), *told
+    )
     assert not store.exists()
     answer = harness("eval", "tiny-bert", "--suite", "sts,graded", "--store", store)
     assert (answer.code, answer.err) == (1, "")
@@ -635,13 +783,17 @@ def test_no_archive_at_all(harness: Any, store: Path) -> None:
 
 
 def test_an_unknown_model(harness: Any, store: Path) -> None:
-    check_sentence(harness("eval", "tiny-brt", *GRADED_EVAL, "--store", store), 'did you mean "tiny-bert"?')
+    check_sentence(
+        harness("eval", "tiny-brt", *GRADED_EVAL, "--store", store), 'did you mean "tiny-bert"?'
+    )
     assert not store.exists()
 
 
 @pytest.mark.usefixtures("trials")
 def test_a_key_that_no_trial_has(harness: Any, store: Path) -> None:
-    check_sentence(harness("eval", "0123abcd", *GRADED_EVAL, "--store", store), '"0123abcd"', "was not found")
+    check_sentence(
+        harness("eval", "0123abcd", *GRADED_EVAL, "--store", store), '"0123abcd"', "was not found"
+    )
 
 
 @pytest.fixture
@@ -700,7 +852,9 @@ def test_a_broken_embedding_is_never_a_score(
 def test_a_store_that_cannot_be_written(harness: Any, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     store = tmp_path / "file" / "store"
-    check_sentence(harness("eval", "tiny-bert", *GRADED_EVAL, "--store", store), store, "cannot be written")
+    check_sentence(
+        harness("eval", "tiny-bert", *GRADED_EVAL, "--store", store), store, "cannot be written"
+    )
 
 
 @pytest.mark.slow
@@ -743,10 +897,15 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[list[int],
 def graded_texts() -> dict[str, set[str]]:
     """Split -> its distinct sentences."""
     lines = {
-        split: (EMBEDDED / "datasets" / GRADED / f"{split}.tsv").read_text(encoding="utf-8").splitlines()
+        split: (EMBEDDED / "datasets" / GRADED / f"{split}.tsv")
+        .read_text(encoding="utf-8")
+        .splitlines()
         for split in ("dev", "test")
     }
-    return {split: {text for row in rows for text in row.split("\t")[1:]} for split, rows in lines.items()}
+    return {
+        split: {text for row in rows for text in row.split("\t")[1:]}
+        for split, rows in lines.items()
+    }
 
 
 def test_all_suites_of_a_call_are_embedded_in_one_pass(
@@ -754,7 +913,12 @@ def test_all_suites_of_a_call_are_embedded_in_one_pass(
 ) -> None:
     senteval()
     sizes, texts = counted("pooling")
-    assert harness("eval", "tiny-bert", "--suite", "sts,retrieval,geometry,graded", "--store", store).code == 0
+    assert (
+        harness(
+            "eval", "tiny-bert", "--suite", "sts,retrieval,geometry,graded", "--store", store
+        ).code
+        == 0
+    )
     distinct = set().union(*graded_texts().values())
     assert set(texts) == distinct, "the archive's sentences are the graded ones"
     assert len(texts) == len(distinct)
@@ -766,7 +930,13 @@ def test_dev_sentences_are_embedded_again_where_their_vectors_differ(
     harness: Any, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ConSERT selects on other vectors than it tests, so its trial's dev score is that of `embed_dev`."""
-    values = ["suite=graded", "sentences=graded-sentences", "max_steps=2", "batch_size=8", "precision=fp32"]
+    values = [
+        "suite=graded",
+        "sentences=graded-sentences",
+        "max_steps=2",
+        "batch_size=8",
+        "precision=fp32",
+    ]
     settings = [word for value in values for word in ("--set", value)]
     answer = harness("run", "consert", "--encoder", "tiny-bert", *settings, "--store", store)
     assert answer.code == 0, answer.err
@@ -796,7 +966,12 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_kept_embeddings_serve_later_suites(
-    harness: Any, senteval: Callable[..., Path], store: Path, kept: Path, counted: Any, tmp_path: Path
+    harness: Any,
+    senteval: Callable[..., Path],
+    store: Path,
+    kept: Path,
+    counted: Any,
+    tmp_path: Path,
 ) -> None:
     """The second call embeds what the first one has not; its scores are those of a call that keeps nothing."""
     senteval()
@@ -848,7 +1023,16 @@ def test_dev_vectors_are_kept_apart_where_they_differ(
     path.write_text(path.read_text() + other)
     harness("run", path, "--store", store)
     [trial] = rows(store)
-    command = ["eval", trial["key"], *GRADED_EVAL, "--method", path, "--keep-embeddings", "--store", store]
+    command = [
+        "eval",
+        trial["key"],
+        *GRADED_EVAL,
+        "--method",
+        path,
+        "--keep-embeddings",
+        "--store",
+        store,
+    ]
     assert harness(*command).code == 0
     assert sorted(folder.name for folder in (kept / trial["key"]).iterdir()) == ["dev", "test"]
     (store / f"{evaluation(store)['key']}.parquet").unlink()
@@ -858,7 +1042,9 @@ def test_dev_vectors_are_kept_apart_where_they_differ(
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "no vectors", "no texts", "rows", "width"])
-def test_damaged_kept_embeddings_are_named(damage: str, harness: Any, store: Path, kept: Path, tmp_path: Path) -> None:
+def test_damaged_kept_embeddings_are_named(
+    damage: str, harness: Any, store: Path, kept: Path, tmp_path: Path
+) -> None:
     harness("eval", "tiny-bert", *GRADED_EVAL, "--keep-embeddings", "--store", store)
     [array] = kept.rglob("*.npy")
     if damage in ("cut", "empty"):
@@ -886,13 +1072,17 @@ def test_kept_vectors_of_another_width_than_the_model_gives(
     [array] = kept.rglob("*.npy")
     np.save(array, np.load(array)[:, :-1])
     before = sorted(kept.rglob("*"))
-    answer = harness("eval", "tiny-bert", "--suite", my_suite(), "--keep-embeddings", "--store", store)
+    answer = harness(
+        "eval", "tiny-bert", "--suite", my_suite(), "--keep-embeddings", "--store", store
+    )
     assert (answer.code, answer.err) == (1, "")
     assert f"delete {array.parent}" in evaluation(store, "mine")["reason"]
     assert sorted(kept.rglob("*")) == before, "what does not fit is not kept"
 
 
-def test_a_half_written_pair_is_ignored(harness: Any, store: Path, kept: Path, tmp_path: Path) -> None:
+def test_a_half_written_pair_is_ignored(
+    harness: Any, store: Path, kept: Path, tmp_path: Path
+) -> None:
     harness("eval", "tiny-bert", *GRADED_EVAL, "--keep-embeddings", "--store", store)
     [array] = kept.rglob("*.npy")
     array.with_suffix(".parquet").rename(array.with_suffix(".tmp"))
@@ -928,7 +1118,11 @@ def test_a_run_stores_uncertainty_and_details(harness: Any, store: Path) -> None
 
 
 def test_a_damaged_test_file_is_told_before_the_training(
-    harness: Any, senteval: Callable[..., Path], store: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+    harness: Any,
+    senteval: Callable[..., Path],
+    store: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: Any,
 ) -> None:
     archive = senteval({SICK: None})
     no_training(monkeypatch)

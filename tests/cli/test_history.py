@@ -20,8 +20,12 @@ def test_an_analysed_run_stores_its_curves(process: Any, harness: Any, tmp_path:
     settings = [word for name, value in ANALYSIS.items() for word in ("--set", f"{name}={value}")]
     ran = process("run", "diffaug", "--encoder", "tiny-bert", "--store", tmp_path, *settings)
     assert ran.code == 0, ran.err
-    points = duckdb.sql(f"SELECT unnest(history, recursive := true) FROM '{tmp_path}/*.parquet'").df()
-    first = points[points["stage"] == "augmentation"].pivot(index="step", columns="metric", values="value")
+    points = duckdb.sql(
+        f"SELECT unnest(history, recursive := true) FROM '{tmp_path}/*.parquet'"
+    ).df()
+    first = points[points["stage"] == "augmentation"].pivot(
+        index="step", columns="metric", values="value"
+    )
     assert first.index.tolist() == [0, 2, 4]
     assert first.drop(columns=["loss", "dev"]).notna().all(axis=None)
     assert {"divergence", "divergence-unit", "divergence-entailment", "divergence-dropout", "convergence",

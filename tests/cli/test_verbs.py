@@ -101,11 +101,15 @@ def again(out: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "shown"), [(["--help"], "sweep"), (["sweep", "--help"], "--dry-run"), (["list", "methods"], "SimCSE")]
+    ("arguments", "shown"),
+    [(["--help"], "sweep"), (["sweep", "--help"], "--dry-run"), (["list", "methods"], "SimCSE")],
 )
 def test_light_verbs_import_nothing_heavy(arguments: list[str], shown: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "harness", *arguments], capture_output=True, text=True, check=True
+        [sys.executable, "-X", "importtime", "-m", "harness", *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert shown in done.stdout
@@ -127,7 +131,9 @@ def test_list_methods(harness: Any) -> None:
     assert "contrastive learning with dropout views" in lines["simcse"]
 
 
-def test_list_methods_names_one_here(harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_methods_names_one_here(
+    harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "methods" / "mine").mkdir(parents=True)
     (tmp_path / "methods" / "mine" / "__init__.py").write_text('"""My own.\n\nMore."""\n')
@@ -179,7 +185,9 @@ def test_plan_resolves_values_in_the_order_of_precedence(
         assert "temperature=0.05" in out  # the method's
 
 
-def test_plan_says_seeds_and_subsets(harness: Any, space: Callable[..., Path], tmp_path: Path) -> None:
+def test_plan_says_seeds_and_subsets(
+    harness: Any, space: Callable[..., Path], tmp_path: Path
+) -> None:
     path = space("graded-sentences", "graded-triplets")
     arguments = ["plan", path, "--store", tmp_path / "store", "--subsets", "2,5", "--seeds", "7"]
     whole = harness(*arguments).out
@@ -191,9 +199,18 @@ def test_plan_says_seeds_and_subsets(harness: Any, space: Callable[..., Path], t
     assert "4 trials to run" in share
 
 
-def test_plan_counts_the_updates_of_a_share(harness: Any, space: Callable[..., Path], tmp_path: Path) -> None:
+def test_plan_counts_the_updates_of_a_share(
+    harness: Any, space: Callable[..., Path], tmp_path: Path
+) -> None:
     """An epoch over half of the labels has half of the updates."""
-    path = space("graded-sentences", "graded-triplets", "max_steps: 2", "epochs: 1", "batch_size: 8", "batch_size: 2")
+    path = space(
+        "graded-sentences",
+        "graded-triplets",
+        "max_steps: 2",
+        "epochs: 1",
+        "batch_size: 8",
+        "batch_size: 2",
+    )
 
     def updates(*options: str) -> int:
         out = harness("plan", path, "--store", tmp_path / "store", *options).out
@@ -203,7 +220,9 @@ def test_plan_counts_the_updates_of_a_share(harness: Any, space: Callable[..., P
     assert updates("--set", "label_fraction=0.5") == pytest.approx(updates() / 2, abs=1)
 
 
-def test_plan_names_what_is_not_here(harness: Any, space: Callable[..., Path], tmp_path: Path) -> None:
+def test_plan_names_what_is_not_here(
+    harness: Any, space: Callable[..., Path], tmp_path: Path
+) -> None:
     answer = harness("plan", space(), "--encoder", "tiny-brt", "--store", tmp_path / "store")
     assert answer.code == 0
     assert 'Not here yet: model "tiny-brt"' in answer.out
@@ -216,7 +235,12 @@ def test_run_stores_one_record_and_runs_once(harness: Any, tmp_path: Path) -> No
     written = files(store)
     [row] = Store(store).read().rows()
     assert set(written) == {f"{row['key']}.parquet"}
-    assert (row["method"], row["encoder"], row["seed"], row["role"]) == ("pooling", "tiny-bert", 3, "final")
+    assert (row["method"], row["encoder"], row["seed"], row["role"]) == (
+        "pooling",
+        "tiny-bert",
+        3,
+        "final",
+    )
     assert row["status"] == "finished"
     assert set(row["test"]) == {"graded"}
     second = harness("run", *POOLING, "--seed", 3, "--store", store)
@@ -228,29 +252,40 @@ def test_run_stores_one_record_and_runs_once(harness: Any, tmp_path: Path) -> No
 
 
 def test_run_takes_one_subset(harness: Any, plugin: Callable[..., Path], tmp_path: Path) -> None:
-    values = ["sentences=graded-triplets", "max_steps=2", "batch_size=8", "label_fraction=0.5", "subset=3"]
+    values = [
+        "sentences=graded-triplets",
+        "max_steps=2",
+        "batch_size=8",
+        "label_fraction=0.5",
+        "subset=3",
+    ]
     settings = [word for value in values for word in ("--set", value)]
     answer = harness("run", plugin(), *settings, "--store", tmp_path / "store")
     assert answer.code == 0, answer.err
     [row] = Store(tmp_path / "store").read().rows()
     assert (row["label_fraction"], row["subset"]) == (0.5, 3)
     assert "seed 0 subset 3 of 50 %" in harness("list", "trials", "--store", tmp_path / "store").out
-    assert harness(*again(answer.out), "--store", tmp_path / "store").out.startswith("Already in the store:")
+    assert harness(*again(answer.out), "--store", tmp_path / "store").out.startswith(
+        "Already in the store:"
+    )
 
 
 def test_run_that_fails_is_stored_with_its_reason_and_tried_again(
     harness: Any, plugin: Callable[..., Path], tmp_path: Path
 ) -> None:
     repaired, store = tmp_path / "repaired", tmp_path / "store"
-    guard = (
-        f"        if not __import__('pathlib').Path({str(repaired)!r}).exists():\n            raise ValueError('odd')\n"
-    )
+    guard = f"        if not __import__('pathlib').Path({str(repaired)!r}).exists():\n            raise ValueError('odd')\n"
     path = plugin("        first, second =", f"{guard}        first, second =")
     arguments = ["run", path, "--set", "max_steps=2", "--store", store]
     answer = harness(*arguments)
     assert answer.code == 1
     [row] = Store(store).read().rows()
-    assert (row["status"], row["reason"], row["dev"], row["test"]) == ("failed", "ValueError: odd", {}, {})
+    assert (row["status"], row["reason"], row["dev"], row["test"]) == (
+        "failed",
+        "ValueError: odd",
+        {},
+        {},
+    )
     assert "ValueError: odd" in harness("list", "trials", "--store", store).out
     repaired.touch()
     assert harness(*arguments).code == 0
@@ -258,7 +293,9 @@ def test_run_that_fails_is_stored_with_its_reason_and_tried_again(
     assert (now["status"], now["reason"], now["key"]) == ("finished", None, row["key"])
 
 
-def test_run_whose_loss_is_not_finite_fails(harness: Any, plugin: Callable[..., Path], tmp_path: Path) -> None:
+def test_run_whose_loss_is_not_finite_fails(
+    harness: Any, plugin: Callable[..., Path], tmp_path: Path
+) -> None:
     path = plugin('return {"contrastive": loss}', 'return {"contrastive": loss * float("nan")}')
     answer = harness("run", path, "--set", "max_steps=2", "--store", tmp_path / "store")
     assert answer.code == 1
@@ -267,7 +304,9 @@ def test_run_whose_loss_is_not_finite_fails(harness: Any, plugin: Callable[..., 
     assert "nan" in row["reason"] or "not finite" in row["reason"]
 
 
-def test_again_of_a_plugin_that_has_a_path(harness: Any, plugin: Callable[..., Path], tmp_path: Path) -> None:
+def test_again_of_a_plugin_that_has_a_path(
+    harness: Any, plugin: Callable[..., Path], tmp_path: Path
+) -> None:
     arguments = [plugin(), "--set", "max_steps=2", "--store", tmp_path / "store"]
     command = again(harness("run", *arguments).out)
     assert harness(*command, "--store", tmp_path / "store").out.startswith("Already in the store:")
@@ -276,9 +315,17 @@ def test_again_of_a_plugin_that_has_a_path(harness: Any, plugin: Callable[..., P
 def test_again_of_values_with_spaces(harness: Any, tmp_path: Path) -> None:
     corpus, store = tmp_path / "my sentences.txt", tmp_path / "store"
     corpus.write_text("the cat sleeps\na dog runs\n" * 8)
-    values = ["suite=graded", f"sentences={corpus}", "max_steps=1", "batch_size=4", "precision=fp32"]
+    values = [
+        "suite=graded",
+        f"sentences={corpus}",
+        "max_steps=1",
+        "batch_size=4",
+        "precision=fp32",
+    ]
     settings = [word for value in values for word in ("--set", value)]
-    command = again(harness("run", "simcse", "--encoder", "tiny-bert", *settings, "--store", store).out)
+    command = again(
+        harness("run", "simcse", "--encoder", "tiny-bert", *settings, "--store", store).out
+    )
     assert harness(*command, "--store", store).out.startswith("Already in the store:")
 
 
@@ -335,7 +382,9 @@ def test_check_passes_what_is_right(harness: Any, plugin: Callable[..., Path]) -
         ('config.sentences}', '"no-such-corpus"}', 'unknown corpus "no-such-corpus"'),
     ],
 )  # fmt: skip
-def test_check_finds(old: str, new: str, sentence: str, harness: Any, plugin: Callable[..., Path]) -> None:
+def test_check_finds(
+    old: str, new: str, sentence: str, harness: Any, plugin: Callable[..., Path]
+) -> None:
     answer = harness("check", plugin(old, new))
     assert answer.code == 1
     assert answer.out.startswith("wrong: setting ")
@@ -383,11 +432,20 @@ def test_plan_estimates_from_the_store(swept: Any, harness: Any, tmp_path: Path)
     assert "unknown" not in out
 
 
-def test_show_prints_a_trial_whose_command_runs_again(swept: Any, harness: Any, tmp_path: Path) -> None:
+def test_show_prints_a_trial_whose_command_runs_again(
+    swept: Any, harness: Any, tmp_path: Path
+) -> None:
     row = next(row for row in Store(swept.store).read().rows() if row["role"] == "final")
     answer = harness("show", row["key"][:10], "--store", swept.store)
     assert answer.code == 0
-    for line in (f"key: {row['key']}", "role: final", "  learning_rate: ", "  graded-dev: ", "  graded: ", "  torch: "):
+    for line in (
+        f"key: {row['key']}",
+        "role: final",
+        "  learning_rate: ",
+        "  graded-dev: ",
+        "  graded: ",
+        "  torch: ",
+    ):
         assert f"\n{line}" in f"\n{answer.out}"
     repeated = harness(*again(answer.out), "--store", tmp_path / "again")
     assert repeated.code == 0, repeated.err
@@ -395,7 +453,9 @@ def test_show_prints_a_trial_whose_command_runs_again(swept: Any, harness: Any, 
     assert (record["key"], record["dev"], record["test"]) == (row["key"], row["dev"], row["test"])
 
 
-def test_failed_and_damaged_files_are_named_under_the_table(swept: Any, harness: Any, tmp_path: Path) -> None:
+def test_failed_and_damaged_files_are_named_under_the_table(
+    swept: Any, harness: Any, tmp_path: Path
+) -> None:
     store = tmp_path / "store"
     store.mkdir()
     for path in swept.store.glob("*.parquet"):

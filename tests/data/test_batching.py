@@ -22,23 +22,35 @@ def corpus(*columns: Sequence[Sequence[int]], labels: Sequence[int] | None = Non
 def random_corpus(items: int, columns: int = 1, longest: int = 30) -> Tokens:
     generator = np.random.default_rng(0)
     lengths = generator.integers(1, longest + 1, (columns, items))
-    return corpus(*([generator.integers(1000, 2000, length).tolist() for length in column] for column in lengths))
+    return corpus(
+        *(
+            [generator.integers(1000, 2000, length).tolist() for length in column]
+            for column in lengths
+        )
+    )
 
 
-def epoch(tokens: Tokens, size: int, seed: int = 0, number: int = 0, max_length: int = 64) -> list[TextBatch]:
-    stream = Stream(tokens, PLAIN, StreamOptions(limit=max_length - len(PLAIN), batch_size=size, seed=seed))
+def epoch(
+    tokens: Tokens, size: int, seed: int = 0, number: int = 0, max_length: int = 64
+) -> list[TextBatch]:
+    stream = Stream(
+        tokens, PLAIN, StreamOptions(limit=max_length - len(PLAIN), batch_size=size, seed=seed)
+    )
     return list(islice(stream, len(stream) * number, len(stream) * (number + 1)))
 
 
 def same(one: list[TextBatch], two: list[TextBatch]) -> bool:
     return all(
-        torch.equal(a.items, b.items) and torch.equal(a.input_ids, b.input_ids) for a, b in zip(one, two, strict=True)
+        torch.equal(a.items, b.items) and torch.equal(a.input_ids, b.input_ids)
+        for a, b in zip(one, two, strict=True)
     )
 
 
 @pytest.mark.parametrize(("items", "size"), [(100, 10), (103, 10), (5, 10), (1, 2), (2501, 8)])
 @pytest.mark.parametrize("number", [0, 1])
-def test_every_item_once_an_epoch_and_the_last_batch_short(items: int, size: int, number: int) -> None:
+def test_every_item_once_an_epoch_and_the_last_batch_short(
+    items: int, size: int, number: int
+) -> None:
     batches = epoch(random_corpus(items), size, number=number)
     assert sorted(torch.cat([batch.items for batch in batches]).tolist()) == list(range(items))
     sizes = sorted(len(batch.items) for batch in batches)
@@ -51,7 +63,9 @@ def test_deterministic_in_seed_and_epoch() -> None:
     assert same(epoch(tokens, 16, seed=1, number=1), epoch(tokens, 16, seed=1, number=1))
     assert not same(epoch(tokens, 16, seed=1), epoch(tokens, 16, seed=2))
     assert not same(epoch(tokens, 16, seed=1), epoch(tokens, 16, seed=1, number=1))
-    assert not same(epoch(tokens, 16, seed=1, number=1), epoch(tokens, 16, seed=2)), "seed + epoch would repeat orders"
+    assert not same(epoch(tokens, 16, seed=1, number=1), epoch(tokens, 16, seed=2)), (
+        "seed + epoch would repeat orders"
+    )
 
 
 def test_length_grouping_leaves_little_padding() -> None:
@@ -73,7 +87,10 @@ def test_order_of_batches_says_nothing_about_length() -> None:
 def test_batches_are_mixed_anew_every_epoch() -> None:
     """Not fixed groups in another order."""
     tokens = random_corpus(6400)
-    groups = [{frozenset(batch.items.tolist()) for batch in epoch(tokens, 64, number=number)} for number in (0, 1)]
+    groups = [
+        {frozenset(batch.items.tolist()) for batch in epoch(tokens, 64, number=number)}
+        for number in (0, 1)
+    ]
     assert not groups[0] & groups[1]
 
 
@@ -103,11 +120,15 @@ def test_truncation_on_the_right_counts_the_template(max_length: int) -> None:
 
 
 def test_rows_of_an_item_stand_together() -> None:
-    tokens = corpus([[10], [20], [30]], [[11, 11], [21], [31]], [[12], [22, 22, 22], [32]], labels=[5, 6, 7])
+    tokens = corpus(
+        [[10], [20], [30]], [[11, 11], [21], [31]], [[12], [22, 22, 22], [32]], labels=[5, 6, 7]
+    )
     (batch,) = epoch(tokens, 3)
     assert batch.views == 3
     first_pieces = batch.input_ids[:, 1].tolist()
-    assert first_pieces == [10 * (item + 1) + view for item in batch.items.tolist() for view in range(3)]
+    assert first_pieces == [
+        10 * (item + 1) + view for item in batch.items.tolist() for view in range(3)
+    ]
     assert batch.attention_mask.sum(dim=1).tolist() == [
         2 + len(tokens.row(view, item)) for item in batch.items.tolist() for view in range(3)
     ]
@@ -122,7 +143,10 @@ def test_padding_is_to_the_longest_row_over_all_views() -> None:
 
 def test_repeated_puts_the_views_of_a_row_together() -> None:
     batch = TextBatch(
-        torch.tensor([[1], [2], [3], [4]]), torch.tensor([[1], [1], [1], [0]]), torch.tensor([7, 8]), views=2
+        torch.tensor([[1], [2], [3], [4]]),
+        torch.tensor([[1], [1], [1], [0]]),
+        torch.tensor([7, 8]),
+        views=2,
     )
     twice = batch.repeated(2)
     assert twice.input_ids.flatten().tolist() == [1, 1, 2, 2, 3, 3, 4, 4]

@@ -47,7 +47,11 @@ def test_sentences(tmp_path: Path, content: str, expected: list[str]) -> None:
 def test_triplets(tmp_path: Path) -> None:
     content = 'sent0,sent1,hard_neg\na,"b, c",d\n"with ""quotes""","two\nlines",\n'
     corpus = read(written(tmp_path / "a.csv", content))
-    assert [list(column) for column in corpus.columns] == [["a", 'with "quotes"'], ["b, c", "two\nlines"], ["d", " "]]
+    assert [list(column) for column in corpus.columns] == [
+        ["a", 'with "quotes"'],
+        ["b, c", "two\nlines"],
+        ["d", " "],
+    ]
     assert len(corpus) == 2
     assert corpus.labels is None
 
@@ -122,7 +126,10 @@ def test_unreadable_parquet_is_a_users_mistake(tmp_path: Path, content: bytes) -
 
 
 def test_entailments_are_the_pairs_with_label_0(tmp_path: Path) -> None:
-    files = [write_pairs(tmp_path / "a.parquet", [0, -1, 2, 1, 0]), write_pairs(tmp_path / "b.parquet", [1, 0])]
+    files = [
+        write_pairs(tmp_path / "a.parquet", [0, -1, 2, 1, 0]),
+        write_pairs(tmp_path / "b.parquet", [1, 0]),
+    ]
     corpus = read_entailments(files)
     assert corpus.columns == (["text 0", "text 4", "text 1"], ["text 4", "text 0", "text 0"])
     assert corpus.labels is None
@@ -164,7 +171,9 @@ def test_what_people_labelled_is_marked() -> None:
 def test_unknown_corpus_names_the_nearest() -> None:
     with pytest.raises(UserError, match=r'unknown corpus "wiki1n"; did you mean "wiki1m"\?'):
         source("wiki1n")
-    with pytest.raises(UserError, match=r'unknown corpus "nli-triplet"; did you mean "nli-triplets"\?'):
+    with pytest.raises(
+        UserError, match=r'unknown corpus "nli-triplet"; did you mean "nli-triplets"\?'
+    ):
         source("nli-triplet")
 
 
@@ -178,7 +187,9 @@ def test_embedded_corpora_are_counted() -> None:
     assert count_items("graded-triplets") == 1500
 
 
-def test_corpus_that_is_not_here_has_its_published_size(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_corpus_that_is_not_here_has_its_published_size(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "hub").mkdir()
     monkeypatch.setenv("HARNESS_HUB", str(tmp_path / "hub"))
     assert count_items("wiki1m") == 1_000_000
@@ -205,7 +216,9 @@ def test_sizes_of_the_real_corpora(name: str, columns: int, items: int) -> None:
     corpus = found.read(found.paths())
     assert [len(column) for column in corpus.columns] == [items] * columns
     assert all(text for column in corpus.columns for text in column), "an empty text is a space"
-    assert items == found.items or name in ("nli-triplets", "wiki1m"), "the mirror has a part of these"
+    assert items == found.items or name in ("nli-triplets", "wiki1m"), (
+        "the mirror has a part of these"
+    )
     if name in ("snli-dev", "snli-test", "snli-heldout"):
         assert corpus.labels is not None
         assert set(corpus.labels.tolist()) == {0, 1, 2}

@@ -39,7 +39,9 @@ def test_data_of_the_mirror_comes_before_the_embedded(mirror: Path) -> None:
     assert data_file(name, "dev.tsv") == hub.EMBEDDED / "datasets" / name / "dev.tsv"
     own = put(mirror / "datasets" / name / "dev.tsv", "own")
     assert data_file(name, "dev.tsv") == own
-    assert data_file(name, "test.tsv") == hub.EMBEDDED / "datasets" / name / "test.tsv", "file by file"
+    assert data_file(name, "test.tsv") == hub.EMBEDDED / "datasets" / name / "test.tsv", (
+        "file by file"
+    )
 
 
 def test_without_a_mirror_the_embedded_default_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +79,10 @@ def test_missing_data_file_is_named_in_full() -> None:
         data_file("princeton-nlp/datasets-for-simcse", "senteval.tar")
     message = str(told.value)
     assert 'data file "princeton-nlp/datasets-for-simcse/senteval.tar" was not found' in message
-    assert "set HARNESS_HUB to a folder that has datasets/princeton-nlp/datasets-for-simcse/senteval.tar" in message
+    assert (
+        "set HARNESS_HUB to a folder that has datasets/princeton-nlp/datasets-for-simcse/senteval.tar"
+        in message
+    )
 
 
 def test_mirror_that_is_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -89,7 +94,12 @@ def test_mirror_that_is_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 def test_folder_as_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path / "mine" / "config.json")
     monkeypatch.chdir(tmp_path)
-    assert model_folder("./mine") == model_folder("mine") == model_folder(str(tmp_path / "mine")) == tmp_path / "mine"
+    assert (
+        model_folder("./mine")
+        == model_folder("mine")
+        == model_folder(str(tmp_path / "mine"))
+        == tmp_path / "mine"
+    )
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=r'"\./empty": the folder has no config\.json'):
         model_folder("./empty")

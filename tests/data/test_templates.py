@@ -1,4 +1,4 @@
-"""Hard prompts in word pieces (diffaug.md, 1.6; baselines.md, 3.1)."""
+"""Hard prompts in word pieces (diffaug.md, section 1.6; promptbert.md, section 1)."""
 
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,9 @@ def test_a_wrapped_bert_sentence_is_the_whole_string_tokenised(bert: Any, text: 
 
 
 @pytest.mark.parametrize("text", ROBERTA)
-def test_a_wrapped_roberta_sentence_is_the_whole_string_tokenised(byte_level: Any, text: str) -> None:
+def test_a_wrapped_roberta_sentence_is_the_whole_string_tokenised(
+    byte_level: Any, text: str
+) -> None:
     """With the space before the sentence, where evaluation has it; the mask follows its word without a space."""
     template = hard_prompt(byte_level, text)
     assert template.leading_space
@@ -68,7 +70,9 @@ def test_a_sentence_right_behind_a_quote_has_no_space(byte_level: Any) -> None:
     assert not hard_prompt(byte_level, BERT[0]).leading_space
 
 
-@pytest.mark.parametrize("text", ['This sentence of "{s}" means [MASK].', "[MASK] means {s}", "the [MASK] : {s} !"])
+@pytest.mark.parametrize(
+    "text", ['This sentence of "{s}" means [MASK].', "[MASK] means {s}", "the [MASK] : {s} !"]
+)
 def test_mask_positions_are_where_the_mask_is(bert: Any, text: str) -> None:
     template = hard_prompt(bert, text)
     ids, mask = pad([np.arange(2000, 2000 + length) for length in (3, 7, 0)], template, 0)
@@ -76,28 +80,44 @@ def test_mask_positions_are_where_the_mask_is(bert: Any, text: str) -> None:
     assert (ids == 103).sum() == 3
 
 
-def test_the_family_of_the_encoder_chooses_the_published_templates(tiny_encoder: Path, tiny_roberta: Path) -> None:
+def test_the_family_of_the_encoder_chooses_the_published_templates(
+    tiny_encoder: Path, tiny_roberta: Path
+) -> None:
     assert published_templates(str(tiny_encoder)) == BERT
     assert published_templates(str(tiny_roberta)) == ROBERTA
     assert BERT == ('This sentence of "{s}" means [MASK].', 'This sentence : "{s}" means [MASK].')
-    assert ROBERTA == ("This sentence : ' {s} ' means [MASK].", "The sentence : ' {s} ' means [MASK].")
+    assert ROBERTA == (
+        "This sentence : ' {s} ' means [MASK].",
+        "The sentence : ' {s} ' means [MASK].",
+    )
 
 
-@pytest.mark.parametrize("text", ["means [MASK]", "{s} means", "{s} {s} [MASK]", "[MASK] {s} [MASK]", ""])
+@pytest.mark.parametrize(
+    "text", ["means [MASK]", "{s} means", "{s} {s} [MASK]", "[MASK] {s} [MASK]", ""]
+)
 def test_a_template_without_its_two_places_is_refused(bert: Any, text: str) -> None:
     with pytest.raises(ValueError, match=r"one \{s\} and one \[MASK\]"):
         hard_prompt(bert, text)
-    for method, field in (("promptbert", "template"), ("promptbert", "second_template"), ("dcpcse", "template")):
+    for method, field in (
+        ("promptbert", "template"),
+        ("promptbert", "second_template"),
+        ("dcpcse", "template"),
+    ):
         with pytest.raises(UserError, match=rf"{field} = .*one \{{s\}} and one \[MASK\]"):
             resolve(registry.load(method), {field: text})
 
 
-SHORT, LONG = Template((2, 9), (8, 4, 3), mask_id=4), Template((2, 9, 10, 11), (12, 13, 4, 14, 3), mask_id=4)
+SHORT, LONG = (
+    Template((2, 9), (8, 4, 3), mask_id=4),
+    Template((2, 9, 10, 11), (12, 13, 4, 14, 3), mask_id=4),
+)
 
 
 @pytest.mark.parametrize(("old", "new"), [(SHORT, LONG), (LONG, SHORT), (SHORT, SHORT)])
 @pytest.mark.parametrize("lengths", [[3, 7, 0], [5], [0, 0]])
-def test_rewrapped_is_as_if_it_had_been_wrapped_so(old: Template, new: Template, lengths: list[int]) -> None:
+def test_rewrapped_is_as_if_it_had_been_wrapped_so(
+    old: Template, new: Template, lengths: list[int]
+) -> None:
     rows = [np.random.default_rng(length).integers(20, 90, length) for length in lengths]
     ids, mask = pad(rows, old, 1)
     batch = TextBatch(ids, mask, torch.arange(10, 10 + len(rows)), views=1)

@@ -38,7 +38,9 @@ def triplets() -> list[list[str]]:
 
 
 def test_committed_corpus_is_the_generators() -> None:
-    committed = {path.name: path.read_bytes() for path in (HUB / CORPUS).iterdir() if path.name != VECTORS}
+    committed = {
+        path.name: path.read_bytes() for path in (HUB / CORPUS).iterdir() if path.name != VECTORS
+    }
     assert committed == {name: text.encode() for name, text in corpus(SEED).items()}
 
 
@@ -52,7 +54,11 @@ def test_committed_word_vectors_are_the_corpus() -> None:
     """Up to floating-point differences, which the third decimal may show."""
     committed = parsed((HUB / CORPUS / VECTORS).read_text(encoding="utf-8"))
     rebuilt = parsed(word_vectors(sentences()))
-    assert list(committed) == list(rebuilt) == sorted({word for line in sentences() for word in line.split()})
+    assert (
+        list(committed)
+        == list(rebuilt)
+        == sorted({word for line in sentences() for word in line.split()})
+    )
     for word, vector in committed.items():
         assert vector.shape == (WIDTH,)
         assert np.abs(vector - rebuilt[word]).max() < 0.0021

@@ -16,14 +16,18 @@ def test_best_pieces_are_those_of_the_whole_batch_at_once() -> None:
     mask = torch.ones_like(ids)
     mask[::2, 6:] = 0
     generator = Generator("tiny-bert", 729).eval()
-    reference = AutoModelForMaskedLM.from_pretrained(model_folder("tiny-bert"), dtype=torch.float32).eval()
+    reference = AutoModelForMaskedLM.from_pretrained(
+        model_folder("tiny-bert"), dtype=torch.float32
+    ).eval()
     with torch.no_grad():
         expected = reference(input_ids=ids, attention_mask=mask).logits.argmax(dim=-1)
     assert torch.equal(generator(ids, mask)[mask.bool()], expected[mask.bool()])
 
 
 def test_nothing_of_it_trains() -> None:
-    assert not any(parameter.requires_grad for parameter in Generator("tiny-bert", 729).parameters())
+    assert not any(
+        parameter.requires_grad for parameter in Generator("tiny-bert", 729).parameters()
+    )
 
 
 def test_another_vocabulary_is_refused() -> None:

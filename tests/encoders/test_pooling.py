@@ -1,4 +1,4 @@
-"""Poolings and heads against their formulas (baselines.md, section 1; diffcse.md, 1.1)."""
+"""Poolings and heads against their formulas (plain_encoders.md, section 1; diffcse.md, section 1.1)."""
 
 from pathlib import Path
 from typing import get_args
@@ -33,15 +33,22 @@ def expected(states: list[np.ndarray]) -> np.ndarray:
     """The mean over real tokens of the mean over layers, token by token."""
     rows = []
     for row, length in enumerate(LENGTHS):
-        tokens = [sum(layer[row, position] for layer in states) / len(states) for position in range(length)]
+        tokens = [
+            sum(layer[row, position] for layer in states) / len(states)
+            for position in range(length)
+        ]
         rows.append(sum(tokens) / length)
     return np.array(rows)
 
 
 def hidden_states(folder: Path) -> list[np.ndarray]:
-    model = AutoModel.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+    model = AutoModel.from_pretrained(
+        folder, dtype=torch.float64, attn_implementation="eager"
+    ).eval()
     batch = text()
-    output = model(input_ids=batch.input_ids, attention_mask=batch.attention_mask, output_hidden_states=True)
+    output = model(
+        input_ids=batch.input_ids, attention_mask=batch.attention_mask, output_hidden_states=True
+    )
     return [states.detach().numpy() for states in output.hidden_states]
 
 
@@ -49,7 +56,10 @@ def hidden_states(folder: Path) -> list[np.ndarray]:
 def test_means(tiny_encoder: Path, pooling: Pooling) -> None:
     states = hidden_states(tiny_encoder)
     found = pooled(Encoder(str(tiny_encoder)).double().eval(), text(), pooling).detach().numpy()
-    assert np.abs(found - expected([states[layer] for layer in LAYERS_AVERAGED[pooling]])).max() < 1e-10
+    assert (
+        np.abs(found - expected([states[layer] for layer in LAYERS_AVERAGED[pooling]])).max()
+        < 1e-10
+    )
 
 
 def test_cls_is_the_first_state_of_the_last_layer(tiny_encoder: Path) -> None:
@@ -59,10 +69,21 @@ def test_cls_is_the_first_state_of_the_last_layer(tiny_encoder: Path) -> None:
 
 def test_four_layers_tell_all_poolings_apart(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    config = BertConfig(vocab_size=30, hidden_size=8, num_hidden_layers=4, num_attention_heads=2, intermediate_size=8)
+    config = BertConfig(
+        vocab_size=30,
+        hidden_size=8,
+        num_hidden_layers=4,
+        num_attention_heads=2,
+        intermediate_size=8,
+    )
     BertModel(config).save_pretrained(tmp_path)
     states, encoder = hidden_states(tmp_path), Encoder(str(tmp_path)).double().eval()
-    averaged = {"mean": (4,), "first-last": (1, 4), "first-last-embeddings": (0, 4), "last-two": (3, 4)}
+    averaged = {
+        "mean": (4,),
+        "first-last": (1, 4),
+        "first-last-embeddings": (0, 4),
+        "last-two": (3, 4),
+    }
     assert {*averaged, "cls"} == set(get_args(Pooling))
     for pooling, layers in averaged.items():
         found = pooled(encoder, text(), pooling).detach().numpy()  # type: ignore[arg-type]
@@ -76,7 +97,9 @@ def test_batch_norm_head_has_the_published_size() -> None:
 def test_batch_norm_head_against_its_formula() -> None:
     torch.manual_seed(1)
     head = BatchNormHead(6).double().train()
-    first, second = (layer.weight.detach().numpy() for layer in head if isinstance(layer, nn.Linear))
+    first, second = (
+        layer.weight.detach().numpy() for layer in head if isinstance(layer, nn.Linear)
+    )
     assert first.shape == (12, 6)
     assert second.shape == (6, 12)
     states = np.random.default_rng(0).normal(size=(10, 6)) * 50
@@ -99,7 +122,10 @@ def test_tanh_head_against_its_formula() -> None:
     states = np.random.default_rng(3).normal(size=(4, 5))
     weight, bias = head.linear.weight.detach().numpy(), head.linear.bias.detach().numpy()
     assert np.array_equal(bias, np.zeros(5))
-    assert np.abs(head(torch.tensor(states)).detach().numpy() - np.tanh(states @ weight.T)).max() < 1e-12
+    assert (
+        np.abs(head(torch.tensor(states)).detach().numpy() - np.tanh(states @ weight.T)).max()
+        < 1e-12
+    )
 
 
 @pytest.mark.parametrize("head", [TanhHead, BatchNormHead])

@@ -47,7 +47,9 @@ def at_first(vector: torch.Tensor) -> WordVectors:
 
 
 def mask_of(lengths: list[int], width: int = LENGTH) -> torch.Tensor:
-    return torch.tensor([[int(position < length) for position in range(width)] for length in lengths])
+    return torch.tensor(
+        [[int(position < length) for position in range(width)] for length in lengths]
+    )
 
 
 def first_position(folder: Path) -> int:
@@ -101,12 +103,14 @@ def reference(
     for layer in range(LAYERS):
         name = f"encoder.layer.{layer}"
         query, key, value = (
-            linear(states, weights, f"{name}.attention.self.{part}") for part in ("query", "key", "value")
+            linear(states, weights, f"{name}.attention.self.{part}")
+            for part in ("query", "key", "value")
         )
         if prompts is not None:
             seen = slice(None) if visible is None else np.flatnonzero(visible)
             key, value = (
-                np.concatenate([front[seen], own]) for front, own in zip(prompts[layer], (key, value), strict=True)
+                np.concatenate([front[seen], own])
+                for front, own in zip(prompts[layer], (key, value), strict=True)
             )
         attended = np.zeros_like(states)
         for head in range(HEADS):
@@ -119,28 +123,40 @@ def reference(
             weights,
             f"{name}.attention.output.LayerNorm",
         )
-        inner = linear(gelu(linear(states, weights, f"{name}.intermediate.dense")), weights, f"{name}.output.dense")
+        inner = linear(
+            gelu(linear(states, weights, f"{name}.intermediate.dense")),
+            weights,
+            f"{name}.output.dense",
+        )
         states = layer_norm(states + inner, weights, f"{name}.output.LayerNorm")
         outputs.append(states)
     return outputs
 
 
 def assert_rows_match(
-    found: torch.Tensor, folder: Path, batch: TextBatch, offset: int = 0, per_row: list[dict[str, Any]] | None = None
+    found: torch.Tensor,
+    folder: Path,
+    batch: TextBatch,
+    offset: int = 0,
+    per_row: list[dict[str, Any]] | None = None,
 ) -> None:
     """Every row of `found` equals the reference on that row alone, at its real tokens."""
     weights = read_weights(folder)
     for row, length in enumerate(batch.attention_mask.sum(dim=1).tolist()):
         positions = np.arange(length) + first_position(folder) + offset
         options = per_row[row] if per_row else {}
-        expected = reference(weights, batch.input_ids[row, :length].numpy(), positions, **options)[-1]
+        expected = reference(weights, batch.input_ids[row, :length].numpy(), positions, **options)[
+            -1
+        ]
         assert np.abs(found[row, :length].detach().numpy() - expected).max() <= 1e-10, row
 
 
 def prompts_of(encoder: Encoder, length: int) -> DeepPrompts:
     prompts = DeepPrompts(encoder, length).double().eval()
     with torch.no_grad():
-        prompts.table.copy_(torch.randn(prompts.table.shape, generator=torch.Generator().manual_seed(2)))
+        prompts.table.copy_(
+            torch.randn(prompts.table.shape, generator=torch.Generator().manual_seed(2))
+        )
     return prompts
 
 
@@ -164,14 +180,18 @@ def test_every_layer(encoder: Encoder, folder: Path, batch: TextBatch) -> None:
 
 
 def test_equals_transformers(encoder: Encoder, folder: Path, batch: TextBatch) -> None:
-    plain = AutoModel.from_pretrained(folder, attn_implementation="eager", dtype=torch.float64).eval()
+    plain = AutoModel.from_pretrained(
+        folder, attn_implementation="eager", dtype=torch.float64
+    ).eval()
     ids = batch.input_ids.masked_fill(batch.attention_mask == 0, plain.config.pad_token_id)
     expected = plain(input_ids=ids, attention_mask=batch.attention_mask).last_hidden_state
     real = batch.attention_mask.bool()
     assert (encoder(batch)[real] - expected[real]).abs().max() <= 1e-10
 
 
-@pytest.mark.parametrize("kind", ["xlm-roberta", "camembert", "data2vec-text", "electra", "distilbert", "albert"])
+@pytest.mark.parametrize(
+    "kind", ["xlm-roberta", "camembert", "data2vec-text", "electra", "distilbert", "albert"]
+)
 def test_other_families_equal_transformers(kind: str, batch: TextBatch, tmp_path: Path) -> None:
     """Each numbers its positions in its own way; the harness numbers them itself."""
     torch.manual_seed(0)
@@ -179,7 +199,9 @@ def test_other_families_equal_transformers(kind: str, batch: TextBatch, tmp_path
         kind, ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
     )
     sizes = dict(zip(names, (16, 2, 2, 16), strict=True))
-    config = AutoConfig.for_model(kind, vocab_size=40, max_position_embeddings=30, pad_token_id=1, **sizes)
+    config = AutoConfig.for_model(
+        kind, vocab_size=40, max_position_embeddings=30, pad_token_id=1, **sizes
+    )
     config.initializer_range = 0.3
     AutoModel.from_config(config).save_pretrained(tmp_path)
     ids = batch.input_ids.masked_fill(batch.attention_mask == 0, 1)
@@ -198,22 +220,36 @@ def test_cls_alone_is_the_first_state_with_its_gradients(
 ) -> None:
     if not padded:
         batch = TextBatch(batch.input_ids, torch.ones_like(batch.input_ids), batch.items)
-    prompts, word = prompts_of(encoder, 3), torch.ones(WIDTH, dtype=torch.float64, requires_grad=True)
-    options = {"prefix": prompts(3), "position_offset": 3, "words": at_first(word)} if with_prompts else {}
+    prompts, word = (
+        prompts_of(encoder, 3),
+        torch.ones(WIDTH, dtype=torch.float64, requires_grad=True),
+    )
+    options = (
+        {"prefix": prompts(3), "position_offset": 3, "words": at_first(word)}
+        if with_prompts
+        else {}
+    )
     whole, alone = encoder(batch, **options)[:, 0], encoder.cls(batch, **options)
     assert alone.shape == (3, WIDTH)
     assert (whole - alone).abs().max() <= 1e-10
     trained = [*encoder.parameters(), *([prompts.table, word] if with_prompts else [])]
-    gradients = [torch.autograd.grad(states.pow(3).sum(), trained, retain_graph=True) for states in (whole, alone)]
+    gradients = [
+        torch.autograd.grad(states.pow(3).sum(), trained, retain_graph=True)
+        for states in (whole, alone)
+    ]
     assert max((one - two).abs().max().item() for one, two in zip(*gradients, strict=True)) <= 1e-9
     assert encoder(batch).shape == (3, LENGTH, WIDTH), "the next pass is a whole one again"
 
 
 @pytest.mark.parametrize("length", [1, 5])
-def test_deep_prompts_with_shifted_positions(encoder: Encoder, folder: Path, batch: TextBatch, length: int) -> None:
+def test_deep_prompts_with_shifted_positions(
+    encoder: Encoder, folder: Path, batch: TextBatch, length: int
+) -> None:
     prompts = prompts_of(encoder, length)
     found = encoder(batch, prefix=prompts(3), position_offset=length)
-    assert_rows_match(found, folder, batch, offset=length, per_row=[{"prompts": as_array(prompts)}] * 3)
+    assert_rows_match(
+        found, folder, batch, offset=length, per_row=[{"prompts": as_array(prompts)}] * 3
+    )
 
 
 def test_deep_prompts_without_padding(encoder: Encoder, folder: Path, batch: TextBatch) -> None:
@@ -224,7 +260,9 @@ def test_deep_prompts_without_padding(encoder: Encoder, folder: Path, batch: Tex
     assert_rows_match(found, folder, full, offset=3, per_row=[{"prompts": as_array(prompts)}] * 3)
 
 
-def test_positions_are_shifted_only_when_asked(encoder: Encoder, folder: Path, batch: TextBatch) -> None:
+def test_positions_are_shifted_only_when_asked(
+    encoder: Encoder, folder: Path, batch: TextBatch
+) -> None:
     prompts = prompts_of(encoder, 2)
     found = encoder(batch, prefix=prompts(3))
     assert_rows_match(found, folder, batch, offset=0, per_row=[{"prompts": as_array(prompts)}] * 3)
@@ -232,16 +270,22 @@ def test_positions_are_shifted_only_when_asked(encoder: Encoder, folder: Path, b
     assert (shifted[0] - found[0]).abs().max() > 0.01
 
 
-def test_first_word_replaces_the_word_embedding(encoder: Encoder, folder: Path, batch: TextBatch) -> None:
+def test_first_word_replaces_the_word_embedding(
+    encoder: Encoder, folder: Path, batch: TextBatch
+) -> None:
     vector = torch.randn(WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     found = encoder(batch, words=at_first(vector), position_offset=4)
     assert_rows_match(found, folder, batch, offset=4, per_row=[{"first_word": vector.numpy()}] * 3)
 
 
-def test_first_embedding_replaces_the_embedding_output(encoder: Encoder, folder: Path, batch: TextBatch) -> None:
+def test_first_embedding_replaces_the_embedding_output(
+    encoder: Encoder, folder: Path, batch: TextBatch
+) -> None:
     vectors = torch.randn(3, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
     found = encoder(batch, edit=first_replaced(vectors))
-    assert_rows_match(found, folder, batch, per_row=[{"first_embedding": vector} for vector in vectors.numpy()])
+    assert_rows_match(
+        found, folder, batch, per_row=[{"first_embedding": vector} for vector in vectors.numpy()]
+    )
 
 
 def test_slots_are_empty_again_after_a_pass(encoder: Encoder, batch: TextBatch) -> None:
@@ -260,7 +304,9 @@ def test_slots_and_prompts_together_receive_gradients(encoder: Encoder, batch: T
     assert word.grad is not None
     assert word.grad.abs().max() > 0
     assert prompts.table.grad is not None
-    assert (prompts.table.grad.view(2, 2 * LAYERS, WIDTH).abs().amax(dim=(0, 2)) > 0).all(), "a slot is not used"
+    assert (prompts.table.grad.view(2, 2 * LAYERS, WIDTH).abs().amax(dim=(0, 2)) > 0).all(), (
+        "a slot is not used"
+    )
     encoder(batch, edit=first_replaced(vectors))[:, -1].pow(3).sum().backward()
     assert vectors.grad is not None
     assert (vectors.grad.abs().amax(dim=1) > 0).all()
@@ -273,11 +319,15 @@ def test_padding_does_not_change_a_row(encoder: Encoder, batch: TextBatch) -> No
     noise = torch.randint(5, 30, (1, 9), generator=torch.Generator().manual_seed(5))
     noise[0, :4] = batch.input_ids[1, :4]
     padded = TextBatch(noise, mask_of([4], 9), torch.arange(1))
-    assert (encoder(padded, prefix=prompts(1), position_offset=3)[0, :4] - expected).abs().max() <= 1e-10
+    assert (
+        encoder(padded, prefix=prompts(1), position_offset=3)[0, :4] - expected
+    ).abs().max() <= 1e-10
 
 
 @pytest.mark.parametrize("padded", [False, True])
-def test_invisible_prompts_are_as_left_out(encoder: Encoder, folder: Path, batch: TextBatch, padded: bool) -> None:
+def test_invisible_prompts_are_as_left_out(
+    encoder: Encoder, folder: Path, batch: TextBatch, padded: bool
+) -> None:
     prompts = prompts_of(encoder, 4)
     if not padded:
         batch = TextBatch(batch.input_ids, torch.ones_like(batch.input_ids), batch.items)
@@ -295,7 +345,9 @@ def test_prompt_dropout_differs_per_row_and_only_in_training(encoder: Encoder) -
     still = prompts(3)
     assert all(torch.equal(keys[0], keys[2]) for keys in (*still.keys, *still.values))
     dropped = prompts.train()(3)
-    for part, full in zip((*dropped.keys, *dropped.values), (*still.keys, *still.values), strict=True):
+    for part, full in zip(
+        (*dropped.keys, *dropped.values), (*still.keys, *still.values), strict=True
+    ):
         zero = part == 0
         assert not torch.equal(zero[0], zero[1])
         assert (part[~zero] - full[~zero] / 0.9).abs().max() < 1e-12
@@ -319,7 +371,9 @@ def test_longest_is_what_the_positions_allow(encoder: Encoder) -> None:
 
 def test_weights_are_float32_whatever_was_stored(folder: Path, tmp_path: Path) -> None:
     copy_model(
-        folder, tmp_path, {name: value.half() for name, value in load_file(folder / "model.safetensors").items()}
+        folder,
+        tmp_path,
+        {name: value.half() for name, value in load_file(folder / "model.safetensors").items()},
     )
     assert {parameter.dtype for parameter in Encoder(str(tmp_path)).parameters()} == {torch.float32}
 
@@ -327,7 +381,9 @@ def test_weights_are_float32_whatever_was_stored(folder: Path, tmp_path: Path) -
 def test_checkpoint_without_a_layer_is_refused(folder: Path, tmp_path: Path) -> None:
     """Random weights in the middle of a pretrained encoder would give quiet nonsense."""
     weights = load_file(folder / "model.safetensors")
-    copy_model(folder, tmp_path, {name: value for name, value in weights.items() if "layer.1." not in name})
+    copy_model(
+        folder, tmp_path, {name: value for name, value in weights.items() if "layer.1." not in name}
+    )
     with pytest.raises(UserError, match=r"layer\.1\."):
         Encoder(str(tmp_path))
 

@@ -17,10 +17,14 @@ def scored(count: int, seed: int = 0, noise: float = 1.0) -> tuple[np.ndarray, n
     return np.round(np.tanh(gold / 5 + noise * generator.normal(size=count)), 2), gold
 
 
-def paired(one: np.ndarray, two: np.ndarray, gold: np.ndarray, seed: int = 0, resamples: int = 1000) -> Comparison:
+def paired(
+    one: np.ndarray, two: np.ndarray, gold: np.ndarray, seed: int = 0, resamples: int = 1000
+) -> Comparison:
     """Two systems as harness.evaluation.comparison compares them."""
     observed = 100 * float(spearmanr(one, gold).statistic - spearmanr(two, gold).statistic)
-    return compared(observed, np.subtract(*replicates([one, two], gold, seed=seed, resamples=resamples)))
+    return compared(
+        observed, np.subtract(*replicates([one, two], gold, seed=seed, resamples=resamples))
+    )
 
 
 def test_every_replicate_is_scipys_correlation_of_the_resample() -> None:
@@ -44,7 +48,9 @@ def test_interval_and_standard_error_are_those_of_scipys_bootstrap() -> None:
     )  # fmt: skip
     assert found.standard_error == pytest.approx(theirs.standard_error, rel=0.1)
     assert found.low == pytest.approx(theirs.confidence_interval.low, abs=theirs.standard_error / 4)
-    assert found.high == pytest.approx(theirs.confidence_interval.high, abs=theirs.standard_error / 4)
+    assert found.high == pytest.approx(
+        theirs.confidence_interval.high, abs=theirs.standard_error / 4
+    )
 
 
 def test_standard_error_of_independent_scores_is_that_of_theory() -> None:
@@ -65,7 +71,9 @@ def test_seeds_blocks_and_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bootstrap, "BLOCK", 1000)
     for other in (shuffled, uncertainty(cosines, gold, seed=1)):
         values = (other.standard_error, other.low, other.high)
-        assert values == pytest.approx((expected.standard_error, expected.low, expected.high), abs=1e-6)
+        assert values == pytest.approx(
+            (expected.standard_error, expected.low, expected.high), abs=1e-6
+        )
 
 
 def test_paired_difference_and_its_mirror() -> None:
@@ -84,14 +92,18 @@ def test_pairing_makes_the_interval_shorter() -> None:
     """Two systems that err alike are told apart where separate intervals overlap."""
     one, gold = scored(500)
     two = one + 0.05 * np.random.default_rng(1).normal(size=500)
-    separate = np.hypot(uncertainty(one, gold).standard_error, uncertainty(two, gold).standard_error)
+    separate = np.hypot(
+        uncertainty(one, gold).standard_error, uncertainty(two, gold).standard_error
+    )
     assert paired(one, two, gold).uncertainty.standard_error < separate / 3
 
 
 def test_p_values_of_equal_and_of_far_systems() -> None:
     one, gold = scored(300, noise=0.2)
     assert paired(one, one.copy(), gold).p_value == 1
-    assert paired(one, scored(300, noise=5)[0], gold, resamples=499).p_value == pytest.approx(1 / 500)
+    assert paired(one, scored(300, noise=5)[0], gold, resamples=499).p_value == pytest.approx(
+        1 / 500
+    )
 
 
 def test_p_values_hold_their_level_where_nothing_differs() -> None:
@@ -121,4 +133,6 @@ def test_mean_of_independent_scores() -> None:
     found = of_mean(50.0, parts)
     expected = np.sqrt(parts[0].standard_error ** 2 + parts[1].standard_error ** 2) / 2
     assert found.standard_error == pytest.approx(expected)
-    assert (found.low, found.high) == pytest.approx((50 - 1.96 * expected, 50 + 1.96 * expected), abs=1e-3)
+    assert (found.low, found.high) == pytest.approx(
+        (50 - 1.96 * expected, 50 + 1.96 * expected), abs=1e-3
+    )

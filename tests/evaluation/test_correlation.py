@@ -68,11 +68,15 @@ def test_aggregations_against_scipy(pairs: Pairs, vectors: np.ndarray) -> None:
             "mean": sum(parts) / 3,
             "wmean": sum(part * size for part, size in zip(parts, PARTS, strict=True)) / sum(PARTS),
         }
-        assert len({round(value, 1) for value in expected.values()}) == 3, "the three are different numbers here"
-        assert {name: getattr(found.aggregated[name], measure) for name in expected} == pytest.approx(
-            expected, abs=1e-9
+        assert len({round(value, 1) for value in expected.values()}) == 3, (
+            "the three are different numbers here"
         )
-        assert [getattr(subset, measure) for subset in found.subsets.values()] == pytest.approx(parts, abs=1e-9)
+        assert {
+            name: getattr(found.aggregated[name], measure) for name in expected
+        } == pytest.approx(expected, abs=1e-9)
+        assert [getattr(subset, measure) for subset in found.subsets.values()] == pytest.approx(
+            parts, abs=1e-9
+        )
     assert list(found.subsets) == ["a", "b", "c"]
 
 
@@ -88,13 +92,20 @@ def test_scale_rotation_and_order_change_nothing(pairs: Pairs, vectors: np.ndarr
     rotation = ortho_group.rvs(12, random_state=0)
     turned = (1e4 * vectors.astype(np.float64) @ rotation).astype(np.float32)
     order = np.concatenate(
-        [np.random.default_rng(3).permutation(np.arange(len(pairs))[part]) for part in pairs.parts().values()]
+        [
+            np.random.default_rng(3).permutation(np.arange(len(pairs))[part])
+            for part in pairs.parts().values()
+        ]
     )
-    shuffled = sts_scores(*vectors[:, order], Pairs(pairs.first, pairs.second, pairs.gold[order], pairs.subsets))
+    shuffled = sts_scores(
+        *vectors[:, order], Pairs(pairs.first, pairs.second, pairs.gold[order], pairs.subsets)
+    )
     for other, tolerance in ((sts_scores(*turned, pairs), 1e-4), (shuffled, 1e-6)):
         for name, one in {**expected.aggregated, **expected.subsets}.items():
             two = {**other.aggregated, **other.subsets}[name]
-            assert (one.pearson, one.spearman) == pytest.approx((two.pearson, two.spearman), abs=tolerance)
+            assert (one.pearson, one.spearman) == pytest.approx(
+                (two.pearson, two.spearman), abs=tolerance
+            )
 
 
 @pytest.mark.parametrize("noise", [0, 1e-7])
@@ -114,7 +125,9 @@ def test_a_constant_subset_has_no_score(pairs: Pairs, vectors: np.ndarray) -> No
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_embeddings_that_are_not_finite_have_no_score(pairs: Pairs, vectors: np.ndarray, value: float) -> None:
+def test_embeddings_that_are_not_finite_have_no_score(
+    pairs: Pairs, vectors: np.ndarray, value: float
+) -> None:
     vectors[1, 3, 5] = value
     with pytest.raises(TrialFailure, match="not finite"):
         sts_scores(*vectors, pairs)

@@ -46,7 +46,9 @@ def test_uniformity_closed_forms() -> None:
     """Orthogonal directions are sqrt(2) apart, opposite ones 2."""
     assert uniformity(np.eye(600) * 3) == pytest.approx(-4, abs=1e-6)
     assert uniformity(np.array([[1.0, 0], [-2, 0]])) == pytest.approx(-8, abs=1e-6)
-    assert uniformity(np.array([[1.0, 0], [-2, 0], [0, 1]])) == pytest.approx(np.log((np.exp(-8) + 2 * np.exp(-4)) / 3))
+    assert uniformity(np.array([[1.0, 0], [-2, 0], [0, 1]])) == pytest.approx(
+        np.log((np.exp(-8) + 2 * np.exp(-4)) / 3)
+    )
 
 
 def test_uniformity_holds_no_large_tensor() -> None:
@@ -64,20 +66,27 @@ def test_alignment_is_the_mean_squared_distance() -> None:
     pairs = Pairs([""] * 50, [""] * 50, np.where(np.arange(50) < 20, 4.5, 4.0))
     squares = ((unit(first) - unit(second)) ** 2).sum(axis=1)
     assert geometry(first, second, pairs).alignment == pytest.approx(squares[:20].mean(), abs=1e-9)
-    assert geometry(first, second, pairs, inclusive=True).alignment == pytest.approx(squares.mean(), abs=1e-9)
+    assert geometry(first, second, pairs, inclusive=True).alignment == pytest.approx(
+        squares.mean(), abs=1e-9
+    )
     with pytest.raises(TrialFailure, match="no pair has a gold score above 4"):
         alignment(np.empty(0))
 
 
 @pytest.mark.usefixtures("hub")
 def test_sets_of_sts_benchmark() -> None:
-    """231 pairs above 4, 338 from 4 on; 2,758 sentences, 2,551 distinct (diffcse.md, 6)."""
+    """231 pairs above 4, 338 from 4 on; 2,758 sentences, 2,551 distinct (diffcse.md, section 6)."""
     pairs = LOADERS["stsb"]()
     numbers = {text: number for number, text in enumerate(sorted(set(pairs.texts)))}
     known = rows(len(numbers))
-    first, second = (known[[numbers[text] for text in texts]] for texts in (pairs.first, pairs.second))
+    first, second = (
+        known[[numbers[text] for text in texts]] for texts in (pairs.first, pairs.second)
+    )
     squares = ((unit(first) - unit(second)) ** 2).sum(axis=1)
-    every, distinct = geometry(first, second, pairs), geometry(first, second, pairs, distinct=True, inclusive=True)
+    every, distinct = (
+        geometry(first, second, pairs),
+        geometry(first, second, pairs, distinct=True, inclusive=True),
+    )
     assert every.alignment == pytest.approx(squares[pairs.gold > 4].sum() / 231, abs=1e-9)
     assert distinct.alignment == pytest.approx(squares[pairs.gold >= 4].sum() / 338, abs=1e-9)
     assert every.uniformity == pytest.approx(uniformity(np.concatenate([first, second])), abs=1e-6)
@@ -93,13 +102,17 @@ def test_first_rows_of_distinct_sentences() -> None:
 
 def test_mean_cosine_is_that_of_all_pairs() -> None:
     vectors = rows(300)
-    assert mean_cosine(vectors) == pytest.approx(1 - pdist(vectors.astype(np.float64), "cosine").mean(), abs=1e-9)
+    assert mean_cosine(vectors) == pytest.approx(
+        1 - pdist(vectors.astype(np.float64), "cosine").mean(), abs=1e-9
+    )
     assert mean_cosine(np.eye(5)) == pytest.approx(0, abs=1e-12)
 
 
 def test_first_component_against_singular_values() -> None:
     vectors = rows(300)
-    values = np.linalg.svd(vectors.astype(np.float64) - vectors.astype(np.float64).mean(axis=0), compute_uv=False)
+    values = np.linalg.svd(
+        vectors.astype(np.float64) - vectors.astype(np.float64).mean(axis=0), compute_uv=False
+    )
     assert first_component(vectors) == pytest.approx(values[0] ** 2 / (values**2).sum(), abs=1e-9)
     line = np.array([1, -1]) + np.outer(np.arange(1, 20), [3.0, 4.0])
     assert first_component(line) == pytest.approx(1)
@@ -117,13 +130,19 @@ def test_groups_by_gold_score() -> None:
 def test_scale_rotation_and_order_change_nothing(measure: Callable[[np.ndarray], float]) -> None:
     vectors = rows(700)
     generator = np.random.default_rng(5)
-    turned = (100 * vectors.astype(np.float64) @ ortho_group.rvs(16, random_state=0))[generator.permutation(700)]
+    turned = (100 * vectors.astype(np.float64) @ ortho_group.rvs(16, random_state=0))[
+        generator.permutation(700)
+    ]
     assert measure(turned) == pytest.approx(measure(vectors), abs=1e-6)
 
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_bad_embeddings_have_no_geometry(measure: Callable[[np.ndarray], float]) -> None:
-    for value, told in ((np.nan, "not finite"), (np.inf, "not finite"), (0.0, "1 of 9 embeddings are zero")):
+    for value, told in (
+        (np.nan, "not finite"),
+        (np.inf, "not finite"),
+        (0.0, "1 of 9 embeddings are zero"),
+    ):
         vectors = rows(9)
         vectors[4] = value
         with pytest.raises(TrialFailure, match=told):

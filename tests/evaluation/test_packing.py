@@ -17,7 +17,9 @@ def test_equals_the_plain_layers(bias: bool, shape: tuple[int, ...]) -> None:
     packed, states = copy.deepcopy(plain), torch.randn(shape)
     with torch.inference_mode(), packed_linears(packed):
         found = packed(states)
-    torch.testing.assert_close(found, copy.deepcopy(plain).double()(states.double()).float(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        found, copy.deepcopy(plain).double()(states.double()).float(), rtol=1e-5, atol=1e-5
+    )
     assert found.shape == (*shape[:-1], 3)
 
 

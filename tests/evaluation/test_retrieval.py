@@ -1,4 +1,4 @@
-"""Recall against a search written out, the specification's calibration with a real encoder, and the nearest lists."""
+"""Recall against a search written out, the calibration of diffcse.md, section 5, with a real encoder, and the nearest lists."""
 
 from collections.abc import Callable
 from itertools import product
@@ -42,12 +42,22 @@ def embedded(pairs: Pairs, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
         known[text] = generator.normal(size=6).astype(np.float32)
     for one, two, gold in zip(pairs.first, pairs.second, pairs.gold, strict=True):
         known[two] = known[one] + known[two] / 2 if gold == 5 else known[two]
-    return np.array([known[text] for text in pairs.first]), np.array([known[text] for text in pairs.second])
+    return np.array([known[text] for text in pairs.first]), np.array(
+        [known[text] for text in pairs.second]
+    )
 
 
-def searched(pairs: Pairs, first: np.ndarray, second: np.ndarray, protocol: Protocol) -> list[float]:
+def searched(
+    pairs: Pairs, first: np.ndarray, second: np.ndarray, protocol: Protocol
+) -> list[float]:
     """The same query by query, with lists and sorting."""
-    rows = list(zip([*pairs.first, *pairs.second], np.concatenate([first, second]).astype(np.float64), strict=True))
+    rows = list(
+        zip(
+            [*pairs.first, *pairs.second],
+            np.concatenate([first, second]).astype(np.float64),
+            strict=True,
+        )
+    )
     fives = [number for number in range(len(pairs)) if pairs.gold[number] == 5]
     queries = [(n, n + len(pairs)) for n in fives] + [(n + len(pairs), n) for n in fives]
     partners: dict[str, set[str]] = {}
@@ -58,14 +68,18 @@ def searched(pairs: Pairs, first: np.ndarray, second: np.ndarray, protocol: Prot
         text, vector = rows[query]
         corpus = list(enumerate(rows))
         if protocol.corpus != "all":
-            corpus = [(n, row) for n, row in corpus if row[0] not in [other for other, _ in rows[:n]]]
+            corpus = [
+                (n, row) for n, row in corpus if row[0] not in [other for other, _ in rows[:n]]
+            ]
         if protocol.corpus == "pairs":
             corpus = [(n, row) for n, row in corpus if row[0] in partners]
         if protocol.exclude == "string" or protocol.corpus != "all":
             corpus = [(n, row) for n, row in corpus if row[0] != text]
         else:
             corpus = [(n, row) for n, row in corpus if n != query]
-        corpus.sort(key=lambda item: -round(float(item[1][1] @ vector / np.linalg.norm(item[1][1])), 9))
+        corpus.sort(
+            key=lambda item: -round(float(item[1][1] @ vector / np.linalg.norm(item[1][1])), 9)
+        )
         wanted = partners[text] if protocol.accept == "any5" else {rows[partner][0]}
         nearest = [other in wanted for _, (other, _) in corpus]
         if protocol.corpus == "all" and protocol.accept == "partner":
@@ -94,12 +108,16 @@ def test_scale_rotation_and_order_change_nothing(pairs: Pairs) -> None:
     vectors = np.stack(embedded(pairs))
     turned = (1e3 * vectors @ ortho_group.rvs(6, random_state=0)).astype(np.float32)
     order = np.random.default_rng(3).permutation(len(pairs))
-    other = Pairs([pairs.second[n] for n in order], [pairs.first[n] for n in order], pairs.gold[order])
+    other = Pairs(
+        [pairs.second[n] for n in order], [pairs.first[n] for n in order], pairs.gold[order]
+    )
     for protocol in ALL_PROTOCOLS:
         expected = Retrieval(pairs, *vectors).recall(protocol)
         assert Retrieval(pairs, *turned).recall(protocol) == pytest.approx(expected, abs=1e-6)
         if protocol.corpus != "all" or protocol.accept == "any5":
-            assert Retrieval(other, *turned[::-1, order]).recall(protocol) == pytest.approx(expected, abs=1e-6)
+            assert Retrieval(other, *turned[::-1, order]).recall(protocol) == pytest.approx(
+                expected, abs=1e-6
+            )
 
 
 def test_a_tie_is_no_hit() -> None:
@@ -136,12 +154,17 @@ def test_the_nearest_sentences(pairs: Pairs, inside: bool) -> None:
     query = pairs.second[4].lower() if inside else "elsewhere"
     vector = 3 * second[4].astype(np.float64)
     cosines = {
-        text: float(other @ vector / np.linalg.norm(other) / np.linalg.norm(vector)) for text, other in known.items()
+        text: float(other @ vector / np.linalg.norm(other) / np.linalg.norm(vector))
+        for text, other in known.items()
     }
-    expected = sorted((text for text in known if text.lower() != query), key=lambda text: -cosines[text])
+    expected = sorted(
+        (text for text in known if text.lower() != query), key=lambda text: -cosines[text]
+    )
     found = Retrieval(pairs, first, second).nearest(query, vector, 1000)
     assert [text for text, _ in found] == expected
-    assert [cosine for _, cosine in found] == pytest.approx([cosines[text] for text in expected], abs=1e-9)
+    assert [cosine for _, cosine in found] == pytest.approx(
+        [cosines[text] for text in expected], abs=1e-9
+    )
     assert len(found) == len(known) - inside
     assert Retrieval(pairs, first, second).nearest(query, vector, 3) == found[:3]
 
@@ -162,7 +185,9 @@ def test_calibration_with_a_real_encoder(kit_for: Callable[..., Kit]) -> None:
     vectors: Any = embedder(pairs.texts)
     retrieval = Retrieval(pairs, vectors[: len(pairs)], vectors[len(pairs) :])
     for name, expected in CALIBRATION.items():
-        assert list(retrieval.recall(PROTOCOLS[name]).values()) == pytest.approx(expected, abs=0.005), name
+        assert list(retrieval.recall(PROTOCOLS[name]).values()) == pytest.approx(
+            expected, abs=0.005
+        ), name
     query = "you can do it, too."  # diffcse.md, section 5
     nearest = retrieval.nearest(query, embedder([query])[0], 3000)
     assert len(nearest) == 2551 - 1

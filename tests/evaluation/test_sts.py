@@ -53,17 +53,22 @@ def archive(hub: Path) -> dict[str, list[str]]:
 
 
 def read(archive: Mapping[str, list[str]], task: str) -> Reading:
-    """baselines.md, 10.1."""
+    """evaluation_protocol.md, section 1."""
     rows: list[tuple[str, str, str]] = []
     if task in SUBSETS:
         for subset in SUBSETS[task]:
             folder = f"STS/{task.upper()}-en-test/STS"
-            texts, scores = archive[f"{folder}.input.{subset}.txt"], archive[f"{folder}.gs.{subset}.txt"]
+            texts, scores = (
+                archive[f"{folder}.input.{subset}.txt"],
+                archive[f"{folder}.gs.{subset}.txt"],
+            )
             for text, score in zip(texts, scores, strict=True):
                 if score.strip():
                     rows.append((*text.split("\t")[:2], score))  # type: ignore[arg-type]
     elif task.startswith("sickr"):
-        for line in archive[f"SICK/SICK_{'trial' if task == 'sickr-dev' else 'test_annotated'}.txt"][1:]:
+        for line in archive[
+            f"SICK/SICK_{'trial' if task == 'sickr-dev' else 'test_annotated'}.txt"
+        ][1:]:
             fields = line.split("\t")
             rows.append((fields[1], fields[2], fields[3]))
     else:
@@ -128,13 +133,19 @@ def test_scores_of_every_task_and_their_average(archive: dict[str, list[str]]) -
         assert found.metrics[task] == pytest.approx(score, abs=1e-6), task
         spread = found.uncertainty[task]
         assert spread.low < score < spread.high
-    assert found.metrics["avg"] == pytest.approx(np.mean([round(score, 2) for score in expected.values()]), abs=1e-9)
+    assert found.metrics["avg"] == pytest.approx(
+        np.mean([round(score, 2) for score in expected.values()]), abs=1e-9
+    )
     assert suite("sts").score_dev(cast("Embedder", vectors)) == pytest.approx(dev, abs=1e-6)
-    assert min(expected.values()) > 20, "word overlap is worth something: pairs and scores belong together"
+    assert min(expected.values()) > 20, (
+        "word overlap is worth something: pairs and scores belong together"
+    )
 
 
 @pytest.mark.slow
-def test_a_real_encoder_end_to_end(hub: Path, archive: dict[str, list[str]], kit_for: KitFor) -> None:
+def test_a_real_encoder_end_to_end(
+    hub: Path, archive: dict[str, list[str]], kit_for: KitFor
+) -> None:
     """mini-bert with mean pooling on STS-B dev, against plain transformers on sentences without padding."""
     kit = kit_for("pooling", encoder="mini-bert", pooling="mean")
     embedder = Embedder(kit.build(), kit)
@@ -145,7 +156,9 @@ def test_a_real_encoder_end_to_end(hub: Path, archive: dict[str, list[str]], kit
     assert np.abs(own_one - one).max() < 1e-5
     assert np.abs(own_two - two).max() < 1e-5
     score = suite("sts").score_dev(embedder)
-    assert score == pytest.approx(rank_correlation(one, two, gold), abs=1e-3), "rounding may swap neighbours"
+    assert score == pytest.approx(rank_correlation(one, two, gold), abs=1e-3), (
+        "rounding may swap neighbours"
+    )
     assert score == pytest.approx(62.7, abs=0.1), "the mirror's README"
 
 
@@ -173,14 +186,20 @@ def test_spearman_against_ranks_with_ties() -> None:
     generator = np.random.default_rng(0)
     first, second = generator.normal(size=(2, 300, 6)).astype(np.float32)
     gold = generator.integers(0, 6, 300).astype(float)
-    assert spearman(first, second, gold) == pytest.approx(rank_correlation(first, second, gold.tolist()), abs=1e-9)
-    assert spearman(first * 1000, second * 1e-3, gold) == pytest.approx(spearman(first, second, gold), abs=1e-6)
+    assert spearman(first, second, gold) == pytest.approx(
+        rank_correlation(first, second, gold.tolist()), abs=1e-9
+    )
+    assert spearman(first * 1000, second * 1e-3, gold) == pytest.approx(
+        spearman(first, second, gold), abs=1e-6
+    )
 
 
 def test_cosines_are_computed_in_float64() -> None:
     """Pairs whose cosines differ by 1e-9 keep their order."""
     angles = 1.0 + np.arange(50) * 1e-9
-    second = np.stack([np.cos(angles), np.sin(angles)], axis=1) * np.random.default_rng(0).uniform(0.5, 5, (50, 1))
+    second = np.stack([np.cos(angles), np.sin(angles)], axis=1) * np.random.default_rng(0).uniform(
+        0.5, 5, (50, 1)
+    )
     first = np.tile([1.0, 0.0], (50, 1))
     assert spearman(first, second, -angles) == pytest.approx(100)
     # a float32 embedding: lengths must not be rounded to float32 before they divide
@@ -188,7 +207,9 @@ def test_cosines_are_computed_in_float64() -> None:
     one = generator.normal(size=(2000, 8)).astype(np.float32)
     two = one + (generator.normal(size=one.shape) * 1e-3).astype(np.float32)
     gold = generator.normal(size=2000)
-    assert spearman(one, two, gold) == pytest.approx(rank_correlation(one, two, gold.tolist()), abs=1e-6)
+    assert spearman(one, two, gold) == pytest.approx(
+        rank_correlation(one, two, gold.tolist()), abs=1e-6
+    )
 
 
 def test_perfect_order_is_100_and_its_reverse_minus_100() -> None:
@@ -254,7 +275,14 @@ class Rows:
         self.embedder = Embedder(self.method, kit)
 
 
-TEXTS = ["the cat sees the dog", "a red bird", "the cat sees the dog", "the", "a red bird", "the old farmer paints"] * 3
+TEXTS = [
+    "the cat sees the dog",
+    "a red bird",
+    "the cat sees the dog",
+    "the",
+    "a red bird",
+    "the old farmer paints",
+] * 3
 
 
 def test_each_distinct_sentence_is_encoded_once(kit_for: KitFor) -> None:
@@ -287,7 +315,13 @@ def test_order_and_batches_do_not_matter(kit_for: KitFor, monkeypatch: pytest.Mo
         monkeypatch.setitem(device.TOKENS_PER_BATCH, "cpu", budget)
         rows = Rows(kit)
         found = rows.embedder(shuffled)
-        assert max(np.abs(one - expected[text]).max() for one, text in zip(found, shuffled, strict=True)) < 1e-5
+        assert (
+            max(
+                np.abs(one - expected[text]).max()
+                for one, text in zip(found, shuffled, strict=True)
+            )
+            < 1e-5
+        )
         second, first = found[: len(order)], found[len(order) :]
         assert spearman(first, second, pairs.gold[order]) == pytest.approx(score, abs=1e-3)
         assert max(batch.input_ids.numel() for batch in rows.batches) <= max(budget, 64)
@@ -298,7 +332,9 @@ def test_vectors_are_those_of_the_sentence_alone(kit_for: KitFor) -> None:
     rows = Rows(kit_for("pooling", pooling="cls"))
     found = rows.embedder(["a red bird", "the old farmer paints the house", "the"])
     tokenizer, model = rows.embedder.kit.tokenizer, rows.method.encoder.model.eval()
-    for vector, text in zip(found, ["a red bird", "the old farmer paints the house", "the"], strict=True):
+    for vector, text in zip(
+        found, ["a red bird", "the old farmer paints the house", "the"], strict=True
+    ):
         state = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0, 0]
         assert np.abs(vector - state.detach().numpy()).max() < 1e-5
 
@@ -307,7 +343,9 @@ def test_no_truncation_but_where_the_positions_end(kit_for: KitFor) -> None:
     """The training length (32) does not cut test sentences; the tiny model has 40 positions."""
     rows = Rows(kit_for("d2cse", prompt_length=3))
     rows.embedder(["cat " * 34, "cat " * 100])
-    lengths = sorted(length for batch in rows.batches for length in batch.attention_mask.sum(dim=1).tolist())
+    lengths = sorted(
+        length for batch in rows.batches for length in batch.attention_mask.sum(dim=1).tolist()
+    )
     assert lengths == [36, 37]
 
 
@@ -350,7 +388,9 @@ def year(**changed: str) -> dict[str, str]:
     """STS13 with two pairs a subset."""
     members = {}
     for subset in SUBSETS["sts13"]:
-        members[f"STS/STS13-en-test/STS.input.{subset}.txt"] = f"{subset} one\ttwo  words \n{subset} three\tfour\n"
+        members[f"STS/STS13-en-test/STS.input.{subset}.txt"] = (
+            f"{subset} one\ttwo  words \n{subset} three\tfour\n"
+        )
         members[f"STS/STS13-en-test/STS.gs.{subset}.txt"] = "1.5\n4\n"
     return members | {f"STS/STS13-en-test/STS.{name}.txt": text for name, text in changed.items()}
 
@@ -365,14 +405,24 @@ def fake_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_archive_may_have_folders_around(fake_hub: Path, prefix: str) -> None:
     make_archive(fake_hub, year(), prefix)
     pairs = LOADERS["sts13"]()
-    assert pairs.first == ["FNWN one", "FNWN three", "headlines one", "headlines three", "OnWN one", "OnWN three"]
+    assert pairs.first == [
+        "FNWN one",
+        "FNWN three",
+        "headlines one",
+        "headlines three",
+        "OnWN one",
+        "OnWN three",
+    ]
     assert pairs.second == ["two words", "four"] * 3
     assert pairs.gold.tolist() == [1.5, 4] * 3
 
 
 def test_pairs_without_gold_score_are_dropped(fake_hub: Path) -> None:
     make_archive(
-        fake_hub, year(**{"gs.headlines": "\n2.0\n", "input.OnWN": "a\tb\r\nc\td\r\n", "gs.OnWN": "1\r\n \r\n"})
+        fake_hub,
+        year(
+            **{"gs.headlines": "\n2.0\n", "input.OnWN": "a\tb\r\nc\td\r\n", "gs.OnWN": "1\r\n \r\n"}
+        ),
     )
     pairs = LOADERS["sts13"]()
     assert pairs.first == ["FNWN one", "FNWN three", "headlines three", "a"]
@@ -382,14 +432,25 @@ def test_pairs_without_gold_score_are_dropped(fake_hub: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"input.headlines": "a\tb\nno tab here\n"}, r"STS\.input\.headlines\.txt, line 2: 2 tab-separated fields"),
-        ({"input.headlines": "a\tb\tc\nd\te\n"}, r"STS\.input\.headlines\.txt, line 1: 2 .* expected, 3 found"),
-        ({"gs.OnWN": "1.5\nhigh\n"}, r'STS\.gs\.OnWN\.txt, line 2: the gold score "high" is no number'),
+        (
+            {"input.headlines": "a\tb\nno tab here\n"},
+            r"STS\.input\.headlines\.txt, line 2: 2 tab-separated fields",
+        ),
+        (
+            {"input.headlines": "a\tb\tc\nd\te\n"},
+            r"STS\.input\.headlines\.txt, line 1: 2 .* expected, 3 found",
+        ),
+        (
+            {"gs.OnWN": "1.5\nhigh\n"},
+            r'STS\.gs\.OnWN\.txt, line 2: the gold score "high" is no number',
+        ),
         ({"gs.OnWN": "nan\n1\n"}, r'STS\.gs\.OnWN\.txt, line 1: the gold score "nan" is no number'),
         ({"gs.FNWN": "1.5\n"}, r"FNWN has 2 pairs and 1 gold scores"),
     ],
 )
-def test_malformed_year_is_named_with_its_line(fake_hub: Path, changed: dict[str, str], told: str) -> None:
+def test_malformed_year_is_named_with_its_line(
+    fake_hub: Path, changed: dict[str, str], told: str
+) -> None:
     make_archive(fake_hub, year(**changed))
     with pytest.raises(UserError, match=r"senteval\.tar.*" + told):
         LOADERS["sts13"]()
@@ -397,7 +458,10 @@ def test_malformed_year_is_named_with_its_line(fake_hub: Path, changed: dict[str
 
 def test_malformed_tables_are_named_with_their_line(fake_hub: Path) -> None:
     good = "genre\tfile\tyear\t0001\t2.5\tone\ttwo\textra\n"
-    header, row = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tjudgment\n", "1\ta\tb\t4.5\tNEUTRAL\n"
+    header, row = (
+        "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tjudgment\n",
+        "1\ta\tb\t4.5\tNEUTRAL\n",
+    )
     make_archive(
         fake_hub,
         {
@@ -406,17 +470,23 @@ def test_malformed_tables_are_named_with_their_line(fake_hub: Path) -> None:
             "SICK/SICK_test_annotated.txt": header + row + "2\ta\tb\n",
         },
     )
-    with pytest.raises(UserError, match=r"sts-dev\.csv, line 3: 7 tab-separated fields were expected, 6 found"):
+    with pytest.raises(
+        UserError, match=r"sts-dev\.csv, line 3: 7 tab-separated fields were expected, 6 found"
+    ):
         LOADERS["stsb-dev"]()
     with pytest.raises(UserError, match=r'sts-test\.csv, line 2: the gold score "-" is no number'):
         LOADERS["stsb"]()
-    with pytest.raises(UserError, match=r"SICK_test_annotated\.txt, line 3: 4 tab-separated fields"):
+    with pytest.raises(
+        UserError, match=r"SICK_test_annotated\.txt, line 3: 4 tab-separated fields"
+    ):
         LOADERS["sickr"]()
 
 
 def test_missing_member_and_broken_archive(fake_hub: Path) -> None:
     make_archive(fake_hub, year())
-    with pytest.raises(UserError, match=r"senteval\.tar has no member STS/STSBenchmark/sts-dev\.csv"):
+    with pytest.raises(
+        UserError, match=r"senteval\.tar has no member STS/STSBenchmark/sts-dev\.csv"
+    ):
         LOADERS["stsb-dev"]()
     (fake_hub / ARCHIVE).write_bytes(b"this is no archive")
     with pytest.raises(UserError, match=r"senteval\.tar.*cannot be read"):
@@ -440,4 +510,6 @@ def test_graded_suite_against_its_file(kit_for: KitFor) -> None:
         first, second = (embedder([row[place] for row in rows]) for place in (1, 2))
         expected[split] = rank_correlation(first, second, [float(row[0]) for row in rows])
     assert suite("graded").score_dev(embedder) == pytest.approx(expected["dev"], abs=1e-3)
-    assert suite("graded").score_test(embedder).metrics == {"graded": pytest.approx(expected["test"], abs=1e-3)}
+    assert suite("graded").score_test(embedder).metrics == {
+        "graded": pytest.approx(expected["test"], abs=1e-3)
+    }

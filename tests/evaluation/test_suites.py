@@ -32,7 +32,9 @@ def mine(task, data, vectors):
 class WordVectors:
     """An embedding that knows its words: a text's vector is the sum of random vectors of them."""
 
-    def __init__(self, change: Callable[[np.ndarray], np.ndarray] = lambda vectors: vectors) -> None:
+    def __init__(
+        self, change: Callable[[np.ndarray], np.ndarray] = lambda vectors: vectors
+    ) -> None:
         generator = np.random.default_rng(0)
         self.words = {word: generator.normal(size=12) for word in WORDS}
         self.change = change
@@ -40,7 +42,9 @@ class WordVectors:
 
     def __call__(self, texts: Sequence[str], *, dev: bool = False) -> np.ndarray:
         self.calls.append((list(texts), dev))
-        return self.change(np.array([sum(self.words[word] for word in text.split()) for text in texts]))
+        return self.change(
+            np.array([sum(self.words[word] for word in text.split()) for text in texts])
+        )
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +67,16 @@ def pairs() -> Pairs:
 def scores(name: str, pairs: Pairs, embed: WordVectors) -> dict[str, float]:
     """Every figure of a suite's scoring function on these pairs."""
     found = suite(name).score(name, pairs, embed(pairs.texts))
-    spread = {f"{metric}/error": value.standard_error for metric, value in found.uncertainty.items()}
+    spread = {
+        f"{metric}/error": value.standard_error for metric, value in found.uncertainty.items()
+    }
     return found.metrics | found.details | spread
 
 
 def permuted(pairs: Pairs, order: np.ndarray) -> Pairs:
-    return Pairs([pairs.first[row] for row in order], [pairs.second[row] for row in order], pairs.gold[order])
+    return Pairs(
+        [pairs.first[row] for row in order], [pairs.second[row] for row in order], pairs.gold[order]
+    )
 
 
 def rotation() -> np.ndarray:
@@ -101,7 +109,11 @@ def test_the_length_of_a_vector_changes_nothing(name: str, pairs: Pairs) -> None
         return vectors * np.random.default_rng(3).uniform(0.1, 10, (len(vectors), 1))
 
     before, after = (
-        {metric: value for metric, value in scores(name, pairs, embed).items() if "first-component" not in metric}
+        {
+            metric: value
+            for metric, value in scores(name, pairs, embed).items()
+            if "first-component" not in metric
+        }
         for embed in (WordVectors(), WordVectors(stretched))
     )
     assert after == pytest.approx(before, abs=1e-6)
@@ -113,7 +125,11 @@ def test_the_order_of_the_pairs_changes_nothing(name: str, pairs: Pairs) -> None
     whole = Pairs(pairs.first, pairs.second, pairs.gold)
     order = np.random.default_rng(4).permutation(len(pairs))
     before, after = (
-        {metric: value for metric, value in scores(name, each, WordVectors()).items() if "/position/" not in metric}
+        {
+            metric: value
+            for metric, value in scores(name, each, WordVectors()).items()
+            if "/position/" not in metric
+        }
         for each in (whole, permuted(whole, order))
     )
     assert after == pytest.approx(before, abs=1e-6)
@@ -123,7 +139,11 @@ def test_the_order_of_the_pairs_changes_nothing(name: str, pairs: Pairs) -> None
 def test_exchanging_first_and_second_sentences_changes_nothing(name: str, pairs: Pairs) -> None:
     other = Pairs(pairs.second, pairs.first, pairs.gold, pairs.subsets)
     before, after = (
-        {metric: value for metric, value in scores(name, each, WordVectors()).items() if "/position/" not in metric}
+        {
+            metric: value
+            for metric, value in scores(name, each, WordVectors()).items()
+            if "/position/" not in metric
+        }
         for each in (pairs, other)
     )
     assert after == pytest.approx(before, abs=1e-6)
@@ -131,7 +151,9 @@ def test_exchanging_first_and_second_sentences_changes_nothing(name: str, pairs:
 
 @pytest.mark.parametrize("name", ["sts", "retrieval", "geometry"])
 @pytest.mark.parametrize("value", [0.0, 1.0, float("nan"), float("inf")])
-def test_a_constant_or_infinite_embedding_has_no_score(name: str, value: float, pairs: Pairs) -> None:
+def test_a_constant_or_infinite_embedding_has_no_score(
+    name: str, value: float, pairs: Pairs
+) -> None:
     with pytest.raises(TrialFailure):
         scores(name, pairs, WordVectors(lambda vectors: np.full_like(vectors, value)))
 
@@ -167,7 +189,9 @@ def toy(**options: Any) -> tuple[Suite, list[str]]:
     @register("toy", data, list, dev_tasks=("dev",), **options)
     def score(task: str, _: Data, vectors: np.ndarray) -> Scores:
         spread = {task: Uncertainty(2.0, 0.0, 1.0)}
-        return Scores({task: float(np.abs(vectors).sum())}, {f"{task}/rows": float(len(vectors))}, spread)
+        return Scores(
+            {task: float(np.abs(vectors).sum())}, {f"{task}/rows": float(len(vectors))}, spread
+        )
 
     return score, loaded
 
@@ -179,7 +203,9 @@ def test_tests_are_embedded_in_one_pass_over_distinct_texts() -> None:
     assert embed.calls == [(["old cat", "red dog", "green bird"], False)]
     assert set(scored.metrics) == {"one", "two", "mean"}
     assert scored.details == {"one/rows": 3, "two/rows": 2}
-    assert scored.metrics["one"] == pytest.approx(np.abs(embed(["old cat", "red dog", "old cat"])).sum())
+    assert scored.metrics["one"] == pytest.approx(
+        np.abs(embed(["old cat", "red dog", "old cat"])).sum()
+    )
     assert sorted(loaded) == ["one", "two"]
     found.score_test(embed)
     assert sorted(loaded) == ["one", "two"], "data are read once"
@@ -198,7 +224,9 @@ def test_dev_is_embedded_as_dev() -> None:
 
 def test_the_average_is_that_of_rounded_scores_and_needs_all() -> None:
     found, _ = toy(average="mean")
-    three = Scores({"one": 1.006, "two": 2.0}, {}, {name: Uncertainty(2.0, 0, 1) for name in ("one", "two")})
+    three = Scores(
+        {"one": 1.006, "two": 2.0}, {}, {name: Uncertainty(2.0, 0, 1) for name in ("one", "two")}
+    )
     average = found.averaged(three)
     assert average.metrics == {"mean": pytest.approx(1.505)}
     assert average.uncertainty["mean"].standard_error == pytest.approx(np.sqrt(8) / 2)
@@ -210,7 +238,9 @@ def test_embeddings_are_looked_up_by_sentence() -> None:
     embed = WordVectors()
     found = Embeddings(embed, ["old cat", "red dog", "old cat"])
     assert found.vectors.shape == (2, 12)
-    assert np.array_equal(found(["red dog", "old cat", "red dog"]), embed(["red dog", "old cat", "red dog"]))
+    assert np.array_equal(
+        found(["red dog", "old cat", "red dog"]), embed(["red dog", "old cat", "red dog"])
+    )
 
 
 def test_a_suite_without_dev_tasks_cannot_select() -> None:
@@ -241,7 +271,9 @@ def test_a_files_suite_cannot_stand_in_for_a_shipped_one(tmp_path: Path) -> None
 
 
 def test_a_file_may_use_what_is_shipped(tmp_path: Path) -> None:
-    text = "from harness.evaluation.sts import correlations, graded, sts\n" + MINE.format(name="mine")
+    text = "from harness.evaluation.sts import correlations, graded, sts\n" + MINE.format(
+        name="mine"
+    )
     (tmp_path / "mine.py").write_text(text)
     assert suite(str(tmp_path / "mine.py")).name == "mine"
 
@@ -260,7 +292,9 @@ def test_a_files_digest_is_that_of_its_code_and_data(tmp_path: Path) -> None:
     assert suite(str(path)) is suite(str(path))
 
 
-@pytest.mark.parametrize("text", ["import sys\nsys.exit(3)\n", "raise KeyError('x')\n", "def broken(:\n"])
+@pytest.mark.parametrize(
+    "text", ["import sys\nsys.exit(3)\n", "raise KeyError('x')\n", "def broken(:\n"]
+)
 def test_a_file_that_fails_to_import(text: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(text)
     with pytest.raises(UserError, match=r"mine\.py fails to import") as told:

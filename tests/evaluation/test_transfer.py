@@ -80,7 +80,9 @@ def senteval_rows(archive: Mapping[str, bytes], task: str, split: str) -> list[t
     rows: list[tuple[Words, int]] = []
     if task in FILES:
         for name, label in zip(FILES[task], (1, 0), strict=True):
-            rows += [([line.split()], label) for line in archive[name].decode("latin-1").splitlines()]
+            rows += [
+                ([line.split()], label) for line in archive[name].decode("latin-1").splitlines()
+            ]
     elif task == "sst2":
         for line in io.StringIO(archive[f"SST/binary/sentiment-{split}"].decode()):
             fields = line.strip().split("\t")
@@ -107,7 +109,9 @@ def test_rows_are_those_of_senteval(archive: dict[str, bytes], task: str, split:
     expected = senteval_rows(archive, task, split)
     assert found.labels.tolist() == [label for _, label in expected]
     assert found.texts == [" ".join(words[0]) for words, _ in expected]
-    assert found.second == ([" ".join(words[1]) for words, _ in expected] if task == "mrpc" else None)
+    assert found.second == (
+        [" ".join(words[1]) for words, _ in expected] if task == "mrpc" else None
+    )
 
 
 @pytest.mark.usefixtures("hub")
@@ -127,7 +131,9 @@ def test_quirks_of_the_files() -> None:
     """Blank rows are empty texts, `M-x` is left as it is, TREC has a byte that is no UTF-8, MRPC's header is no row."""
     blank = {task: Counter(DATASETS[task]()["all"].texts)[""] for task in FILES}
     assert blank == {"mr": 0, "cr": 4, "subj": 0, "mpqa": 3}
-    escapes = {task: len(re.findall(r"\bM-\S", "\n".join(DATASETS[task]()["all"].texts))) for task in FILES}
+    escapes = {
+        task: len(re.findall(r"\bM-\S", "\n".join(DATASETS[task]()["all"].texts))) for task in FILES
+    }
     assert escapes == {"mr": 60, "cr": 0, "subj": 45, "mpqa": 0}
     assert sum("\xf0" in text for text in DATASETS["trec"]()["train"].texts) == 1
     assert not any("String" in text.split() for text in DATASETS["mrpc"]()["train"].texts)
@@ -155,21 +161,54 @@ def fake_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., P
     return make
 
 
-SST = {f"SST/binary/sentiment-{split}": "good \t1\nbad one \t0\n" for split in ("train", "dev", "test")}
+SST = {
+    f"SST/binary/sentiment-{split}": "good \t1\nbad one \t0\n" for split in ("train", "dev", "test")
+}
 TREC = {"TREC/train_5500.label": "HUM:ind Who ?\n", "TREC/TREC_10.label": "NUM:date When ?\n"}
-MRPC = {f"MRPC/msr_paraphrase_{split}.txt": "Quality\tetc\n1\t2\t3\tone\ttwo\n" for split in ("train", "test")}
+MRPC = {
+    f"MRPC/msr_paraphrase_{split}.txt": "Quality\tetc\n1\t2\t3\tone\ttwo\n"
+    for split in ("train", "test")
+}
 
 
 @pytest.mark.parametrize(
     ("task", "members", "told"),
     [
-        ("sst2", {**SST, "SST/binary/sentiment-dev": "good\t1\nbad\n"}, r"sentiment-dev, line 2: 2 tab-sep.*, 1 found"),
-        ("sst2", {**SST, "SST/binary/sentiment-test": "good\t2\n"}, r'sentiment-test, line 1: the class "2" is none'),
-        ("sst2", {**SST, "SST/binary/sentiment-dev": "\xf0\t1\n"}, r"sentiment-dev: cannot be read"),
-        ("trec", {**TREC, "TREC/TREC_10.label": "NUM:date When ?\nHUMind Who\n"}, r"TREC_10\.label, line 2: "),
-        ("trec", {**TREC, "TREC/TREC_10.label": "HUM:ind\n"}, r"TREC_10\.label, line 1: no question"),
-        ("trec", {**TREC, "TREC/TREC_10.label": "WHO:ind Who ?\n"}, r'line 1: the class "WHO" is none of ABBR, DESC'),
-        ("mrpc", {**MRPC, "MRPC/msr_paraphrase_test.txt": "header\n1\t2\t3\tone\n"}, r"_test\.txt, line 2: 5 tab-sep"),
+        (
+            "sst2",
+            {**SST, "SST/binary/sentiment-dev": "good\t1\nbad\n"},
+            r"sentiment-dev, line 2: 2 tab-sep.*, 1 found",
+        ),
+        (
+            "sst2",
+            {**SST, "SST/binary/sentiment-test": "good\t2\n"},
+            r'sentiment-test, line 1: the class "2" is none',
+        ),
+        (
+            "sst2",
+            {**SST, "SST/binary/sentiment-dev": "\xf0\t1\n"},
+            r"sentiment-dev: cannot be read",
+        ),
+        (
+            "trec",
+            {**TREC, "TREC/TREC_10.label": "NUM:date When ?\nHUMind Who\n"},
+            r"TREC_10\.label, line 2: ",
+        ),
+        (
+            "trec",
+            {**TREC, "TREC/TREC_10.label": "HUM:ind\n"},
+            r"TREC_10\.label, line 1: no question",
+        ),
+        (
+            "trec",
+            {**TREC, "TREC/TREC_10.label": "WHO:ind Who ?\n"},
+            r'line 1: the class "WHO" is none of ABBR, DESC',
+        ),
+        (
+            "mrpc",
+            {**MRPC, "MRPC/msr_paraphrase_test.txt": "header\n1\t2\t3\tone\n"},
+            r"_test\.txt, line 2: 5 tab-sep",
+        ),
         ("cr", {"CR/custrev.pos": "fine\n"}, r" has no member CR/custrev\.neg"),
     ],
 )
@@ -193,7 +232,9 @@ def test_members_in_front_of_a_damage_are_read(fake_hub: Callable[..., Path]) ->
     path.write_bytes(path.read_bytes()[:20_000])
     assert lines("CR/custrev.pos") == ["fine"]
     for member in ("CR/custrev.neg", "MR/rt-polarity.neg"):
-        with pytest.raises(UserError, match=rf"{member}: cannot be read \(unexpected end of data\)"):
+        with pytest.raises(
+            UserError, match=rf"{member}: cannot be read \(unexpected end of data\)"
+        ):
             lines(member)
 
 
@@ -204,7 +245,9 @@ def test_a_new_archive_at_the_same_path_is_noticed(fake_hub: Callable[..., Path]
     assert lines("CR/custrev.pos") == ["better"]
 
 
-def test_the_table_of_contents_is_read_once(fake_hub: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_of_contents_is_read_once(
+    fake_hub: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake_hub({f"CR/{number}": f"{number}\n" for number in range(50)})
     headers = []
     next_header = tarfile.TarFile.next
@@ -214,7 +257,9 @@ def test_the_table_of_contents_is_read_once(fake_hub: Callable[..., Path], monke
         return next_header(tar)
 
     monkeypatch.setattr(tarfile.TarFile, "next", count)
-    assert [lines(f"CR/{number}") for number in range(50)] == [[str(number)] for number in range(50)]
+    assert [lines(f"CR/{number}") for number in range(50)] == [
+        [str(number)] for number in range(50)
+    ]
     assert len(headers) < 10 * 50, "a few to open the file, and all of them once; else 25 a member"
 
 
@@ -226,7 +271,10 @@ def problem(rows: int, classes: int, seed: int, width: int = 12) -> tuple[np.nda
     generator = np.random.default_rng(seed)
     mixing = generator.normal(size=(width, width)) * np.geomspace(0.02, 3, width)
     features = generator.normal(size=(rows, width)) @ mixing + generator.normal(size=width)
-    scores = features @ generator.normal(size=(width, classes)) + generator.gumbel(size=(rows, classes)) * 2
+    scores = (
+        features @ generator.normal(size=(width, classes))
+        + generator.gumbel(size=(rows, classes)) * 2
+    )
     return features.astype(np.float32), scores.argmax(1)
 
 
@@ -238,7 +286,9 @@ def fitted(features: np.ndarray, labels: np.ndarray, weight_decay: float) -> Log
 
 
 def stratified(labels: np.ndarray, folds: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    return list(StratifiedKFold(n_splits=folds, shuffle=True, random_state=1111).split(labels, labels))
+    return list(
+        StratifiedKFold(n_splits=folds, shuffle=True, random_state=1111).split(labels, labels)
+    )
 
 
 def validated(features: np.ndarray, labels: np.ndarray, folds: int) -> tuple[float, float]:
@@ -246,7 +296,9 @@ def validated(features: np.ndarray, labels: np.ndarray, folds: int) -> tuple[flo
     scores = []
     for weight_decay in (1e-5, 1e-4, 1e-3, 1e-2):
         folds_scores = [
-            fitted(features[rows], labels[rows], weight_decay).score(features[held_out], labels[held_out])
+            fitted(features[rows], labels[rows], weight_decay).score(
+                features[held_out], labels[held_out]
+            )
             for rows, held_out in stratified(labels, folds)
         ]
         scores.append(round(100 * np.mean(folds_scores), 2))
@@ -283,7 +335,9 @@ def test_cross_validation_and_one_test_against_scikit_learn(classes: int) -> Non
     """TREC and MRPC."""
     features, labels = problem(500, classes, seed=3)
     found = single_test(
-        {"train": features[:300], "test": features[300:]}, {"train": labels[:300], "test": labels[300:]}, folds=5
+        {"train": features[:300], "test": features[300:]},
+        {"train": labels[:300], "test": labels[300:]},
+        folds=5,
     )
     weight_decay, dev = validated(features[:300], labels[:300], folds=5)
     predicted = fitted(features[:300], labels[:300], weight_decay).predict(features[300:])
@@ -300,13 +354,17 @@ def test_given_dev_set_against_scikit_learn() -> None:
     features, labels = problem(500, 2, seed=4)
     labels[250:300] ^= 1  # a dev set that is the contrary of train would show in a fit
     parts = {"train": slice(250), "dev": slice(250, 300), "test": slice(300, 500)}
-    found = single_test(*({name: values[part] for name, part in parts.items()} for values in (features, labels)))
+    found = single_test(
+        *({name: values[part] for name, part in parts.items()} for values in (features, labels))
+    )
     models = [fitted(features[:250], labels[:250], weight_decay) for weight_decay in PENALTIES]
     scores = [round(100 * model.score(features[250:300], labels[250:300]), 2) for model in models]
     best = int(np.argmax(scores))
     assert found.dev == pytest.approx(scores[best], abs=1e-9)
     assert found.penalties == (PENALTIES[best],)
-    assert found.test == pytest.approx(100 * models[best].score(features[300:], labels[300:]), abs=1e-9)
+    assert found.test == pytest.approx(
+        100 * models[best].score(features[300:], labels[300:]), abs=1e-9
+    )
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -316,9 +374,13 @@ def test_search_is_near_the_minimum_at_its_own_tolerance(classes: int) -> None:
     _, coefficients = search(axes, labels, stratified(labels, 4), np.arange(400))
     for weight_decay, own in zip(PENALTIES, coefficients, strict=True):
         margins = axes.rows @ own[:, :-1].T + own[:, -1]
-        expected = fitted(features, labels, weight_decay).decision_function(features).reshape(400, -1)
+        expected = (
+            fitted(features, labels, weight_decay).decision_function(features).reshape(400, -1)
+        )
         if classes > 2:  # a softmax knows margins up to a constant
-            margins, expected = (values - values.mean(1, keepdims=True) for values in (margins, expected))
+            margins, expected = (
+                values - values.mean(1, keepdims=True) for values in (margins, expected)
+            )
         assert np.abs(margins - expected).max() < 0.02 * np.abs(expected).max()
 
 
@@ -332,10 +394,16 @@ def test_weight_decay_is_that_of_sentevals_linear_layer() -> None:
     for weight_decay, own in zip(PENALTIES, coefficients, strict=True):
         layer = torch.nn.Linear(features.shape[1], 2, dtype=torch.float64)
         optimiser = torch.optim.LBFGS(
-            layer.parameters(), max_iter=5000, tolerance_grad=1e-9, tolerance_change=0, line_search_fn="strong_wolfe"
+            layer.parameters(),
+            max_iter=5000,
+            tolerance_grad=1e-9,
+            tolerance_change=0,
+            line_search_fn="strong_wolfe",
         )
 
-        def objective(layer: torch.nn.Linear = layer, weight_decay: float = weight_decay) -> torch.Tensor:
+        def objective(
+            layer: torch.nn.Linear = layer, weight_decay: float = weight_decay
+        ) -> torch.Tensor:
             layer.zero_grad()
             loss = torch.nn.functional.cross_entropy(layer(inputs), targets)
             loss = loss + weight_decay / 2 * layer.weight.square().sum()
@@ -350,7 +418,9 @@ def test_weight_decay_is_that_of_sentevals_linear_layer() -> None:
 
 def test_the_penalty_matters_and_of_equals_the_smallest_is_taken() -> None:
     features, labels = problem(200, 2, seed=7)
-    _, coefficients = search(principal_axes(features), labels, stratified(labels, 4), np.arange(200))
+    _, coefficients = search(
+        principal_axes(features), labels, stratified(labels, 4), np.arange(200)
+    )
     norms = np.linalg.norm(coefficients[:, 0, :-1], axis=1)
     assert (np.diff(norms) < 0).all()
     apart = features + 50 * (2 * labels[:, None] - 1).astype(np.float32)
@@ -361,7 +431,10 @@ def test_the_penalty_matters_and_of_equals_the_smallest_is_taken() -> None:
 def test_labels_that_say_nothing_are_not_learnt() -> None:
     """Nearly as many features as rows: held-out rows that leak into a fit would show at once."""
     generator = np.random.default_rng(8)
-    features, labels = generator.normal(size=(400, 150)).astype(np.float32), generator.integers(2, size=400)
+    features, labels = (
+        generator.normal(size=(400, 150)).astype(np.float32),
+        generator.integers(2, size=400),
+    )
     found = nested_cross_validation(features, labels, folds=5)
     assert 42 < found.dev < 58
     assert 42 < found.test < 58
@@ -389,7 +462,11 @@ def test_awkward_features_converge_without_a_warning(kind: str) -> None:
         warnings.simplefilter("error")
         found = nested_cross_validation(awkward, labels, folds=5)
     majority = 100 * max(np.bincount(labels)) / len(labels)
-    assert found.test == pytest.approx(majority, abs=1) if kind == "small" else found.test > majority + 10
+    assert (
+        found.test == pytest.approx(majority, abs=1)
+        if kind == "small"
+        else found.test > majority + 10
+    )
 
 
 def test_a_search_that_does_not_arrive_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -412,26 +489,39 @@ class WordVectors:
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
         self.calls.append(list(texts))
-        return np.stack([np.sum([self.vector(word) for word in text.split() or [""]], axis=0) for text in texts])
+        return np.stack(
+            [np.sum([self.vector(word) for word in text.split() or [""]], axis=0) for text in texts]
+        )
 
     def vector(self, word: str) -> np.ndarray:
         if word not in self.words:
-            self.words[word] = np.random.default_rng(list(word.encode())).normal(size=self.width).astype(np.float32)
+            self.words[word] = (
+                np.random.default_rng(list(word.encode()))
+                .normal(size=self.width)
+                .astype(np.float32)
+            )
         return self.words[word]
 
 
 def small_task(task: str) -> Splits:
     """Sentences of twenty words, whose first word says the class; shaped as the real task."""
     classes = 6 if task == "trec" else 2
-    sizes = {"sst2": {"train": 120, "dev": 40, "test": 40}, "mr": {"all": 120}}.get(task, {"train": 120, "test": 40})
+    sizes = {"sst2": {"train": 120, "dev": 40, "test": 40}, "mr": {"all": 120}}.get(
+        task, {"train": 120, "test": 40}
+    )
     generator = np.random.default_rng(len(task))
 
     def split(rows: int) -> Labelled:
         labels = np.arange(rows) % classes
-        texts = [f"class{label} " + " ".join(f"w{word}" for word in generator.integers(9, size=3)) for label in labels]
+        texts = [
+            f"class{label} " + " ".join(f"w{word}" for word in generator.integers(9, size=3))
+            for label in labels
+        ]
         second = None
         if task == "mrpc":
-            second = [text if label else f"other{text}" for text, label in zip(texts, labels, strict=True)]
+            second = [
+                text if label else f"other{text}" for text, label in zip(texts, labels, strict=True)
+            ]
         return Labelled(texts, labels, second)
 
     return Splits({name: split(rows) for name, rows in sizes.items()})
@@ -486,14 +576,27 @@ def test_fast_mode_has_five_folds_and_its_average_is_that_of_the_dev_scores() ->
     ("embed", "told"),
     [
         (lambda texts: np.full((len(texts), 4), np.nan), "not finite"),
-        (lambda texts: np.where(np.arange(len(texts))[:, None] == 7, np.inf, np.ones((len(texts), 4))), "not finite"),
+        (
+            lambda texts: np.where(
+                np.arange(len(texts))[:, None] == 7, np.inf, np.ones((len(texts), 4))
+            ),
+            "not finite",
+        ),
         (lambda texts: np.tile(np.float32([0.1, -2, 3]), (len(texts), 1)), "constant"),
         (lambda texts: np.zeros((len(texts), 4)), "constant"),
-        (lambda texts: np.random.default_rng(0).normal(size=(len(texts) - 1, 4)), r"have the shape \(\d+, 4\)"),
-        (lambda texts: np.random.default_rng(0).normal(size=len(texts)), r"have the shape \(\d+,\)"),
+        (
+            lambda texts: np.random.default_rng(0).normal(size=(len(texts) - 1, 4)),
+            r"have the shape \(\d+, 4\)",
+        ),
+        (
+            lambda texts: np.random.default_rng(0).normal(size=len(texts)),
+            r"have the shape \(\d+,\)",
+        ),
     ],
 )
-def test_useless_embeddings_are_no_score(task: str, embed: Callable[[list[str]], np.ndarray], told: str) -> None:
+def test_useless_embeddings_are_no_score(
+    task: str, embed: Callable[[list[str]], np.ndarray], told: str
+) -> None:
     data = DATASETS[task]()
     with pytest.raises(TrialFailure, match=told):
         transfer(data, embed(data.texts))
@@ -508,7 +611,9 @@ def test_a_real_task_end_to_end() -> None:
     features = embed(data.texts)
     found = transfer(DATASETS["cr"](), features, fast=True)
     tests = []
-    for (rows, held_out), weight_decay in zip(stratified(data.labels, 5), found.penalties, strict=True):
+    for (rows, held_out), weight_decay in zip(
+        stratified(data.labels, 5), found.penalties, strict=True
+    ):
         model = fitted(features[rows], data.labels[rows], weight_decay)
         tests.append(100 * model.score(features[held_out], data.labels[held_out]))
     assert found.test == pytest.approx(np.mean(tests), abs=0.03)

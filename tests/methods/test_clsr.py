@@ -1,4 +1,4 @@
-"""CLSR against clsr.md; the traps are those of its section 7 (trap 6 is a corpus, trap 7 a table)."""
+"""CLSR against clsr.md; the traps are those of clsr.md, section 7 (trap 6 is a corpus, trap 7 a table)."""
 
 import shutil
 from collections.abc import Callable
@@ -46,7 +46,15 @@ def trained(method: Any, kit: Kit, scores: tuple[float, ...] = ()) -> Outcome:
 
 
 def some_texts(kit: Kit, method: Any) -> TextBatch:
-    return next(iter(Stream(kit.tokens(kit.config.pairs), method.template, StreamOptions(limit=30, batch_size=6, seed=0))))
+    return next(
+        iter(
+            Stream(
+                kit.tokens(kit.config.pairs),
+                method.template,
+                StreamOptions(limit=30, batch_size=6, seed=0),
+            )
+        )
+    )
 
 
 @torch.no_grad()
@@ -54,7 +62,9 @@ def test_trap_1_the_vectors_are_the_frozen_encoders_without_dropout(kit: Kit) ->
     """Mean over the last layer's tokens, [CLS] and [SEP] included; what trains it is what it is tested on."""
     method = build(kit).eval()
     batch = some_texts(kit, method)
-    states = method.encoder.model(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
+    states = method.encoder.model(
+        input_ids=batch.input_ids, attention_mask=batch.attention_mask
+    ).last_hidden_state
     mask = batch.attention_mask[:, :, None]
     expected = (states * mask).sum(dim=1) / mask.sum(dim=1)
     cached = method.vectors(batch.items).flatten(0, 1)
@@ -67,7 +77,9 @@ def test_trap_1_mlp_and_head_train_and_nothing_else(kit: Kit) -> None:
     before = {name: value.clone() for name, value in method.state_dict().items()}
     assert trained(method, kit, (1.0, 2.0)).steps == 4
     moved = {name for name, value in method.state_dict().items() if not value.equal(before[name])}
-    assert moved == {f"{layer}.{part}" for layer in ("mlp.0", "mlp.2", "head") for part in ("weight", "bias")}
+    assert moved == {
+        f"{layer}.{part}" for layer in ("mlp.0", "mlp.2", "head") for part in ("weight", "bias")
+    }
 
 
 def test_trap_2_the_head_is_dropped(kit: Kit, watch: Callable[[torch.nn.Module], Any]) -> None:
@@ -88,10 +100,16 @@ def test_trap_3_and_4_loss_written_out(kit_for: KitFor, triplets: Path, relu: st
     kit = kit_for("clsr", pairs=str(triplets), relu=relu)
     method = build(kit)
     chosen = [3, 11, 0, 7]
-    state = {name: value.double().numpy() for name, value in method.state_dict().items() if "encoder" not in name}
+    state = {
+        name: value.double().numpy()
+        for name, value in method.state_dict().items()
+        if "encoder" not in name
+    }
     linear = [key.removesuffix(".weight") for key in state if key.endswith(".weight")]
     assert len(linear) == 3
-    vectors = np.concatenate([kit.artefact("vectors")["vectors"][chosen, side] for side in (0, 1)]).astype(np.float64)
+    vectors = np.concatenate(
+        [kit.artefact("vectors")["vectors"][chosen, side] for side in (0, 1)]
+    ).astype(np.float64)
     hidden = vectors @ state[f"{linear[0]}.weight"].T + state[f"{linear[0]}.bias"]
     hidden = hidden if relu == "output" else np.maximum(hidden, 0)
     outputs = hidden @ state[f"{linear[1]}.weight"].T + state[f"{linear[1]}.bias"]
@@ -101,13 +119,17 @@ def test_trap_3_and_4_loss_written_out(kit_for: KitFor, triplets: Path, relu: st
     projected /= np.linalg.norm(projected, axis=1, keepdims=True)
     scores = np.exp(projected @ projected.T / 0.1)
     partner = [(row + 4) % 8 for row in range(8)]
-    expected = np.mean([-np.log(scores[a, b] / (scores[a].sum() - scores[a, a])) for a, b in enumerate(partner)])
+    expected = np.mean(
+        [-np.log(scores[a, b] / (scores[a].sum() - scores[a, a])) for a, b in enumerate(partner)]
+    )
     found = method.losses(items(*chosen), method.stages(kit.config)[0])
     assert found.keys() == {"contrastive"}
     assert found["contrastive"].item() == pytest.approx(expected, rel=1e-4)
 
 
-def test_trap_5_lars_with_warm_up_and_cosine(kit_for: KitFor, triplets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trap_5_lars_with_warm_up_and_cosine(
+    kit_for: KitFor, triplets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """20 pairs in batches of 8 are 2 updates an epoch: 10 epochs of warm-up to 0.5, then 6 of cosine towards 0."""
     kit = kit_for("clsr", pairs=str(triplets), batch_size=8, epochs=16)
     rates, decays = [], set()
@@ -115,7 +137,11 @@ def test_trap_5_lars_with_warm_up_and_cosine(kit_for: KitFor, triplets: Path, mo
 
     def watched(self: Any, closure: Any = None) -> None:
         rates.append(self.param_groups[0]["lr"])
-        decays.update((part.dim(), group["weight_decay"]) for group in self.param_groups for part in group["params"])
+        decays.update(
+            (part.dim(), group["weight_decay"])
+            for group in self.param_groups
+            for part in group["params"]
+        )
         step(self, closure)
 
     monkeypatch.setattr(optimisers.Lars, "step", watched)
@@ -133,7 +159,9 @@ def test_warm_up_is_10_epochs_however_many_there_are(epochs: float, ratio: float
     assert resolve(plugin, {"epochs": epochs, "warmup_ratio": 0.25}).warmup_ratio == 0.25
 
 
-def test_batches_are_full(kit_for: KitFor, triplets: Path, watch: Callable[[torch.nn.Module], Any]) -> None:
+def test_batches_are_full(
+    kit_for: KitFor, triplets: Path, watch: Callable[[torch.nn.Module], Any]
+) -> None:
     """20 pairs in batches of 8: two updates an epoch, the other four pairs wait."""
     kit = kit_for("clsr", pairs=str(triplets), batch_size=8, epochs=3)
     method = build(kit)
@@ -145,7 +173,9 @@ def test_batches_are_full(kit_for: KitFor, triplets: Path, watch: Callable[[torc
 
 
 @pytest.mark.parametrize(("checkpoint", "kept", "score"), [("best", 2, 5.0), ("last", 4, 3.0)])
-def test_checkpoint_that_counts(kit_for: KitFor, triplets: Path, checkpoint: str, kept: int, score: float) -> None:
+def test_checkpoint_that_counts(
+    kit_for: KitFor, triplets: Path, checkpoint: str, kept: int, score: float
+) -> None:
     given = {"pairs": str(triplets), "batch_size": 8, "epochs": 2, "evaluation_interval": 1}
     kit = kit_for("clsr", checkpoint=checkpoint, **given)
     method = build(kit)
@@ -162,7 +192,9 @@ def test_checkpoint_that_counts(kit_for: KitFor, triplets: Path, checkpoint: str
 
 
 def test_pairs_of_two_columns(kit_for: KitFor, tmp_path: Path) -> None:
-    table = pa.table({"premise": ["a dog", "the cat"] * 4, "hypothesis": ["the cat"] * 8, "label": [0] * 8})
+    table = pa.table(
+        {"premise": ["a dog", "the cat"] * 4, "hypothesis": ["the cat"] * 8, "label": [0] * 8}
+    )
     pq.write_table(table, tmp_path / "pairs.parquet")
     kit = kit_for("clsr", pairs=str(tmp_path / "pairs.parquet"), batch_size=4, epochs=1)
     assert kit.artefact("vectors")["vectors"].shape == (8, 2, 32)
@@ -171,7 +203,9 @@ def test_pairs_of_two_columns(kit_for: KitFor, tmp_path: Path) -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("architecture", ["tiny_encoder", "tiny_roberta"])
-def test_cls_pooling(kit_for: KitFor, triplets: Path, request: pytest.FixtureRequest, architecture: str) -> None:
+def test_cls_pooling(
+    kit_for: KitFor, triplets: Path, request: pytest.FixtureRequest, architecture: str
+) -> None:
     encoder = str(request.getfixturevalue(architecture))
     kit = kit_for("clsr", pairs=str(triplets), pooling="cls", encoder=encoder)
     method = build(kit).eval()
@@ -182,18 +216,24 @@ def test_cls_pooling(kit_for: KitFor, triplets: Path, request: pytest.FixtureReq
 
 
 @pytest.mark.parametrize("values", [{"precision": "bf16"}, {"gradient_checkpointing": True}, {}])
-def test_trains_in_bf16_and_with_checkpointing(kit_for: KitFor, triplets: Path, values: dict[str, Any]) -> None:
+def test_trains_in_bf16_and_with_checkpointing(
+    kit_for: KitFor, triplets: Path, values: dict[str, Any]
+) -> None:
     kit = kit_for("clsr", pairs=str(triplets), batch_size=8, epochs=1, **values)
     method, plain = build(kit), build(kit_for("clsr", pairs=str(triplets), batch_size=8, epochs=1))
     trained(method, kit)
     trained(plain, kit_for("clsr", pairs=str(triplets), batch_size=8, epochs=1))
     difference = (method.head.weight - plain.head.weight).abs().max().item()
-    assert (difference > 0) == (values == {"precision": "bf16"}), "the same seed gives the same weights"
+    assert (difference > 0) == (values == {"precision": "bf16"}), (
+        "the same seed gives the same weights"
+    )
     assert difference < 1e-3
 
 
 @pytest.mark.parametrize(("width", "mlp"), [(768, 1_181_184), (1024, 1_377_792)])
-def test_parameters(kit_for: KitFor, triplets: Path, tiny_encoder: Path, tmp_path: Path, width: int, mlp: int) -> None:
+def test_parameters(
+    kit_for: KitFor, triplets: Path, tiny_encoder: Path, tmp_path: Path, width: int, mlp: int
+) -> None:
     config = BertConfig(
         vocab_size=60, hidden_size=width, num_hidden_layers=1, num_attention_heads=16, intermediate_size=8,
         pad_token_id=0, max_position_embeddings=40,
@@ -211,7 +251,12 @@ def test_parameters(kit_for: KitFor, triplets: Path, tiny_encoder: Path, tmp_pat
 
 def test_the_papers_values() -> None:
     config = resolve(registry.load("clsr"), {})
-    assert (config.setting, config.pairs, config.pooling, config.relu) == ("sup", "nli-entailments", "mean", "both")
+    assert (config.setting, config.pairs, config.pooling, config.relu) == (
+        "sup",
+        "nli-entailments",
+        "mean",
+        "both",
+    )
     assert (config.batch_size, config.epochs, config.learning_rate) == (512, 2000, 0.5)
     assert (config.weight_decay, config.temperature, config.precision) == (1e-4, 0.1, "fp32")
 

@@ -1,4 +1,4 @@
-"""ConSERT against baselines.md, sections 4 and 6."""
+"""ConSERT against consert.md and semisupervised.md."""
 
 import math
 from collections.abc import Callable
@@ -43,7 +43,11 @@ def build(kit: Kit) -> Any:
 def batches(kit: Kit, method: Any, size: int = 6) -> dict[str, TextBatch]:
     found = {}
     for stream, corpus in kit.declared.corpora.items():
-        endless = Stream(kit.tokens(corpus), method.template, StreamOptions(limit=method.training_pieces, batch_size=size, seed=0))
+        endless = Stream(
+            kit.tokens(corpus),
+            method.template,
+            StreamOptions(limit=method.training_pieces, batch_size=size, seed=0),
+        )
         found[stream] = next(batch for batch in endless if len(batch.items) == size)
     return found
 
@@ -60,7 +64,12 @@ def array(tensor: Tensor) -> np.ndarray:
 
 def pooled(states: Tensor, mask: Tensor) -> np.ndarray:
     """Mean over real tokens, row by row."""
-    return np.array([array(row)[:length].mean(axis=0) for row, length in zip(states, mask.sum(dim=1), strict=True)])
+    return np.array(
+        [
+            array(row)[:length].mean(axis=0)
+            for row, length in zip(states, mask.sum(dim=1), strict=True)
+        ]
+    )
 
 
 def contrastive(first: np.ndarray, second: np.ndarray, temperature: float = 0.1) -> float:
@@ -72,7 +81,8 @@ def contrastive(first: np.ndarray, second: np.ndarray, temperature: float = 0.1)
             candidates = [*other, *(vector for index, vector in enumerate(own) if index != row)]
             assert len(candidates) == 2 * len(own) - 1
             scores = [
-                float(anchor @ one) / np.linalg.norm(anchor) / np.linalg.norm(one) / temperature for one in candidates
+                float(anchor @ one) / np.linalg.norm(anchor) / np.linalg.norm(one) / temperature
+                for one in candidates
             ]
             total += (math.log(sum(math.exp(score) for score in scores)) - scores[row]) / len(own)
     return total
@@ -83,7 +93,10 @@ def classification(method: Any, pairs: list[tuple[np.ndarray, np.ndarray, int]])
     weight, bias = array(method.classifier.linear.weight), array(method.classifier.linear.bias)
     total = 0.0
     for one, other, label in pairs:
-        logits = weight @ np.concatenate([one, other, np.abs(one - other), np.maximum(one, other) ** 2]) + bias
+        logits = (
+            weight @ np.concatenate([one, other, np.abs(one - other), np.maximum(one, other) ** 2])
+            + bias
+        )
         total += math.log(np.exp(logits).sum()) - float(logits[label])
     return total / len(pairs)
 
@@ -92,11 +105,15 @@ def classification(method: Any, pairs: list[tuple[np.ndarray, np.ndarray, int]])
 
 
 @pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
-@pytest.mark.parametrize("views", [("feature-cutoff", "shuffle"), ("none", "token-cutoff"), ("dropout", "dropout")])
+@pytest.mark.parametrize(
+    "views", [("feature-cutoff", "shuffle"), ("none", "token-cutoff"), ("dropout", "dropout")]
+)
 def test_both_directions_are_summed(
     small: KitFor, watch: Watch, family: str, views: tuple[str, str], request: pytest.FixtureRequest
 ) -> None:
-    kit = small(encoder=str(request.getfixturevalue(family)), first_view=views[0], second_view=views[1])
+    kit = small(
+        encoder=str(request.getfixturevalue(family)), first_view=views[0], second_view=views[1]
+    )
     method = build(kit)
     encoder = watch(method.encoder)
     found = losses(kit, method)
@@ -109,7 +126,9 @@ def test_both_directions_are_summed(
 
 
 @pytest.mark.parametrize("setting", ["unsup", "semisup"])
-def test_contrastive_loss_weighs_0_15_also_when_it_is_the_only_one(small: KitFor, setting: str) -> None:
+def test_contrastive_loss_weighs_0_15_also_when_it_is_the_only_one(
+    small: KitFor, setting: str
+) -> None:
     kit = small(setting=setting)
     (stage,) = kit.declared.stages
     assert stage.losses["contrastive"] == 0.15
@@ -129,7 +148,9 @@ def test_supervised_losses_of_its_own_joint_training(small: KitFor, watch: Watch
     assert found["contrastive"].item() == pytest.approx(expected, rel=1e-4)
     assert texts.labels is not None
     labelled = list(zip(clean[0::2], clean[1::2], texts.labels.tolist(), strict=True))
-    assert found["classification"].item() == pytest.approx(classification(method, labelled), rel=1e-4)
+    assert found["classification"].item() == pytest.approx(
+        classification(method, labelled), rel=1e-4
+    )
     assert dict(stage.losses) == {"contrastive": 0.15, "classification": 1.0}
     assert method.classifier.linear.weight.shape == (3, 4 * 32)
 
@@ -169,7 +190,9 @@ def test_diffaug_joint_is_sentences_and_binary_triplets(small: KitFor, watch: Wa
 
 
 def test_each_view_has_its_augmentation_and_its_rate(small: KitFor, watch: Watch) -> None:
-    kit = small(first_view="token-cutoff", first_rate=0.5, second_view="feature-cutoff", second_rate=0.25)
+    kit = small(
+        first_view="token-cutoff", first_rate=0.5, second_view="feature-cutoff", second_rate=0.25
+    )
     method = build(kit)
     encoder = watch(method.encoder)
     losses(kit, method)
@@ -193,20 +216,25 @@ def test_shuffling_reaches_the_positions(small: KitFor, watch: Watch) -> None:
 
 
 @pytest.mark.parametrize("norm", [1.0, 0.2])
-def test_adversarial_noise_is_the_classification_gradient(small: KitFor, watch: Watch, norm: float) -> None:
+def test_adversarial_noise_is_the_classification_gradient(
+    small: KitFor, watch: Watch, norm: float
+) -> None:
     kit = small(setting="sup", encoder_dropout=0, second_view="adversarial", noise_norm=norm)
     method = build(kit)
     encoder = watch(method.encoder)
     texts = batches(kit, method)["labelled"]
     method.losses({"labelled": texts}, method.stages(kit.config)[0])
     output = method.encoder.model.embeddings(
-        input_ids=texts.input_ids, position_ids=torch.arange(texts.input_ids.shape[1]).expand_as(texts.input_ids)
+        input_ids=texts.input_ids,
+        position_ids=torch.arange(texts.input_ids.shape[1]).expand_as(texts.input_ids),
     ).detach()
     output.requires_grad_()
     states = method.encoder(texts, edit=lambda _: output)
     mask = texts.attention_mask[..., None]
     vectors = (states * mask).sum(dim=1) / mask.sum(dim=1)
-    loss = nn.functional.cross_entropy(method.classifier(vectors[0::2], vectors[1::2]), texts.labels)
+    loss = nn.functional.cross_entropy(
+        method.classifier(vectors[0::2], vectors[1::2]), texts.labels
+    )
     (gradient,) = torch.autograd.grad(loss, output)
     noise = encoder.keyword(2, "edit")(torch.zeros_like(output))
     assert torch.allclose(noise, norm * nn.functional.normalize(gradient, dim=2), atol=1e-4)
@@ -240,7 +268,9 @@ def test_pairs_without_labels_are_refused(small: KitFor, triplets: Path) -> None
 @pytest.mark.parametrize(("setting", "rate"), [("unsup", 0.0), ("semisup", 0.0), ("sup", 0.1)])
 def test_unsupervised_base_has_no_dropout(small: KitFor, setting: str, rate: float) -> None:
     method = build(small(setting=setting))
-    assert {module.p for module in method.encoder.modules() if isinstance(module, nn.Dropout)} == {rate}
+    assert {module.p for module in method.encoder.modules() if isinstance(module, nn.Dropout)} == {
+        rate
+    }
 
 
 def test_without_dropout_clean_views_are_one(small: KitFor, watch: Watch) -> None:
@@ -289,16 +319,22 @@ def test_everything_trains(small: KitFor, setting: str) -> None:
     (stage,) = method.stages(kit.config)
     assert set(trained_names(method, stage)) == set(before)
     Trainer(method, kit, 0, lambda: 1.0, lambda _: None).run()
-    moved = {name for name, value in method.named_parameters() if not torch.equal(value, before[name])}
+    moved = {
+        name for name, value in method.named_parameters() if not torch.equal(value, before[name])
+    }
     assert moved == set(before)
     assert any(name.startswith("classifier.") for name in before) == (setting != "unsup")
-    assert {name.split(".")[0] for name in before} <= {"encoder", "classifier"}, "no projection head"
+    assert {name.split(".")[0] for name in before} <= {"encoder", "classifier"}, (
+        "no projection head"
+    )
 
 
 def test_optimiser_in_every_phase(small: KitFor) -> None:
     for values in ({}, {"setting": "sup"}, {"setting": "semisup", "schedule": "sup-joint"}):
         kit = small(**values)
-        assert {stage.optimisation.optimiser for stage in kit.declared.stages} == {"adamw-uncorrected"}
+        assert {stage.optimisation.optimiser for stage in kit.declared.stages} == {
+            "adamw-uncorrected"
+        }
 
 
 @pytest.mark.parametrize("schedule", ["joint", "sup-unsup", "sup-joint"])
@@ -326,17 +362,27 @@ def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...])
     assert (config.learning_rate, config.first_view, config.second_view) == (rate, first, second)
     assert first_rate is None or config.first_rate == first_rate
     assert second != "token-cutoff" or config.second_rate == 0.1
-    assert (config.encoder_dropout, config.max_length, config.evaluation_interval) == (dropout, length, interval)
+    assert (config.encoder_dropout, config.max_length, config.evaluation_interval) == (
+        dropout,
+        length,
+        interval,
+    )
     assert (config.batch_size, config.temperature, config.contrastive_weight) == (96, 0.1, 0.15)
     assert (config.warmup_ratio, config.weight_decay, config.gradient_clipping) == (0.1, 0.01, 1.0)
-    assert (config.sentences, config.pairs, config.epochs) == ("wiki1m", "nli-pairs", 1), "no STS texts"
+    assert (config.sentences, config.pairs, config.epochs) == ("wiki1m", "nli-pairs", 1), (
+        "no STS texts"
+    )
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize(
-    "options", [{}, {"setting": "sup", "second_view": "adversarial", "encoder_dropout": 0.1}], ids=["unsup", "sup"]
+    "options",
+    [{}, {"setting": "sup", "second_view": "adversarial", "encoder_dropout": 0.1}],
+    ids=["unsup", "sup"],
 )
-def test_checkpointed_gradients_are_the_same(small: KitFor, options: dict[str, Any], precision: str) -> None:
+def test_checkpointed_gradients_are_the_same(
+    small: KitFor, options: dict[str, Any], precision: str
+) -> None:
     """The adversarial view goes through the first graph twice."""
     gradients = []
     for checkpointing in (False, True):
@@ -369,4 +415,7 @@ def test_every_view_of_the_file_can_be_named() -> None:
     for name in ("none", "shuffle", "token-cutoff", "feature-cutoff", "dropout"):
         assert name in augmentations.Augmentation.__args__
         assert resolve(plugin, {"second_view": name}).second_view == name
-    assert resolve(plugin, {"setting": "sup", "second_view": "adversarial"}).second_view == "adversarial"
+    assert (
+        resolve(plugin, {"setting": "sup", "second_view": "adversarial"}).second_view
+        == "adversarial"
+    )

@@ -39,12 +39,16 @@ def build(kit: Kit) -> Any:
 def batches(kit: Kit, method: Any, size: int = 6) -> dict[str, TextBatch]:
     (stream, corpus), *others = kit.declared.corpora.items()
     assert not others
-    endless = Stream(kit.tokens(corpus), method.template, StreamOptions(limit=30, batch_size=size, seed=0))
+    endless = Stream(
+        kit.tokens(corpus), method.template, StreamOptions(limit=30, batch_size=size, seed=0)
+    )
     return {stream: next(batch for batch in endless if len(batch.items) == size)}
 
 
 def losses(kit: Kit, method: Any) -> dict[str, torch.Tensor]:
-    found: dict[str, torch.Tensor] = method.losses(batches(kit, method), method.stages(kit.config)[0])
+    found: dict[str, torch.Tensor] = method.losses(
+        batches(kit, method), method.stages(kit.config)[0]
+    )
     return found
 
 
@@ -74,7 +78,9 @@ def shaped(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Call
             config.save_pretrained(folder)
             with torch.device("meta"):
                 state = BertModel(config, add_pooling_layer=False).state_dict()
-            zeros = {key: torch.zeros(value.shape, dtype=torch.bfloat16) for key, value in state.items()}
+            zeros = {
+                key: torch.zeros(value.shape, dtype=torch.bfloat16) for key, value in state.items()
+            }
             save_file(zeros, folder / "model.safetensors", metadata={"format": "pt"})
             for file in ("tokenizer.json", "tokenizer_config.json"):
                 shutil.copy(tiny_encoder / file, folder)
@@ -102,7 +108,11 @@ def test_trainable_parameters(
     expected: int,
 ) -> None:
     kit = kit_for(
-        "d2cse", encoder=str(shaped(shape)), generator=str(tiny_encoder), prompt_length=length, cls_prompt=cls_prompt
+        "d2cse",
+        encoder=str(shaped(shape)),
+        generator=str(tiny_encoder),
+        prompt_length=length,
+        cls_prompt=cls_prompt,
     )
     method = kit.build()
     (stage,) = method.stages(kit.config)
@@ -119,7 +129,9 @@ def test_three_updates_change_the_trained_and_nothing_else(kit_for: KitFor, sett
     before = {name: value.detach().clone() for name, value in method.named_parameters()}
     outcome = Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
     assert outcome.steps == 3
-    changed = {name for name, value in method.named_parameters() if not torch.equal(value, before[name])}
+    changed = {
+        name for name, value in method.named_parameters() if not torch.equal(value, before[name])
+    }
     assert changed == {
         "prompts.table", "pooler.0.weight", "pooler.1.weight", "pooler.1.bias", "pooler.3.weight",
         "detector.weight", "detector.bias", "cls_vector",
@@ -189,8 +201,12 @@ def drawn_equal(first: KeyValues, second: KeyValues) -> bool:
 
 
 @pytest.mark.parametrize(("prompts", "same"), [(None, True), ("same", True), ("fresh", False)])
-def test_prompts_of_the_second_pass(kit_for: KitFor, prompts: str | None, same: bool, watch: Watch) -> None:
-    kit = kit_for("d2cse", prompt_length=LENGTH, **({"discriminator_prompts": prompts} if prompts else {}))
+def test_prompts_of_the_second_pass(
+    kit_for: KitFor, prompts: str | None, same: bool, watch: Watch
+) -> None:
+    kit = kit_for(
+        "d2cse", prompt_length=LENGTH, **({"discriminator_prompts": prompts} if prompts else {})
+    )
     method = build(kit)
     encoder = watch(method.encoder)
     losses(kit, method)
@@ -201,7 +217,9 @@ def test_prompts_of_the_second_pass(kit_for: KitFor, prompts: str | None, same: 
     method.eval()
     encoder.given.clear()
     losses(kit, method)
-    assert drawn_equal(*(encoder.keyword(call, "prefix") for call in (0, 1))), "one table for both passes"
+    assert drawn_equal(*(encoder.keyword(call, "prefix") for call in (0, 1))), (
+        "one table for both passes"
+    )
 
 
 @pytest.mark.parametrize(("setting", "views"), [("unsup", 2), ("sup", 3)])
@@ -209,7 +227,11 @@ def test_losses_against_formulas(kit_for: KitFor, setting: str, views: int, watc
     """Both losses in float64 numpy, from what the modules gave."""
     kit = kit_for("d2cse", setting=setting, prompt_length=LENGTH, masking_ratio=0.4)
     method = build(kit)
-    pooler, generator, detector = watch(method.pooler), watch(method.editor.generator), watch(method.detector)
+    pooler, generator, detector = (
+        watch(method.pooler),
+        watch(method.editor.generator),
+        watch(method.detector),
+    )
     batch = batches(kit, method)["contrastive"]
     found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
 
@@ -233,7 +255,9 @@ def test_losses_against_formulas(kit_for: KitFor, setting: str, views: int, watc
     total = 0.0
     replaced = 0
     for row, position in np.ndindex(original.shape):
-        label = int(position > 0 and real[row, position] and best[row, position] != original[row, position])
+        label = int(
+            position > 0 and real[row, position] and best[row, position] != original[row, position]
+        )
         replaced += label
         zero, one = scores[row, position]
         total += math.log(math.exp(zero) + math.exp(one)) - (one if label else zero)
@@ -267,7 +291,9 @@ def test_masking_keeps_specials_and_draws_every_view_anew(kit_for: KitFor, watch
     assert not torch.equal(masked[0::2], masked[1::2])
 
 
-def test_dropout_of_the_frozen_encoder_makes_the_views(unsup: Kit, kit_for: KitFor, watch: Watch) -> None:
+def test_dropout_of_the_frozen_encoder_makes_the_views(
+    unsup: Kit, kit_for: KitFor, watch: Watch
+) -> None:
     """In eval mode there would be no second view."""
     kit = unsup
     method = build(kit).eval()
@@ -286,10 +312,16 @@ def test_dropout_of_the_frozen_encoder_makes_the_views(unsup: Kit, kit_for: KitF
 
 
 @pytest.mark.parametrize("setting", ["unsup", "sup"])
-def test_embedding_is_the_cls_state_before_the_pooler(kit_for: KitFor, setting: str, watch: Watch) -> None:
+def test_embedding_is_the_cls_state_before_the_pooler(
+    kit_for: KitFor, setting: str, watch: Watch
+) -> None:
     kit = kit_for("d2cse", setting=setting, prompt_length=LENGTH, cls_prompt=True)
     method = build(kit).eval()
-    encoder, pooler, generator = watch(method.encoder), watch(method.pooler), watch(method.editor.generator)
+    encoder, pooler, generator = (
+        watch(method.encoder),
+        watch(method.pooler),
+        watch(method.editor.generator),
+    )
     batch = batches(kit, method)["contrastive"]
     embedding = method.embed(batch)
     assert len(encoder.results) == 1
@@ -304,7 +336,10 @@ def test_embedding_is_the_cls_state_before_the_pooler(kit_for: KitFor, setting: 
 
 def test_cls_prompt_starts_as_the_pretrained_embedding(kit_for: KitFor) -> None:
     """So before training it changes nothing, and it is a copy: training it leaves the word embeddings alone."""
-    plain, prompted = (build(kit_for("d2cse", prompt_length=LENGTH, cls_prompt=flag)).eval() for flag in (False, True))
+    plain, prompted = (
+        build(kit_for("d2cse", prompt_length=LENGTH, cls_prompt=flag)).eval()
+        for flag in (False, True)
+    )
     words = prompted.encoder.model.get_input_embeddings().weight
     assert plain.cls_vector is None
     assert torch.equal(prompted.cls_vector, words[CLS])
@@ -314,13 +349,20 @@ def test_cls_prompt_starts_as_the_pretrained_embedding(kit_for: KitFor) -> None:
     batch = TextBatch(ids, (ids != PAD).long(), torch.arange(2))
     assert torch.allclose(plain.embed(batch), prompted.embed(batch), atol=1e-6)
     with torch.no_grad():
-        prompted.cls_vector.add_(torch.arange(32) % 3)  # not a constant: LayerNorm would take it out
+        prompted.cls_vector.add_(
+            torch.arange(32) % 3
+        )  # not a constant: LayerNorm would take it out
     assert not torch.allclose(plain.embed(batch), prompted.embed(batch), atol=1e-2)
 
 
 @pytest.mark.parametrize(
     ("cls_prompt", "positions", "first"),
-    [(False, "shifted", 2 + LENGTH), (False, "plain", 2 + LENGTH), (True, "shifted", 2 + LENGTH), (True, "plain", 2)],
+    [
+        (False, "shifted", 2 + LENGTH),
+        (False, "plain", 2 + LENGTH),
+        (True, "shifted", 2 + LENGTH),
+        (True, "plain", 2),
+    ],
 )
 def test_roberta_positions(
     kit_for: KitFor, tiny_roberta: Path, cls_prompt: bool, positions: str, first: int, watch: Watch
@@ -338,7 +380,9 @@ def test_roberta_positions(
     encode, detect, test = (given[0][0][0] for given in table.given)
     assert torch.equal(encode, expected + first)
     assert torch.equal(test, expected + first)
-    assert torch.equal(detect, expected + 2 + LENGTH), "the discriminator has no [CLS] prompt: always shifted"
+    assert torch.equal(detect, expected + 2 + LENGTH), (
+        "the discriminator has no [CLS] prompt: always shifted"
+    )
 
 
 def test_longest_sentence_leaves_room_for_the_shift(unsup: Kit) -> None:
@@ -354,10 +398,20 @@ def test_longest_sentence_leaves_room_for_the_shift(unsup: Kit) -> None:
 @pytest.mark.parametrize("cls_prompt", [False, True])
 @pytest.mark.parametrize(
     ("discriminator", "prompted", "conditioned"),
-    [("shared", True, True), ("plain", False, True), ("copy", False, True), ("unconditional", True, False)],
+    [
+        ("shared", True, True),
+        ("plain", False, True),
+        ("copy", False, True),
+        ("unconditional", True, False),
+    ],
 )
 def test_what_the_discriminator_is(
-    kit_for: KitFor, discriminator: str, prompted: bool, conditioned: bool, cls_prompt: bool, watch: Watch
+    kit_for: KitFor,
+    discriminator: str,
+    prompted: bool,
+    conditioned: bool,
+    cls_prompt: bool,
+    watch: Watch,
 ) -> None:
     kit = kit_for("d2cse", prompt_length=LENGTH, cls_prompt=cls_prompt, discriminator=discriminator)
     method = build(kit)
@@ -371,7 +425,9 @@ def test_what_the_discriminator_is(
     call = len(reader.given) - 1
     assert torch.equal(reader.given[call][0][0].input_ids, editor.results[0].batch.input_ids)
     assert reader.keyword(call, "words") is None, "static [CLS] where h does not stand"
-    assert (reader.keyword(call, "position_offset") or 0) == (LENGTH if prompted else 0), "no prompts, no shift"
+    assert (reader.keyword(call, "position_offset") or 0) == (LENGTH if prompted else 0), (
+        "no prompts, no shift"
+    )
     if prompted:
         assert drawn_equal(reader.keyword(call, "prefix"), encoder.keyword(0, "prefix"))
     else:
@@ -385,13 +441,23 @@ def test_what_the_discriminator_is(
 @pytest.mark.parametrize("discriminator", ["shared", "plain", "copy", "unconditional"])
 def test_what_trains_beside_each_discriminator(kit_for: KitFor, discriminator: str) -> None:
     kit = kit_for(
-        "d2cse", prompt_length=LENGTH, discriminator=discriminator, max_steps=3, discriminator_learning_rate=1e-2
+        "d2cse",
+        prompt_length=LENGTH,
+        discriminator=discriminator,
+        max_steps=3,
+        discriminator_learning_rate=1e-2,
     )
     method = build(kit)
     before = {name: value.detach().clone() for name, value in method.named_parameters()}
     Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
-    changed = {name for name, value in method.named_parameters() if not torch.equal(value, before[name])}
-    expected = {name for name in before if name.split(".")[0] in ("prompts", "pooler", "detector", "discriminator")}
+    changed = {
+        name for name, value in method.named_parameters() if not torch.equal(value, before[name])
+    }
+    expected = {
+        name
+        for name in before
+        if name.split(".")[0] in ("prompts", "pooler", "detector", "discriminator")
+    }
     assert changed == expected
     assert any(name.startswith("discriminator.") for name in before) == (discriminator == "copy")
 
@@ -403,13 +469,17 @@ def test_a_copied_discriminator_has_its_own_rate(kit_for: KitFor) -> None:
     method = build(kit)
     groups = trainable(method, method.stages(kit.config)[0])
     own = groups["discriminator_learning_rate"]
-    assert {id(value) for value in own} == {id(value) for value in method.discriminator.parameters()}
+    assert {id(value) for value in own} == {
+        id(value) for value in method.discriminator.parameters()
+    }
     for mine, other in zip(method.encoder.parameters(), own, strict=True):
         assert torch.equal(mine, other), "the pre-trained weights"
         assert mine.data_ptr() != other.data_ptr()
 
 
-def test_only_the_prompts_join_the_losses_of_an_unconditional_discriminator(kit_for: KitFor) -> None:
+def test_only_the_prompts_join_the_losses_of_an_unconditional_discriminator(
+    kit_for: KitFor,
+) -> None:
     kit = kit_for("d2cse", prompt_length=LENGTH, discriminator="unconditional")
     method = build(kit)
     losses(kit, method)["replaced_tokens"].backward()
@@ -418,7 +488,9 @@ def test_only_the_prompts_join_the_losses_of_an_unconditional_discriminator(kit_
 
 
 @pytest.mark.parametrize("discriminator", ["plain", "copy"])
-def test_a_discriminator_without_prompts_reaches_them_through_h(kit_for: KitFor, discriminator: str) -> None:
+def test_a_discriminator_without_prompts_reaches_them_through_h(
+    kit_for: KitFor, discriminator: str
+) -> None:
     kit = kit_for("d2cse", prompt_length=LENGTH, discriminator=discriminator)
     method = build(kit)
     losses(kit, method)["replaced_tokens"].backward()
@@ -430,8 +502,12 @@ def test_a_discriminator_without_prompts_reaches_them_through_h(kit_for: KitFor,
 
 
 @pytest.mark.parametrize("setting", ["unsup", "sup"])
-def test_static_corruption_trains_without_a_generator(kit_for: KitFor, setting: str, watch: Watch) -> None:
-    kit = kit_for("d2cse", setting=setting, prompt_length=LENGTH, static_corruption=True, max_steps=3)
+def test_static_corruption_trains_without_a_generator(
+    kit_for: KitFor, setting: str, watch: Watch
+) -> None:
+    kit = kit_for(
+        "d2cse", setting=setting, prompt_length=LENGTH, static_corruption=True, max_steps=3
+    )
     method = build(kit)
     assert {name.split(".")[0] for name, _ in method.named_parameters()} <= {
         "encoder", "prompts", "pooler", "detector", "cls_vector",
@@ -439,7 +515,9 @@ def test_static_corruption_trains_without_a_generator(kit_for: KitFor, setting: 
     assert set(method.models(kit.config)) == {kit.config.encoder, kit.config.generator}
     encoder = watch(method.encoder)
     found = [losses(kit, method) for _ in range(2)]
-    assert torch.equal(encoder.given[1][0][0].input_ids, encoder.given[3][0][0].input_ids), "not drawn anew"
+    assert torch.equal(encoder.given[1][0][0].input_ids, encoder.given[3][0][0].input_ids), (
+        "not drawn anew"
+    )
     assert found[0]["replaced_tokens"].item() > 0
     Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
 
@@ -473,7 +551,13 @@ def test_gradient_checkpointing_gives_the_same_gradients(
         method = build(kit)
         torch.manual_seed(3)
         sum(losses(kit, method).values()).backward()  # type: ignore[union-attr]
-        found.append({name: value.grad for name, value in method.named_parameters() if value.grad is not None})
+        found.append(
+            {
+                name: value.grad
+                for name, value in method.named_parameters()
+                if value.grad is not None
+            }
+        )
     assert set(found[0]) == set(found[1])
     for name, gradient in found[0].items():
         assert torch.allclose(gradient, found[1][name], atol=1e-5, rtol=1e-3), name
@@ -496,13 +580,28 @@ def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...])
     config = resolve(registry.load("d2cse"), {"setting": setting, "encoder": encoder})
     names = ("batch_size", "learning_rate", "epochs", "prompt_length", "cls_prompt", "generator")
     assert tuple(getattr(config, name) for name in names) == expected
-    assert (config.masking_ratio, config.replaced_token_weight, config.temperature) == (0.3, 0.005, 0.05)
-    assert (config.max_length, config.gradient_clipping, config.evaluation_interval) == (32, 1.0, 125)
+    assert (config.masking_ratio, config.replaced_token_weight, config.temperature) == (
+        0.3,
+        0.005,
+        0.05,
+    )
+    assert (config.max_length, config.gradient_clipping, config.evaluation_interval) == (
+        32,
+        1.0,
+        125,
+    )
 
 
 def test_loss_weights_and_data(kit_for: KitFor, sentences: Path, triplets: Path) -> None:
     for setting, corpus in (("unsup", sentences), ("sup", triplets)):
-        kit = kit_for("d2cse", setting=setting, replaced_token_weight=0.075, batch_size=9, max_steps=7, epochs=3)
+        kit = kit_for(
+            "d2cse",
+            setting=setting,
+            replaced_token_weight=0.075,
+            batch_size=9,
+            max_steps=7,
+            epochs=3,
+        )
         method = kit.declared.method
         (stage,) = method.stages(kit.config)
         assert dict(stage.losses) == {"contrastive": 1.0, "replaced_tokens": 0.075}

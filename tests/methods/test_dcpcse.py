@@ -1,4 +1,4 @@
-"""DCPCSE and SCPCSE against dcpcse.md. The reference for deep prompts is transformers' own cached-keys route (1.4)."""
+"""DCPCSE and SCPCSE against dcpcse.md. The reference for deep prompts is transformers' own cached-keys route (dcpcse.md, section 1.4)."""
 
 import json
 import math
@@ -58,21 +58,32 @@ def build(kit: Kit) -> Any:
 
 def one_batch(kit: Kit, method: Any, size: int = 6) -> TextBatch:
     corpus = kit.declared.corpora["contrastive"]
-    endless = Stream(kit.tokens(corpus), method.template, StreamOptions(limit=method.training_pieces, batch_size=size, seed=0))
-    batch = next(batch for batch in endless if len(batch.items) == size and not batch.attention_mask.all())
+    endless = Stream(
+        kit.tokens(corpus),
+        method.template,
+        StreamOptions(limit=method.training_pieces, batch_size=size, seed=0),
+    )
+    batch = next(
+        batch for batch in endless if len(batch.items) == size and not batch.attention_mask.all()
+    )
     assert isinstance(batch, TextBatch)
     return batch
 
 
 def losses(kit: Kit, method: Any, batch: TextBatch | None = None) -> dict[str, torch.Tensor]:
     texts = one_batch(kit, method) if batch is None else batch
-    found: dict[str, torch.Tensor] = method.losses({"contrastive": texts}, method.stages(kit.config)[0])
+    found: dict[str, torch.Tensor] = method.losses(
+        {"contrastive": texts}, method.stages(kit.config)[0]
+    )
     return found
 
 
 def rows(batch: TextBatch) -> list[torch.Tensor]:
     """The ids of each row without its padding."""
-    return [ids[:length] for ids, length in zip(batch.input_ids, batch.attention_mask.sum(dim=1), strict=True)]
+    return [
+        ids[:length]
+        for ids, length in zip(batch.input_ids, batch.attention_mask.sum(dim=1), strict=True)
+    ]
 
 
 def plain_model(kit: Kit, kind: Any = AutoModel) -> Any:
@@ -83,13 +94,17 @@ def deep_states(kit: Kit, method: Any, ids: torch.Tensor, model: Any = None) -> 
     """(length, H): all last states of one row by transformers, with the prompts as cached keys and values; slot 2j of
     a prompt position is layer j's key, slot 2j + 1 its value. The cache's length shifts the positions."""
     model = model or plain_model(kit)
-    table = method.prompts.table.detach().double().reshape(LENGTH, 2, 2, 4, WIDTH // 4)  # prompts, layer, slot, heads
+    table = (
+        method.prompts.table.detach().double().reshape(LENGTH, 2, 2, 4, WIDTH // 4)
+    )  # prompts, layer, slot, heads
     cache = DynamicCache()
     for layer in range(2):
         key, value = (table[:, layer, slot].permute(1, 0, 2)[None] for slot in range(2))
         cache.update(key, value, layer)
     mask = torch.ones(1, LENGTH + len(ids), dtype=torch.long)
-    states = model(input_ids=ids[None], attention_mask=mask, past_key_values=cache).last_hidden_state
+    states = model(
+        input_ids=ids[None], attention_mask=mask, past_key_values=cache
+    ).last_hidden_state
     return np.asarray(states[0].detach())
 
 
@@ -99,21 +114,29 @@ def shallow_states(kit: Kit, method: Any, ids: torch.Tensor, text: int) -> np.nd
     words = model.get_input_embeddings().weight[ids].detach().clone()
     vectors = method.prompts.vectors.detach().double()
     words[1], words[2], words[3 + text] = vectors
-    states = model(inputs_embeds=words[None], attention_mask=torch.ones(1, len(ids))).last_hidden_state
+    states = model(
+        inputs_embeds=words[None], attention_mask=torch.ones(1, len(ids))
+    ).last_hidden_state
     return np.asarray(states[0].detach())
 
 
 def headed(method: Any, vectors: np.ndarray) -> np.ndarray:
-    weight, bias = (part.detach().double().numpy() for part in (method.head.linear.weight, method.head.linear.bias))
+    weight, bias = (
+        part.detach().double().numpy()
+        for part in (method.head.linear.weight, method.head.linear.bias)
+    )
     return np.tanh(vectors @ weight.T + bias)
 
 
-def closed_form(views: list[np.ndarray], temperature: float, hard_negative_weight: float = 0) -> float:
+def closed_form(
+    views: list[np.ndarray], temperature: float, hard_negative_weight: float = 0
+) -> float:
     anchors, candidates = views[0], np.concatenate(views[1:])
     total = 0.0
     for row, anchor in enumerate(anchors):
         logits = [
-            float(anchor @ other) / np.linalg.norm(anchor) / np.linalg.norm(other) / temperature for other in candidates
+            float(anchor @ other) / np.linalg.norm(anchor) / np.linalg.norm(other) / temperature
+            for other in candidates
         ]
         if len(views) == 3:
             logits[len(anchors) + row] += hard_negative_weight
@@ -126,8 +149,12 @@ def closed_form(views: list[np.ndarray], temperature: float, hard_negative_weigh
 
 @FAMILIES
 @pytest.mark.parametrize("setting", ["unsup", "sup"])
-def test_contrastive_loss(kit_for: KitFor, still: Callable[[str], str], family: str, setting: str) -> None:
-    kit = kit_for("dcpcse", setting=setting, encoder=still(family), prompt_length=LENGTH, temperature=0.3)
+def test_contrastive_loss(
+    kit_for: KitFor, still: Callable[[str], str], family: str, setting: str
+) -> None:
+    kit = kit_for(
+        "dcpcse", setting=setting, encoder=still(family), prompt_length=LENGTH, temperature=0.3
+    )
     method = build(kit)
     batch = one_batch(kit, method)
     vectors = headed(method, np.array([deep_states(kit, method, ids)[0] for ids in rows(batch)]))
@@ -137,8 +164,15 @@ def test_contrastive_loss(kit_for: KitFor, still: Callable[[str], str], family: 
     assert found["contrastive"].item() == pytest.approx(closed_form(views, 0.3), rel=1e-4)
 
 
-def test_hard_negative_weight_is_on_the_own_contradiction(kit_for: KitFor, still: Callable[[str], str]) -> None:
-    given = {"setting": "sup", "encoder": still("tiny_encoder"), "prompt_length": LENGTH, "temperature": 0.3}
+def test_hard_negative_weight_is_on_the_own_contradiction(
+    kit_for: KitFor, still: Callable[[str], str]
+) -> None:
+    given = {
+        "setting": "sup",
+        "encoder": still("tiny_encoder"),
+        "prompt_length": LENGTH,
+        "temperature": 0.3,
+    }
     kit = kit_for("dcpcse", **given, hard_negative_weight=2.0)
     method = build(kit)
     batch = one_batch(kit, method)
@@ -153,7 +187,12 @@ def test_test_time_head_is_dropped_without_and_kept_with_labels(
     kit_for: KitFor, request: pytest.FixtureRequest, family: str, setting: str
 ) -> None:
     """The model has dropout: at test time there is none. Positions start at the prompt length (RoBERTa: plus 2)."""
-    kit = kit_for("dcpcse", setting=setting, encoder=str(request.getfixturevalue(family)), prompt_length=LENGTH)
+    kit = kit_for(
+        "dcpcse",
+        setting=setting,
+        encoder=str(request.getfixturevalue(family)),
+        prompt_length=LENGTH,
+    )
     method = build(kit).eval()
     batch = one_batch(kit, method)
     expected = np.array([deep_states(kit, method, ids)[0] for ids in rows(batch)])
@@ -164,18 +203,26 @@ def test_test_time_head_is_dropped_without_and_kept_with_labels(
 
 
 @FAMILIES
-def test_masked_language_loss(kit_for: KitFor, still: Callable[[str], str], family: str, watch: Watch) -> None:
+def test_masked_language_loss(
+    kit_for: KitFor, still: Callable[[str], str], family: str, watch: Watch
+) -> None:
     """A second pass with the same prompts on masked rows, through the checkpoint's own head."""
-    kit = kit_for("dcpcse", encoder=still(family), prompt_length=LENGTH, mlm=True, masking_ratio=0.4)
+    kit = kit_for(
+        "dcpcse", encoder=still(family), prompt_length=LENGTH, mlm=True, masking_ratio=0.4
+    )
     method = build(kit)
     masker, batch = watch(method.masker), one_batch(kit, method)
     found = losses(kit, method, batch)["masked_language"].item()
     (masked,) = masker.results
     whole = plain_model(kit, AutoModelForMaskedLM)
-    encoder, head = (whole.bert, whole.cls) if family == "tiny_encoder" else (whole.roberta, whole.lm_head)
+    encoder, head = (
+        (whole.bert, whole.cls) if family == "tiny_encoder" else (whole.roberta, whole.lm_head)
+    )
     terms = []
     for row, original in enumerate(rows(batch.repeated(2))):
-        states = torch.from_numpy(deep_states(kit, method, masked.input_ids[row, : len(original)], encoder))
+        states = torch.from_numpy(
+            deep_states(kit, method, masked.input_ids[row, : len(original)], encoder)
+        )
         logits = head(states).detach().numpy()
         for place in np.flatnonzero(masked.chosen[row]):
             terms.append(math.log(np.exp(logits[place]).sum()) - logits[place, original[place]])
@@ -185,16 +232,26 @@ def test_masked_language_loss(kit_for: KitFor, still: Callable[[str], str], fami
 @FAMILIES
 def test_shallow_prompts(kit_for: KitFor, still: Callable[[str], str], family: str) -> None:
     """[CLS], [MASK], [SEP] keep their embeddings, positions start where they always do, the mask is the sentence."""
-    kit = kit_for("dcpcse", encoder=still(family), prompts="shallow", template=TEMPLATE, temperature=0.3)
+    kit = kit_for(
+        "dcpcse", encoder=still(family), prompts="shallow", template=TEMPLATE, temperature=0.3
+    )
     method = build(kit)
     batch = one_batch(kit, method)
     assert {tuple(ids[[0, -2, -1]].tolist()) for ids in rows(batch)} == {
-        (method.tokenizer.cls_token_id, method.tokenizer.mask_token_id, method.tokenizer.sep_token_id)
+        (
+            method.tokenizer.cls_token_id,
+            method.tokenizer.mask_token_id,
+            method.tokenizer.sep_token_id,
+        )
     }
     states = np.array([shallow_states(kit, method, ids, len(ids) - 6)[-2] for ids in rows(batch)])
     vectors = headed(method, states)
-    assert losses(kit, method, batch)["contrastive"].item() == pytest.approx(closed_form([vectors] * 2, 0.3), rel=1e-4)
-    assert np.abs(method.eval().embed(batch).detach().numpy() - states).max() < 1e-4, "no head at test time"
+    assert losses(kit, method, batch)["contrastive"].item() == pytest.approx(
+        closed_form([vectors] * 2, 0.3), rel=1e-4
+    )
+    assert np.abs(method.eval().embed(batch).detach().numpy() - states).max() < 1e-4, (
+        "no head at test time"
+    )
 
 
 # What trains
@@ -247,8 +304,12 @@ def test_masked_language_loss_touches_no_sentence_vector(kit_for: KitFor) -> Non
         (12, 768, 12, 10, 184_320, 774_912),
     ],
 )
-def test_trainable_parameters(layers: int, width: int, heads: int, length: int, prompts: int, total: int) -> None:
-    shape = SimpleNamespace(num_hidden_layers=layers, num_attention_heads=heads, hidden_dropout_prob=0.1)
+def test_trainable_parameters(
+    layers: int, width: int, heads: int, length: int, prompts: int, total: int
+) -> None:
+    shape = SimpleNamespace(
+        num_hidden_layers=layers, num_attention_heads=heads, hidden_dropout_prob=0.1
+    )
     encoder: Any = SimpleNamespace(hidden_size=width, model=SimpleNamespace(config=shape))
     with torch.device("meta"):
         found = DeepPrompts(encoder, length).table.numel()
@@ -258,7 +319,11 @@ def test_trainable_parameters(layers: int, width: int, heads: int, length: int, 
 def test_trainable_parameters_with_and_without_the_vocabulary_head(kit_for: KitFor) -> None:
     """Its decoder is a matrix of its own, not the frozen embeddings."""
     prompts, head = LENGTH * 2 * 2 * WIDTH, WIDTH * WIDTH + WIDTH
-    for values, vocabulary in (({}, False), ({"mlm": True}, True), ({"mlm": True, "freeze_lm_head": True}, False)):
+    for values, vocabulary in (
+        ({}, False),
+        ({"mlm": True}, True),
+        ({"mlm": True, "freeze_lm_head": True}, False),
+    ):
         method = build(kit_for("dcpcse", prompt_length=LENGTH, **values))
         words = method.encoder.model.get_input_embeddings().weight
         pieces = words.shape[0]
@@ -278,7 +343,12 @@ def test_shallow_prompts_of_the_paper_are_six_vectors(kit_for: KitFor, hub: Path
     assert torch.equal(method.prompts.vectors, words[pieces])
     assert method.prompts.vectors.numel() == 6 * words.shape[1]
     assert method.prompts.vectors.data_ptr() != words.data_ptr()
-    assert method.tokenizer.convert_ids_to_tokens(method.template.end) == ['"', "means", "[MASK]", "[SEP]"]
+    assert method.tokenizer.convert_ids_to_tokens(method.template.end) == [
+        '"',
+        "means",
+        "[MASK]",
+        "[SEP]",
+    ]
 
 
 # Traps
@@ -308,7 +378,9 @@ def test_every_row_has_its_own_dropout_of_the_prompts(kit_for: KitFor) -> None:
     assert torch.equal(key[0], key[1])
 
 
-def test_the_masked_pass_has_the_prompts_and_positions_of_the_first(kit_for: KitFor, watch: Watch) -> None:
+def test_the_masked_pass_has_the_prompts_and_positions_of_the_first(
+    kit_for: KitFor, watch: Watch
+) -> None:
     """Drawn once, dropout included; a next batch draws anew and finds nothing left over (trap 7)."""
     kit = kit_for("dcpcse", prompt_length=LENGTH, mlm=True)
     method = build(kit)
@@ -322,13 +394,17 @@ def test_the_masked_pass_has_the_prompts_and_positions_of_the_first(kit_for: Kit
     assert [encoder.keyword(call, "position_offset") for call in range(4)] == [LENGTH] * 4
     assert torch.equal(encoder.given[1][0][0].input_ids, masker.results[0].input_ids)
     assert torch.equal(masker.given[0][0][0][0::2], masker.given[0][0][0][1::2])
-    assert not torch.equal(*(masker.results[0].chosen[view::2] for view in range(2))), "each view is masked on its own"
+    assert not torch.equal(*(masker.results[0].chosen[view::2] for view in range(2))), (
+        "each view is masked on its own"
+    )
 
 
 def test_masked_language_weight_decays(kit_for: KitFor) -> None:
     """0.1 * 0.95^(updates / 100), the exponent a real number; updates counts what is done."""
     plugin = registry.load("dcpcse")
-    losses_of = {mlm: plugin.method.stages(resolve(plugin, {"mlm": mlm}))[0].losses for mlm in (False, True)}
+    losses_of = {
+        mlm: plugin.method.stages(resolve(plugin, {"mlm": mlm}))[0].losses for mlm in (False, True)
+    }
     assert dict(losses_of[False]) == {"contrastive": 1.0}
     weight = losses_of[True]["masked_language"]
     assert weight(0) == pytest.approx(0.1)
@@ -340,11 +416,17 @@ def test_masked_language_weight_decays(kit_for: KitFor) -> None:
     kit = kit_for("dcpcse", mlm=True, max_steps=3, epochs=7, batch_size=9)
     (stage,) = plugin.method.stages(kit.config)
     assert (dict(stage.streams), stage.max_steps, stage.epochs) == ({"contrastive": 9}, 3, 7)
-    assert (stage.optimisation.schedule, stage.optimisation.optimiser, stage.accumulation) == ("linear", "adamw", 1)
+    assert (stage.optimisation.schedule, stage.optimisation.optimiser, stage.accumulation) == (
+        "linear",
+        "adamw",
+        1,
+    )
 
 
 @pytest.mark.parametrize(("prompts", "around"), [("deep", 2), ("shallow", 6)])
-def test_a_training_text_has_max_length_pieces_without_a_template(kit_for: KitFor, prompts: str, around: int) -> None:
+def test_a_training_text_has_max_length_pieces_without_a_template(
+    kit_for: KitFor, prompts: str, around: int
+) -> None:
     kit = kit_for("dcpcse", prompts=prompts, template=TEMPLATE, prompt_length=LENGTH, max_length=9)
     method = build(kit)
     longest = max(len(ids) for ids in rows(one_batch(kit, method, size=40)))
@@ -352,8 +434,12 @@ def test_a_training_text_has_max_length_pieces_without_a_template(kit_for: KitFo
 
 
 @pytest.mark.parametrize(("prompts", "longest"), [("deep", 40 - LENGTH), ("shallow", 40)])
-def test_longest_sentence_leaves_room_for_the_shift(kit_for: KitFor, prompts: str, longest: int) -> None:
-    method = build(kit_for("dcpcse", prompts=prompts, template=TEMPLATE, prompt_length=LENGTH)).eval()
+def test_longest_sentence_leaves_room_for_the_shift(
+    kit_for: KitFor, prompts: str, longest: int
+) -> None:
+    method = build(
+        kit_for("dcpcse", prompts=prompts, template=TEMPLATE, prompt_length=LENGTH)
+    ).eval()
     assert method.longest == longest
     ids = torch.full((1, longest), 7)
     ids[0, -2] = method.tokenizer.mask_token_id
@@ -403,7 +489,12 @@ def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...])
     config = resolve(registry.load("dcpcse"), {"setting": setting, "encoder": encoder})
     names = ("batch_size", "learning_rate", "prompt_length", "mlm", "epochs")
     assert tuple(getattr(config, name) for name in names) == expected
-    assert (config.prompts, config.temperature, config.masking_ratio, config.max_length) == ("deep", 0.05, 0.15, 32)
+    assert (config.prompts, config.temperature, config.masking_ratio, config.max_length) == (
+        "deep",
+        0.05,
+        0.15,
+        32,
+    )
     assert (config.warmup_ratio, config.weight_decay, config.gradient_clipping) == (0, 0, 1.0)
     assert (config.evaluation_interval, config.masked_language_weight) == (125, 0.1)
 
@@ -412,7 +503,12 @@ def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...])
 def test_published_values_of_shallow_prompts(encoder: str) -> None:
     plugin = registry.load("dcpcse")
     config = resolve(plugin, {"encoder": encoder, "prompts": "shallow"})
-    assert (config.batch_size, config.learning_rate, config.epochs, config.mlm) == (256, 1e-3, 5, False)
+    assert (config.batch_size, config.learning_rate, config.epochs, config.mlm) == (
+        256,
+        1e-3,
+        5,
+        False,
+    )
     assert config.template == 'This sentence : "{s}" means [MASK]', "without a final full stop"
     assert resolve(plugin, {"prompts": "shallow", "learning_rate": "2e-3"}).learning_rate == 2e-3
 

@@ -23,7 +23,13 @@ from methods.diffaug.analysis import representation_divergence, weight_convergen
 KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]
 LENGTH = 2
-SMALL = {"prefix_length": LENGTH, "template": "the {s} a [MASK] .", "stage1_steps": 3, "max_steps": 3, "rank": 2}
+SMALL = {
+    "prefix_length": LENGTH,
+    "template": "the {s} a [MASK] .",
+    "stage1_steps": 3,
+    "max_steps": 3,
+    "rank": 2,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +58,9 @@ def build(kit: Kit) -> Any:
 def batches(kit: Kit, method: Any, size: int = 6) -> dict[str, TextBatch]:
     found = {}
     for stream, corpus in kit.declared.corpora.items():
-        endless = Stream(kit.tokens(corpus), method.template, StreamOptions(limit=20, batch_size=size, seed=0))
+        endless = Stream(
+            kit.tokens(corpus), method.template, StreamOptions(limit=20, batch_size=size, seed=0)
+        )
         found[stream] = next(batch for batch in endless if len(batch.items) == size)
     return found
 
@@ -69,7 +77,11 @@ def copies(method: Any) -> dict[str, Tensor]:
 
 def changed(method: Any, before: dict[str, Tensor]) -> set[str]:
     """First parts of the names of the parameters that moved."""
-    return {name.split(".")[0] for name, value in method.named_parameters() if not torch.equal(value, before[name])}
+    return {
+        name.split(".")[0]
+        for name, value in method.named_parameters()
+        if not torch.equal(value, before[name])
+    }
 
 
 def ever_better() -> Callable[[], float]:
@@ -100,7 +112,10 @@ def test_stage_1_trains_prefixes_and_classifier_and_nothing_else(small: KitFor) 
         ({"second_stage": "encoder"}, {"encoder", "head", "classifier"}),
         ({"second_stage": "augmentation"}, {"head", "augmentation", "classifier"}),
         ({"augmentation": "lora"}, {"encoder", "head", "augmentation", "classifier"}),
-        ({"augmentation": "adapter", "second_stage": "augmentation"}, {"head", "augmentation", "classifier"}),
+        (
+            {"augmentation": "adapter", "second_stage": "augmentation"},
+            {"head", "augmentation", "classifier"},
+        ),
     ],
 )
 def test_what_stage_2_moves(small: KitFor, values: dict[str, Any], moving: set[str]) -> None:
@@ -116,7 +131,9 @@ def test_gradients_of_stage_1_reach_both_modules(small: KitFor) -> None:
     method = build(kit)
     stage = method.stages(kit.config)[0]
     trainable(method, stage)
-    method.losses({"labelled": batches(kit, method)["labelled"]}, stage)["classification"].backward()
+    method.losses({"labelled": batches(kit, method)["labelled"]}, stage)[
+        "classification"
+    ].backward()
     assert (method.augmentation.table.grad.abs().amax(dim=(1, 2)) > 0).all()
     for name, parameter in method.named_parameters():
         assert (parameter.grad is not None) == (name in trained_names(method, stage)), name
@@ -128,9 +145,22 @@ def test_gradients_of_stage_1_reach_both_modules(small: KitFor) -> None:
 def test_defaults_of_table_5() -> None:
     plugin = registry.load("diffaug")
     config = resolve(plugin, {})
-    assert (config.setting, config.learning_rate, config.batch_size, config.epochs) == ("semisup", 1e-5, 256, 1)
-    assert (config.stage1_steps, config.auxiliary_weight, config.stage1_decay_steps) == (1500, 1e-3, 3907)
-    assert (config.stage1_learning_rate, config.stage1_batch_size, config.evaluation_interval) == (1e-3, 128, 50)
+    assert (config.setting, config.learning_rate, config.batch_size, config.epochs) == (
+        "semisup",
+        1e-5,
+        256,
+        1,
+    )
+    assert (config.stage1_steps, config.auxiliary_weight, config.stage1_decay_steps) == (
+        1500,
+        1e-3,
+        3907,
+    )
+    assert (config.stage1_learning_rate, config.stage1_batch_size, config.evaluation_interval) == (
+        1e-3,
+        128,
+        50,
+    )
     assert resolve(plugin, {"auxiliary_weight": 0}).stage1_steps == 2000
     sup = resolve(plugin, {"setting": "sup"})
     assert (sup.learning_rate, sup.batch_size, sup.accumulation, sup.epochs) == (5e-5, 128, 4, 3)
@@ -138,7 +168,7 @@ def test_defaults_of_table_5() -> None:
 
 
 def test_few_labels_keep_the_decay_and_drop_the_accumulation() -> None:
-    """Section 7: the released rule would leave 15 updates and let stage 1's rate reach 0 after 15."""
+    """diffaug.md, section 7: the released rule would leave 15 updates and let stage 1's rate reach 0 after 15."""
     few = resolve(registry.load("diffaug"), {"setting": "sup", "label_fraction": 0.01})
     assert (few.accumulation, few.stage1_decay_steps, few.stage1_steps) == (1, 1614, 1250)
 
@@ -174,7 +204,9 @@ def test_evaluation_counter_runs_through_both_stages(small: KitFor) -> None:
     trainer = Trainer(method, kit, 0, evaluate, lambda _: None)
     trainer.run()
     assert steps == [2, 4, 6, 7]
-    assert trainer.outcome.best_step == 2, "stage-1 checkpoints take part, and the earlier wins a tie"
+    assert trainer.outcome.best_step == 2, (
+        "stage-1 checkpoints take part, and the earlier wins a tie"
+    )
 
 
 def test_stage_2_starts_from_the_last_stage_1_weights(small: KitFor) -> None:
@@ -195,7 +227,7 @@ def test_stage_2_starts_from_the_last_stage_1_weights(small: KitFor) -> None:
 
 
 def test_released_clipping_moves_the_prefixes_far_less(small: KitFor) -> None:
-    """Section 3.1: about 1e-5 times the gradient, far below Adam's epsilon; the encoder still does not move."""
+    """diffaug.md, section 3.1: about 1e-5 times the gradient, far below Adam's epsilon; the encoder still does not move."""
     moved = {}
     for rule in ("clean", "released"):
         kit = small(stage1_clip=rule, stage1_steps=4)
@@ -219,7 +251,9 @@ def test_which_module_a_row_meets(small: KitFor) -> None:
     method = build(kit).eval()
     asked: list[Any] = []
     reach = method.augmentation.reach
-    method.augmentation.reach = lambda rows, modules: asked.append((rows, modules)) or reach(rows, modules)
+    method.augmentation.reach = lambda rows, modules: (
+        asked.append((rows, modules)) or reach(rows, modules)
+    )
     data = batches(kit, method)
     method.losses({"labelled": data["labelled"]}, None)
     assert asked[0][1].tolist() == [0, 1, 1] * 6
@@ -245,7 +279,9 @@ def test_same_views_see_both_modules(small: KitFor) -> None:
 
 
 @pytest.mark.parametrize("augmentation", ["prefix", "lora"])
-def test_test_time_is_one_pass_and_the_raw_mask_state(small: KitFor, watch: Watch, augmentation: str) -> None:
+def test_test_time_is_one_pass_and_the_raw_mask_state(
+    small: KitFor, watch: Watch, augmentation: str
+) -> None:
     """Trap 1: text behind all rows, no head, no denoising, no mean of two passes."""
     kit = small(augmentation=augmentation)
     method = build(kit).eval()
@@ -277,7 +313,9 @@ def normalised(vectors: np.ndarray) -> np.ndarray:
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
-def reference_states(method: Any, batch: TextBatch, row: int, module: int, *, position_shift: int = 0) -> np.ndarray:
+def reference_states(
+    method: Any, batch: TextBatch, row: int, module: int, *, position_shift: int = 0
+) -> np.ndarray:
     """A row's mask state less the template's alone at the row's length and with its module, one row at a time."""
     length = int(batch.attention_mask[row].sum())
     ids = batch.input_ids[row, :length][None]
@@ -292,12 +330,16 @@ def reference_states(method: Any, batch: TextBatch, row: int, module: int, *, po
         [[*range(len(begin)), *(len(begin) + pieces + position_shift + k for k in range(len(end)))]]
     )
     template = TextBatch(bare, torch.ones_like(bare), torch.arange(1))
-    empty = method.encoder.forward(template, positions=positions, **reach)[0, bare[0].tolist().index(mask_id)]
+    empty = method.encoder.forward(template, positions=positions, **reach)[
+        0, bare[0].tolist().index(mask_id)
+    ]
     return np.asarray((main - empty).detach().numpy())
 
 
 def headed(method: Any, states: np.ndarray) -> np.ndarray:
-    weight, bias = (value.detach().numpy() for value in (method.head.linear.weight, method.head.linear.bias))
+    weight, bias = (
+        value.detach().numpy() for value in (method.head.linear.weight, method.head.linear.bias)
+    )
     return np.asarray(np.tanh(states @ weight.T + bias))
 
 
@@ -330,12 +372,17 @@ def test_contrastive_loss_with_denoising(
     assert found == pytest.approx(expected, rel=1e-6)
 
 
-def test_released_roberta_numbers_the_template_from_zero(small: KitFor, tiny_roberta: Path, watch: Watch) -> None:
+def test_released_roberta_numbers_the_template_from_zero(
+    small: KitFor, tiny_roberta: Path, watch: Watch
+) -> None:
     kit = small(denoising="released", encoder=str(tiny_roberta))
     method = build(kit).eval()
     encoder = watch(method.encoder)
     method.losses({"contrastive": batches(kit, method)["contrastive"]}, None)
-    assert [encoder.keyword(call, "position_offset") for call in (0, 1)] == [2 * LENGTH, 2 * LENGTH - 2]
+    assert [encoder.keyword(call, "position_offset") for call in (0, 1)] == [
+        2 * LENGTH,
+        2 * LENGTH - 2,
+    ]
 
 
 def test_classification_loss_of_triplets(small: KitFor) -> None:
@@ -350,10 +397,13 @@ def test_classification_loss_of_triplets(small: KitFor) -> None:
         length = int(batch.attention_mask[row].sum())
         ids = batch.input_ids[row, :length][None]
         reach = method.augmentation.reach(1, torch.tensor([min(row % 3, 1)]))
-        states = method.encoder.forward(TextBatch(ids, torch.ones_like(ids), torch.arange(1)), **reach)
+        states = method.encoder.forward(
+            TextBatch(ids, torch.ones_like(ids), torch.arange(1)), **reach
+        )
         vectors.append(headed(method, states[0, ids[0].tolist().index(mask_id)].detach().numpy()))
     weight, bias = (
-        value.detach().numpy() for value in (method.classifier.linear.weight, method.classifier.linear.bias)
+        value.detach().numpy()
+        for value in (method.classifier.linear.weight, method.classifier.linear.bias)
     )
     total = 0.0
     for item in range(6):
@@ -386,11 +436,15 @@ def test_padding_does_not_change_an_embedding(small: KitFor, augmentation: str) 
 
 def test_four_batches_make_one_supervised_update(small: KitFor) -> None:
     """Trap 9: negatives within a batch, an update on four; left-over batches of an epoch are dropped."""
-    kit = small(setting="sup", accumulation=4, batch_size=2, epochs=1, max_steps=None, stage1_steps=1)
+    kit = small(
+        setting="sup", accumulation=4, batch_size=2, epochs=1, max_steps=None, stage1_steps=1
+    )
     method = build(kit)
     sizes: list[int] = []
     losses = method.losses
-    method.losses = lambda batch, stage: sizes.append(len(next(iter(batch.values())).items)) or losses(batch, stage)
+    method.losses = lambda batch, stage: (
+        sizes.append(len(next(iter(batch.values())).items)) or losses(batch, stage)
+    )
     trainer = train(kit, method)
     items = len(list(islice(iter(kit.tokens(kit.config.triplets).starts[0]), 100))) - 1
     assert items == 20
@@ -418,7 +472,11 @@ def by_hand(kit: Kit, method: Any, weights: dict[str, Tensor]) -> dict[str, floa
 
     def corpus(stream: str) -> list[TextBatch]:
         tokens = kit.tokens(method.corpora(kit.config)[stream], method.template)
-        reader = Stream(tokens, method.template, StreamOptions(limit=method.training_pieces, batch_size=1, seed=5))
+        reader = Stream(
+            tokens,
+            method.template,
+            StreamOptions(limit=method.training_pieces, batch_size=1, seed=5),
+        )
         return list(islice(reader, len(tokens)))
 
     def plain(batch: TextBatch, _modules: Tensor) -> Tensor:
@@ -441,14 +499,19 @@ def by_hand(kit: Kit, method: Any, weights: dict[str, Tensor]) -> dict[str, floa
 @pytest.mark.parametrize("setting", ["semisup", "sup"])
 def test_analysis_follows_both_metrics_along_stage_1(small: KitFor, setting: str) -> None:
     """At its start and at every evaluation; the sentences are the unlabelled corpus in either setting."""
-    kit = small(setting=setting, analysis=True, accumulation=1, stage1_steps=4, evaluation_interval=2)
+    kit = small(
+        setting=setting, analysis=True, accumulation=1, stage1_steps=4, evaluation_interval=2
+    )
     assert method_data(kit)["analysed"] == kit.config.sentences
     method = build(kit)
     weights = [{name: value.clone() for name, value in method.state_dict().items()}]
     trainer = train(
         kit,
         method,
-        lambda: float(weights.append({name: value.clone() for name, value in method.state_dict().items()}) or 1),
+        lambda: float(
+            weights.append({name: value.clone() for name, value in method.state_dict().items()})
+            or 1
+        ),
     )
     found = curves(trainer)
     assert list(found["loss"]) == list(found["dev"]) == [2, 4]
@@ -457,10 +520,14 @@ def test_analysis_follows_both_metrics_along_stage_1(small: KitFor, setting: str
         expected = by_hand(kit, method, weights[number])
         assert watched.keys() == expected.keys()
         for metric, value in expected.items():
-            assert watched[metric][step] == pytest.approx(value, rel=0.1 if "dropout" in metric else 1e-4), metric
+            assert watched[metric][step] == pytest.approx(
+                value, rel=0.1 if "dropout" in metric else 1e-4
+            ), metric
     assert len(set(watched["divergence"].values())) == 3
     assert found["divergence-dropout"][0] > 0.01
-    second = {point["metric"] for point in trainer.outcome.history if point["stage"] == "contrastive"}
+    second = {
+        point["metric"] for point in trainer.outcome.history if point["stage"] == "contrastive"
+    }
     assert second == {"loss", "dev"}, "stage 2 is not analysed"
 
 
@@ -478,14 +545,20 @@ def test_analysis_changes_no_weight(small: KitFor) -> None:
         kept = [point for point in trainer.outcome.history if point["metric"] in ("loss", "dev")]
         trained[analysis] = (method.state_dict(), kept)
         assert "analysis" in (method.stages(kit.config)[0].shared or ())
-        assert len(trainer.outcome.history) > len(kept) if analysis else trainer.outcome.history == kept
+        assert (
+            len(trainer.outcome.history) > len(kept)
+            if analysis
+            else trainer.outcome.history == kept
+        )
     (plain, kept), (analysed, kept_too) = trained.values()
     assert plain.keys() == analysed.keys()
     assert all(torch.equal(plain[name], analysed[name]) for name in plain)
     assert kept == kept_too
 
 
-def test_analysis_is_of_the_first_items_whatever_seed_and_share(small: KitFor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_analysis_is_of_the_first_items_whatever_seed_and_share(
+    small: KitFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loaded = sys.modules[f"{registry.load('diffaug').method.__module__}.analysis"]
     monkeypatch.setattr(loaded, "SAMPLE", 12)
     for values in ({}, {"label_fraction": 0.5, "subset": 2}):
@@ -496,7 +569,9 @@ def test_analysis_is_of_the_first_items_whatever_seed_and_share(small: KitFor, m
             assert {batch.views for batch in sample} == {views}
 
 
-@pytest.mark.parametrize("values", [{"augmentation": "adapter"}, {"augmentation": "lora"}, {"stage1_steps": 0}])
+@pytest.mark.parametrize(
+    "values", [{"augmentation": "adapter"}, {"augmentation": "lora"}, {"stage1_steps": 0}]
+)
 def test_analysis_without_prefixes_or_stage_1_is_refused(values: dict[str, Any]) -> None:
     plugin = registry.load("diffaug")
     with pytest.raises(UserError, match="it needs augmentation=prefix and stage1_steps > 0"):

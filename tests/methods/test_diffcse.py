@@ -38,12 +38,18 @@ def build(kit: Kit) -> Any:
 
 def batch_of(kit: Kit, method: Any, size: int = 6) -> TextBatch:
     (corpus,) = kit.declared.corpora.values()
-    endless = Stream(kit.tokens(corpus), method.template, StreamOptions(limit=30, batch_size=size, seed=0))
-    return next(batch for batch in endless if len(batch.items) == size and not batch.attention_mask.all())
+    endless = Stream(
+        kit.tokens(corpus), method.template, StreamOptions(limit=30, batch_size=size, seed=0)
+    )
+    return next(
+        batch for batch in endless if len(batch.items) == size and not batch.attention_mask.all()
+    )
 
 
 def losses(kit: Kit, method: Any) -> dict[str, torch.Tensor]:
-    found: dict[str, torch.Tensor] = method.losses({"contrastive": batch_of(kit, method)}, method.stages(kit.config)[0])
+    found: dict[str, torch.Tensor] = method.losses(
+        {"contrastive": batch_of(kit, method)}, method.stages(kit.config)[0]
+    )
     return found
 
 
@@ -79,9 +85,13 @@ def array(value: torch.Tensor) -> Array:
 
 
 def info_nce(anchors: Array, candidates: Array, temperature: float = 0.05) -> float:
-    anchors, candidates = (part / np.linalg.norm(part, axis=1, keepdims=True) for part in (anchors, candidates))
+    anchors, candidates = (
+        part / np.linalg.norm(part, axis=1, keepdims=True) for part in (anchors, candidates)
+    )
     scores = anchors @ candidates.T / temperature
-    return float(np.mean([math.log(np.exp(row).sum()) - row[place] for place, row in enumerate(scores)]))
+    return float(
+        np.mean([math.log(np.exp(row).sum()) - row[place] for place, row in enumerate(scores)])
+    )
 
 
 def cross_entropies(logits: Array, labels: Array) -> Array:
@@ -91,10 +101,12 @@ def cross_entropies(logits: Array, labels: Array) -> Array:
 
 
 def replaced(original: Array, real: Array, best: Array) -> Array:
-    """Labels of section 1.2, step 5."""
+    """Labels of diffcse.md, section 1.2, step 5."""
     labels = np.zeros(original.shape, int)
     for row, position in np.ndindex(original.shape):
-        labels[row, position] = position > 0 and real[row, position] and best[row, position] != original[row, position]
+        labels[row, position] = (
+            position > 0 and real[row, position] and best[row, position] != original[row, position]
+        )
     return labels
 
 
@@ -103,10 +115,16 @@ def replaced(original: Array, real: Array, best: Array) -> Array:
 
 @pytest.mark.parametrize(("setting", "views"), [("unsup", 2), ("sup", 3)])
 @pytest.mark.parametrize("reduction", ["mean_all", "mean_nonpad", "sum"])
-def test_losses_against_formulas(kit_for: KitFor, setting: str, views: int, reduction: str, watch: Watch) -> None:
+def test_losses_against_formulas(
+    kit_for: KitFor, setting: str, views: int, reduction: str, watch: Watch
+) -> None:
     kit = kit_for("diffcse", setting=setting, rtd_reduction=reduction)
     method = build(kit)
-    pooler, generator, head = watch(method.pooler), watch(method.editor.generator), watch(method.head)
+    pooler, generator, head = (
+        watch(method.pooler),
+        watch(method.editor.generator),
+        watch(method.head),
+    )
     batch = batch_of(kit, method)
     found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
 
@@ -114,14 +132,22 @@ def test_losses_against_formulas(kit_for: KitFor, setting: str, views: int, redu
     vectors = array(pooler.results[0])
     assert len(vectors) == 6 * views
     parts = [vectors[view::views] for view in range(views)]
-    assert found["contrastive"].item() == pytest.approx(info_nce(parts[0], np.concatenate(parts[1:])), rel=1e-4)
+    assert found["contrastive"].item() == pytest.approx(
+        info_nce(parts[0], np.concatenate(parts[1:])), rel=1e-4
+    )
 
     copies = 2 if setting == "unsup" else 1
-    original, real = (part.numpy().repeat(copies, axis=0) for part in (batch.input_ids, batch.attention_mask))
+    original, real = (
+        part.numpy().repeat(copies, axis=0) for part in (batch.input_ids, batch.attention_mask)
+    )
     labels = replaced(original, real, generator.results[0].numpy())
     assert labels.any()
     each = cross_entropies(array(head.results[0]), labels)
-    expected = {"mean_all": each.mean(), "mean_nonpad": each[real == 1].mean(), "sum": each[real == 1].sum()}
+    expected = {
+        "mean_all": each.mean(),
+        "mean_nonpad": each[real == 1].mean(),
+        "sum": each[real == 1].sum(),
+    }
     assert found["replaced_tokens"].item() == pytest.approx(expected[reduction], rel=1e-5)
 
 
@@ -147,7 +173,9 @@ def test_discriminator_reads_what_the_generator_wrote_everywhere(unsup: Kit, wat
     losses(unsup, method)
     (edited,) = reader.given[0][0]
     real = batch.attention_mask.bool()
-    assert torch.equal(edited.input_ids[:, 1:][real[:, 1:]], generator.results[0][:, 1:][real[:, 1:]])
+    assert torch.equal(
+        edited.input_ids[:, 1:][real[:, 1:]], generator.results[0][:, 1:][real[:, 1:]]
+    )
     assert torch.equal(edited.attention_mask, batch.attention_mask)
     assert not edited.input_ids[~real].any()
 
@@ -178,14 +206,20 @@ def test_detection_trains_the_encoder_through_h(unsup: Kit) -> None:
     """Not detached, or the method would be SimCSE."""
     method = build(unsup)
     losses(unsup, method)["replaced_tokens"].backward()
-    for name in ("pooler.0.weight", "pooler.3.weight", "encoder.model.embeddings.word_embeddings.weight"):
+    for name in (
+        "pooler.0.weight",
+        "pooler.3.weight",
+        "encoder.model.embeddings.word_embeddings.weight",
+    ):
         assert dict(method.named_parameters())[name].grad.abs().max() > 0, name
     assert all(value.grad is None for value in method.editor.parameters())
 
 
 def test_discriminator_is_a_second_copy_that_is_not_tied(unsup: Kit) -> None:
     method = build(unsup)
-    for mine, other in zip(method.encoder.parameters(), method.discriminator.parameters(), strict=True):
+    for mine, other in zip(
+        method.encoder.parameters(), method.discriminator.parameters(), strict=True
+    ):
         assert torch.equal(mine, other)
         assert mine.data_ptr() != other.data_ptr()
 
@@ -198,7 +232,13 @@ def test_three_updates_change_the_trained_and_nothing_else(kit_for: KitFor, sett
     Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
     same = {name for name, value in method.named_parameters() if torch.equal(value, before[name])}
     assert {name for name in before if name.startswith("editor.")} == same
-    assert {name.split(".")[0] for name in before} == {"encoder", "discriminator", "pooler", "head", "editor"}
+    assert {name.split(".")[0] for name in before} == {
+        "encoder",
+        "discriminator",
+        "pooler",
+        "head",
+        "editor",
+    }
 
 
 def test_trainable_parameters(unsup: Kit) -> None:
@@ -212,9 +252,16 @@ def test_trainable_parameters(unsup: Kit) -> None:
             sizes[name.split(".")[0]] += value.numel()
     shape = json.loads((Path(unsup.config.encoder) / "config.json").read_text())
     with torch.device("meta"):
-        tiny, base = (BertModel(config, add_pooling_layer=False) for config in (BertConfig(**shape), BertConfig()))
+        tiny, base = (
+            BertModel(config, add_pooling_layer=False)
+            for config in (BertConfig(**shape), BertConfig())
+        )
         pooler = BatchNormHead(768)
-    assert sizes["encoder"] == sizes["discriminator"] == sum(value.numel() for value in tiny.parameters())
+    assert (
+        sizes["encoder"]
+        == sizes["discriminator"]
+        == sum(value.numel() for value in tiny.parameters())
+    )
     assert (sizes["pooler"], sizes["head"]) == (4 * 32 * 32 + 4 * 32, 2 * 32 + 2)
     encoder, head = (
         sum(value.numel() for value in base.parameters()),
@@ -227,9 +274,13 @@ def test_trainable_parameters(unsup: Kit) -> None:
 def test_pooler_is_dropped_at_test_time(kit_for: KitFor, setting: str, watch: Watch) -> None:
     kit = kit_for("diffcse", setting=setting)
     method = build(kit).eval()
-    others = [watch(module) for module in (method.pooler, method.editor.generator, method.discriminator)]
+    others = [
+        watch(module) for module in (method.pooler, method.editor.generator, method.discriminator)
+    ]
     batch = batch_of(kit, method)
-    states = method.encoder.model(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
+    states = method.encoder.model(
+        input_ids=batch.input_ids, attention_mask=batch.attention_mask
+    ).last_hidden_state
     assert torch.allclose(method.embed(batch), states[:, 0], atol=1e-6)
     assert all(calls.results == [] for calls in others)
 
@@ -246,7 +297,9 @@ def test_dropout_of_the_generator(kit_for: KitFor, eval_: bool) -> None:
 
 
 def test_without_contrastive_loss(kit_for: KitFor) -> None:
-    kit = kit_for("diffcse", contrastive=False, replaced_token_weight=0.1, max_steps=2, learning_rate=1e-2)
+    kit = kit_for(
+        "diffcse", contrastive=False, replaced_token_weight=0.1, max_steps=2, learning_rate=1e-2
+    )
     method = build(kit)
     assert dict(method.stages(kit.config)[0].losses) == {"replaced_tokens": 0.1}
     before = method.encoder.model.embeddings.word_embeddings.weight.detach().clone()
@@ -255,9 +308,12 @@ def test_without_contrastive_loss(kit_for: KitFor) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "pooler"), [({"objective": "none"}, TanhHead), ({"replaced_token_weight": 0}, BatchNormHead)]
+    ("values", "pooler"),
+    [({"objective": "none"}, TanhHead), ({"replaced_token_weight": 0}, BatchNormHead)],
 )
-def test_without_detection_nothing_of_it_is_built(kit_for: KitFor, values: dict[str, Any], pooler: type) -> None:
+def test_without_detection_nothing_of_it_is_built(
+    kit_for: KitFor, values: dict[str, Any], pooler: type
+) -> None:
     kit = kit_for("diffcse", **values, generator="there-is-no-such-model")
     method = build(kit)
     assert {name.split(".")[0] for name, _ in method.named_parameters()} == {"encoder", "pooler"}
@@ -274,26 +330,40 @@ def test_which_sentence_is_edited(
 ) -> None:
     """All conditioned on h(x), and the contrastive part is of x alone."""
     kit = kit_for(
-        "diffcse", edited=edited, objective=objective, masking_ratio=0, sentences=f"neighbours:{running_text}"
+        "diffcse",
+        edited=edited,
+        objective=objective,
+        masking_ratio=0,
+        sentences=f"neighbours:{running_text}",
     )
     method = build(kit)
     masker = watch(method.editor.masker if objective == "detection" else method.masker)
-    encoder, reader, pooler = watch(method.encoder), watch(method.discriminator), watch(method.pooler)
+    encoder, reader, pooler = (
+        watch(method.encoder),
+        watch(method.discriminator),
+        watch(method.pooler),
+    )
     batch = batch_of(kit, method)
     assert batch.views == 2
     found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
     first, following = (batch.input_ids[column::2].repeat_interleave(2, dim=0) for column in (0, 1))
     assert torch.equal(encoder.given[0][0][0].input_ids, first)
     vectors = array(pooler.results[0])
-    assert found["contrastive"].item() == pytest.approx(info_nce(vectors[0::2], vectors[1::2]), rel=1e-4)
+    assert found["contrastive"].item() == pytest.approx(
+        info_nce(vectors[0::2], vectors[1::2]), rel=1e-4
+    )
     wanted = {"same": [first], "next": [following], "same+next": [first, following]}[edited]
     assert len(masker.given) == len(reader.given) == len(wanted)
     for call, ids in enumerate(wanted):
         assert torch.equal(masker.given[call][0][0], ids)
-        assert torch.equal(reader.keyword(call, "edit")(torch.zeros(12, 2, 32))[:, 0], pooler.results[0])
+        assert torch.equal(
+            reader.keyword(call, "edit")(torch.zeros(12, 2, 32))[:, 0], pooler.results[0]
+        )
 
 
-def test_same_and_next_is_the_mean_of_both(kit_for: KitFor, running_text: Path, watch: Watch) -> None:
+def test_same_and_next_is_the_mean_of_both(
+    kit_for: KitFor, running_text: Path, watch: Watch
+) -> None:
     kit = kit_for("diffcse", edited="same+next", sentences=f"neighbours:{running_text}")
     method = build(kit)
     generator, head = watch(method.editor.generator), watch(method.head)
@@ -301,14 +371,22 @@ def test_same_and_next_is_the_mean_of_both(kit_for: KitFor, running_text: Path, 
     found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
     terms = []
     for column in (0, 1):
-        ids, real = (part[column::2].numpy().repeat(2, axis=0) for part in (batch.input_ids, batch.attention_mask))
+        ids, real = (
+            part[column::2].numpy().repeat(2, axis=0)
+            for part in (batch.input_ids, batch.attention_mask)
+        )
         labels = replaced(ids, real, generator.results[column].numpy())
         terms.append(cross_entropies(array(head.results[column]), labels).mean())
     assert found["replaced_tokens"].item() == pytest.approx(sum(terms) / 2, rel=1e-5)
 
 
 def test_conditional_masked_language_modelling(kit_for: KitFor, watch: Watch) -> None:
-    kit = kit_for("diffcse", objective="masked-language", masking_ratio=0.4, generator="there-is-no-such-model")
+    kit = kit_for(
+        "diffcse",
+        objective="masked-language",
+        masking_ratio=0.4,
+        generator="there-is-no-such-model",
+    )
     method = build(kit)
     assert method.models(kit.config) == [kit.config.encoder]
     masker, reader, head = watch(method.masker), watch(method.discriminator), watch(method.head)
@@ -316,7 +394,9 @@ def test_conditional_masked_language_modelling(kit_for: KitFor, watch: Watch) ->
     masked, (text,) = masker.results[0], reader.given[0][0]
     assert torch.equal(text.input_ids, masked.input_ids)
     assert masked.chosen.any()
-    assert torch.equal(head.given[0][0][0], reader.results[0][masked.chosen]), "at the chosen positions only"
+    assert torch.equal(head.given[0][0][0], reader.results[0][masked.chosen]), (
+        "at the chosen positions only"
+    )
     originals = masker.given[0][0][0][masked.chosen].numpy()
     expected = cross_entropies(array(head.results[0]), originals).mean()
     assert found["replaced_tokens"].item() == pytest.approx(expected, rel=1e-5)
@@ -337,7 +417,9 @@ def test_corrective_language_modelling(kit_for: KitFor, watch: Watch) -> None:
     assert torch.equal(read, reader.given[0][0][0].input_ids[real])
     assert torch.equal(wanted, batch.input_ids[real])
     assert (read != wanted).any()
-    assert found["replaced_tokens"].item() == pytest.approx(-array(head.results[0]).mean(), rel=1e-5)
+    assert found["replaced_tokens"].item() == pytest.approx(
+        -array(head.results[0]).mean(), rel=1e-5
+    )
     assert {"head.gate.weight", "head.vocabulary.decoder.weight"} < set(
         trained_names(method, method.stages(kit.config)[0])
     )
@@ -353,7 +435,9 @@ def test_other_edits_are_detected(kit_for: KitFor, edit: str, watch: Watch) -> N
     assert torch.equal(reader.given[0][0][0].input_ids, edited.batch.input_ids)
     expected = cross_entropies(array(head.results[0]), edited.labels.numpy()).mean()
     assert found.item() == pytest.approx(expected, rel=1e-5)
-    assert method.models(kit.config) == [kit.config.encoder] + [kit.config.generator] * (edit == "insert")
+    assert method.models(kit.config) == [kit.config.encoder] + [kit.config.generator] * (
+        edit == "insert"
+    )
 
 
 def test_all_edits_have_a_head_each(kit_for: KitFor, watch: Watch) -> None:
@@ -381,7 +465,9 @@ def test_edits_as_augmentation(kit_for: KitFor, objective: str, edit: str, watch
     found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
     assert set(found) == {"contrastive"}
     assert not hasattr(method, "discriminator")
-    assert torch.equal(editor.given[0][0][0].input_ids, batch.input_ids), "one edit of every sentence"
+    assert torch.equal(editor.given[0][0][0].input_ids, batch.input_ids), (
+        "one edit of every sentence"
+    )
     assert torch.equal(encoder.given[0][0][0].input_ids, batch.repeated(2).input_ids)
     assert torch.equal(encoder.given[1][0][0].input_ids, editor.results[0].batch.input_ids)
     (vectors,) = map(array, pooler.results)
@@ -398,7 +484,9 @@ def test_static_corruption_has_no_generator(kit_for: KitFor, watch: Watch) -> No
     method = build(kit)
     assert isinstance(method.editor, StaticCorruption)
     assert not list(method.editor.parameters())
-    assert kit.config.generator in method.models(kit.config), "the result depends on it all the same"
+    assert kit.config.generator in method.models(kit.config), (
+        "the result depends on it all the same"
+    )
     reader = watch(method.discriminator)
     for _ in range(2):
         losses(kit, method)
@@ -420,10 +508,20 @@ def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...])
     config = resolve(registry.load("diffcse"), {"setting": setting, "encoder": encoder})
     names = ("learning_rate", "masking_ratio", "batch_size", "epochs", "generator")
     assert tuple(getattr(config, name) for name in names) == expected
-    assert (config.replaced_token_weight, config.temperature, config.max_length) == (0.005, 0.05, 32)
+    assert (config.replaced_token_weight, config.temperature, config.max_length) == (
+        0.005,
+        0.05,
+        32,
+    )
     assert (config.weight_decay, config.warmup_ratio, config.gradient_clipping) == (0, 0, 1.0)
-    assert (config.evaluation_interval, config.pooler, config.rtd_reduction) == (125, "batchnorm", "mean_all")
-    assert [config.generator_eval, config.replace_only_masked, config.static_corruption] == [False] * 3
+    assert (config.evaluation_interval, config.pooler, config.rtd_reduction) == (
+        125,
+        "batchnorm",
+        "mean_all",
+    )
+    assert [config.generator_eval, config.replace_only_masked, config.static_corruption] == [
+        False
+    ] * 3
 
 
 @pytest.mark.parametrize(
@@ -439,7 +537,9 @@ def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...])
         ({"objective": "corrective"}, 0.3, "batchnorm"),
     ],
 )
-def test_each_ablation_is_one_setting_away(values: dict[str, Any], ratio: float, pooler: str) -> None:
+def test_each_ablation_is_one_setting_away(
+    values: dict[str, Any], ratio: float, pooler: str
+) -> None:
     config = resolve(registry.load("diffcse"), values)
     assert (config.masking_ratio, config.pooler) == (ratio, pooler)
 
@@ -456,11 +556,20 @@ def test_each_ablation_is_one_setting_away(values: dict[str, Any], ratio: float,
         ({"objective": "corrective", "edit": "insert"}, "edit must be replace"),
         ({"objective": "masked-language", "edit": "all"}, "edit must be replace"),
         ({"objective": "none", "contrastive": False}, "contrastive=False need a discriminator"),
-        ({"replaced_token_weight": 0, "contrastive": False}, "contrastive=False need a discriminator"),
+        (
+            {"replaced_token_weight": 0, "contrastive": False},
+            "contrastive=False need a discriminator",
+        ),
         ({"static_corruption": True, "edit": "delete"}, "edit=replace"),
-        ({"static_corruption": True, "edited": "next", "sentences": "neighbours:x.txt"}, "same sentence"),
+        (
+            {"static_corruption": True, "edited": "next", "sentences": "neighbours:x.txt"},
+            "same sentence",
+        ),
         ({"static_corruption": True, "objective": "masked-language"}, "generated"),
-        ({"edited": "next", "sentences": "neighbours:x.txt", "objective": "positives"}, "need a discriminator"),
+        (
+            {"edited": "next", "sentences": "neighbours:x.txt", "objective": "positives"},
+            "need a discriminator",
+        ),
         ({"edit": "swap"}, "edit = 'swap'"),
     ],
 )
@@ -498,7 +607,11 @@ def test_roberta_in_bfloat16(kit_for: KitFor, tiny_roberta: Path, values: dict[s
     batch = batch_of(kit, method).view(0)
     short = int(batch.attention_mask.sum(dim=1).argmin())
     length = int(batch.attention_mask[short].sum())
-    alone = TextBatch(batch.input_ids[[short], :length], batch.attention_mask[[short], :length], batch.items[[short]])
+    alone = TextBatch(
+        batch.input_ids[[short], :length],
+        batch.attention_mask[[short], :length],
+        batch.items[[short]],
+    )
     assert torch.allclose(method.embed(batch)[short], method.embed(alone)[0], atol=1e-5)
 
 
@@ -508,11 +621,19 @@ def test_gradient_checkpointing_gives_the_same_gradients(
 ) -> None:
     found = []
     for checkpointing in (False, True):
-        kit = kit_for("diffcse", encoder=str(without_dropout), gradient_checkpointing=checkpointing, **values)
+        kit = kit_for(
+            "diffcse", encoder=str(without_dropout), gradient_checkpointing=checkpointing, **values
+        )
         method = build(kit)
         torch.manual_seed(3)
         sum(losses(kit, method).values()).backward()  # type: ignore[union-attr]
-        found.append({name: value.grad for name, value in method.named_parameters() if value.grad is not None})
+        found.append(
+            {
+                name: value.grad
+                for name, value in method.named_parameters()
+                if value.grad is not None
+            }
+        )
     assert set(found[0]) == set(found[1])
     for name, gradient in found[0].items():
         assert torch.allclose(gradient, found[1][name], atol=1e-5, rtol=1e-3), name

@@ -1,4 +1,4 @@
-"""ESimCSE against baselines.md, section 9."""
+"""ESimCSE against esimcse.md."""
 
 import math
 from collections.abc import Callable
@@ -32,12 +32,18 @@ def build(kit: Kit) -> Any:
 
 
 def batches(kit: Kit, method: Any, count: int = 1, size: int = 6) -> list[TextBatch]:
-    endless = Stream(kit.tokens(kit.config.sentences), method.template, StreamOptions(limit=method.training_pieces, batch_size=size, seed=0))
+    endless = Stream(
+        kit.tokens(kit.config.sentences),
+        method.template,
+        StreamOptions(limit=method.training_pieces, batch_size=size, seed=0),
+    )
     return list(islice((batch for batch in endless if len(batch.items) == size), count))
 
 
 def loss_of(method: Any, texts: TextBatch) -> Tensor:
-    found: dict[str, Tensor] = method.losses({"contrastive": texts}, method.stages(method.config)[0])
+    found: dict[str, Tensor] = method.losses(
+        {"contrastive": texts}, method.stages(method.config)[0]
+    )
     assert set(found) == {"contrastive"}
     return found["contrastive"]
 
@@ -47,7 +53,8 @@ def closed_form(first: np.ndarray, second: np.ndarray, queue: np.ndarray) -> flo
     total = 0.0
     for row, anchor in enumerate(first):
         scores = [
-            float(anchor @ other) / np.linalg.norm(anchor) / np.linalg.norm(other) / 0.05 for other in (*second, *queue)
+            float(anchor @ other) / np.linalg.norm(anchor) / np.linalg.norm(other) / 0.05
+            for other in (*second, *queue)
         ]
         total += math.log(sum(math.exp(score) for score in scores)) - scores[row]
     return total / len(first)
@@ -60,7 +67,9 @@ def array(tensor: Tensor) -> np.ndarray:
 # The queue
 
 
-def test_the_queue_is_negatives_for_every_row_and_filled_after_the_loss(kit_for: KitFor, watch: Watch) -> None:
+def test_the_queue_is_negatives_for_every_row_and_filled_after_the_loss(
+    kit_for: KitFor, watch: Watch
+) -> None:
     """Three batches of 6 with room for 15: 0, then 6, then 12 negatives; after the third the oldest 3 are gone."""
     kit = kit_for("esimcse", batch_size=6, queue_ratio=2.5)
     method = build(kit)
@@ -77,7 +86,9 @@ def test_the_queue_is_negatives_for_every_row_and_filled_after_the_loss(kit_for:
     assert np.array_equal(array(method.queue.vectors), np.concatenate(appended)[-15:])
 
 
-def test_queue_vectors_are_the_original_sentence_without_dropout_under_the_shared_head(kit_for: KitFor) -> None:
+def test_queue_vectors_are_the_original_sentence_without_dropout_under_the_shared_head(
+    kit_for: KitFor,
+) -> None:
     kit = kit_for("esimcse", batch_size=6)
     method = build(kit)
     (texts,) = batches(kit, method)
@@ -86,7 +97,9 @@ def test_queue_vectors_are_the_original_sentence_without_dropout_under_the_share
             parameter.mul_(1.3)
     loss_of(method, texts)
     copy = method.momentum.encoder.model
-    state = copy(input_ids=texts.input_ids, attention_mask=texts.attention_mask).last_hidden_state[:, 0]
+    state = copy(input_ids=texts.input_ids, attention_mask=texts.attention_mask).last_hidden_state[
+        :, 0
+    ]
     assert torch.allclose(method.queue.vectors, method.head(state), atol=1e-6)
     assert not method.queue.vectors.requires_grad
 
@@ -100,7 +113,9 @@ def test_the_queue_is_empty_at_the_start_of_every_epoch(kit_for: KitFor, watch: 
         head.results.clear()
         found = loss_of(method, texts).item()
     views = array(head.results[0])
-    assert found == pytest.approx(closed_form(views[0::2], views[1::2], np.zeros((0, 32))), rel=1e-4)
+    assert found == pytest.approx(
+        closed_form(views[0::2], views[1::2], np.zeros((0, 32))), rel=1e-4
+    )
     assert len(method.queue.vectors) == 6
 
 
@@ -125,21 +140,30 @@ def test_it_follows_once_per_training_forward_and_before_it_encodes(kit_for: Kit
     loss_of(method, texts)
     for name, value in method.momentum.encoder.named_parameters():
         assert np.abs(array(value) - (0.75 * start[name] + 0.25 * target[name])).max() < 1e-6, name
-    assert torch.allclose(method.queue.vectors, method.head(method.momentum.encoder.cls(texts)), atol=1e-6)
-    assert all(np.array_equal(array(value), target[name]) for name, value in method.encoder.named_parameters())
+    assert torch.allclose(
+        method.queue.vectors, method.head(method.momentum.encoder.cls(texts)), atol=1e-6
+    )
+    assert all(
+        np.array_equal(array(value), target[name])
+        for name, value in method.encoder.named_parameters()
+    )
 
 
 @pytest.mark.parametrize("start", ["pretrained", "random"])
 def test_where_it_starts(kit_for: KitFor, start: str) -> None:
     method = build(kit_for("esimcse", momentum_start=start))
-    pairs = list(zip(method.momentum.encoder.parameters(), method.encoder.parameters(), strict=True))
+    pairs = list(
+        zip(method.momentum.encoder.parameters(), method.encoder.parameters(), strict=True)
+    )
     assert all(torch.equal(mine, theirs) for mine, theirs in pairs) is (start == "pretrained")
 
 
 @pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
 def test_three_updates(kit_for: KitFor, family: str, request: pytest.FixtureRequest) -> None:
     """Encoder and head learn from gradients; the momentum copy moves without any."""
-    kit = kit_for("esimcse", encoder=str(request.getfixturevalue(family)), max_steps=3, momentum=0.9)
+    kit = kit_for(
+        "esimcse", encoder=str(request.getfixturevalue(family)), max_steps=3, momentum=0.9
+    )
     method = build(kit)
     (stage,) = method.stages(kit.config)
     before = {name: value.detach().clone() for name, value in method.named_parameters()}
@@ -155,7 +179,9 @@ def test_three_updates(kit_for: KitFor, family: str, request: pytest.FixtureRequ
     moved = {name for name, value in after[-1].items() if not torch.equal(value, before[name])}
     assert {name.split(".")[0] for name in moved} == {"encoder", "head", "momentum"}
     assert stage.moves == ("momentum.*",)
-    assert all(value.grad is None and not value.requires_grad for value in method.momentum.parameters())
+    assert all(
+        value.grad is None and not value.requires_grad for value in method.momentum.parameters()
+    )
 
 
 def test_every_trained_tensor_receives_gradient(kit_for: KitFor) -> None:
@@ -187,7 +213,9 @@ def test_view_2_repeats_pieces_the_same_way_in_every_epoch(kit_for: KitFor, watc
     for row, item in enumerate(texts.items.tolist()):
         pieces = texts.input_ids[row][texts.attention_mask[row].bool()][1:-1].numpy()
         expected = repeated_pieces(pieces, item, 2, 0.6, "code").tolist()
-        found = first.input_ids[2 * row + 1][first.attention_mask[2 * row + 1].bool()][1:-1].tolist()
+        found = first.input_ids[2 * row + 1][first.attention_mask[2 * row + 1].bool()][
+            1:-1
+        ].tolist()
         assert found == expected
 
 
@@ -221,9 +249,12 @@ def test_without_both_it_is_simcse(kit_for: KitFor) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "repeats", "queues"), [({"queue_ratio": 0}, True, False), ({"repetition_rate": 0}, False, True)]
+    ("options", "repeats", "queues"),
+    [({"queue_ratio": 0}, True, False), ({"repetition_rate": 0}, False, True)],
 )
-def test_each_part_alone(kit_for: KitFor, watch: Watch, options: dict[str, Any], repeats: bool, queues: bool) -> None:
+def test_each_part_alone(
+    kit_for: KitFor, watch: Watch, options: dict[str, Any], repeats: bool, queues: bool
+) -> None:
     kit = kit_for("esimcse", **{"repetition_rate": 0.6, **options})
     method = build(kit)
     encoder = watch(method.encoder)
@@ -243,7 +274,9 @@ def test_embedding_is_the_cls_state_without_head(kit_for: KitFor, watch: Watch) 
     method = build(kit).eval()
     head, slow = watch(method.head), watch(method.momentum.encoder)
     (texts,) = batches(kit, method)
-    states = method.encoder.model(input_ids=texts.input_ids, attention_mask=texts.attention_mask).last_hidden_state
+    states = method.encoder.model(
+        input_ids=texts.input_ids, attention_mask=texts.attention_mask
+    ).last_hidden_state
     assert torch.allclose(method.embed(texts), states[:, 0], atol=1e-6)
     assert torch.equal(method.embed_dev(texts), method.embed(texts))
     assert head.results == slow.results == []
@@ -256,10 +289,27 @@ def test_embedding_is_the_cls_state_without_head(kit_for: KitFor, watch: Watch) 
 )  # fmt: skip
 def test_published_values(encoder: str, rate: float, repetition: float) -> None:
     config = resolve(registry.load("esimcse"), {"encoder": encoder})
-    assert (config.learning_rate, config.repetition_rate, config.batch_size) == (rate, repetition, 64)
-    assert (config.momentum, config.queue_ratio, config.momentum_start) == (0.995, 2.5, "pretrained")
-    assert (config.temperature, config.max_length, config.epochs, config.evaluation_interval) == (0.05, 32, 1, 125)
-    assert (config.encoder_dropout, config.repetition_range, config.weight_decay) == (0.1, "code", 0)
+    assert (config.learning_rate, config.repetition_rate, config.batch_size) == (
+        rate,
+        repetition,
+        64,
+    )
+    assert (config.momentum, config.queue_ratio, config.momentum_start) == (
+        0.995,
+        2.5,
+        "pretrained",
+    )
+    assert (config.temperature, config.max_length, config.epochs, config.evaluation_interval) == (
+        0.05,
+        32,
+        1,
+        125,
+    )
+    assert (config.encoder_dropout, config.repetition_range, config.weight_decay) == (
+        0.1,
+        "code",
+        0,
+    )
 
 
 def test_dropout_is_a_field(kit_for: KitFor) -> None:
@@ -281,9 +331,13 @@ def test_checkpointed_gradients_are_the_same(kit_for: KitFor, precision: str) ->
                 loss = loss_of(method, texts)
         assert loss.dtype == torch.float32
         loss.backward()
-        gradients.append({name: value.grad for name, value in method.named_parameters() if value.requires_grad})
+        gradients.append(
+            {name: value.grad for name, value in method.named_parameters() if value.requires_grad}
+        )
     largest = max(float(value.abs().max()) for value in gradients[0].values())
-    tolerance = 1e-5 if precision == "fp32" else 2e-2  # bf16: the last layer of one row, or of all, rounds differently
+    tolerance = (
+        1e-5 if precision == "fp32" else 2e-2
+    )  # bf16: the last layer of one row, or of all, rounds differently
     for name, value in gradients[0].items():
         assert (value - gradients[1][name]).abs().max() < tolerance * largest, name
 

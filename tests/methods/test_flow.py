@@ -1,4 +1,4 @@
-"""BERT-flow against baselines.md, section 7; the flow itself is in tests/encoders/test_flow.py."""
+"""BERT-flow against frozen_maps.md, section 1; the flow itself is in tests/encoders/test_flow.py."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +36,15 @@ def train(method: Any, kit: Kit) -> Any:
 
 
 def some_texts(kit: Kit, method: Any) -> TextBatch:
-    return next(iter(Stream(kit.tokens(kit.config.corpus), method.template, StreamOptions(limit=30, batch_size=6, seed=0))))
+    return next(
+        iter(
+            Stream(
+                kit.tokens(kit.config.corpus),
+                method.template,
+                StreamOptions(limit=30, batch_size=6, seed=0),
+            )
+        )
+    )
 
 
 def items(*numbers: int) -> dict[str, TextBatch]:
@@ -45,7 +53,9 @@ def items(*numbers: int) -> dict[str, TextBatch]:
 
 
 @pytest.mark.parametrize("permutation", ["reverse", "invertible"])
-def test_the_flow_trains_and_nothing_else(kit_for: KitFor, triplets: Path, permutation: str) -> None:
+def test_the_flow_trains_and_nothing_else(
+    kit_for: KitFor, triplets: Path, permutation: str
+) -> None:
     """ActNorms, couplings and learned maps; the learned map's order and signs stay, and so does the encoder."""
     kit = kit_for("flow", corpus=str(triplets), permutation=permutation, max_steps=3)
     method = build(kit)
@@ -59,14 +69,20 @@ def test_the_flow_trains_and_nothing_else(kit_for: KitFor, triplets: Path, permu
 
 def test_all_texts_of_an_item_contribute(kit: Kit) -> None:
     method = build(kit).eval()
-    vectors = torch.tensor(corpus_vectors(kit, kit.config.corpus, "first-last", 64)[[4, 2]]).reshape(6, 32)
+    vectors = torch.tensor(
+        corpus_vectors(kit, kit.config.corpus, "first-last", 64)[[4, 2]]
+    ).reshape(6, 32)
     found = method.losses(items(4, 2), method.stages(kit.config)[0])
     assert found.keys() == {"bits_per_dimension"}
-    assert found["bits_per_dimension"].item() == pytest.approx(method.flow.bits_per_dimension(vectors).item(), rel=1e-5)
+    assert found["bits_per_dimension"].item() == pytest.approx(
+        method.flow.bits_per_dimension(vectors).item(), rel=1e-5
+    )
 
 
 def test_training_raises_the_likelihood(kit_for: KitFor, triplets: Path) -> None:
-    kit = kit_for("flow", corpus=str(triplets), batch_size=20, max_steps=40, epochs=40, evaluation_interval=40)
+    kit = kit_for(
+        "flow", corpus=str(triplets), batch_size=20, max_steps=40, epochs=40, evaluation_interval=40
+    )
     method = build(kit)
     losses = []
     original = method.losses
@@ -104,14 +120,20 @@ def test_sentences_are_the_flows_output(
     assert (method.embed(alone) - expected[:1]).abs().max() < 1e-4 * expected.abs().max()
 
 
-def test_the_released_optimiser(kit_for: KitFor, triplets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_released_optimiser(
+    kit_for: KitFor, triplets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Epsilon 1e-6, no bias correction, constant rate, decay 0.01 on matrices alone."""
     kit = kit_for("flow", corpus=str(triplets), epochs=2)
     seen: list[Any] = []
     step = optimisers.ReleasedAdamW.step
 
     def watched(self: Any, closure: Any = None) -> None:
-        decays = {(part.dim(), group["weight_decay"]) for group in self.param_groups for part in group["params"]}
+        decays = {
+            (part.dim(), group["weight_decay"])
+            for group in self.param_groups
+            for part in group["params"]
+        }
         seen.append((self.epsilon, self.correct_bias, self.param_groups[0]["lr"], decays))
         step(self, closure)
 
@@ -127,7 +149,9 @@ def test_same_seed_same_flow(kit: Kit) -> None:
 
 
 @pytest.mark.parametrize("values", [{"precision": "bf16"}, {"gradient_checkpointing": True}])
-def test_trains_in_bf16_and_with_checkpointing(kit_for: KitFor, triplets: Path, values: dict[str, Any]) -> None:
+def test_trains_in_bf16_and_with_checkpointing(
+    kit_for: KitFor, triplets: Path, values: dict[str, Any]
+) -> None:
     kit = kit_for("flow", corpus=str(triplets), **values)
     plain = kit_for("flow", corpus=str(triplets))
     one, two = (train(build(each), each).flow.state_dict() for each in (kit, plain))
@@ -145,5 +169,14 @@ def test_the_papers_values() -> None:
         64,
     )
     assert (config.levels, config.steps_per_level, config.coupling_width) == (3, 3, 32)
-    assert (config.batch_size, config.epochs, config.learning_rate, config.weight_decay) == (32, 1, 1e-3, 0.01)
-    assert (config.gradient_clipping, config.warmup_ratio, config.permutation) == (1.0, 0, "reverse")
+    assert (config.batch_size, config.epochs, config.learning_rate, config.weight_decay) == (
+        32,
+        1,
+        1e-3,
+        0.01,
+    )
+    assert (config.gradient_clipping, config.warmup_ratio, config.permutation) == (
+        1.0,
+        0,
+        "reverse",
+    )

@@ -1,4 +1,4 @@
-"""Averaged word vectors against baselines.md, section 1."""
+"""Averaged word vectors against plain_encoders.md, section 2."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -78,7 +78,9 @@ def test_long_sentences_are_not_cut(embed: Callable[..., np.ndarray]) -> None:
     assert embed("the " * 3000 + "dog " * 1000)[0] == pytest.approx([0.75, 0.5, 0])
 
 
-def test_of_a_repeated_word_the_first_counts(embed: Callable[..., np.ndarray], vectors: Path) -> None:
+def test_of_a_repeated_word_the_first_counts(
+    embed: Callable[..., np.ndarray], vectors: Path
+) -> None:
     written(vectors.parent, ["the 1 2", "the 3 4", "dog 5 6"])
     assert embed("the dog")[0] == pytest.approx([3, 4])
 
@@ -91,11 +93,16 @@ def test_of_a_repeated_word_the_first_counts(embed: Callable[..., np.ndarray], v
         (["the 1 2", "dog 1 nan"], "line 2: a word and 2 numbers"),
         (["the 1 2", ""], "line 2: a word and 2 numbers"),
         (["the"], "line 1: a word and its numbers"),
-        (["2 3", "the 1 2 3", "dog 4 5 6"], r"line 1: a word and its numbers were expected \(no header\)"),
+        (
+            ["2 3", "the 1 2 3", "dog 4 5 6"],
+            r"line 1: a word and its numbers were expected \(no header\)",
+        ),
         ([], "holds no word vectors"),
     ],
 )
-def test_a_bad_line_is_named(embed: Callable[..., np.ndarray], vectors: Path, lines: list[str], message: str) -> None:
+def test_a_bad_line_is_named(
+    embed: Callable[..., np.ndarray], vectors: Path, lines: list[str], message: str
+) -> None:
     written(vectors.parent, lines)
     with pytest.raises(UserError, match=message):
         embed("the")

@@ -1,4 +1,4 @@
-"""PromptBERT against baselines.md, sections 3 and 6, and diffaug.md, section 2. The reference runs every row alone."""
+"""PromptBERT against promptbert.md, semisupervised.md, and diffaug.md, section 2. The reference runs every row alone."""
 
 import json
 import math
@@ -25,7 +25,10 @@ from harness.trials.trial import resolve
 
 KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]  # conftest's Calls
-TEMPLATES = {"template": "the old {s} sees [MASK] today", "second_template": "a {s} under behind the [MASK]"}
+TEMPLATES = {
+    "template": "the old {s} sees [MASK] today",
+    "second_template": "a {s} under behind the [MASK]",
+}
 FAMILIES = pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
 
 
@@ -65,13 +68,21 @@ def build(kit: Kit) -> Any:
 
 def one_batch(kit: Kit, method: Any, stream: str = "contrastive", size: int = 6) -> TextBatch:
     corpus = kit.declared.corpora[stream]
-    endless = Stream(kit.tokens(corpus, method.template), method.template, StreamOptions(limit=method.training_pieces, batch_size=size, seed=0))
-    batch = next(batch for batch in endless if len(batch.items) == size and not batch.attention_mask.all())
+    endless = Stream(
+        kit.tokens(corpus, method.template),
+        method.template,
+        StreamOptions(limit=method.training_pieces, batch_size=size, seed=0),
+    )
+    batch = next(
+        batch for batch in endless if len(batch.items) == size and not batch.attention_mask.all()
+    )
     assert isinstance(batch, TextBatch)
     return batch
 
 
-def losses(kit: Kit, method: Any, batch: dict[str, TextBatch], stage: int = 0) -> dict[str, torch.Tensor]:
+def losses(
+    kit: Kit, method: Any, batch: dict[str, TextBatch], stage: int = 0
+) -> dict[str, torch.Tensor]:
     found: dict[str, torch.Tensor] = method.losses(batch, method.stages(kit.config)[stage])
     return found
 
@@ -80,7 +91,11 @@ class Reference:
     """Mask states by plain transformers calls in float64, one row at a time, positions written out."""
 
     def __init__(self, kit: Kit, method: Any) -> None:
-        self.model = AutoModel.from_pretrained(kit.config.encoder, attn_implementation="eager").double().eval()
+        self.model = (
+            AutoModel.from_pretrained(kit.config.encoder, attn_implementation="eager")
+            .double()
+            .eval()
+        )
         self.first = 2 if "roberta" in kit.config.encoder else 0
         self.method, self.mask = method, method.tokenizer.mask_token_id
 
@@ -88,17 +103,24 @@ class Reference:
         """The bare pieces of each row."""
         begin, end = len(self.method.template.begin), len(self.method.template.end)
         lengths = batch.attention_mask.sum(dim=1).tolist()
-        return [ids[begin : length - end].tolist() for ids, length in zip(batch.input_ids, lengths, strict=True)]
+        return [
+            ids[begin : length - end].tolist()
+            for ids, length in zip(batch.input_ids, lengths, strict=True)
+        ]
 
     def state(self, pieces: list[int], positions: list[int]) -> torch.Tensor:
-        states = self.model(input_ids=torch.tensor([pieces]), position_ids=torch.tensor([positions])).last_hidden_state
+        states = self.model(
+            input_ids=torch.tensor([pieces]), position_ids=torch.tensor([positions])
+        ).last_hidden_state
         row: torch.Tensor = states[0, pieces.index(self.mask)]
         return row
 
     def wrapped(self, batch: TextBatch, template: Template) -> torch.Tensor:
         """(rows, H)."""
         rows = [[*template.begin, *sentence, *template.end] for sentence in self.sentences(batch)]
-        return torch.stack([self.state(row, list(range(self.first, self.first + len(row)))) for row in rows])
+        return torch.stack(
+            [self.state(row, list(range(self.first, self.first + len(row)))) for row in rows]
+        )
 
     def alone(
         self, batch: TextBatch, template: Template, *, first: int | None = None, shift: bool = True
@@ -108,7 +130,10 @@ class Reference:
         vectors = []
         for sentence in self.sentences(batch):
             gap = start + len(template.begin) + (len(sentence) if shift else 0)
-            places = [*range(start, start + len(template.begin)), *range(gap, gap + len(template.end))]
+            places = [
+                *range(start, start + len(template.begin)),
+                *range(gap, gap + len(template.end)),
+            ]
             vectors.append(self.state([*template.begin, *template.end], places))
         return torch.stack(vectors)
 
@@ -118,7 +143,9 @@ class Reference:
 
     def transform(self, vectors: torch.Tensor) -> torch.Tensor:
         """Dense, GELU, LayerNorm with eps 1e-12, in numpy."""
-        weight, bias, gain, shift = (part.detach().double().numpy() for part in self.method.head.parameters())
+        weight, bias, gain, shift = (
+            part.detach().double().numpy() for part in self.method.head.parameters()
+        )
         dense = vectors.detach().numpy() @ weight.T + bias
         curved = dense * 0.5 * (1 + np.vectorize(math.erf)(dense / math.sqrt(2)))
         centred = curved - curved.mean(axis=1, keepdims=True)
@@ -131,7 +158,8 @@ def closed_form(views: list[torch.Tensor], temperature: float) -> float:
     candidates, total = np.concatenate(others), 0.0
     for row, anchor in enumerate(anchors):
         logits = [
-            float(anchor @ other) / np.linalg.norm(anchor) / np.linalg.norm(other) / temperature for other in candidates
+            float(anchor @ other) / np.linalg.norm(anchor) / np.linalg.norm(other) / temperature
+            for other in candidates
         ]
         total += math.log(sum(math.exp(logit) for logit in logits)) - logits[row]
     return float(total / len(anchors))
@@ -142,7 +170,9 @@ def closed_form(views: list[torch.Tensor], temperature: float) -> float:
 
 @FAMILIES
 @pytest.mark.parametrize("denoising", ["intended", "none", "released"])
-def test_unsupervised_loss(prompted: KitFor, still: Callable[[str], str], family: str, denoising: str) -> None:
+def test_unsupervised_loss(
+    prompted: KitFor, still: Callable[[str], str], family: str, denoising: str
+) -> None:
     """head(h - delta), each view with its own template and its template's delta."""
     kit = prompted(encoder=still(family), denoising=denoising)
     method = build(kit)
@@ -175,13 +205,18 @@ def test_supervised_loss(
     kit = prompted(setting="sup", encoder=still(family), head=head)
     method = build(kit)
     batch, reference = one_batch(kit, method), Reference(kit, method)
-    states, alone = reference.wrapped(batch, method.template), reference.alone(batch, method.template)
+    states, alone = (
+        reference.wrapped(batch, method.template),
+        reference.alone(batch, method.template),
+    )
     if transforms:
         vectors = reference.transform(states) - reference.transform(alone)
     else:
         vectors = reference.tanh_head(states - alone)
     expected = closed_form([vectors[view::3] for view in range(3)], 0.3)
-    assert losses(kit, method, {"contrastive": batch})["contrastive"].item() == pytest.approx(expected, rel=1e-4)
+    assert losses(kit, method, {"contrastive": batch})["contrastive"].item() == pytest.approx(
+        expected, rel=1e-4
+    )
 
 
 @FAMILIES
@@ -192,7 +227,9 @@ def test_classification_loss(prompted: KitFor, still: Callable[[str], str], fami
     nn.init.normal_(method.classifier.linear.weight, std=0.5)
     batch, reference = one_batch(kit, method, "labelled"), Reference(kit, method)
     vectors = reference.tanh_head(reference.wrapped(batch, method.template)).detach().numpy()
-    weight, bias = (part.detach().double().numpy() for part in method.classifier.linear.parameters())
+    weight, bias = (
+        part.detach().double().numpy() for part in method.classifier.linear.parameters()
+    )
     terms = []
     for item in range(len(batch.items)):
         premise = vectors[3 * item]
@@ -204,7 +241,9 @@ def test_classification_loss(prompted: KitFor, still: Callable[[str], str], fami
     assert found["classification"].item() == pytest.approx(float(np.mean(terms)), rel=1e-4)
 
 
-def test_gradients_flow_through_the_template_vectors(prompted: KitFor, still: Callable[[str], str]) -> None:
+def test_gradients_flow_through_the_template_vectors(
+    prompted: KitFor, still: Callable[[str], str]
+) -> None:
     kit = prompted(encoder=still("tiny_encoder"))
     method = build(kit)
     batch, reference = one_batch(kit, method), Reference(kit, method)
@@ -216,7 +255,10 @@ def test_gradients_flow_through_the_template_vectors(prompted: KitFor, still: Ca
     functional.cross_entropy(similarity, torch.arange(len(similarity))).backward()
     losses(kit, method, {"contrastive": batch})["contrastive"].backward()
     expected = dict(reference.model.named_parameters())
-    for name in ("embeddings.position_embeddings.weight", "encoder.layer.0.attention.self.value.weight"):
+    for name in (
+        "embeddings.position_embeddings.weight",
+        "encoder.layer.0.attention.self.value.weight",
+    ):
         found = method.encoder.model.get_parameter(name).grad.double()
         assert torch.allclose(found, expected[name].grad, rtol=1e-3, atol=1e-6), name
 
@@ -224,7 +266,9 @@ def test_gradients_flow_through_the_template_vectors(prompted: KitFor, still: Ca
 # Denoising in training
 
 
-def test_rows_of_one_length_share_a_template_vector_with_its_dropout(prompted: KitFor, watch: Watch) -> None:
+def test_rows_of_one_length_share_a_template_vector_with_its_dropout(
+    prompted: KitFor, watch: Watch
+) -> None:
     """In training the pass has dropout, one draw for each length and template, and only the lengths that occur."""
     for setting, passes in (("unsup", 2), ("sup", 1)):
         kit = prompted(setting=setting)
@@ -266,13 +310,20 @@ def test_dev_is_denoised_and_test_is_not(
     kit = prompted(setting=setting, encoder=encoder)
     method = build(kit).eval()
     batch, reference = one_batch(kit, method), Reference(kit, method)
-    states, alone = reference.wrapped(batch, method.template), reference.alone(batch, method.template)
+    states, alone = (
+        reference.wrapped(batch, method.template),
+        reference.alone(batch, method.template),
+    )
     assert torch.allclose(method.embed_dev(batch).double(), states - alone, atol=1e-4)
     assert torch.allclose(method.embed(batch).double(), states, atol=1e-4)
-    turned = build(prompted(setting=setting, encoder=encoder, dev_denoise=False, test_denoise=True)).eval()
+    turned = build(
+        prompted(setting=setting, encoder=encoder, dev_denoise=False, test_denoise=True)
+    ).eval()
     assert torch.allclose(turned.embed_dev(batch).double(), states, atol=1e-4)
     assert torch.allclose(turned.embed(batch).double(), states - alone, atol=1e-4)
-    never = build(prompted(setting=setting, encoder=encoder, denoising="none", test_denoise=True)).eval()
+    never = build(
+        prompted(setting=setting, encoder=encoder, denoising="none", test_denoise=True)
+    ).eval()
     for embed in (never.embed, never.embed_dev):
         assert torch.allclose(embed(batch).double(), states, atol=1e-4)
 
@@ -284,7 +335,10 @@ def test_supervised_evaluation_has_head_and_denoising(
     kit = prompted(setting="sup", encoder=str(request.getfixturevalue(family)))
     method = build(kit).eval()
     batch, reference = one_batch(kit, method), Reference(kit, method)
-    states, alone = reference.wrapped(batch, method.template), reference.alone(batch, method.template)
+    states, alone = (
+        reference.wrapped(batch, method.template),
+        reference.alone(batch, method.template),
+    )
 
     def headed(part: torch.Tensor) -> torch.Tensor:
         if family == "tiny_encoder":
@@ -296,7 +350,9 @@ def test_supervised_evaluation_has_head_and_denoising(
     unshifted = prompted(setting="sup", encoder=kit.config.encoder, test_shift=False)
     method.config = unshifted.config
     still_there = reference.alone(batch, method.template, shift=False)
-    assert torch.allclose(method.embed(batch).double(), headed(still_there), atol=1e-4), "one vector for all lengths"
+    assert torch.allclose(method.embed(batch).double(), headed(still_there), atol=1e-4), (
+        "one vector for all lengths"
+    )
     assert torch.allclose(method.embed_dev(batch).double(), headed(alone), atol=1e-4)
 
 
@@ -357,7 +413,9 @@ def test_roberta_marks_the_space_before_a_sentence(
     """Evaluation always; training too, unless the released code's behaviour is asked for."""
     corpus = tmp_path / "sentences.txt"
     corpus.write_text("cats\ndogs\n")
-    kit = kit_for("promptbert", encoder=str(byte_roberta), sentences=str(corpus), roberta_prefix_space=marked)
+    kit = kit_for(
+        "promptbert", encoder=str(byte_roberta), sentences=str(corpus), roberta_prefix_space=marked
+    )
     method = build(kit)
     read = method.tokenizer.decode
     encoder = watch(method.encoder)
@@ -375,7 +433,9 @@ def test_roberta_marks_the_space_before_a_sentence(
         f"<s>The sentence : '{space}{word} ' means<mask>.</s>" for word in ("cats", "dogs")
     ]
     Embedder(method, kit)(["cats"])
-    assert read(encoder.given[4][0][0].input_ids[0]) == "<s>This sentence : ' cats. ' means<mask>.</s>"
+    assert (
+        read(encoder.given[4][0][0].input_ids[0]) == "<s>This sentence : ' cats. ' means<mask>.</s>"
+    )
 
 
 # What trains, and when
@@ -389,7 +449,9 @@ def test_three_updates_change_everything(prompted: KitFor, setting: str) -> None
     before = {name: value.detach().clone() for name, value in method.named_parameters()}
     assert Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run().steps == 3
     still = {name for name, value in method.named_parameters() if torch.equal(value, before[name])}
-    assert still <= ({"head.LayerNorm.bias"} if setting == "sup" else set()), "it cancels out in g(h) - g(delta)"
+    assert still <= ({"head.LayerNorm.bias"} if setting == "sup" else set()), (
+        "it cancels out in g(h) - g(delta)"
+    )
     assert {name.split(".")[0] for name in before} == {"encoder", "head"} | (
         {"classifier"} if setting == "semisup" else set()
     )
@@ -409,7 +471,10 @@ def test_supervised_head_starts_as_the_masked_language_heads_transform(kit_for: 
     ("schedule", "expected"),
     [
         ("joint", [("joint", {"contrastive": 1.0, "classification": 0.02})]),
-        ("sup-unsup", [("classification", {"classification": 1.0}), ("contrastive", {"contrastive": 1.0})]),
+        (
+            "sup-unsup",
+            [("classification", {"classification": 1.0}), ("contrastive", {"contrastive": 1.0})],
+        ),
         (
             "sup-joint",
             [
@@ -419,7 +484,9 @@ def test_supervised_head_starts_as_the_masked_language_heads_transform(kit_for: 
         ),
     ],
 )
-def test_semisupervised_schedules(prompted: KitFor, schedule: str, expected: list[tuple[str, Any]]) -> None:
+def test_semisupervised_schedules(
+    prompted: KitFor, schedule: str, expected: list[tuple[str, Any]]
+) -> None:
     kit = prompted(
         setting="semisup", schedule=schedule, auxiliary_weight=0.02, max_steps=2, classification_max_steps=2,
         auxiliary_batch_size=5, classification_batch_size=8,

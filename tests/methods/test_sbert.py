@@ -1,4 +1,4 @@
-"""SBERT against baselines.md, section 5."""
+"""SBERT against sbert.md."""
 
 import math
 from collections.abc import Callable
@@ -36,7 +36,9 @@ def build(kit: Kit) -> Any:
 
 
 def one_batch(kit: Kit, method: Any) -> TextBatch:
-    endless = Stream(kit.tokens(kit.config.pairs), method.template, StreamOptions(limit=30, batch_size=6, seed=0))
+    endless = Stream(
+        kit.tokens(kit.config.pairs), method.template, StreamOptions(limit=30, batch_size=6, seed=0)
+    )
     return next(iter(endless))
 
 
@@ -58,7 +60,9 @@ def test_softmax_over_u_v_and_their_difference(kit: Kit) -> None:
     weight, bias = (part.detach().double().numpy() for part in (method.classifier.linear.weight,
                                                                 method.classifier.linear.bias))  # fmt: skip
     total = 0.0
-    for first, second, label in zip(vectors[0::2], vectors[1::2], texts.labels.tolist(), strict=True):
+    for first, second, label in zip(
+        vectors[0::2], vectors[1::2], texts.labels.tolist(), strict=True
+    ):
         logits = weight @ np.concatenate([first, second, np.abs(first - second)]) + bias
         total += math.log(np.exp(logits).sum()) - float(logits[label])
     (stage,) = method.stages(kit.config)
@@ -122,7 +126,12 @@ def test_what_is_declared() -> None:
     plugin = registry.load("sbert")
     config = resolve(plugin, {})
     assert (config.setting, config.encoder) == ("sup", "bert-base-uncased")
-    assert (config.batch_size, config.learning_rate, config.epochs, config.max_length) == (16, 2e-5, 1, 128)
+    assert (config.batch_size, config.learning_rate, config.epochs, config.max_length) == (
+        16,
+        2e-5,
+        1,
+        128,
+    )
     assert (config.warmup_ratio, config.weight_decay, config.gradient_clipping) == (0.1, 0.01, 1.0)
     assert (config.evaluation_interval, config.max_steps, config.label_fraction) == (1000, None, 1)
     (stage,) = plugin.method.stages(config)
@@ -136,7 +145,9 @@ def test_what_is_declared() -> None:
 
 
 @pytest.mark.parametrize("corpus", ["sentences", "triplets"])
-def test_a_corpus_without_pairs_is_refused(kit_for: KitFor, request: pytest.FixtureRequest, corpus: str) -> None:
+def test_a_corpus_without_pairs_is_refused(
+    kit_for: KitFor, request: pytest.FixtureRequest, corpus: str
+) -> None:
     kit = kit_for("sbert", pairs=str(request.getfixturevalue(corpus)))
     method = build(kit)
     with pytest.raises(UserError, match="premise, hypothesis and label"):
@@ -151,7 +162,9 @@ def test_checkpointed_gradients_are_the_same(kit_for: KitFor, pairs: Path, preci
         method = build(kit).train()
         torch.manual_seed(5)
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            loss = method.losses({"pairs": one_batch(kit, method)}, method.stages(kit.config)[0])["classification"]
+            loss = method.losses({"pairs": one_batch(kit, method)}, method.stages(kit.config)[0])[
+                "classification"
+            ]
         assert loss.dtype == torch.float32
         loss.backward()
         gradients.append({name: value.grad for name, value in method.named_parameters()})

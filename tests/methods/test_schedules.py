@@ -1,4 +1,4 @@
-"""The semi-supervised schedules (baselines.md, section 6), declared and run."""
+"""The semi-supervised schedules (semisupervised.md), declared and run."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,7 +26,12 @@ KitFor = Callable[..., Kit]
 SMALL = {"setting": "semisup", "max_steps": 3, "classification_max_steps": 4, "auxiliary_batch_size": 5,
          "classification_batch_size": 6, "classification_learning_rate": 1e-3, "learning_rate": 1e-3}  # fmt: skip
 UNSUPERVISED = Stage(
-    CONTRASTIVE, {"*": "learning_rate"}, {CONTRASTIVE: 64}, {CONTRASTIVE: 0.15}, 2, 700,
+    CONTRASTIVE,
+    {"*": "learning_rate"},
+    {CONTRASTIVE: 64},
+    {CONTRASTIVE: 0.15},
+    2,
+    700,
     optimisation=Optimisation(optimiser="adamw-uncorrected"),
 )
 
@@ -63,9 +68,14 @@ def test_other_settings_have_the_methods_own_stage_alone(setting: str, name: str
 
 def test_joint_adds_alpha_times_nli_to_one_pass_over_the_sentences() -> None:
     (joint,) = stages(auxiliary_weight=0.02)
-    assert list(joint.streams.items()) == [(CONTRASTIVE, 64), (LABELLED, 128)], "the first sets the length of an epoch"
+    assert list(joint.streams.items()) == [(CONTRASTIVE, 64), (LABELLED, 128)], (
+        "the first sets the length of an epoch"
+    )
     assert dict(joint.losses) == {CONTRASTIVE: 0.15, CLASSIFICATION: 0.02}
-    assert replace(joint, name=CONTRASTIVE, streams=UNSUPERVISED.streams, losses=UNSUPERVISED.losses) == UNSUPERVISED
+    assert (
+        replace(joint, name=CONTRASTIVE, streams=UNSUPERVISED.streams, losses=UNSUPERVISED.losses)
+        == UNSUPERVISED
+    )
 
 
 def test_sup_unsup_is_nli_and_then_the_unsupervised_method() -> None:
@@ -86,10 +96,17 @@ def test_classification_phase() -> None:
     config = SemiSupervisedConfig(setting="semisup")
     assert config.classification_learning_rate == 2e-5
     assert dict(first.trains) == {"*": "classification_learning_rate"}
-    assert (first.epochs, first.max_steps, first.optimisation.schedule, first.selection.evaluation_interval) == (1, None, "linear", 50)
+    assert (
+        first.epochs,
+        first.max_steps,
+        first.optimisation.schedule,
+        first.selection.evaluation_interval,
+    ) == (1, None, "linear", 50)
     assert first.selection.own_run
     assert first.optimisation.optimiser == "adamw-uncorrected", "the method's own"
-    assert stages(schedule="sup-unsup", evaluation_interval=10)[0].selection.evaluation_interval == 10
+    assert (
+        stages(schedule="sup-unsup", evaluation_interval=10)[0].selection.evaluation_interval == 10
+    )
 
 
 def test_an_unknown_schedule_is_refused() -> None:
@@ -123,10 +140,15 @@ class Recorder:
     [
         ("joint", [("joint", (CONTRASTIVE, LABELLED))] * 3),
         ("sup-unsup", [(CLASSIFICATION, (LABELLED,))] * 4 + [(CONTRASTIVE, (CONTRASTIVE,))] * 3),
-        ("sup-joint", [(CLASSIFICATION, (LABELLED,))] * 4 + [("joint", (CONTRASTIVE, LABELLED))] * 3),
+        (
+            "sup-joint",
+            [(CLASSIFICATION, (LABELLED,))] * 4 + [("joint", (CONTRASTIVE, LABELLED))] * 3,
+        ),
     ],
 )
-def test_streams_of_every_update(small: KitFor, name: str, expected: list[tuple[str, tuple[str, ...]]]) -> None:
+def test_streams_of_every_update(
+    small: KitFor, name: str, expected: list[tuple[str, tuple[str, ...]]]
+) -> None:
     kit = small(schedule=name)
     method = build(kit)
     recorder = Recorder(method)
@@ -134,11 +156,15 @@ def test_streams_of_every_update(small: KitFor, name: str, expected: list[tuple[
     assert recorder.seen == expected
     assert outcome.steps == len(expected)
     last = recorder.items[-3:]
-    sizes = {stream: max(len(items[stream]) for items in last) for stream in last[0]}  # an epoch has a short batch
+    sizes = {
+        stream: max(len(items[stream]) for items in last) for stream in last[0]
+    }  # an epoch has a short batch
     assert sizes == {CONTRASTIVE: 8, **({LABELLED: 5} if name != "sup-unsup" else {})}
 
 
-def test_nli_starts_again_when_it_is_used_up_and_the_sentences_set_the_length(small: KitFor) -> None:
+def test_nli_starts_again_when_it_is_used_up_and_the_sentences_set_the_length(
+    small: KitFor,
+) -> None:
     """50 sentences in batches of 8 are 7 updates; 20 triplets in batches of 5 are used up after 4."""
     kit = small(max_steps=None)
     method = build(kit)
@@ -147,7 +173,9 @@ def test_nli_starts_again_when_it_is_used_up_and_the_sentences_set_the_length(sm
     labelled = [item for update in recorder.items for item in update[LABELLED]]
     assert sorted(labelled[:20]) == list(range(20))
     assert len(labelled) == 35
-    assert sorted(item for update in recorder.items for item in update[CONTRASTIVE]) == list(range(50))
+    assert sorted(item for update in recorder.items for item in update[CONTRASTIVE]) == list(
+        range(50)
+    )
 
 
 def test_only_a_share_of_the_labels_and_all_sentences(small: KitFor) -> None:
@@ -157,7 +185,11 @@ def test_only_a_share_of_the_labels_and_all_sentences(small: KitFor) -> None:
     method = build(kit)
     recorder = Recorder(method)
     Trainer(method, kit, 0, lambda: 1.0, lambda _: None).run()
-    assert {item for update in recorder.items for item in update[LABELLED]} == set(allowed.tolist()) < set(range(20))
+    assert (
+        {item for update in recorder.items for item in update[LABELLED]}
+        == set(allowed.tolist())
+        < set(range(20))
+    )
     assert {item for update in recorder.items for item in update[CONTRASTIVE]} == set(range(50))
 
 
@@ -172,7 +204,9 @@ def test_alpha_weighs_the_classification_alone(small: KitFor) -> None:
 
 
 @pytest.mark.parametrize(("name", "trained"), [("sup-unsup", False), ("sup-joint", True)])
-def test_classifier_is_of_no_use_in_sup_unsup_and_kept_in_sup_joint(small: KitFor, name: str, trained: bool) -> None:
+def test_classifier_is_of_no_use_in_sup_unsup_and_kept_in_sup_joint(
+    small: KitFor, name: str, trained: bool
+) -> None:
     kit = small(schedule=name, auxiliary_weight=1.0)
     method = build(kit)
     start = copies(method)["classifier.linear.weight"]
@@ -212,7 +246,9 @@ def test_the_best_of_the_first_phase_is_where_the_second_starts_and_the_choice_s
         return next(scores)
 
     outcome = Trainer(method, kit, 0, evaluate, lambda _: None).run()
-    assert [stage for stage, _ in recorder.seen] == [CLASSIFICATION] * 4 + [recorder.seen[-1][0]] * 3
+    assert [stage for stage, _ in recorder.seen] == [CLASSIFICATION] * 4 + [
+        recorder.seen[-1][0]
+    ] * 3
     for parameter, value in starts[4].items():
         assert torch.equal(value, states[1][parameter]), parameter
     assert (outcome.best_dev, outcome.best_step) == (3.0, 6)
@@ -221,26 +257,44 @@ def test_the_best_of_the_first_phase_is_where_the_second_starts_and_the_choice_s
     assert not torch.equal(states[5]["head.linear.weight"], states[6]["head.linear.weight"])
 
 
-def test_the_last_update_of_the_first_phase_is_evaluated_whatever_the_interval(small: KitFor) -> None:
+def test_the_last_update_of_the_first_phase_is_evaluated_whatever_the_interval(
+    small: KitFor,
+) -> None:
     kit = small(schedule="sup-unsup")  # 4 and 3 updates, every 50 and 125
     evaluations = []
     Trainer(
-        build(kit), kit, 0, lambda: float(len(evaluations)), lambda progress: evaluations.append(progress.step)
+        build(kit),
+        kit,
+        0,
+        lambda: float(len(evaluations)),
+        lambda progress: evaluations.append(progress.step),
     ).run()
     assert evaluations == [4, 7]
 
 
 @pytest.mark.parametrize("name", ["joint", "sup-unsup", "sup-joint"])
-def test_labels_are_binary_and_from_the_training_vectors(small: KitFor, name: str, watch: Any) -> None:
+def test_labels_are_binary_and_from_the_training_vectors(
+    small: KitFor, name: str, watch: Any
+) -> None:
     """Entailment 1, contradiction 0, under the training head."""
     kit = small(schedule=name)
     method = build(kit).eval()
     head = watch(method.head)
     tokens = kit.tokens(kit.config.triplets)
-    texts = next(batch for batch in Stream(tokens, method.template, StreamOptions(limit=30, batch_size=6, seed=0)) if len(batch.items) == 6)
+    texts = next(
+        batch
+        for batch in Stream(tokens, method.template, StreamOptions(limit=30, batch_size=6, seed=0))
+        if len(batch.items) == 6
+    )
     first = schedule(kit.config, UNSUPERVISED)[0]
-    batch = {LABELLED: texts} if first.name == CLASSIFICATION else {LABELLED: texts, CONTRASTIVE: texts.view(0)}
+    batch = (
+        {LABELLED: texts}
+        if first.name == CLASSIFICATION
+        else {LABELLED: texts, CONTRASTIVE: texts.view(0)}
+    )
     found = method.losses(batch, first)[CLASSIFICATION]
     vectors = next(result for result in head.results if len(result) == 18)
-    assert torch.equal(found, triplet_loss(method.classifier, vectors[0::3], vectors[1::3], vectors[2::3]))
+    assert torch.equal(
+        found, triplet_loss(method.classifier, vectors[0::3], vectors[1::3], vectors[2::3])
+    )
     assert method.classifier.linear.weight.shape == (2, 3 * 32)

@@ -42,7 +42,9 @@ TEXTS = [
 def saved(tmp_path: Path) -> Saved:
     """saved(encoder, head, ...): a folder written by the library; further options are SentenceTransformer's."""
 
-    def save(encoder: str | Path, *head: nn.Module, max_length: int | None = None, **options: Any) -> Path:
+    def save(
+        encoder: str | Path, *head: nn.Module, max_length: int | None = None, **options: Any
+    ) -> Path:
         lower = {"do_lower_case": True} if options.pop("lower", False) else {}
         first = Transformer(str(encoder), **lower)
         if max_length:
@@ -61,7 +63,9 @@ def embedder(kit_for: KitFor, folder: Path | str) -> Embedder:
 
 def check(kit_for: KitFor, folder: Path | str, texts: list[str] = TEXTS) -> np.ndarray:
     """The library's vectors, which are ours too."""
-    expected: np.ndarray = SentenceTransformer(str(folder), device="cpu").encode(texts, batch_size=2)
+    expected: np.ndarray = SentenceTransformer(str(folder), device="cpu").encode(
+        texts, batch_size=2
+    )
     found = embedder(kit_for, folder)(texts)
     assert found.shape == expected.shape
     assert np.abs(found - expected).max() < 1e-5
@@ -75,21 +79,29 @@ WIDTH = 128
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max", "mean_sqrt_len_tokens", "lasttoken"])
 @pytest.mark.parametrize("head", ["plain", "head"])
-def test_pooling_and_head_are_those_of_the_folder(saved: Saved, kit_for: KitFor, pooling: str, head: str) -> None:
-    modules = [Dense(WIDTH, 24, activation_function=nn.Tanh()), Normalize()] if head == "head" else []
+def test_pooling_and_head_are_those_of_the_folder(
+    saved: Saved, kit_for: KitFor, pooling: str, head: str
+) -> None:
+    modules = (
+        [Dense(WIDTH, 24, activation_function=nn.Tanh()), Normalize()] if head == "head" else []
+    )
     expected = check(kit_for, saved(TINY, Pooling(WIDTH, pooling_mode=pooling), *modules))
     assert expected.shape[1] == (24 if modules else WIDTH)
     assert np.allclose(np.linalg.norm(expected, axis=1), 1, atol=1e-5) == bool(modules)
 
 
 @pytest.mark.parametrize("length", [4, 8, 32])
-def test_long_sentences_are_cut_where_the_folder_says(saved: Saved, kit_for: KitFor, length: int) -> None:
+def test_long_sentences_are_cut_where_the_folder_says(
+    saved: Saved, kit_for: KitFor, length: int
+) -> None:
     folder = saved(TINY, Pooling(WIDTH, pooling_mode="mean"), max_length=length)
     assert embedder(kit_for, folder).method.longest == length
     check(kit_for, folder)
 
 
-def test_without_a_length_the_encoder_ends_it(saved: Saved, kit_for: KitFor, tiny_encoder: Path) -> None:
+def test_without_a_length_the_encoder_ends_it(
+    saved: Saved, kit_for: KitFor, tiny_encoder: Path
+) -> None:
     folder = saved(tiny_encoder, Pooling(32, pooling_mode="mean"))
     assert embedder(kit_for, folder).method.longest == 40
     check(kit_for, folder)
@@ -108,7 +120,10 @@ def test_default_prompt(saved: Saved, kit_for: KitFor, include: bool, prompt: st
 
 
 def test_a_prompt_that_is_no_default_is_not_used(saved: Saved, kit_for: KitFor) -> None:
-    check(kit_for, saved(TINY, Pooling(WIDTH, pooling_mode="mean"), prompts={"search": "find the bird: "}))
+    check(
+        kit_for,
+        saved(TINY, Pooling(WIDTH, pooling_mode="mean"), prompts={"search": "find the bird: "}),
+    )
 
 
 @pytest.mark.parametrize("prompt", ["query: ", "query:", ""])
@@ -118,25 +133,37 @@ def test_prompt_before_byte_level_pieces(
 ) -> None:
     """A space between prompt and sentence belongs to the sentence's first piece."""
     options = {"prompts": {"search": prompt}, "default_prompt_name": "search"} if prompt else {}
-    check(kit_for, saved(byte_roberta, Pooling(32, include_prompt=include), max_length=150, **options))
+    check(
+        kit_for, saved(byte_roberta, Pooling(32, include_prompt=include), max_length=150, **options)
+    )
 
 
-def test_lower_case_where_the_folder_says(saved: Saved, kit_for: KitFor, byte_roberta: Path) -> None:
+def test_lower_case_where_the_folder_says(
+    saved: Saved, kit_for: KitFor, byte_roberta: Path
+) -> None:
     folder = saved(byte_roberta, Pooling(32), lower=True, max_length=60)
     settings = json.loads((folder / "sentence_bert_config.json").read_text())
-    (folder / "sentence_bert_config.json").write_text(json.dumps(settings | {"do_lower_case": True}))
-    shutil.copy(byte_roberta / "tokenizer.json", folder)  # the saved one lowers already: the setting alone must do
+    (folder / "sentence_bert_config.json").write_text(
+        json.dumps(settings | {"do_lower_case": True})
+    )
+    shutil.copy(
+        byte_roberta / "tokenizer.json", folder
+    )  # the saved one lowers already: the setting alone must do
     check(kit_for, folder)
     one, two = embedder(kit_for, folder)(["The CAT", "the cat"])
     assert np.array_equal(one, two)
 
 
 @pytest.mark.parametrize("length", [12, 40])
-def test_roberta_numbers_its_positions_from_2(saved: Saved, kit_for: KitFor, tiny_roberta: Path, length: int) -> None:
+def test_roberta_numbers_its_positions_from_2(
+    saved: Saved, kit_for: KitFor, tiny_roberta: Path, length: int
+) -> None:
     check(kit_for, saved(tiny_roberta, Pooling(32, pooling_mode="cls"), max_length=length))
 
 
-def test_roberta_is_cut_where_its_positions_end(saved: Saved, kit_for: KitFor, tiny_roberta: Path) -> None:
+def test_roberta_is_cut_where_its_positions_end(
+    saved: Saved, kit_for: KitFor, tiny_roberta: Path
+) -> None:
     """The library would let 42 tokens in, the number of its position embeddings, and fail."""
     folder = saved(tiny_roberta, Pooling(32))
     found = embedder(kit_for, folder)
@@ -151,7 +178,9 @@ def test_vectors_are_as_short_as_the_folder_says(saved: Saved, kit_for: KitFor) 
     assert check(kit_for, folder).shape[1] == 16
 
 
-def test_a_plain_encoder_gets_the_librarys_mean_pooling(kit_for: KitFor, tiny_encoder: Path) -> None:
+def test_a_plain_encoder_gets_the_librarys_mean_pooling(
+    kit_for: KitFor, tiny_encoder: Path
+) -> None:
     check(kit_for, tiny_encoder)
     kit = kit_for("pooling", encoder=str(tiny_encoder), pooling="mean")
     mean = Embedder(kit.build(), kit)
@@ -170,14 +199,27 @@ def test_a_folder_is_recognised_and_pooling_overrides_it(
     assert model(str(TINY), store, pooling=None, method=None).trial.method == "pooling"
 
 
-def test_every_file_of_the_folder_is_in_the_key(saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_file_of_the_folder_is_in_the_key(
+    saved: Saved, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("HARNESS_HUB", raising=False)
     options = {"prompts": {"search": "find: "}, "default_prompt_name": "search"}
     folder = saved(TINY, Pooling(WIDTH), Dense(WIDTH, 8), **options)
     trial = Trial("sentence_transformer", {"encoder": str(folder), "suite": "graded"}, 0)
     keys = {key(trial)}
-    names = ["modules.json", "config_sentence_transformers.json", "sentence_bert_config.json", "1_Pooling/config.json"]
-    for name in [*names, "2_Dense/config.json", "2_Dense/model.safetensors", "tokenizer.json", "model.safetensors"]:
+    names = [
+        "modules.json",
+        "config_sentence_transformers.json",
+        "sentence_bert_config.json",
+        "1_Pooling/config.json",
+    ]
+    for name in [
+        *names,
+        "2_Dense/config.json",
+        "2_Dense/model.safetensors",
+        "tokenizer.json",
+        "model.safetensors",
+    ]:
         content = (folder / name).read_bytes()
         (folder / name).write_bytes(content + b"\n")
         keys.add(key(trial))
@@ -209,7 +251,9 @@ def test_foreign_activation_is_refused(saved: Saved, kit_for: KitFor) -> None:
     """The library would take tanh instead, and say so in its log."""
     folder = saved(TINY, Pooling(WIDTH), Dense(WIDTH, 8))
     path = folder / "2_Dense" / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"activation_function": "subprocess.Popen"}))
+    path.write_text(
+        json.dumps(json.loads(path.read_text()) | {"activation_function": "subprocess.Popen"})
+    )
     refused(kit_for, folder, "subprocess.Popen", "not the library's")
 
 
@@ -226,7 +270,9 @@ def test_foreign_activation_is_refused(saved: Saved, kit_for: KitFor) -> None:
         ("config_sentence_transformers.json", '{"default_prompt_name": "none"}'),
     ],
 )
-def test_a_damaged_folder_is_refused(saved: Saved, kit_for: KitFor, name: str, content: str) -> None:
+def test_a_damaged_folder_is_refused(
+    saved: Saved, kit_for: KitFor, name: str, content: str
+) -> None:
     folder = saved(TINY, Pooling(WIDTH), Dense(WIDTH, 8))
     (folder / name).write_text(content)
     refused(kit_for, folder)
@@ -266,7 +312,10 @@ def test_all_minilm_has_the_published_figures() -> None:
     recalls = suite("retrieval").score("retrieval", stsb, vectors)
     for protocol, values in CALIBRATION.items():
         for cutoff, value in zip((1, 3, 5, 10), values, strict=True):
-            assert round(recalls.details[f"retrieval/{protocol}/recall@{cutoff}"], 2) == value, (protocol, cutoff)
+            assert round(recalls.details[f"retrieval/{protocol}/recall@{cutoff}"], 2) == value, (
+                protocol,
+                cutoff,
+            )
     assert [round(value, 2) for value in recalls.metrics.values()] == list(CALIBRATION["distinct"])
     sample = stsb.texts[::40]
     library = SentenceTransformer(str(model_folder(MINILM)), device="cpu")

@@ -1,4 +1,4 @@
-"""SimCSE against baselines.md, sections 2 and 6 (the schedules: test_schedules.py)."""
+"""SimCSE against simcse.md and semisupervised.md (the schedules: test_schedules.py)."""
 
 import json
 import math
@@ -38,14 +38,18 @@ def without_dropout(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory
 def build(kit: Kit) -> Any:
     torch.manual_seed(0)
     method = kit.build()
-    torch.nn.init.normal_(method.head.linear.bias)  # zero at the start: a forgotten bias would not show
+    torch.nn.init.normal_(
+        method.head.linear.bias
+    )  # zero at the start: a forgotten bias would not show
     torch.nn.init.normal_(method.head.linear.weight, std=0.3)  # off tanh's linear part
     return method.train()
 
 
 def one_batch(kit: Kit, method: Any) -> TextBatch:
     corpus = kit.declared.corpora["contrastive"]
-    endless = Stream(kit.tokens(corpus), method.template, StreamOptions(limit=30, batch_size=6, seed=0))
+    endless = Stream(
+        kit.tokens(corpus), method.template, StreamOptions(limit=30, batch_size=6, seed=0)
+    )
     return next(batch for batch in endless if len(batch.items) == 6)
 
 
@@ -57,7 +61,10 @@ def contrastive(kit: Kit, method: Any, batch: TextBatch) -> float:
 
 def head_outputs(method: Any, ids: torch.Tensor, mask: torch.Tensor) -> np.ndarray:
     """tanh(W h + b) of the last [CLS] state by plain transformers calls, row by row, in float64."""
-    weight, bias = (part.detach().double().numpy() for part in (method.head.linear.weight, method.head.linear.bias))
+    weight, bias = (
+        part.detach().double().numpy()
+        for part in (method.head.linear.weight, method.head.linear.bias)
+    )
     rows = []
     for row, length in enumerate(mask.sum(dim=1).tolist()):
         state = method.encoder.model(input_ids=ids[row : row + 1, :length]).last_hidden_state[0, 0]
@@ -69,7 +76,8 @@ def closed_form(anchors: np.ndarray, candidates: np.ndarray, temperature: float)
     total = 0.0
     for row, anchor in enumerate(anchors):
         scores = [
-            float(anchor @ other) / np.linalg.norm(anchor) / np.linalg.norm(other) / temperature for other in candidates
+            float(anchor @ other) / np.linalg.norm(anchor) / np.linalg.norm(other) / temperature
+            for other in candidates
         ]
         total += math.log(sum(math.exp(score) for score in scores)) - scores[row]
     return float(total / len(anchors))
@@ -80,10 +88,14 @@ def test_without_dropout_the_views_are_one(kit_for: KitFor, without_dropout: Pat
     method = build(kit)
     batch = one_batch(kit, method)
     vectors = head_outputs(method, batch.input_ids, batch.attention_mask)
-    assert contrastive(kit, method, batch) == pytest.approx(closed_form(vectors, vectors, 0.1), rel=1e-4)
+    assert contrastive(kit, method, batch) == pytest.approx(
+        closed_form(vectors, vectors, 0.1), rel=1e-4
+    )
 
 
-def test_dropout_makes_the_second_view(kit_for: KitFor, watch: Callable[[torch.nn.Module], Any]) -> None:
+def test_dropout_makes_the_second_view(
+    kit_for: KitFor, watch: Callable[[torch.nn.Module], Any]
+) -> None:
     kit = kit_for("simcse")
     method = build(kit)
     batch = one_batch(kit, method)
@@ -95,13 +107,16 @@ def test_dropout_makes_the_second_view(kit_for: KitFor, watch: Callable[[torch.n
     assert ((vectors[0::2] - vectors[1::2]).abs().amax(dim=1) > 1e-3).all()
 
 
-def test_supervised_candidates_are_entailments_and_contradictions(kit_for: KitFor, without_dropout: Path) -> None:
+def test_supervised_candidates_are_entailments_and_contradictions(
+    kit_for: KitFor, without_dropout: Path
+) -> None:
     kit = kit_for("simcse", setting="sup", encoder=str(without_dropout), temperature=0.1)
     method = build(kit)
     batch = one_batch(kit, method)
     assert batch.views == 3
     premises, entailments, contradictions = (
-        head_outputs(method, batch.input_ids[view::3], batch.attention_mask[view::3]) for view in range(3)
+        head_outputs(method, batch.input_ids[view::3], batch.attention_mask[view::3])
+        for view in range(3)
     )
     expected = closed_form(premises, np.concatenate([entailments, contradictions]), 0.1)
     assert contrastive(kit, method, batch) == pytest.approx(expected, rel=1e-4)
@@ -112,7 +127,9 @@ def test_head_at_test_time_only_when_supervised(kit_for: KitFor, setting: str) -
     kit = kit_for("simcse", setting=setting)
     method = build(kit).eval()
     batch = one_batch(kit, method)
-    states = method.encoder.model(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
+    states = method.encoder.model(
+        input_ids=batch.input_ids, attention_mask=batch.attention_mask
+    ).last_hidden_state
     expected = states[:, 0].detach().numpy()
     if setting == "sup":
         expected = head_outputs(method, batch.input_ids, batch.attention_mask)
@@ -126,7 +143,9 @@ def test_everything_trains_and_the_pretrained_pooler_is_not_there(kit_for: KitFo
     assert set(trained_names(method, method.stages(kit.config)[0])) == names
     assert {"head.linear.weight", "head.linear.bias"} < names
     assert not any("pooler" in name for name in names)
-    contrastive_loss = method.losses({"contrastive": one_batch(kit, method)}, method.stages(kit.config)[0])
+    contrastive_loss = method.losses(
+        {"contrastive": one_batch(kit, method)}, method.stages(kit.config)[0]
+    )
     contrastive_loss["contrastive"].backward()
     unused = {name for name, parameter in method.named_parameters() if parameter.grad is None}
     assert unused == set()
@@ -156,17 +175,23 @@ def test_published_values(setting: str, encoder: str, batch: int, rate: float, e
 
 def test_a_given_value_beats_the_published_one() -> None:
     plugin = registry.load("simcse")
-    config = resolve(plugin, {"setting": "sup", "encoder": "roberta-large", "learning_rate": "2e-5"})
+    config = resolve(
+        plugin, {"setting": "sup", "encoder": "roberta-large", "learning_rate": "2e-5"}
+    )
     assert (config.learning_rate, config.batch_size) == (2e-5, 512)
     assert resolve(plugin, {"setting": "sup", "epochs": 1}).epochs == 1
 
 
 def test_unknown_hyperparameter_names_the_nearest() -> None:
-    with pytest.raises(UserError, match=r'no hyperparameter "temprature"; did you mean "temperature"\?'):
+    with pytest.raises(
+        UserError, match=r'no hyperparameter "temprature"; did you mean "temperature"\?'
+    ):
         resolve(registry.load("simcse"), {"temprature": 0.1})
 
 
-@pytest.mark.parametrize("given", [{"setting": "both"}, {"batch_size": 1}, {"learning_rate": float("nan")}])
+@pytest.mark.parametrize(
+    "given", [{"setting": "both"}, {"batch_size": 1}, {"learning_rate": float("nan")}]
+)
 def test_a_value_out_of_range_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=next(iter(given))):
         resolve(registry.load("simcse"), given)
@@ -178,25 +203,44 @@ def test_a_value_out_of_range_is_refused(given: dict[str, Any]) -> None:
 def batches(kit: Kit, method: Any, size: int = 6) -> dict[str, TextBatch]:
     found = {}
     for stream, corpus in kit.declared.corpora.items():
-        endless = Stream(kit.tokens(corpus), method.template, StreamOptions(limit=method.training_pieces, batch_size=size, seed=0))
+        endless = Stream(
+            kit.tokens(corpus),
+            method.template,
+            StreamOptions(limit=method.training_pieces, batch_size=size, seed=0),
+        )
         found[stream] = next(batch for batch in endless if len(batch.items) == size)
     return found
 
 
 def losses(kit: Kit, method: Any) -> dict[str, torch.Tensor]:
-    found: dict[str, torch.Tensor] = method.losses(batches(kit, method), method.stages(kit.config)[0])
+    found: dict[str, torch.Tensor] = method.losses(
+        batches(kit, method), method.stages(kit.config)[0]
+    )
     return found
 
 
-def test_hard_negative_weight_is_on_the_own_contradiction_only(kit_for: KitFor, without_dropout: Path) -> None:
-    kit = kit_for("simcse", setting="sup", encoder=str(without_dropout), temperature=0.5, hard_negative_weight=1.5)
+def test_hard_negative_weight_is_on_the_own_contradiction_only(
+    kit_for: KitFor, without_dropout: Path
+) -> None:
+    kit = kit_for(
+        "simcse",
+        setting="sup",
+        encoder=str(without_dropout),
+        temperature=0.5,
+        hard_negative_weight=1.5,
+    )
     method = build(kit)
     batch = one_batch(kit, method)
-    views = [head_outputs(method, batch.input_ids[view::3], batch.attention_mask[view::3]) for view in range(3)]
+    views = [
+        head_outputs(method, batch.input_ids[view::3], batch.attention_mask[view::3])
+        for view in range(3)
+    ]
     anchors, *others = (view / np.linalg.norm(view, axis=1, keepdims=True) for view in views)
     logits = anchors @ np.concatenate(others).T / 0.5
     logits[np.arange(6), 6 + np.arange(6)] += 1.5
-    expected = np.mean([math.log(np.exp(row).sum()) - row[index] for index, row in enumerate(logits)])
+    expected = np.mean(
+        [math.log(np.exp(row).sum()) - row[index] for index, row in enumerate(logits)]
+    )
     assert contrastive(kit, method, batch) == pytest.approx(float(expected), rel=1e-4)
 
 
@@ -267,7 +311,10 @@ def test_masked_language_head_is_the_checkpoints_and_untied(
     expected = reference(input_ids=batch.input_ids, attention_mask=batch.attention_mask).logits
     real = batch.attention_mask.bool()
     assert (method.vocabulary(states) - expected)[real].abs().max() < 1e-4
-    words, decoder = method.encoder.model.get_input_embeddings().weight, method.vocabulary.decoder.weight
+    words, decoder = (
+        method.encoder.model.get_input_embeddings().weight,
+        method.vocabulary.decoder.weight,
+    )
     assert torch.equal(words, decoder)
     assert words.data_ptr() != decoder.data_ptr()
     Trainer(method, kit, 0, lambda: 1.0, lambda _: None).run()
@@ -280,7 +327,11 @@ def thesaurus(tmp_path: Path, tiny_encoder: Path) -> Path:
     numbers = AutoTokenizer.from_pretrained(tiny_encoder).get_vocab()
     words = sorted(numbers, key=numbers.__getitem__)[5:]
     path = tmp_path / "thesaurus.txt"
-    path.write_text("".join(f"{one},{other}\n" for one, other in zip(words, [*words[1:], words[0]], strict=True)))
+    path.write_text(
+        "".join(
+            f"{one},{other}\n" for one, other in zip(words, [*words[1:], words[0]], strict=True)
+        )
+    )
     return path
 
 
@@ -304,7 +355,9 @@ def test_one_word_of_view_2_is_a_synonym_and_the_same_in_every_epoch(
     assert torch.equal((one - 5 + 1) % (len(kit.tokenizer) - 5), other - 5)
 
 
-def test_masks_and_synonyms_together_work_on_the_same_rows(kit_for: KitFor, watch: Watch, thesaurus: Path) -> None:
+def test_masks_and_synonyms_together_work_on_the_same_rows(
+    kit_for: KitFor, watch: Watch, thesaurus: Path
+) -> None:
     kit = kit_for("simcse", synonyms=str(thesaurus), masked_language_weight=0.1, masking_ratio=0.0)
     method = build(kit)
     encoder = watch(method.encoder)
@@ -320,9 +373,12 @@ def test_the_thesaurus_counts_among_what_a_result_depends_on(thesaurus: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("given", "message"), [({"synonyms": "/none.txt"}, "does not point to a file"), ({"setting": "sup"}, "sup setting")]
+    ("given", "message"),
+    [({"synonyms": "/none.txt"}, "does not point to a file"), ({"setting": "sup"}, "sup setting")],
 )
-def test_synonyms_that_cannot_be_used_are_refused(thesaurus: Path, given: dict[str, Any], message: str) -> None:
+def test_synonyms_that_cannot_be_used_are_refused(
+    thesaurus: Path, given: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UserError, match=message):
         resolve(registry.load("simcse"), {"synonyms": str(thesaurus), **given})
 
@@ -378,15 +434,24 @@ def test_checkpointed_gradients_are_the_same(
         torch.stack(list(found.values())).sum().backward()
         gradients.append({name: value.grad for name, value in method.named_parameters()})
     largest = max(float(value.abs().max()) for value in gradients[0].values())
-    tolerance = 1e-5 if precision == "fp32" else 2e-2  # in bf16 one position and all of them round differently
+    tolerance = (
+        1e-5 if precision == "fp32" else 2e-2
+    )  # in bf16 one position and all of them round differently
     for name, value in gradients[0].items():
         assert (value - gradients[1][name]).abs().max() < tolerance * largest, name
 
 
-@pytest.mark.parametrize("encoder", ["bert-base-uncased", "bert-large-uncased", "roberta-base", "roberta-large"])
+@pytest.mark.parametrize(
+    "encoder", ["bert-base-uncased", "bert-large-uncased", "roberta-base", "roberta-large"]
+)
 def test_semi_supervised_has_the_unsupervised_values(encoder: str) -> None:
     unsup, semisup = (
-        resolve(registry.load("simcse"), {"setting": setting, "encoder": encoder}) for setting in ("unsup", "semisup")
+        resolve(registry.load("simcse"), {"setting": setting, "encoder": encoder})
+        for setting in ("unsup", "semisup")
     )
     assert unsup == semisup.model_copy(update={"setting": "unsup"})
-    assert (semisup.schedule, semisup.auxiliary_weight, semisup.auxiliary_batch_size) == ("joint", 1e-3, 128)
+    assert (semisup.schedule, semisup.auxiliary_weight, semisup.auxiliary_batch_size) == (
+        "joint",
+        1e-3,
+        128,
+    )

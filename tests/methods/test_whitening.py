@@ -1,4 +1,4 @@
-"""BERT-whitening against baselines.md, section 8."""
+"""BERT-whitening against frozen_maps.md, section 2."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,15 @@ def build(kit: Kit) -> Any:
 
 
 def batch_of(kit: Kit, method: Any) -> TextBatch:
-    return next(iter(Stream(kit.tokens(kit.config.corpus), method.template, StreamOptions(limit=30, batch_size=6, seed=0))))
+    return next(
+        iter(
+            Stream(
+                kit.tokens(kit.config.corpus),
+                method.template,
+                StreamOptions(limit=30, batch_size=6, seed=0),
+            )
+        )
+    )
 
 
 WIDTH = 32
@@ -32,7 +40,9 @@ RANK = WIDTH - 1
 """LayerNorms with weights of 1 leave vectors whose numbers add up to 0"""
 
 
-def closed_form(vectors: np.ndarray, dimensions: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+def closed_form(
+    vectors: np.ndarray, dimensions: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Mean and W of vectors (n, WIDTH), in float64, all at once; the direction without variance is 0."""
     vectors = vectors.astype(np.float64)
     mean = vectors.mean(axis=0)
@@ -51,12 +61,18 @@ def same_up_to_signs(one: np.ndarray, other: np.ndarray, tolerance: float) -> bo
 @pytest.mark.parametrize("dimensions", [None, 5])
 @pytest.mark.parametrize("architecture", ["tiny_encoder", "tiny_roberta"])
 def test_closed_form(
-    kit_for: KitFor, sentences: Path, request: pytest.FixtureRequest, architecture: str, dimensions: int | None
+    kit_for: KitFor,
+    sentences: Path,
+    request: pytest.FixtureRequest,
+    architecture: str,
+    dimensions: int | None,
 ) -> None:
     encoder = str(request.getfixturevalue(architecture))
     kit = kit_for("whitening", corpus=str(sentences), encoder=encoder, dimensions=dimensions)
     method = build(kit)
-    mean, matrix = closed_form(corpus_vectors(kit, str(sentences), "first-last", 64)[:, 0], dimensions)
+    mean, matrix = closed_form(
+        corpus_vectors(kit, str(sentences), "first-last", 64)[:, 0], dimensions
+    )
     np.testing.assert_allclose(method.mean.numpy(), mean, rtol=1e-9, atol=1e-12)
     assert same_up_to_signs(method.map.numpy(), matrix, 1e-6 * np.abs(matrix).max())
     batch = batch_of(kit, method)
@@ -71,7 +87,9 @@ def test_closed_form(
 def test_all_texts_of_the_corpus_become_white(kit_for: KitFor, triplets: Path) -> None:
     """Every column of a triplet, 60 texts; the covariance divides by n - 1."""
     kit = kit_for("whitening", corpus=str(triplets))
-    vectors = corpus_vectors(kit, str(triplets), "first-last", 64).reshape(60, WIDTH).astype(np.float64)
+    vectors = (
+        corpus_vectors(kit, str(triplets), "first-last", 64).reshape(60, WIDTH).astype(np.float64)
+    )
     fitted = kit.artefact("whitening")
     assert (fitted["mean"].dtype, fitted["map"].dtype) == (np.float64, np.float64)
     white = (vectors - fitted["mean"]) @ fitted["map"]
@@ -101,7 +119,13 @@ def test_the_corpus_passes_by_in_groups(
 
 def test_fewer_texts_than_dimensions(kit_for: KitFor, tmp_path: Path) -> None:
     """Directions without variance count nothing, instead of being blown up."""
-    texts = ["the old dog", "a cat", "the river near a house", "a teacher sees the child", "loud bird"]
+    texts = [
+        "the old dog",
+        "a cat",
+        "the river near a house",
+        "a teacher sees the child",
+        "loud bird",
+    ]
     (tmp_path / "few.txt").write_text("".join(f"{text}\n" for text in texts))
     kit = kit_for("whitening", corpus=str(tmp_path / "few.txt"))
     method = build(kit)
@@ -126,7 +150,9 @@ def test_both_sizes_share_one_fit(kit_for: KitFor, sentences: Path) -> None:
     plugin = registry.load("whitening")
     fields = {field for artefact in plugin.method.artefacts(None) for field in artefact.fields}
     assert fields == {"corpus", "pooling", "max_length"}
-    full, reduced = (build(kit_for("whitening", corpus=str(sentences), dimensions=size)) for size in (None, 7))
+    full, reduced = (
+        build(kit_for("whitening", corpus=str(sentences), dimensions=size)) for size in (None, 7)
+    )
     assert full.map[:, :7].equal(reduced.map)
 
 

@@ -128,7 +128,9 @@ class Answer:
 def environment(cache: Path) -> dict[str, str]:
     """Of every process: the embedded data, a local Ray, this session's cache."""
     changed = {"HARNESS_HUB", "RAY_ADDRESS"}
-    return {name: value for name, value in os.environ.items() if name not in changed} | {"HARNESS_CACHE": str(cache)}
+    return {name: value for name, value in os.environ.items() if name not in changed} | {
+        "HARNESS_CACHE": str(cache)
+    }
 
 
 @pytest.fixture(scope="session")
@@ -137,7 +139,9 @@ def process(environment: dict[str, str]) -> Callable[..., Answer]:
 
     def call(*arguments: object) -> Answer:
         command = [sys.executable, "-m", "harness", *map(str, arguments)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=240, check=False
+        )
         return Answer(done.returncode, done.stdout, done.stderr)
 
     return call
@@ -150,7 +154,9 @@ def write_plugin() -> Callable[..., Path]:
     def write(path: Path, kind: str, pause: float = 0.0) -> Path:
         repaired = path.with_suffix(".repaired")
         source = {"trained": TRAINED, "known": KNOWN}[kind]
-        path.write_text(f"PAUSE = {pause}\nREPAIRED = {str(repaired)!r}\n{source}", encoding="utf-8")
+        path.write_text(
+            f"PAUSE = {pause}\nREPAIRED = {str(repaired)!r}\n{source}", encoding="utf-8"
+        )
         return path
 
     return write

@@ -31,14 +31,21 @@ methods:
       width: [4, 8]
 """
 TRIALS = 8
-OF_THE_RUN = {"started", "sentences_per_second", "peak_host_memory_mib", "commit"}  # and all that ends in _seconds
+OF_THE_RUN = {
+    "started",
+    "sentences_per_second",
+    "peak_host_memory_mib",
+    "commit",
+}  # and all that ends in _seconds
 
 
 def results(store: Path) -> dict[str, dict[str, Any]]:
     """Key -> all that does not depend on when and beside what the trial ran."""
     return {
         row["key"]: {
-            name: value for name, value in row.items() if name not in OF_THE_RUN and not name.endswith("_seconds")
+            name: value
+            for name, value in row.items()
+            if name not in OF_THE_RUN and not name.endswith("_seconds")
         }
         for row in Store(store).read().rows()
     }
@@ -47,7 +54,11 @@ def results(store: Path) -> dict[str, dict[str, Any]]:
 def differences(one: dict[str, dict[str, Any]], other: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Key -> column -> both values, where they differ; None for a trial that is not in both."""
     return {
-        key: {name: (one[key][name], other[key][name]) for name in one[key] if one[key][name] != other[key][name]}
+        key: {
+            name: (one[key][name], other[key][name])
+            for name in one[key]
+            if one[key][name] != other[key][name]
+        }
         if key in one and key in other
         else None
         for key in one.keys() | other.keys()
@@ -61,7 +72,9 @@ def written(store: Path) -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def targets(tmp_path_factory: pytest.TempPathFactory, write_plugin: Callable[..., Path]) -> list[Path]:
+def targets(
+    tmp_path_factory: pytest.TempPathFactory, write_plugin: Callable[..., Path]
+) -> list[Path]:
     """A plugin that takes its time, and its space."""
     folder = tmp_path_factory.mktemp("interrupted")
     (folder / "space.yaml").write_text(SPACE, encoding="utf-8")
@@ -80,7 +93,9 @@ def uninterrupted(targets: list[Path], process: Callable[..., Any]) -> dict[str,
 
 @pytest.fixture
 def started(
-    targets: list[Path], environment: dict[str, str], processes_left: Callable[[str, float], list[int]]
+    targets: list[Path],
+    environment: dict[str, str],
+    processes_left: Callable[[str, float], list[int]],
 ) -> Callable[..., Any]:
     """started(store): a context with the running driver and its mark, once its first trial is in the store."""
 
@@ -150,7 +165,10 @@ def test_ctrl_c_is_said_leaves_nothing_running_and_goes_on(
         os.killpg(driver.pid, signal.SIGINT)
         _, err = driver.communicate(timeout=60)
         assert driver.returncode == 130
-        assert "Interrupted. What has finished is in the store; the same command goes on from there." in err
+        assert (
+            "Interrupted. What has finished is in the store; the same command goes on from there."
+            in err
+        )
         assert "Traceback" not in err
         assert processes_left(mark, 20) == []
     before = written(store)

@@ -70,7 +70,9 @@ def test_without_labels_there_is_nothing_to_draw(folder: Path) -> None:
 
 def test_a_method_without_the_choice_is_run_once(folder: Path) -> None:
     text = SPACE.partition("methods:")[0] + "methods: {still: {}}\n"
-    found = search(folder, "still", text.replace(text[text.index("set:") : text.index("methods:")], ""))
+    found = search(
+        folder, "still", text.replace(text[text.index("set:") : text.index("methods:")], "")
+    )
     assert drawn(found) == [(None, 0)]
 
 
@@ -101,11 +103,14 @@ def test_sweep_runs_every_subset_once(folder: Path, process: Callable[..., Any])
     assert {row["label_fraction"] for row in rows} == {0.5}
     for method in ("gridded", "sampled"):
         searched, final = (
-            [row for row in rows if (row["method"], row["role"]) == (method, role)] for role in ("search", "final")
+            [row for row in rows if (row["method"], row["role"]) == (method, role)]
+            for role in ("search", "final")
         )
         scores: dict[float, dict[int, float]] = {}
         for row in searched:
-            scores.setdefault(row["configuration"]["learning_rate"], {})[row["subset"]] = row["dev"]["graded-dev"]
+            scores.setdefault(row["configuration"]["learning_rate"], {})[row["subset"]] = row[
+                "dev"
+            ]["graded-dev"]
         assert [set(by_subset) for by_subset in scores.values()] == [{0, 1}, {0, 1}]
         best = max(scores, key=lambda rate: sum(scores[rate].values()))
         assert {row["configuration"]["learning_rate"] for row in final} == {best}

@@ -70,7 +70,9 @@ class Swept:
 
     def values(self, method: str, *names: str) -> Counter[tuple[Any, ...]]:
         """How often each configuration was searched, told by these hyperparameters."""
-        return Counter(tuple(row["configuration"][name] for name in names) for row in self.of(method, "search"))
+        return Counter(
+            tuple(row["configuration"][name] for name in names) for row in self.of(method, "search")
+        )
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +95,9 @@ def sweep(folder: Path, process: Callable[..., Any]) -> Callable[..., Swept]:
         space.write_text(text, encoding="utf-8")
         plugins = [folder / f"{name}.py" for name in methods]
         answer = process("sweep", *plugins, space, "--store", folder / store, *options)
-        written = {path.name: path.stat().st_mtime_ns for path in (folder / store).glob("*.parquet")}
+        written = {
+            path.name: path.stat().st_mtime_ns for path in (folder / store).glob("*.parquet")
+        }
         return Swept(answer, Store(folder / store).read().rows(), written)
 
     return call
@@ -135,9 +139,14 @@ def test_every_trial_has_its_own_file(first: Swept) -> None:
 def test_best_on_dev_wins_though_another_is_better_on_test(first: Swept) -> None:
     [final] = first.of("chosen", "final")
     assert (final["configuration"]["favours"], final["configuration"]["noise"]) == ("dev", 0.25)
-    dev = {tuple(row["configuration"].values()): row["dev"]["graded-dev"] for row in first.of("chosen", "search")}
+    dev = {
+        tuple(row["configuration"].values()): row["dev"]["graded-dev"]
+        for row in first.of("chosen", "search")
+    }
     assert final["dev"]["graded-dev"] == max(dev.values())
-    assert "chosen for chosen unsup tiny-bert: favours=dev noise=0.25 (graded-dev " in first.answer.out
+    assert (
+        "chosen for chosen unsup tiny-bert: favours=dev noise=0.25 (graded-dev " in first.answer.out
+    )
 
 
 def test_that_other_would_have_won_on_test(first: Swept, folder: Path) -> None:
@@ -156,7 +165,13 @@ def test_search_never_sees_a_test_score(first: Swept) -> None:
 
 def test_rounds_start_from_the_best_so_far(first: Swept) -> None:
     """Best two of the first round: 0.4 and 0.0; then 0.2 is best; a configuration of two rounds runs once."""
-    searched = {("both", 0.0): 1, ("both", 0.4): 1, ("both", 0.8): 1, ("both", 0.2): 1, ("test", 0.2): 1}
+    searched = {
+        ("both", 0.0): 1,
+        ("both", 0.4): 1,
+        ("both", 0.8): 1,
+        ("both", 0.2): 1,
+        ("test", 0.2): 1,
+    }
     assert first.values("rounded", "favours", "noise") == searched
     [final] = first.of("rounded", "final")
     assert (final["configuration"]["favours"], final["configuration"]["noise"]) == ("both", 0.2)
@@ -175,7 +190,9 @@ def test_sampler_spends_its_budget(first: Swept) -> None:
 def test_sampler_chooses_the_best_mean_over_seeds(first: Swept) -> None:
     scores: dict[float, list[float]] = {}
     for row in first.of("sampled", "search"):
-        scores.setdefault(row["configuration"]["learning_rate"], []).append(row["dev"]["graded-dev"])
+        scores.setdefault(row["configuration"]["learning_rate"], []).append(
+            row["dev"]["graded-dev"]
+        )
     best = max(scores, key=lambda rate: sum(scores[rate]))
     assert {row["configuration"]["learning_rate"] for row in first.of("sampled", "final")} == {best}
 
@@ -186,15 +203,22 @@ def test_final_seeds(first: Swept) -> None:
 
 
 def test_higher_budget_runs_only_the_difference(first: Swept, second: Swept) -> None:
-    assert first.values("sampled", "learning_rate", "width") < second.values("sampled", "learning_rate", "width")
+    assert first.values("sampled", "learning_rate", "width") < second.values(
+        "sampled", "learning_rate", "width"
+    )
     assert second.answer.code == 0, second.answer.out + second.answer.err
     assert sorted(second.values("sampled", "learning_rate", "width").values()) == [2] * 5
-    assert "search, tpe on sampled unsup tiny-bert: 2 to run, 3 already in the store" in second.answer.out
+    assert (
+        "search, tpe on sampled unsup tiny-bert: 2 to run, 3 already in the store"
+        in second.answer.out
+    )
 
 
 def test_same_sweep_again_runs_nothing_else(first: Swept, second: Swept) -> None:
     assert {name: second.written[name] for name in first.written} == first.written
-    assert {row["method"] for row in second.rows if f"{row['key']}.parquet" not in first.written} == {"sampled"}
+    assert {
+        row["method"] for row in second.rows if f"{row['key']}.parquet" not in first.written
+    } == {"sampled"}
     for number in (1, 2, 3):
         assert f"search, round {number}: 0 to run" in second.answer.out
 
@@ -208,8 +232,12 @@ def test_command_line_narrows(sweep: Callable[..., Swept]) -> None:
     assert {row["method"] for row in narrowed.rows} == {"chosen", "sampled"}
     assert len(narrowed.values("chosen", "noise")) == 1
     assert sorted(narrowed.values("sampled", "learning_rate", "width").values()) == [2]
-    assert {row["configuration"]["width"] for row in narrowed.rows if row["method"] == "sampled"} == {4}
-    assert {row["configuration"]["favours"] for row in narrowed.rows if row["method"] == "chosen"} == {"both"}
+    assert {
+        row["configuration"]["width"] for row in narrowed.rows if row["method"] == "sampled"
+    } == {4}
+    assert {
+        row["configuration"]["favours"] for row in narrowed.rows if row["method"] == "chosen"
+    } == {"both"}
     assert sorted(row["seed"] for row in narrowed.of("sampled", "final")) == [5, 6, 7]
 
 
@@ -257,7 +285,9 @@ def test_failures_do_not_keep_the_rest_from_its_end(faulty: Swept) -> None:
 
 def test_failures_of_another_grid_do_not_count(faulty: Swept, sweep: Callable[..., Swept]) -> None:
     """The user has taken the values that fail out of the grid: nothing of this sweep has failed."""
-    without = FAULTY.replace("[42, 43]", "[42]").replace("[raise, none, die, no fault]", "[none, no fault]")
+    without = FAULTY.replace("[42, 43]", "[42]").replace(
+        "[raise, none, die, no fault]", "[none, no fault]"
+    )
     swept = sweep(["faulty"], without, "faulty")
     assert swept.written == faulty.written
     assert "search, round 1: 0 to run, 2 already in the store" in swept.answer.out
@@ -273,4 +303,6 @@ def test_failed_trials_are_tried_again(faulty: Swept, repaired: Swept) -> None:
         fault: row["key"] for fault, row in fault_rows(faulty).items()
     }
     kept = [f"{row['key']}.parquet" for row in faulty.rows if row["status"] == "finished"]
-    assert {name: repaired.written[name] for name in kept} == {name: faulty.written[name] for name in kept}
+    assert {name: repaired.written[name] for name in kept} == {
+        name: faulty.written[name] for name in kept
+    }

@@ -34,7 +34,9 @@ class Pulled(plugin.Method):
             "trains": {"weight": "learning_rate"}, "streams": {"text": 5}, "losses": {"pull": 1.0}, "epochs": None,
         }  # fmt: skip
         return [
-            Stage(name="first", max_steps=5, selection=Selection(own_run=cls.last_is_own_run), **parts),
+            Stage(
+                name="first", max_steps=5, selection=Selection(own_run=cls.last_is_own_run), **parts
+            ),
             Stage(name="second", max_steps=3, **parts),
         ]
 
@@ -44,7 +46,9 @@ class Pulled(plugin.Method):
         self.dropout = nn.Dropout(0.5)
 
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
-        return {"pull": (self.dropout(self.weight) - batch["text"].items.float().mean()).pow(2).mean()}
+        return {
+            "pull": (self.dropout(self.weight) - batch["text"].items.float().mean()).pow(2).mean()
+        }
 
     def embed(self, batch: TextBatch) -> Tensor:
         return torch.zeros(len(batch.items), 2)
@@ -78,7 +82,9 @@ Train = Callable[..., tuple[Any, Outcome, list[Progress], list[Tensor]]]
 def train(kit_for: KitFor) -> Train:
     """train(method class): the trained method, its outcome, its reports and the weights at each evaluation."""
 
-    def go(plugin: type[plugin.Method], **values: Any) -> tuple[Any, Outcome, list[Progress], list[Tensor]]:
+    def go(
+        plugin: type[plugin.Method], **values: Any
+    ) -> tuple[Any, Outcome, list[Progress], list[Tensor]]:
         given = {"learning_rate": 0.1, "evaluation_interval": 2, **values}
         kit = kit_for(Plugin("pulled", plugin, "0" * 16), **given)
         torch.manual_seed(0)
@@ -97,7 +103,11 @@ def train(kit_for: KitFor) -> Train:
 
 
 def curve(history: list[Point], metric: str) -> list[tuple[int, str, float]]:
-    return [(point["step"], point["stage"], point["value"]) for point in history if point["metric"] == metric]
+    return [
+        (point["step"], point["stage"], point["value"])
+        for point in history
+        if point["metric"] == metric
+    ]
 
 
 def test_loss_and_dev_are_those_of_the_reports(train: Train) -> None:

@@ -50,7 +50,10 @@ class Scripted(plugin.Method):
 
     def __init__(self, config: Any, kit: Kit) -> None:
         super().__init__(config, kit)
-        self.first, self.second = nn.Parameter(torch.zeros(1, 1)), nn.Parameter(torch.zeros(1, 1))  # matrices decay
+        self.first, self.second = (
+            nn.Parameter(torch.zeros(1, 1)),
+            nn.Parameter(torch.zeros(1, 1)),
+        )  # matrices decay
         self.frozen = nn.Parameter(torch.zeros(1))
         self.seen: list[tuple[float, float]] = []
         self.update = 0
@@ -65,13 +68,17 @@ class Scripted(plugin.Method):
         raise NotImplementedError
 
 
-def scripted(script: Sequence[Sequence[float]], factor: float | Callable[[int], float] = 1.0) -> Plugin:
+def scripted(
+    script: Sequence[Sequence[float]], factor: float | Callable[[int], float] = 1.0
+) -> Plugin:
     weight = staticmethod(factor) if callable(factor) else factor
     plugin: type[Scripted] = type("Method", (Scripted,), {"script": script, "factor": weight})
     return Plugin("scripted", plugin, "0")
 
 
-def train(kit: Kit, evaluate: Callable[[], float] = lambda: 1.0, seed: int = 0) -> tuple[Any, Outcome]:
+def train(
+    kit: Kit, evaluate: Callable[[], float] = lambda: 1.0, seed: int = 0
+) -> tuple[Any, Outcome]:
     seed_everything(seed)
     built = kit.build()
     outcome = Trainer(built, kit, seed, evaluate, lambda _: None).run()
@@ -79,7 +86,12 @@ def train(kit: Kit, evaluate: Callable[[], float] = lambda: 1.0, seed: int = 0) 
 
 
 def adamw(
-    gradients: Sequence[Sequence[float]], peak: float, *, warmup: int = 0, decay: float = 0.0, clip: float = 1.0
+    gradients: Sequence[Sequence[float]],
+    peak: float,
+    *,
+    warmup: int = 0,
+    decay: float = 0.0,
+    clip: float = 1.0,
 ) -> list[np.ndarray]:
     """The weights after every update: AdamW 0.9/0.999/1e-8, global norm clipped, linear warm-up and decay to zero."""
     weights, first, second, after = np.zeros(2), np.zeros(2), np.zeros(2), []
@@ -87,17 +99,32 @@ def adamw(
         gradient = np.asarray(given, float)
         norm = math.sqrt(sum(gradient**2))
         gradient = gradient / max(1.0, norm / clip)
-        share = update / warmup if update < warmup else (len(gradients) - update) / (len(gradients) - warmup)
+        share = (
+            update / warmup
+            if update < warmup
+            else (len(gradients) - update) / (len(gradients) - warmup)
+        )
         rate = peak * share
         first = 0.9 * first + 0.1 * gradient
         second = 0.999 * second + 0.001 * gradient**2
         corrected = first / (1 - 0.9 ** (update + 1)), second / (1 - 0.999 ** (update + 1))
-        weights = weights * (1 - rate * decay) - rate * corrected[0] / (np.sqrt(corrected[1]) + 1e-8)
+        weights = weights * (1 - rate * decay) - rate * corrected[0] / (
+            np.sqrt(corrected[1]) + 1e-8
+        )
         after.append(weights)
     return after
 
 
-GRADIENTS = [(30.0, 40.0), (0.1, -0.2), (0.5, 0.5), (-3.0, 4.0), (0.01, 0.3), (1.0, 1.0), (0.2, -9.0), (0.3, 0.1)]
+GRADIENTS = [
+    (30.0, 40.0),
+    (0.1, -0.2),
+    (0.5, 0.5),
+    (-3.0, 4.0),
+    (0.01, 0.3),
+    (1.0, 1.0),
+    (0.2, -9.0),
+    (0.3, 0.1),
+]
 
 
 @pytest.mark.parametrize(
@@ -109,21 +136,27 @@ GRADIENTS = [(30.0, 40.0), (0.1, -0.2), (0.5, 0.5), (-3.0, 4.0), (0.01, 0.3), (1
         ({"weight_decay": 0.5}, {"decay": 0.5}),
     ],
 )
-def test_updates_against_adamw_written_out(kit_for: KitFor, options: dict[str, Any], reference: dict[str, Any]) -> None:
+def test_updates_against_adamw_written_out(
+    kit_for: KitFor, options: dict[str, Any], reference: dict[str, Any]
+) -> None:
     kit = kit_for(scripted(GRADIENTS), learning_rate=0.05, max_steps=8, epochs=9, **options)
     built, outcome = train(kit)
     expected = adamw(GRADIENTS, 0.05, **reference)
     found = [*built.seen[1:], (built.first.item(), built.second.item())]
     assert outcome.steps == 8
     assert np.abs(np.array(found) - np.array(expected)).max() < 1e-5
-    assert np.abs(expected[-1] - adamw(GRADIENTS, 0.05, clip=1e9)[-1]).max() > 1e-3, "clipping must matter here"
+    assert np.abs(expected[-1] - adamw(GRADIENTS, 0.05, clip=1e9)[-1]).max() > 1e-3, (
+        "clipping must matter here"
+    )
     assert built.frozen.item() == 0
     assert built.frozen.grad is None
 
 
 def test_linear_decay_reaches_zero_after_the_last_update(kit_for: KitFor) -> None:
     """Under a constant gradient AdamW moves by the rate itself: 0.1 * (10, 9, ..., 1) / 10."""
-    built, outcome = train(kit_for(scripted([(0.3, 0.3)] * 10), learning_rate=0.1, max_steps=10, epochs=9))
+    built, outcome = train(
+        kit_for(scripted([(0.3, 0.3)] * 10), learning_rate=0.1, max_steps=10, epochs=9)
+    )
     places = [*(first for first, _ in built.seen), built.first.item()]
     assert np.allclose(-np.diff(places), 0.1 * np.arange(10, 0, -1) / 10, atol=1e-6)
     assert outcome.steps == 10
@@ -131,13 +164,21 @@ def test_linear_decay_reaches_zero_after_the_last_update(kit_for: KitFor) -> Non
 
 def test_loss_weight_may_depend_on_the_update(kit_for: KitFor) -> None:
     script = [(0.1, 0.2)] * 5
-    built, _ = train(kit_for(scripted(script, lambda update: update - 2.0), learning_rate=0.05, max_steps=5))
+    built, _ = train(
+        kit_for(scripted(script, lambda update: update - 2.0), learning_rate=0.05, max_steps=5)
+    )
     weighed = [(0.1 * (update - 2), 0.2 * (update - 2)) for update in range(5)]
-    assert np.allclose([built.first.item(), built.second.item()], adamw(weighed, 0.05)[-1], atol=1e-6)
+    assert np.allclose(
+        [built.first.item(), built.second.item()], adamw(weighed, 0.05)[-1], atol=1e-6
+    )
 
 
-@pytest.mark.parametrize(("epochs", "max_steps", "expected"), [(1, None, 7), (2, None, 14), (0.5, None, 4), (2, 5, 5)])
-def test_number_of_updates(kit_for: KitFor, epochs: float, max_steps: int | None, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("epochs", "max_steps", "expected"), [(1, None, 7), (2, None, 14), (0.5, None, 4), (2, 5, 5)]
+)
+def test_number_of_updates(
+    kit_for: KitFor, epochs: float, max_steps: int | None, expected: int
+) -> None:
     """50 sentences in batches of 8: 7 updates an epoch, the short last batch among them."""
     kit = kit_for(scripted([(1.0, 1.0)] * 20), epochs=epochs, max_steps=max_steps)
     built, outcome = train(kit)
@@ -151,12 +192,20 @@ def test_number_of_updates(kit_for: KitFor, epochs: float, max_steps: int | None
 
 @pytest.mark.parametrize(
     ("scores", "best"),
-    [([1, 5, 3, 2], 1), ([1, 2, 3, 4], 3), ([4, 3, 2, 1], 0), ([1, 5, 5, 2], 1), ([-3, -1, -2, -4], 1)],
+    [
+        ([1, 5, 3, 2], 1),
+        ([1, 2, 3, 4], 3),
+        ([4, 3, 2, 1], 0),
+        ([1, 5, 5, 2], 1),
+        ([-3, -1, -2, -4], 1),
+    ],
 )
 def test_best_checkpoint_is_restored(kit_for: KitFor, scores: list[float], best: int) -> None:
     """Strictly better only: the first of two equal scores stays."""
     remaining = iter(scores)
-    kit = kit_for(scripted(GRADIENTS), learning_rate=0.05, max_steps=8, epochs=9, evaluation_interval=2)
+    kit = kit_for(
+        scripted(GRADIENTS), learning_rate=0.05, max_steps=8, epochs=9, evaluation_interval=2
+    )
     built, outcome = train(kit, lambda: next(remaining))
     assert next(remaining, None) is None
     step = 2 * (best + 1)
@@ -175,7 +224,9 @@ def test_evaluation_every_interval_and_at_the_end(kit_for: KitFor) -> None:
 
 def test_reports_say_where_the_trial_is(kit_for: KitFor) -> None:
     reports: list[Progress] = []
-    kit = kit_for(scripted([(0.0, 1.0)] * 8), learning_rate=0.1, max_steps=8, epochs=9, evaluation_interval=4)
+    kit = kit_for(
+        scripted([(0.0, 1.0)] * 8), learning_rate=0.1, max_steps=8, epochs=9, evaluation_interval=4
+    )
     Trainer(kit.build(), kit, 0, lambda: 7.0, reports.append).run()
     evaluated = [(one.step, one.total_steps, one.dev) for one in reports if one.dev is not None]
     assert evaluated == [(4, 8, 7.0), (8, 8, 7.0)]
@@ -194,16 +245,22 @@ def test_loss_that_is_not_finite_fails_the_trial(kit_for: KitFor, bad: float) ->
 
 def test_stage_that_trains_nothing_is_refused(kit_for: KitFor) -> None:
     plugin = scripted(GRADIENTS)
-    stages = classmethod(lambda _cls, _config: [Stage("lost", {"nothing.*": "learning_rate"}, {"text": 8}, {})])
+    stages = classmethod(
+        lambda _cls, _config: [Stage("lost", {"nothing.*": "learning_rate"}, {"text": 8}, {})]
+    )
     lost = Plugin("lost", type("Method", (plugin.method,), {"stages": stages}), "0")
-    with pytest.raises(UserError, match=r'stage "lost" trains nothing: no parameter matches nothing\.\*'):
+    with pytest.raises(
+        UserError, match=r'stage "lost" trains nothing: no parameter matches nothing\.\*'
+    ):
         train(kit_for(lost))
 
 
 # Determinism, with the shipped methods on the embedded model
 
 
-def trained(kit_for: KitFor, name: str, seed: int, **values: Any) -> tuple[dict[str, Tensor], list[float]]:
+def trained(
+    kit_for: KitFor, name: str, seed: int, **values: Any
+) -> tuple[dict[str, Tensor], list[float]]:
     kit = kit_for(
         name, encoder="tiny-bert", sentences="graded-sentences", batch_size=16, max_steps=4,
         **{"evaluation_interval": 2, "learning_rate": 1e-3} | values,
@@ -292,16 +349,27 @@ class TwoStage(plugin.Method):
 
     @classmethod
     def artefacts(cls, config: Any) -> list[Artefact]:
-        return [Artefact("statistics", ("encoder", "sentences", "shift"), partial(cls.statistics, config))]
+        return [
+            Artefact(
+                "statistics", ("encoder", "sentences", "shift"), partial(cls.statistics, config)
+            )
+        ]
 
     @classmethod
     def statistics(cls, config: Any, kit: Kit) -> Mapping[str, np.ndarray]:
         cls.built.append(config.note)
         encoder = kit.encoder().eval()
-        stream = Stream(kit.tokens(config.sentences), Template.plain(kit.tokenizer), StreamOptions(limit=config.max_length - 2, batch_size=50, seed=0))
+        stream = Stream(
+            kit.tokens(config.sentences),
+            Template.plain(kit.tokenizer),
+            StreamOptions(limit=config.max_length - 2, batch_size=50, seed=0),
+        )
         with torch.no_grad():
             states = encoder(next(iter(stream)))[:, 0]
-        return {"mean": states.mean(dim=0).numpy() + config.shift, "scale": states.std(dim=0).numpy()}
+        return {
+            "mean": states.mean(dim=0).numpy() + config.shift,
+            "scale": states.std(dim=0).numpy(),
+        }
 
     def __init__(self, config: Any, kit: Kit) -> None:
         super().__init__(config, kit)
@@ -335,15 +403,21 @@ def two_stage() -> Plugin:
     return Plugin("two-stage", TwoStage, "digest-of-the-test")
 
 
-def test_two_stages_run_with_their_parameters_and_streams(kit_for: KitFor, two_stage: Plugin) -> None:
+def test_two_stages_run_with_their_parameters_and_streams(
+    kit_for: KitFor, two_stage: Plugin
+) -> None:
     kit = kit_for(two_stage, learning_rate=1e-3)
     built, outcome = train(kit)
     assert outcome.steps == 4 + 10, "4 updates, then two epochs over 50 sentences in tens"
-    assert [(stage, streams) for stage, streams, _ in built.log] == [("head", 1)] * 4 + [("layer", 2)] * 10
+    assert [(stage, streams) for stage, streams, _ in built.log] == [("head", 1)] * 4 + [
+        ("layer", 2)
+    ] * 10
     head = {"head.weight", "head.bias"}
     assert all(set(trains) == head for _, _, trains in built.log[:4])
     for _, _, trains in built.log[4:]:
-        assert {name for name in trains if not name.startswith("encoder.model.encoder.layer.1.")} == {
+        assert {
+            name for name in trains if not name.startswith("encoder.model.encoder.layer.1.")
+        } == {
             "norm.weight",
             "norm.bias",
         }
@@ -356,7 +430,9 @@ def test_two_stages_run_with_their_parameters_and_streams(kit_for: KitFor, two_s
 
 
 @pytest.mark.parametrize("best", [1, 6, 13])
-def test_restored_state_is_that_of_the_best_step_whichever_stage(kit_for: KitFor, two_stage: Plugin, best: int) -> None:
+def test_restored_state_is_that_of_the_best_step_whichever_stage(
+    kit_for: KitFor, two_stage: Plugin, best: int
+) -> None:
     """Also when stage 1 was best: what stage 2 changed goes back, buffers included."""
     kit = kit_for(two_stage, learning_rate=1e-2, head_rate=0.1, evaluation_interval=1)
     states: list[dict[str, Tensor]] = []
@@ -374,11 +450,17 @@ def test_restored_state_is_that_of_the_best_step_whichever_stage(kit_for: KitFor
     assert same(built.state_dict(), states[best - 1])
     assert states[0]["norm.running_mean"].abs().max() > 0
     changed = {name for name in states[0] if not torch.equal(states[0][name], states[-1][name])}
-    assert {"head.weight", "norm.running_var", "encoder.model.encoder.layer.1.output.dense.weight"} <= changed
+    assert {
+        "head.weight",
+        "norm.running_var",
+        "encoder.model.encoder.layer.1.output.dense.weight",
+    } <= changed
     assert not any("layer.0." in name or "embeddings" in name for name in changed)
 
 
-def test_artefact_is_built_once_for_trials_that_agree_in_its_fields(kit_for: KitFor, two_stage: Plugin) -> None:
+def test_artefact_is_built_once_for_trials_that_agree_in_its_fields(
+    kit_for: KitFor, two_stage: Plugin
+) -> None:
     first = kit_for(two_stage, note="first", shift=0.25)
     first.build_shared()
     again = kit_for(two_stage, note="again", shift=0.25)
@@ -391,10 +473,14 @@ def test_artefact_is_built_once_for_trials_that_agree_in_its_fields(kit_for: Kit
     assert all(np.allclose(loaded[name], expected[name], atol=1e-6) for name in expected)
 
 
-def test_artefact_follows_the_data(kit_for: KitFor, two_stage: Plugin, sentences: Path, tmp_path: Path) -> None:
+def test_artefact_follows_the_data(
+    kit_for: KitFor, two_stage: Plugin, sentences: Path, tmp_path: Path
+) -> None:
     corpus = tmp_path / "sentences.txt"
     corpus.write_text(sentences.read_text())
-    before = np.array(kit_for(two_stage, sentences=str(corpus), shift=0.125).artefact("statistics")["mean"])
+    before = np.array(
+        kit_for(two_stage, sentences=str(corpus), shift=0.125).artefact("statistics")["mean"]
+    )
     corpus.write_text("the cat sees the dog\n" * 50)
     after = kit_for(two_stage, sentences=str(corpus), shift=0.125).artefact("statistics")["mean"]
     assert np.abs(before - after).max() > 1e-3

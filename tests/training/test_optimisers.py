@@ -24,7 +24,9 @@ RATES = [0.1, 0.5, 0.2, 0.2, 0.0, 0.3]
 SHAPES = {"weight": (3, 4), "bias": (3,)}
 
 
-def stepped(method: torch.optim.Optimizer, parameters: dict[str, nn.Parameter], seed: int = 0) -> list[dict[str, Any]]:
+def stepped(
+    method: torch.optim.Optimizer, parameters: dict[str, nn.Parameter], seed: int = 0
+) -> list[dict[str, Any]]:
     """Updates with the rates above and random gradients; the gradients."""
     generator, gradients = np.random.default_rng(seed), []
     for rate in RATES:
@@ -40,7 +42,10 @@ def stepped(method: torch.optim.Optimizer, parameters: dict[str, nn.Parameter], 
 
 def fresh() -> dict[str, nn.Parameter]:
     generator = np.random.default_rng(7)
-    return {name: nn.Parameter(torch.tensor(generator.standard_normal(shape))) for name, shape in SHAPES.items()}
+    return {
+        name: nn.Parameter(torch.tensor(generator.standard_normal(shape)))
+        for name, shape in SHAPES.items()
+    }
 
 
 def values(parameters: dict[str, nn.Parameter]) -> dict[str, np.ndarray]:
@@ -50,13 +55,20 @@ def values(parameters: dict[str, nn.Parameter]) -> dict[str, np.ndarray]:
 def test_lars() -> None:
     """SimCLR's: trust 0.001, momentum 0.9 on steps that hold their rate; biases are neither scaled nor decayed."""
     parameters = fresh()
-    expected, velocity = values(parameters), {name: np.zeros(shape) for name, shape in SHAPES.items()}
-    gradients = stepped(Lars([{"params": list(parameters.values())}], weight_decay=0.02), parameters)
+    expected, velocity = (
+        values(parameters),
+        {name: np.zeros(shape) for name, shape in SHAPES.items()},
+    )
+    gradients = stepped(
+        Lars([{"params": list(parameters.values())}], weight_decay=0.02), parameters
+    )
     for rate, given in zip(RATES, gradients, strict=True):
         for name, gradient in given.items():
             if name == "weight":
                 gradient = gradient + 0.02 * expected[name]
-                gradient = gradient * 0.001 * np.linalg.norm(expected[name]) / np.linalg.norm(gradient)
+                gradient = (
+                    gradient * 0.001 * np.linalg.norm(expected[name]) / np.linalg.norm(gradient)
+                )
             velocity[name] = 0.9 * velocity[name] + rate * gradient
             expected[name] = expected[name] - velocity[name]
     for name, value in values(parameters).items():
@@ -79,7 +91,10 @@ def test_released_adamw(corrected: bool) -> None:
     expected = values(parameters)
     first, second = ({name: np.zeros(shape) for name, shape in SHAPES.items()} for _ in range(2))
     groups = [{"params": list(parameters.values())}]
-    gradients = stepped(ReleasedAdamW(groups, epsilon=epsilon, correct_bias=corrected, weight_decay=decay), parameters)
+    gradients = stepped(
+        ReleasedAdamW(groups, epsilon=epsilon, correct_bias=corrected, weight_decay=decay),
+        parameters,
+    )
     for step, (rate, given) in enumerate(zip(RATES, gradients, strict=True), start=1):
         for name, gradient in given.items():
             first[name] = 0.9 * first[name] + 0.1 * gradient
@@ -146,16 +161,23 @@ def gradients_of(parameters: list[nn.Parameter]) -> list[list[float]]:
 def test_clip(largest: float, factor: float) -> None:
     parameters = with_gradients([3.0], [0.0, 4.0])
     clip(parameters, largest)
-    assert np.concatenate(gradients_of(parameters)) == pytest.approx(factor * np.array([3.0, 0.0, 4.0]), rel=1e-5)
+    assert np.concatenate(gradients_of(parameters)) == pytest.approx(
+        factor * np.array([3.0, 0.0, 4.0]), rel=1e-5
+    )
 
 
 def test_clip_released_counts_the_scaled_gradients_of_all_else() -> None:
-    trained, frozen = with_gradients([3.0, 4.0]), [*with_gradients([6e-5, 0.0], [8e-5]), nn.Parameter(torch.zeros(2))]
+    trained, frozen = (
+        with_gradients([3.0, 4.0]),
+        [*with_gradients([6e-5, 0.0], [8e-5]), nn.Parameter(torch.zeros(2))],
+    )
     clip_released(trained, frozen, 1.0)
     norm = math.sqrt(25 + LOSS_SCALE**2 * 1e-8)
     assert LOSS_SCALE == 2**16
     assert gradients_of(trained)[0] == pytest.approx([3 / norm, 4 / norm], rel=1e-5)
-    assert np.concatenate(gradients_of(frozen)) == pytest.approx([6e-5, 0.0, 8e-5]), "they are measured, not scaled"
+    assert np.concatenate(gradients_of(frozen)) == pytest.approx([6e-5, 0.0, 8e-5]), (
+        "they are measured, not scaled"
+    )
 
 
 def test_clip_released_never_enlarges() -> None:

@@ -47,7 +47,10 @@ class Staged(plugin.Method):
         self.batches.append(texts)
         self.seen.append((stage.name, tuple(texts.items.tolist())))
         noise = torch.rand(())
-        return {"pull": ((self.weight - texts.items.double().mean()) ** 2 * (1 + noise)).sum() + self.other.sum() ** 2}
+        return {
+            "pull": ((self.weight - texts.items.double().mean()) ** 2 * (1 + noise)).sum()
+            + self.other.sum() ** 2
+        }
 
     def watched(self, stage: Stage) -> dict[str, float]:
         return {"noise": torch.rand(()).item()} if stage.shared else {}
@@ -70,7 +73,9 @@ def stage(**values: Any) -> Stage:
 def run(kit_for: KitFor) -> Callable[..., tuple[Any, Trainer]]:
     """run(stages, evaluate, **configuration): the trained method and its trainer."""
 
-    def go(stages: list[Stage], evaluate: Callable[[Any], float] = lambda _: 1.0, **values: Any) -> tuple[Any, Trainer]:
+    def go(
+        stages: list[Stage], evaluate: Callable[[Any], float] = lambda _: 1.0, **values: Any
+    ) -> tuple[Any, Trainer]:
         plugin = Plugin("staged", type("Planned", (Staged,), {"plan": stages}), "0" * 16)
         kit = kit_for(plugin, **{"learning_rate": 0.1, **values})
         torch.manual_seed(0)
@@ -107,7 +112,9 @@ def test_full_batches_only(run: Any) -> None:
 
 
 def test_too_few_items_are_one_sentence(run: Any) -> None:
-    with pytest.raises(UserError, match="50 items are too few for a step on 4 x 20: lower batch_size"):
+    with pytest.raises(
+        UserError, match="50 items are too few for a step on 4 x 20: lower batch_size"
+    ):
         run([stage(streams={"text": 20}, accumulation=4)])
 
 
@@ -126,7 +133,9 @@ def test_decay_steps_are_the_horizon_of_the_rate(run: Any, monkeypatch: pytest.M
     rates: list[float] = []
     step = torch.optim.AdamW.step
     monkeypatch.setattr(
-        torch.optim.AdamW, "step", lambda self, *a, **k: (rates.append(self.param_groups[0]["lr"]), step(self, *a, **k))
+        torch.optim.AdamW,
+        "step",
+        lambda self, *a, **k: (rates.append(self.param_groups[0]["lr"]), step(self, *a, **k)),
     )
     run([stage(max_steps=4, decay_steps=40)])
     assert rates == pytest.approx([0.1 * (1 - update / 40) for update in range(4)])
@@ -176,7 +185,11 @@ def test_the_share_of_labels_is_of_labelled_streams_only(run: Any) -> None:
 def test_with_few_labels_a_stage_is_evaluated_ten_times(run: Any) -> None:
     """diffaug.md, section 7: 30 updates at an interval of 125 would not be evaluated at all."""
     steps: list[int] = []
-    run([stage(epochs=None, max_steps=30)], lambda built: float(steps.append(len(built.seen)) or 1), label_fraction=0.5)
+    run(
+        [stage(epochs=None, max_steps=30)],
+        lambda built: float(steps.append(len(built.seen)) or 1),
+        label_fraction=0.5,
+    )
     assert steps == list(range(3, 31, 3))
     steps.clear()
     run([stage(epochs=None, max_steps=30)], lambda built: float(steps.append(len(built.seen)) or 1))
@@ -189,13 +202,18 @@ SHARED = {"name": "first", "epochs": None, "shared": ("temperature",), "decay_st
 
 
 @pytest.fixture
-def shared(run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Callable[..., tuple[Any, Trainer]]:
+def shared(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> Callable[..., tuple[Any, Trainer]]:
     """shared(updates, cache): train a shared first stage so long, then a second one, in a cache of that name."""
     monkeypatch.setattr(snapshots, "STATE_INTERVAL", 4)
 
     def go(updates: int, cache: str = "one", **values: Any) -> tuple[Any, Trainer]:
         monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / cache))
-        stages = [stage(**SHARED, max_steps=updates), stage(name="second", trains={"*": "learning_rate"}, max_steps=3)]
+        stages = [
+            stage(**SHARED, max_steps=updates),
+            stage(name="second", trains={"*": "learning_rate"}, max_steps=3),
+        ]
         found: tuple[Any, Trainer] = run(
             stages, lambda built: -abs(built.weight.item() - 1.5), evaluation_interval=3, **values
         )
@@ -239,7 +257,9 @@ def test_a_shared_stage_is_run_once_and_changes_nothing(
     assert state(found) == state(alone), "to the last bit"
     history = found[1].outcome.history
     watched = [point["step"] for point in history if point["metric"] == "noise"]
-    assert watched == list(range(0, updates + 1, 3)), "before the first update and at every evaluation, run or not"
+    assert watched == list(range(0, updates + 1, 3)), (
+        "before the first update and at every evaluation, run or not"
+    )
     assert [point["step"] for point in history if point["metric"] == "dev"] == [
         step for step in range(1, updates + 4) if step % 3 == 0 or step == updates + 3
     ]
@@ -260,7 +280,9 @@ def test_trials_that_differ_in_a_named_field_do_not_share(shared: Any) -> None:
     assert first_stage(shared(8, batch_size=4)) == 0, "a field that the stage does not name"
 
 
-def test_a_killed_first_stage_goes_on_from_its_last_state(shared: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_first_stage_goes_on_from_its_last_state(
+    shared: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     losses = Staged.losses
 
     def dies(self: Staged, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:

@@ -1,0 +1,133 @@
+"""Kept embeddings: every sentence is embedded once, ever, and its vector is read back exactly."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from harness.errors import TrialFailure, UserError
+from harness.evaluation.kept_embeddings import KeptEmbeddings
+
+
+class Lengths:
+    """Embeds a text as its length and its bytes' sum; remembers what it is asked."""
+
+    def __init__(self, width: int = 3) -> None:
+        self.width = width
+        self.asked: list[tuple[list[str], bool]] = []
+
+    def __call__(self, texts: Sequence[str], *, dev: bool = False) -> np.ndarray:
+        self.asked.append((list(texts), dev))
+        rows = [[len(text), sum(text.encode()), *[0.5] * (self.width - 2)] for text in texts]
+        return np.asarray(rows, np.float32)
+
+
+TEXTS = ["a bird", "two\nlines", "", "a\tb ü", "a bird", "🙂"]
+
+
+def expected(texts: list[str]) -> np.ndarray:
+    return Lengths()(texts)
+
+
+def test_vectors_come_back_exactly_and_only_new_texts_are_embedded(tmp_path: Path) -> None:
+    embed = Lengths()
+    first = KeptEmbeddings(tmp_path / "kept", embed, write=True)
+    assert np.array_equal(first(TEXTS), expected(TEXTS))
+    assert embed.asked == [(["a bird", "two\nlines", "", "a\tb ü", "🙂"], False)]
+    later = KeptEmbeddings(tmp_path / "kept", embed, write=True)
+    mixed = ["new", *reversed(TEXTS), "newer", "new"]
+    assert np.array_equal(later(mixed), expected(mixed))
+    assert embed.asked[1:] == [(["new", "newer"], False)]
+    third = KeptEmbeddings(tmp_path / "kept", embed, write=True)
+    assert np.array_equal(third(mixed), expected(mixed))
+    assert len(embed.asked) == 2
+    assert third(mixed).dtype == np.float32
+
+
+def test_files_are_as_the_docstring_says(tmp_path: Path) -> None:
+    kept = KeptEmbeddings(tmp_path, Lengths(), write=True)
+    kept(TEXTS)
+    kept(["more"])
+    arrays = sorted(tmp_path.glob("*.npy"))
+    assert len(arrays) == 2
+    assert len(list(tmp_path.iterdir())) == 4
+    found = {}
+    for path in arrays:
+        vectors = np.load(path, mmap_mode="r")
+        assert isinstance(vectors, np.memmap)
+        assert vectors.dtype == np.float32
+        found |= dict(
+            zip(
+                pq.read_table(path.with_suffix(".parquet"))["text"].to_pylist(),
+                vectors,
+                strict=True,
+            )
+        )
+    assert set(found) == {*TEXTS, "more"}
+    for text, vector in found.items():
+        assert np.array_equal(vector, expected([text])[0])
+
+
+def test_in_one_process_too_a_sentence_is_embedded_once(tmp_path: Path) -> None:
+    embed = Lengths()
+    kept = KeptEmbeddings(tmp_path / "kept", embed, write=False)
+    kept(TEXTS)
+    assert np.array_equal(kept(["more", *TEXTS]), expected(["more", *TEXTS]))
+    assert [texts for texts, _ in embed.asked][1:] == [["more"]]
+    assert not (tmp_path / "kept").exists(), "nothing is written unless asked"
+
+
+def test_kept_ones_are_read_without_writing(tmp_path: Path) -> None:
+    KeptEmbeddings(tmp_path, Lengths(), write=True)(TEXTS)
+    before = sorted(tmp_path.iterdir())
+    embed = Lengths()
+    assert np.array_equal(
+        KeptEmbeddings(tmp_path, embed, write=False)([*TEXTS, "new"]), expected([*TEXTS, "new"])
+    )
+    assert embed.asked == [(["new"], False)]
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_dev_is_told_to_the_model(tmp_path: Path) -> None:
+    embed = Lengths()
+    KeptEmbeddings(tmp_path, embed, write=False)(["a"], dev=True)
+    assert embed.asked == [(["a"], True)]
+
+
+def test_another_width_is_no_vector(tmp_path: Path) -> None:
+    KeptEmbeddings(tmp_path, Lengths(3), write=True)(TEXTS)
+    before = sorted(tmp_path.iterdir())
+    other = KeptEmbeddings(tmp_path, Lengths(4), write=True)
+    with pytest.raises(TrialFailure, match=f"3 and 4; delete {tmp_path}"):
+        other(["new"])
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_two_processes_may_keep_the_same_sentences(tmp_path: Path) -> None:
+    one, two = (KeptEmbeddings(tmp_path, Lengths(), write=True) for _ in range(2))
+    one(TEXTS)
+    two(TEXTS)
+    assert len(list(tmp_path.glob("*.npy"))) == 2
+    embed = Lengths()
+    assert np.array_equal(KeptEmbeddings(tmp_path, embed, write=True)(TEXTS), expected(TEXTS))
+    assert embed.asked == []
+
+
+def test_vectors_without_texts_are_not_there_yet(tmp_path: Path) -> None:
+    (tmp_path / "0.npy").write_bytes(b"half")
+    (tmp_path / "0.tmp").write_bytes(b"half")
+    embed = Lengths()
+    assert np.array_equal(KeptEmbeddings(tmp_path, embed, write=True)(TEXTS), expected(TEXTS))
+    assert len(embed.asked) == 1
+
+
+@pytest.mark.parametrize("size", [0, 5, 100, 140])
+def test_damage_is_named(tmp_path: Path, size: int) -> None:
+    KeptEmbeddings(tmp_path, Lengths(), write=True)(TEXTS)
+    [array] = tmp_path.glob("*.npy")
+    array.write_bytes(array.read_bytes()[:size])
+    with pytest.raises(UserError, match=f"{array.stem}.*cannot be read.*delete {tmp_path}") as told:
+        KeptEmbeddings(tmp_path, Lengths(), write=False)
+    assert "\n" not in str(told.value)

@@ -1,0 +1,102 @@
+"""Vectors of a whole corpus from an encoder that never changes."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from harness import device
+from harness.modules.vector_table import VectorTable
+from harness.plugin.frozen_vectors import corpus_vectors, vector_groups
+from harness.plugin.kit import Kit
+
+KitFor = Callable[..., Kit]
+
+
+def by_transformers(kit: Kit, corpus: Path, pooling: str, max_length: int) -> np.ndarray:
+    """Text by text, by plain transformers calls: (items, columns, width)."""
+    model = kit.encoder().eval().model
+    header = 1 if corpus.suffix == ".csv" else 0
+    rows = [line.split(",") for line in corpus.read_text().splitlines()[header:]]
+    return np.array(
+        [[_vector(kit, model, text, pooling, max_length) for text in row] for row in rows]
+    )
+
+
+@torch.no_grad()
+def _vector(kit: Kit, model: Any, text: str, pooling: str, max_length: int) -> np.ndarray:
+    pieces = kit.tokenizer(text, truncation=True, max_length=max_length, return_tensors="pt")
+    found = model(input_ids=pieces["input_ids"], output_hidden_states=True)
+    states = found.last_hidden_state[0].double()
+    if pooling == "first-last":
+        states = (states + found.hidden_states[1][0].double()) / 2
+    pooled: np.ndarray = (states[0] if pooling == "cls" else states.mean(dim=0)).numpy()
+    return pooled
+
+
+@pytest.mark.parametrize("architecture", ["tiny_encoder", "tiny_roberta"])
+@pytest.mark.parametrize(
+    ("pooling", "max_length"),
+    [("mean", 128), ("cls", 128), ("first-last", 64), ("mean", 6), ("first-last", 4)],
+)
+def test_every_text_without_dropout(
+    kit_for: KitFor,
+    triplets: Path,
+    request: pytest.FixtureRequest,
+    architecture: str,
+    pooling: Any,
+    max_length: int,
+) -> None:
+    """The encoders have 40 positions, fewer than most of the limits; the texts 2 to 12 words."""
+    kit = kit_for(
+        "whitening", encoder=str(request.getfixturevalue(architecture)), corpus=str(triplets)
+    )
+    torch.manual_seed(5)
+    found = corpus_vectors(kit, str(triplets), pooling, max_length)
+    assert found.shape == (20, 3, 32)
+    assert found.dtype == np.float32
+    assert np.abs(found - by_transformers(kit, triplets, pooling, max_length)).max() < 1e-5
+
+
+def test_groups_are_small_and_hold_every_text_once(
+    kit_for: KitFor, triplets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit = kit_for("whitening", corpus=str(triplets))
+    whole = corpus_vectors(kit, str(triplets), "mean", 64).reshape(60, 32)
+    monkeypatch.setitem(device.TOKENS_PER_BATCH, "cpu", 40)
+    groups = list(vector_groups(kit, str(triplets), "mean", 64))
+    assert len(groups) > 10
+    assert sorted(np.concatenate([places for places, _ in groups]).tolist()) == list(range(60))
+    for places, vectors in groups:
+        assert np.abs(vectors.numpy() - whole[places]).max() < 1e-5, "padding does not show"
+
+
+def test_table_looks_up_rows(tmp_path: Path) -> None:
+    np.save(
+        tmp_path / "vectors.npy", np.random.default_rng(0).standard_normal((9, 2, 4), np.float32)
+    )
+    array = np.load(tmp_path / "vectors.npy", mmap_mode="r")
+    rows = torch.tensor([[3, 0], [8, 3]])
+    found = VectorTable(array, torch.device("cpu"))(rows)
+    assert found.shape == (2, 2, 2, 4)
+    assert np.array_equal(found.numpy(), array[[[3, 0], [8, 3]]])
+
+
+@pytest.mark.parametrize("method", ["clsr", "flow"])
+def test_building_the_vectors_leaves_the_random_state_alone(
+    kit_for: KitFor, triplets: Path, method: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A trial that builds what others then load starts from the same weights as they."""
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
+    kit = kit_for(method, **{"pairs" if method == "clsr" else "corpus": str(triplets)})
+    states = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        built = kit.build()
+        states.append((built.state_dict(), torch.get_rng_state()))
+    (one, random_one), (two, random_two) = states
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert random_one.equal(random_two)

@@ -1,0 +1,156 @@
+"""Corruptions made before training: the same rules as on the fly, one edit per text and view, for all trials."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from harness.data.batching import Stream, StreamOptions, TextBatch
+from harness.data.tokens import Template
+from harness.files import cache_folder
+from harness.plugin.kit import Kit
+from harness.plugin.static_corruption import StaticCorruption, static_corruption
+from harness.views.edits import Editor
+
+KitFor = Callable[..., Kit]
+VIEWS = {"unsup": 2, "sup": 3}
+
+
+def epoch(kit: Kit) -> list[TextBatch]:
+    """All items, in batches of 7, with the views that the method makes."""
+    (corpus,) = kit.declared.corpora.values()
+    template = Template.plain(kit.tokenizer)
+    stream = Stream(
+        kit.tokens(corpus),
+        template,
+        StreamOptions(limit=kit.config.max_length - len(template), batch_size=7, seed=0),
+    )
+    feed = iter(stream)
+    found = [next(feed) for _ in range(len(stream))]
+    return [batch.repeated(2) if kit.config.setting == "unsup" else batch for batch in found]
+
+
+@pytest.mark.parametrize("method", ["d2cse", "diffcse"])
+@pytest.mark.parametrize("setting", ["unsup", "sup"])
+@pytest.mark.parametrize("encoder", ["tiny_encoder", "tiny_roberta"])
+def test_rules(
+    kit_for: KitFor, method: str, setting: str, encoder: str, request: pytest.FixtureRequest
+) -> None:
+    name = str(request.getfixturevalue(encoder))
+    kit = kit_for(method, setting=setting, encoder=name, static_corruption=True, max_length=12)
+    corruption = StaticCorruption(kit)
+    changed = 0
+    for batch in epoch(kit):
+        edited = corruption(batch)
+        assert batch.views == VIEWS[setting]
+        assert torch.equal(edited.batch.attention_mask, batch.attention_mask)
+        real = batch.attention_mask.bool()
+        assert torch.equal(edited.batch.input_ids[:, 0], batch.input_ids[:, 0])
+        assert not edited.batch.input_ids[~real].any()
+        assert torch.equal(edited.labels.bool(), (edited.batch.input_ids != batch.input_ids) & real)
+        changed += int(edited.labels.sum())
+    assert changed > 20
+
+
+def test_what_is_stored_is_what_the_generator_wrote(
+    kit_for: KitFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row by row, against the calls of the editor that made it."""
+    made: dict[tuple[int, ...], list[list[int]]] = {}
+    forward = Editor.forward
+
+    def remember(self: Editor, batch: TextBatch) -> Any:
+        assert self.generator.model.training
+        edited = forward(self, batch)
+        for row, length in enumerate(batch.attention_mask.sum(dim=1).tolist()):
+            original = tuple(batch.input_ids[row, :length].tolist())
+            made.setdefault(original, []).append(edited.batch.input_ids[row, :length].tolist())
+        return edited
+
+    monkeypatch.setattr(Editor, "forward", remember)
+    kit = kit_for("d2cse", static_corruption=True, masking_ratio=0.41)
+    corruption = StaticCorruption(kit)
+    monkeypatch.undo()
+    for batch in epoch(kit):
+        edited = corruption(batch)
+        for row, length in enumerate(batch.attention_mask.sum(dim=1).tolist()):
+            original = tuple(batch.input_ids[row, :length].tolist())
+            view = row % 2
+            assert edited.batch.input_ids[row, :length].tolist() == made[original][view]
+    assert any(one != two for one, two in made.values()), "each view has its own edit"
+
+
+def test_the_same_edit_in_every_epoch_and_order(kit_for: KitFor) -> None:
+    kit = kit_for("d2cse", static_corruption=True)
+    corruption = StaticCorruption(kit)
+    batch = epoch(kit)[0]
+    first, again = corruption(batch), corruption(batch)
+    assert torch.equal(first.batch.input_ids, again.batch.input_ids)
+    flipped = batch.replaced(
+        batch.input_ids.unflatten(0, (-1, 2)).flip(0).flatten(0, 1),
+        batch.attention_mask.unflatten(0, (-1, 2)).flip(0).flatten(0, 1),
+    )
+    flipped = TextBatch(flipped.input_ids, flipped.attention_mask, batch.items.flip(0), 2)
+    expected = first.batch.input_ids.unflatten(0, (-1, 2)).flip(0).flatten(0, 1)
+    assert torch.equal(corruption(flipped).batch.input_ids, expected)
+
+
+def test_made_once_and_without_touching_the_random_state(kit_for: KitFor) -> None:
+    values = {"static_corruption": True, "masking_ratio": 0.27}
+    torch.manual_seed(5)
+    first = StaticCorruption(kit_for("d2cse", **values))
+    after_building = torch.rand(3)
+    torch.manual_seed(5)
+    second = StaticCorruption(
+        kit_for("d2cse", **values, learning_rate=0.5, temperature=0.1, prompt_length=3)
+    )
+    assert torch.equal(torch.rand(3), after_building), (
+        "who builds them and who finds them go on alike"
+    )
+    folders = [
+        folder
+        for folder in (cache_folder() / "artefacts").iterdir()
+        if "d2cse-corruptions" in folder.name
+    ]
+    assert (
+        len(
+            {
+                Path(first.arrays["ids0"].filename).parent,
+                Path(second.arrays["ids0"].filename).parent,
+            }
+        )
+        == 1
+    )
+    assert Path(first.arrays["ids0"].filename).parent in folders
+
+
+@pytest.mark.parametrize(
+    "change", [{"masking_ratio": 0.5}, {"max_length": 6}, {"generator_eval": True}]
+)
+def test_what_it_depends_on(kit_for: KitFor, change: dict[str, Any]) -> None:
+    plain, other = (kit_for("d2cse", static_corruption=True, **values) for values in ({}, change))
+    one, two = (StaticCorruption(kit).arrays["ids0"] for kit in (plain, other))
+    assert one.shape != two.shape or not np.array_equal(one, two)
+
+
+def test_the_trial_that_builds_them_does_not_matter(kit_for: KitFor) -> None:
+    kit = kit_for("d2cse", static_corruption=True)
+    (artefact,) = static_corruption(kit.config)
+    found = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        found.append(artefact.build(kit))
+    assert all(np.array_equal(value, found[1][name]) for name, value in found[0].items())
+
+
+def test_no_artefact_unless_asked(kit_for: KitFor) -> None:
+    assert static_corruption(kit_for("d2cse").config) == []
+
+
+def test_trials_hold_no_generator(kit_for: KitFor) -> None:
+    corruption: nn.Module = StaticCorruption(kit_for("d2cse", static_corruption=True))
+    assert not list(corruption.parameters())

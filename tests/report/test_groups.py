@@ -1,0 +1,78 @@
+"""Trials to cells."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.evaluation.catalogue import STS_TASKS
+from harness.report.groups import comparable_groups
+from harness.trials.store import Store
+
+AddTrial = Callable[..., str]
+
+
+def test_mean_and_sample_std_are_numpys(store: Store, add_trial: AddTrial) -> None:
+    scores = np.random.default_rng(0).normal(75, 1, size=(10, 2))
+    for dev, test in scores:
+        add_trial(dev={"stsb-dev": dev, "stsb-dev-start": 50.0}, score=test)
+    (group,) = comparable_groups(store.read().table)
+    assert group.n == "10"
+    for cell, column in ((group.dev["stsb-dev"], scores[:, 0]), (group.test["avg"], scores[:, 1])):
+        assert cell.n == 10
+        assert cell.mean == pytest.approx(column.mean(), abs=1e-12)
+        assert cell.std == pytest.approx(column.std(ddof=1), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "different",
+    [
+        {"method": "d2cse"},
+        {"setting": "sup"},
+        {"encoder": "roberta-base"},
+        {"configuration": {"learning_rate": 1e-5}},
+        {"source_digest": "source-2"},
+        {"data_digest": "data-2"},
+        {"model_digest": "model-2"},
+        {"protocol": 2},
+    ],
+    ids=lambda different: next(iter(different)),
+)
+def test_what_is_not_comparable_is_never_averaged(
+    store: Store, add_trial: AddTrial, different: dict[str, Any]
+) -> None:
+    add_trial(score=70.0)
+    add_trial(score=80.0, **different)
+    groups = comparable_groups(store.read().table)
+    assert sorted(group.test["avg"].mean for group in groups) == [70.0, 80.0]
+
+
+def test_only_finished_final_trials_count(store: Store, add_trial: AddTrial) -> None:
+    add_trial()
+    add_trial(role="search", test={})
+    add_trial(status="failed", reason="loss is nan", dev={}, test={})
+    (group,) = comparable_groups(store.read().table)
+    assert group.n == "1"
+    assert group.test["avg"].std is None
+
+
+def test_one_trial_without_training_has_no_seed(store: Store, add_trial: AddTrial) -> None:
+    add_trial(method="pooling", steps=0)
+    (group,) = comparable_groups(store.read().table)
+    assert group.n == "1="
+
+
+def test_no_average_over_other_tasks(store: Store, add_trial: AddTrial) -> None:
+    add_trial()
+    add_trial(test=dict.fromkeys((*STS_TASKS[:-1], "avg"), 75.0))
+    (group,) = comparable_groups(store.read().table)
+    assert [part.tasks for part in group.parts] == [STS_TASKS]
+    assert set(group.test) == set(STS_TASKS) - {"sickr"}
+    assert {cell.n for cell in group.test.values()} == {2}
+
+
+def test_a_dev_score_that_is_no_number_never_wins(store: Store, add_trial: AddTrial) -> None:
+    add_trial(dev={"stsb-dev": float("nan")})
+    (group,) = comparable_groups(store.read().table)
+    assert group.dev_mean == -np.inf

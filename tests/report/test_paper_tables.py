@@ -1,0 +1,152 @@
+"""`harness table --paper`: published numbers with ours beside them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UserError
+from harness.report import matching
+from harness.report.comparison import compare
+from harness.report.paper_tables import paper_sheets
+from harness.report.render import render
+from harness.report.reported import load_paper, load_systems, papers
+from harness.report.sheet import Line, Sheet
+from harness.trials.store import Store
+
+AddTrial = Callable[..., str]
+
+METHODS = ("d2cse", "pooling", "simcse")
+PAPERS = ("clsr", "d2cse", "dcpcse", "diffaug", "diffcse")
+
+
+def sheet_of(store: Store, paper: str, number: int = 0) -> Sheet:
+    """Of the tables that are compared, the first (Table 1) or another one."""
+    return paper_sheets(store.read(), paper, METHODS, store.folder)[number]
+
+
+def lines_of(sheet: Sheet, label: str) -> list[Line]:
+    """The lines of the first row with this label."""
+    lines = [line for section in sheet.sections for line in section.lines]
+    start = next(index for index, line in enumerate(lines) if line[0].startswith(f"{label} ["))
+    end = next((index for index in range(start + 1, len(lines)) if lines[index][0]), len(lines))
+    return lines[start:end]
+
+
+def test_the_five_papers_are_here() -> None:
+    assert tuple(papers()) == PAPERS
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("width", [80, 120, 140])
+def test_every_published_number_is_printed_with_an_empty_store(
+    store: Store, paper: str, width: int
+) -> None:
+    sheets = paper_sheets(store.read(), paper, METHODS, store.folder)
+    for sheet, table in zip(sheets, load_paper(paper).compared.values(), strict=True):
+        text = render([sheet], "terminal", width).decode().replace("\n", " ")
+        for row in (row for group in table.groups for row in group.rows):
+            for value in row.values:
+                assert value is None or str(value) in text
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_system_is_mapped(paper: str) -> None:
+    for name, table in load_paper(paper).compared.items():
+        compare(table, f"{paper}.{name}", load_systems(), matching.Finder([]))
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_what_is_wanted_is_a_configuration_of_the_method(paper: str) -> None:
+    from harness.plugin.registry import load, names
+
+    for name, table in load_paper(paper).compared.items():
+        compared = compare(table, f"{paper}.{name}", load_systems(), matching.Finder([]))
+        for target in (each.wanted for _, rows in compared for row in rows for each in row):
+            if target and target.method in names():
+                load(target.method).method.config_type(
+                    encoder=target.encoder, setting=target.setting, **dict(target.configuration)
+                )
+
+
+def test_delta_is_ours_minus_published(store: Store, add_trial: AddTrial) -> None:
+    add_trial(score=70.0)
+    add_trial(score=72.0)
+    published, ours, delta = lines_of(sheet_of(store, "diffaug"), "SimCSE")
+    assert published[3:] == ["68.40", "82.41", "74.38", "80.91", "78.56", "76.85", "72.23", "76.25"]
+    assert ours[1:] == ["ours", "2", *["71.00±1.41"] * 8]
+    assert delta[3:] == ["+2.60", "-11.41", "-3.38", "-9.91", "-7.56", "-5.85", "-1.23", "-5.25"]
+
+
+def test_the_best_dev_group_is_chosen_though_its_test_is_worse(
+    store: Store, add_trial: AddTrial
+) -> None:
+    add_trial({"learning_rate": 1e-5}, dev={"stsb-dev": 81.0}, score=70.0)
+    add_trial({"learning_rate": 3e-5}, dev={"stsb-dev": 80.0}, score=90.0)
+    sheet = sheet_of(store, "diffaug")
+    assert lines_of(sheet, "SimCSE")[1][3:] == ["70.00"] * 8
+    assert any(
+        note.startswith("simcse unsup bert-base-uncased: 2 groups of comparable")
+        for note in sheet.notes
+    )
+
+
+def test_a_variant_is_a_different_run(store: Store, add_trial: AddTrial) -> None:
+    add_trial({"cls_prompt": True, "discriminator": "shared"}, method="d2cse")
+    add_trial({"cls_prompt": False, "discriminator": "plain"}, method="d2cse")
+    sheet = sheet_of(store, "d2cse")
+    assert [line[1] for line in lines_of(sheet, "D2CSE-BERT base")] == ["published"]
+    add_trial({"cls_prompt": False, "discriminator": "shared"}, method="d2cse")
+    sheet = sheet_of(store, "d2cse")
+    assert [line[1] for line in lines_of(sheet, "D2CSE-BERT base")] == ["published", "ours", "Δ"]
+
+
+def test_a_reproduced_row_is_the_same_run(store: Store, add_trial: AddTrial) -> None:
+    add_trial()
+    sheet = sheet_of(store, "diffcse")
+    assert (
+        lines_of(sheet, "SimCSE-BERT base (reproduce)")[1] == lines_of(sheet, "SimCSE-BERT base")[1]
+    )
+
+
+def test_columns_can_be_different_runs(store: Store, add_trial: AddTrial) -> None:
+    pooled = {"method": "pooling", "steps": 0, "configuration": {"pooling": "mean"}}
+    add_trial(dev={"stsb-dev": 59.0, "stsb-dev-start": 59.0}, **pooled)
+    _, ours, delta = lines_of(sheet_of(store, "clsr"), "BERT-base")
+    assert ours == ["", "ours", "1=/0/0", "59.00", "", ""]
+    assert delta == ["", "Δ", "", "-0.32", "", ""]
+
+
+def test_what_is_missing_has_its_command(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "search_spaces").mkdir()
+    (tmp_path / "search_spaces" / "unsup.yaml").touch()
+    monkeypatch.setattr(matching, "REPOSITORY", tmp_path)
+    sheet = paper_sheets(store.read(), "diffaug", METHODS, Path("results/trials"))[0]
+    fill, available = sheet.notes.index("To fill:"), sheet.notes.index("Not available yet:")
+    encoder = "--encoder bert-base-uncased"
+    assert list(sheet.notes[fill + 1 : available]) == [
+        f"  harness sweep methods/pooling search_spaces/unsup.yaml {encoder} --set pooling=cls",
+        f"  harness sweep methods/pooling search_spaces/unsup.yaml {encoder} --set pooling=mean",
+        f"  harness sweep methods/simcse search_spaces/unsup.yaml {encoder}",
+    ]
+    assert "  no search_spaces/sup.yaml: SimCSE (sup, bert-base-uncased)" in sheet.notes
+    assert [line[1] for line in lines_of(sheet, "PromptBERT")] == ["published", "no method"]
+
+
+def test_an_unknown_paper_is_told_the_nearest() -> None:
+    with pytest.raises(UserError, match='did you mean "diffaug"'):
+        load_paper("difaug")
+
+
+def test_an_unlisted_variant_is_an_error() -> None:
+    row = (
+        load_paper("diffaug")
+        .tables["table1"]
+        .groups[0]
+        .rows[0]
+        .model_copy(update={"variant": "new"})
+    )
+    with pytest.raises(UserError, match='bert-cls does not list the variant "new"'):
+        matching.wanted(row, load_systems().systems["bert-cls"])

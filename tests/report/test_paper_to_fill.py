@@ -1,0 +1,81 @@
+"""`harness table --paper`: what measures a trial that is there by one more suite."""
+
+from collections.abc import Callable
+from typing import Any
+
+from harness.trials.store import DEFAULT_STORE, Store
+
+Add = Callable[..., str]
+Paper = Callable[..., Any]
+
+TRANSFER = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc", "transfer-avg")
+NEVER_RUN = "f" * 32
+
+
+def test_a_trial_without_the_suite_has_its_command(
+    store: Store, paper_table: Paper, add_trial: Add, add_evaluation: Add
+) -> None:
+    keys = [add_trial(key=f"{number}" * 32, seed=number) for number in (1, 2, 3)]
+    table = paper_table("diffcse", 2, DEFAULT_STORE)
+    assert [line[1] for line in table.row("SimCSE-BERT base")] == ["published"]
+    assert table.evaluations == [f"harness eval {each[:10]} --suite transfer" for each in keys]
+    add_evaluation("transfer", dict.fromkeys(TRANSFER, 80.0), of=keys[1], seed=2)
+    table = paper_table("diffcse", 2)
+    assert table.row("SimCSE-BERT base")[1][2] == "1"
+    assert table.evaluations == [
+        f"harness eval {each[:10]} --suite transfer --store {store.folder}"
+        for each in (keys[0], keys[2])
+    ]
+
+
+def test_a_partial_evaluation_is_run_again(
+    paper_table: Paper, add_trial: Add, add_evaluation: Add
+) -> None:
+    tested = dict.fromkeys(TRANSFER[:6], 80.0)
+    add_evaluation(
+        "transfer",
+        tested,
+        of=add_trial(key="1" * 32, seed=1),
+        seed=1,
+        status="partial",
+        reason="no mrpc",
+    )
+    table = paper_table("diffcse", 2, DEFAULT_STORE)
+    assert table.row("SimCSE-BERT base")[1][3:] == [*["80.00"] * 6, "", ""]
+    assert table.evaluations == ["harness eval 1111111111 --suite transfer"]
+
+
+def test_the_sts_column_asks_for_sts(paper_table: Paper, add_evaluation: Add) -> None:
+    pooled = {
+        "method": "pooling",
+        "configuration": {"pooling": "first-last-embeddings"},
+        "steps": 0,
+        "seed": 0,
+    }
+    add_evaluation("geometry", {"alignment": 0.2, "uniformity": -1.5}, of=NEVER_RUN, **pooled)
+    table = paper_table("diffcse", 11, DEFAULT_STORE)
+    assert table.row("Avg. BERT base")[1][2:] == ["1=/1=/0", "0.200", "-1.500", ""]
+    assert table.evaluations == [
+        "harness eval bert-base-uncased --pooling first-last-embeddings --suite sts",
+    ]
+
+
+def test_a_pooled_encoder_that_is_a_trial_is_told_by_its_key(
+    paper_table: Paper, add_trial: Add
+) -> None:
+    add_trial({"pooling": "mean"}, key="6" * 32, method="pooling", steps=0)
+    table = paper_table("diffcse", 2, DEFAULT_STORE)
+    assert table.evaluations == ["harness eval 6666666666 --suite transfer"]
+
+
+def test_dev_decides_though_another_group_was_measured(
+    paper_table: Paper, add_trial: Add, add_evaluation: Add
+) -> None:
+    worse = {"learning_rate": 1e-5}
+    add_evaluation(
+        "transfer", dict.fromkeys(TRANSFER, 90.0), of=add_trial(worse), configuration=worse
+    )
+    add_trial(key="5" * 32, dev={"stsb-dev": 81.0})
+    table = paper_table("diffcse", 2, DEFAULT_STORE)
+    assert len(table.row("SimCSE-BERT base")) == 1
+    assert table.evaluations == ["harness eval 5555555555 --suite transfer"]

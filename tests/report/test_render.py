@@ -1,0 +1,162 @@
+"""Sheets as terminal text, Markdown, CSV, LaTeX and Parquet."""
+
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from harness.cli.table import table
+from harness.errors import UserError
+from harness.report.latex import escape
+from harness.report.paper_tables import paper_sheets
+from harness.report.render import render
+from harness.report.sheet import Section, Sheet, difference
+from harness.report.store_tables import own_sheets
+from harness.trials.store import Store
+
+AddTrial = Callable[..., str]
+
+FORMATS = ("terminal", "markdown", "csv", "latex", "parquet")
+
+
+@pytest.fixture
+def filled(store: Store, add_trial: AddTrial) -> Store:
+    for score in (74.2, 75.1, 76.9):
+        add_trial(score=score)
+    add_trial(method="pooling", configuration={"pooling": "cls"}, steps=0)
+    return store
+
+
+def test_every_latex_special_is_escaped() -> None:
+    assert escape("a_b & 50% $x #1 {y} ~z ^w \\q") == (
+        r"a\_b \& 50\% \$x \#1 \{y\} \textasciitilde{}z \textasciicircum{}w \textbackslash{}q"
+    )
+    assert escape("75.00±0.10 <Δ>") == r"75.00$\pm$0.10 \textless{}$\Delta$\textgreater{}"
+    assert escape("[CLS]") == "{[}CLS]"  # a line that begins with [ would be an argument of \\
+    assert escape("--set") == "-{}-set"
+
+
+def test_latex_is_a_booktabs_table(filled: Store) -> None:
+    text = render(
+        paper_sheets(filled.read(), "diffaug", ["simcse"], filled.folder)[:1], "latex", 140
+    ).decode()
+    for command in (r"\toprule", r"\midrule", r"\bottomrule", r"\caption{", r"75.40$\pm$1.37"):
+        assert command in text
+    body = text[text.index(r"\toprule") : text.index(r"\bottomrule")]
+    rows = [
+        line for line in body.splitlines() if line.endswith(r"\\") and "multicolumn" not in line
+    ]
+    assert {line.count(" & ") for line in rows} == {10}
+
+
+def test_markdown_is_a_table_with_one_width(filled: Store) -> None:
+    text = render(own_sheets(filled.read(), filled.folder), "markdown", 140).decode()
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(rows) == 4
+    assert {line.count(" | ") for line in rows} == {13}
+    assert "75.40±1.37" in text
+
+
+def test_markdown_text_cannot_break_the_table() -> None:
+    sheet = Sheet("", ["a|b"], 1, [Section("", [["x\n|*y*"]])], "", [], pa.table({}))
+    assert render([sheet], "markdown", 140).decode() == "| a\\|b |\n| :-- |\n| x \\|\\*y\\* |\n"
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 140])
+def test_the_terminal_table_loses_no_digit_and_breaks_no_word(filled: Store, width: int) -> None:
+    for sheet in (
+        *own_sheets(filled.read(), filled.folder),
+        *paper_sheets(filled.read(), "diffaug", ["simcse"], Path()),
+    ):
+        text = render([sheet], "terminal", width).decode()
+        for line in (line for section in sheet.sections for line in section.lines):
+            for word in " ".join(line).replace("±", " ±").split():
+                assert word in text
+
+
+def test_the_paper_table_fits_120_columns(filled: Store) -> None:
+    text = render(
+        paper_sheets(filled.read(), "diffaug", ["simcse"], filled.folder)[:1], "terminal", 120
+    ).decode()
+    assert max(map(len, text[: text.index("[1] quoted")].splitlines())) <= 120
+    assert any(line.count("75.40±1.37") == 8 for line in text.splitlines())
+
+
+def test_text_in_brackets_is_not_markup(store: Store) -> None:
+    text = render(paper_sheets(store.read(), "diffaug", [], store.folder), "terminal", 140).decode()
+    assert "BERT ([CLS])" in text
+
+
+def test_parquet_and_csv_hold_the_same_tidy_rows(filled: Store, tmp_path: Path) -> None:
+    sheets = paper_sheets(filled.read(), "diffaug", ["simcse"], filled.folder)
+    path = tmp_path / "table.parquet"
+    path.write_bytes(render(sheets, "parquet", 140))
+    frame = pandas.read_parquet(path)
+    rows = list(csv.DictReader(io.StringIO(render(sheets, "csv", 140).decode())))
+    assert len(frame) == len(rows) == 15 * 8 + 2 * 6 * 4  # Tables 1, 2 and 7
+    (average,) = (
+        row
+        for row in rows
+        if row["label"] == "SimCSE" and row["column"] == "Avg." and row["n"] == "3"
+    )
+    assert float(average["delta"]) == pytest.approx(75.4 - 76.25)
+    assert average["published"] == "76.25"
+    cell = frame[
+        (frame.label == "SimCSE") & (frame.column == "Avg.") & (frame.setting == "unsup")
+    ].iloc[0]
+    assert cell["std"] == pytest.approx(float(average["std"]))
+    assert cell["keys"].split() == [f"{number:032x}"[:12] for number in range(3)]
+
+
+def test_an_empty_store_is_an_empty_parquet_table(store: Store) -> None:
+    content = render(own_sheets(store.read(), store.folder), "parquet", 140)
+    assert pq.read_table(pa.BufferReader(content)).num_rows == 0
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_same_store_gives_the_same_bytes(filled: Store, format: str) -> None:
+    def both() -> bytes:
+        reading = filled.read()
+        own = render(own_sheets(reading, filled.folder), format, 140)
+        return own + render(
+            paper_sheets(reading, "diffaug", ["simcse"], filled.folder), format, 140
+        )
+
+    before = both()
+    filled.compact(at_least=2)
+    assert both() == before
+
+
+def test_difference_is_signed() -> None:
+    assert [difference(value) for value in (1.0, -0.95, -0.001, None)] == [
+        "+1.00",
+        "-0.95",
+        "+0.00",
+        "",
+    ]
+
+
+def test_the_verb_prints(filled: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    table(store=filled.folder)
+    printed = capsys.readouterr().out
+    assert printed.count("75.40") == printed.count("±1.37") == 8
+
+
+def test_the_verb_writes_a_file(filled: Store, tmp_path: Path) -> None:
+    table(store=filled.folder, format="parquet", output=tmp_path / "table.parquet")
+    assert pq.read_table(tmp_path / "table.parquet").num_rows == 2 * 10
+
+
+def test_parquet_needs_a_file(filled: Store) -> None:
+    with pytest.raises(UserError, match="--output"):
+        table(store=filled.folder, format="parquet")
+
+
+def test_a_file_that_cannot_be_written_is_named(filled: Store, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"missing/table\.md cannot be written"):
+        table(store=filled.folder, format="markdown", output=tmp_path / "missing" / "table.md")

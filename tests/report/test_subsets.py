@@ -1,0 +1,208 @@
+"""Trials over subsets of the labels: one group, both components of its variance."""
+
+from collections.abc import Callable, Sequence
+from math import sqrt
+from typing import Any
+
+import pytest
+
+from harness.report.groups import comparable_groups
+from harness.report.paper_tables import paper_sheets
+from harness.report.render import render
+from harness.report.store_tables import own_sheets
+from harness.report.variance import Draw, components, design
+from harness.trials.store import Store
+
+AddTrial = Callable[..., str]
+FRACTION = {"label_fraction": 0.01}
+
+
+def add_design(add_trial: AddTrial, scores: Sequence[Sequence[float]], **different: Any) -> None:
+    """One trial for each score: rows are subsets, columns are seeds."""
+    configuration = FRACTION | different.pop("configuration", {})
+    for subset, row in enumerate(scores):
+        for seed, score in enumerate(row):
+            add_trial(
+                configuration | {"subset": subset}, score, seed=seed, setting="sup", **different
+            )
+
+
+def draws_of(sizes: Sequence[int]) -> list[Draw]:
+    """Subsets with so many seeds each."""
+    return [(subset, seed) for subset, seeds in enumerate(sizes) for seed in range(seeds)]
+
+
+# By hand. Means 71 and 78: variance 24.5. Squares within: 2 and 8.
+
+
+def test_components_of_a_full_design() -> None:
+    """Within (2 + 8) / 2 = 5; between 24.5 - 5 / 2 = 22."""
+    found = components([70, 72, 76, 80], draws_of([2, 2]))
+    assert found is not None
+    assert (found.between, found.within) == pytest.approx((sqrt(22), sqrt(5)))
+
+
+def test_components_with_a_trial_missing() -> None:
+    """Within 2 / 1 = 2; between 24.5 - 2 * (1 / 2 + 1) / 2 = 23."""
+    found = components([70, 72, 78], draws_of([2, 1]))
+    assert found is not None
+    assert (found.between, found.within) == pytest.approx((sqrt(23), sqrt(2)))
+
+
+def test_between_is_never_negative() -> None:
+    found = components([70, 72, 72, 70], draws_of([2, 2]))
+    assert found is not None
+    assert (found.between, found.within) == pytest.approx((0, sqrt(2)))
+
+
+@pytest.mark.parametrize(
+    "sizes", [[1], [3], [1, 1, 1]], ids=["one trial", "one subset", "one seed a subset"]
+)
+def test_components_that_cannot_be_told_apart(sizes: list[int]) -> None:
+    assert components([70.0] * sum(sizes), draws_of(sizes)) is None
+
+
+@pytest.mark.parametrize(
+    ("draws", "n"),
+    [
+        (draws_of([3] * 5), "5x3"),
+        (draws_of([1] * 5), "5x1"),
+        (draws_of([3]), "3"),
+        (draws_of([3, 2]), "5"),
+        ([(0, 0), (0, 1), (1, 2), (1, 3)], "4"),
+    ],
+)
+def test_n_says_the_design_where_it_is_full(draws: list[Draw], n: str) -> None:
+    assert design(draws) == n
+
+
+# From a store
+
+
+def test_the_subset_separates_no_groups(store: Store, add_trial: AddTrial) -> None:
+    add_design(add_trial, [[70, 72], [76, 80]])
+    (group,) = comparable_groups(store.read().table)
+    cell = group.test["avg"]
+    assert (group.n, cell.n, group.label_fraction) == ("2x2", 4, 0.01)
+    assert (cell.mean, cell.std) == pytest.approx((74.5, sqrt(59 / 3)))
+    assert cell.components == components([70, 72, 76, 80], draws_of([2, 2]))
+
+
+def test_the_fraction_separates_groups(store: Store, add_trial: AddTrial) -> None:
+    add_design(add_trial, [[70, 72], [76, 80]])
+    add_design(add_trial, [[75, 76], [77, 78]], configuration={"label_fraction": 0.1})
+    assert sorted(group.n for group in comparable_groups(store.read().table)) == ["2x2", "2x2"]
+
+
+def test_the_same_run_with_all_labels_is_not_counted_twice(
+    store: Store, add_trial: AddTrial
+) -> None:
+    """With all labels the subset changes nothing: its trials are copies, not more evidence."""
+    for subset in (0, 3):
+        add_trial({"label_fraction": 1.0, "subset": subset}, seed=0)
+    assert [group.n for group in comparable_groups(store.read().table)] == ["1", "1"]
+
+
+def test_table_shows_the_fraction_and_both_components(store: Store, add_trial: AddTrial) -> None:
+    add_design(add_trial, [[70, 72], [76, 80]])
+    for seed in (0, 1):
+        add_trial({"label_fraction": 1.0, "subset": 0}, 81.0, seed=seed, setting="sup")
+    add_trial(method="pooling", configuration={}, steps=0)
+    (sheet,) = own_sheets(store.read(), store.folder)
+    assert list(sheet.columns[:5]) == ["method", "setting", "encoder", "labels", "n"]
+    assert [[*line[:1], *line[3:5], line[-1]] for line in sheet.sections[0].lines] == [
+        ["pooling", "", "1=", "75.00"],
+        ["simcse", "1 %", "2x2", "74.50±4.43"],
+        ["std between subsets", "", "", "4.69"],
+        ["std within subsets", "", "", "2.24"],
+        ["simcse", "100 %", "2", "81.00±0.00"],
+    ]
+    assert "subsets of the labels" in sheet.caption
+
+
+def test_one_subset_has_no_extra_lines(store: Store, add_trial: AddTrial) -> None:
+    add_design(add_trial, [[70, 72]])
+    (sheet,) = own_sheets(store.read(), store.folder)
+    assert [line[3:5] for line in sheet.sections[0].lines] == [["1 %", "2"]]
+    assert "subsets" not in sheet.caption
+
+
+def test_components_are_columns_of_the_records(store: Store, add_trial: AddTrial) -> None:
+    add_design(add_trial, [[70, 72], [76, 80]])
+    for sheet, column in (
+        (own_sheets(store.read(), store.folder)[0], "avg"),
+        (paper(store)[1], "1%"),
+    ):
+        (row,) = (
+            row
+            for row in sheet.records.to_pylist()
+            if column in (row.get("metric"), row.get("column"))
+            and row["n"]
+            and row.get("encoder") != "roberta-base"
+        )
+        assert (row["n"], row["mean"]) == (4, 74.5)
+        found = (row["std_between_subsets"], row["std_within_subsets"])
+        assert found == pytest.approx((sqrt(22), sqrt(5)))
+
+
+@pytest.mark.parametrize("format", ["terminal", "markdown", "latex"])
+def test_every_format_has_the_extra_lines(format: str, store: Store, add_trial: AddTrial) -> None:
+    add_design(add_trial, [[70, 72], [76, 80]])
+    for sheet in (own_sheets(store.read(), store.folder)[0], paper(store)[1]):
+        text = render([sheet], format, 140).decode()
+        assert "2x2" in text
+        assert "std between subsets" in text
+        assert "4.69" in text
+
+
+def test_a_failed_trial_is_told_with_its_subset(store: Store, add_trial: AddTrial) -> None:
+    add_trial(
+        FRACTION | {"subset": 3}, status="failed", seed=1, reason="loss is nan", dev={}, test={}
+    )
+    (sheet,) = own_sheets(store.read(), store.folder)
+    assert "simcse unsup bert-base-uncased seed 1 subset 3 of 1 % (loss is nan)" in sheet.notes[-1]
+
+
+# Beside a paper
+
+
+def paper(store: Store) -> list[Any]:
+    """DiffAug's Tables 1, 2 and 7."""
+    return paper_sheets(store.read(), "diffaug", ("simcse",), store.folder)
+
+
+def test_a_share_of_the_labels_answers_its_own_column(store: Store, add_trial: AddTrial) -> None:
+    add_design(add_trial, [[70, 72], [76, 80]])
+    add_trial({"label_fraction": 1.0, "subset": 0}, 81.0, setting="sup")
+    lines = [line for section in paper(store)[1].sections for line in section.lines]
+    start = max(index for index, line in enumerate(lines) if line[0].startswith("SimCSE ["))
+    assert [line[1:] for line in lines[start : start + 5]] == [
+        ["published", "", "", "75.26±0.4", "79.04±0.2", "81.58±0.1"],
+        ["ours", "0/2x2/0/1", "", "74.50±4.43", "", "81.00"],
+        ["std between subsets", "", "", "4.69", "", ""],
+        ["std within subsets", "", "", "2.24", "", ""],
+        ["Δ", "", "", "-0.76", "", "-0.58"],
+    ]
+
+
+def test_a_share_of_the_labels_answers_nothing_in_table_1(
+    store: Store, add_trial: AddTrial
+) -> None:
+    add_design(add_trial, [[90, 92], [96, 98]])
+    assert not any(row["n"] for row in paper(store)[0].records.to_pylist())
+
+
+def test_no_labels_are_the_unsupervised_method(store: Store, add_trial: AddTrial) -> None:
+    add_trial(score=76.0)
+    (row,) = (
+        row for row in paper(store)[1].records.to_pylist() if row["column"] == "0%" and row["n"]
+    )
+    assert (row["setting"], row["published"], row["mean"]) == ("unsup", 76.25, 76.0)
+    assert row["origin"] == "quoted:Gao et al. 2021 (unsupervised SimCSE)"
+
+
+def test_the_command_for_a_share_names_the_subsets(store: Store) -> None:
+    commands = [note for note in paper(store)[1].notes if "label_fraction=0.01" in note]
+    assert all("--set label_fraction=0.01 --subsets 0,1,2,3,4" in command for command in commands)
+    for space in ("semisup", "sup"):
+        assert sum(f"search_spaces/{space}.yaml" in command for command in commands) == 1

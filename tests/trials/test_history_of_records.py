@@ -1,0 +1,33 @@
+"""Curves in the store: what a trial remembered along training comes back, for the harness and for other readers."""
+
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+
+from harness.trials.store import Store
+
+HISTORY = [
+    {"step": 0, "stage": "augmentation", "metric": "divergence", "value": 0.1 + 0.2},
+    {"step": 50, "stage": "augmentation", "metric": "loss", "value": 0.6931471805599453},
+    {"step": 50, "stage": "augmentation", "metric": "dev", "value": 61.0},
+]
+
+
+def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """By the harness, pandas and DuckDB, from a file of its own and from a compacted one."""
+    store = Store(tmp_path)
+    record = {"status": "finished", "method": "diffaug", "configuration": {}, "versions": {}}
+    store.write({**record, "key": "a" * 32, "history": HISTORY})
+    store.write({**record, "key": "b" * 32})
+    for _ in range(2):
+        assert [row["history"] for row in store.read().rows()] == [HISTORY, []]
+        frame = pd.concat(
+            pd.read_parquet(path) for path in sorted(tmp_path.glob("*.parquet"))
+        ).set_index("key")
+        assert [dict(point) for point in frame.loc["a" * 32, "history"]] == HISTORY
+        assert len(frame.loc["b" * 32, "history"]) == 0
+        rows = duckdb.sql(f"SELECT unnest(history, recursive := true) FROM '{tmp_path}/*.parquet'")
+        assert rows.columns == ["step", "stage", "metric", "value"]
+        assert rows.fetchall() == [tuple(point.values()) for point in HISTORY]
+        store.compact(at_least=1)

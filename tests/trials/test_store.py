@@ -1,0 +1,411 @@
+"""The store: a trial is there whole and once, whoever writes, reads or compacts beside it."""
+
+import multiprocessing
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from harness.errors import UserError
+from harness.trials.store import SCHEMA, Store, find
+
+
+def record(number: int, **different: Any) -> dict[str, Any]:
+    """A finished trial with this number in its key."""
+    return {
+        "key": f"{number:032x}",
+        "status": "finished",
+        "role": "final",
+        "search": "a-search",
+        "method": "simcse",
+        "setting": "unsup",
+        "encoder": "tiny-bert",
+        "seed": number,
+        "configuration": {
+            "learning_rate": 3e-05,
+            "batch_size": 64,
+            "max_steps": None,
+            "encoder": "tiny-bert",
+        },
+        "dev": {"graded-dev-start": 25.0, "graded-dev": 40.0 + number},
+        "test": {"graded": 50.0},
+        "steps": 10,
+        "wall_seconds": 1.5,
+        "started": datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC),
+        "versions": {"torch": "2.9"},
+        "protocol": 1,
+    } | different
+
+
+def keys_of(store: Store) -> list[int]:
+    """The numbers of the trials that a reader sees, sorted, with repetitions."""
+    return sorted(int(key, 16) for key in store.read().table["key"].to_pylist())
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+# One writer, one reader
+
+
+def test_what_is_written_is_read(store: Store) -> None:
+    given = record(1)
+    store.write(given)
+    [row] = store.read().rows()
+    assert {name: row[name] for name in given} == given
+    assert set(row) == set(SCHEMA.names)
+    assert store.get(given["key"]) == row
+
+
+def test_label_fraction_and_subset_are_columns(store: Store) -> None:
+    """Of a method that has them; a reader need not parse the configuration."""
+    store.write(record(1, configuration={"label_fraction": 0.01, "subset": 3}))
+    store.write(record(2))
+    frame = store.read().table.to_pandas().set_index("key").sort_index()
+    assert frame["label_fraction"].fillna(-1).tolist() == [0.01, -1]
+    assert frame["subset"].fillna(-1).tolist() == [3, -1]
+    assert set(frame["schema_version"]) == {3}
+
+
+def test_file_of_another_version_is_named(store: Store) -> None:
+    store.write(record(1))
+    [path] = store.folder.iterdir()
+    pq.write_table(pq.read_table(path).drop_columns(["label_fraction", "subset"]), path)
+    assert store.read().unreadable == [
+        (path.name, "not a trial record: no column label_fraction, subset")
+    ]
+
+
+def test_store_that_is_not_there_is_empty(store: Store) -> None:
+    assert store.read().rows() == []
+    assert store.keys() == set()
+    assert store.get(record(1)["key"]) is None
+    assert store.compact(at_least=0) == 0
+    assert not store.folder.exists()
+
+
+def test_keys_are_told_apart_by_status(store: Store) -> None:
+    store.write(record(1))
+    store.write(record(2, status="failed", reason="ValueError: odd", test=None, dev=None))
+    assert store.keys() == {record(1)["key"]}
+    assert store.keys("failed") == {record(2)["key"]}
+
+
+def test_failure_is_replaced_by_what_finished(store: Store) -> None:
+    store.write(record(1, status="failed", reason="ValueError: odd"))
+    store.write(record(1))
+    [row] = store.read().rows()
+    assert (row["status"], row["reason"]) == ("finished", None)
+    assert len(list(store.folder.iterdir())) == 1
+
+
+def test_key_is_found_by_its_beginning() -> None:
+    rows = [{"key": "aab"}, {"key": "aac"}, {"key": "b"}]
+    assert [row["key"] for row in find(rows, "aa")] == ["aab", "aac"]
+    assert [row["key"] for row in find(rows, "aac")] == ["aac"]
+    assert find(rows, "c") == []
+
+
+def test_one_line_reads_it_elsewhere(store: Store) -> None:
+    for number in range(3):
+        store.write(record(number))
+    store.compact(at_least=1)
+    store.write(record(3))
+    import duckdb
+    import pandas as pd
+
+    folder = str(store.folder)
+    assert sorted(pd.read_parquet(folder)["seed"]) == [0, 1, 2, 3]
+    assert sorted(pq.read_table(folder)["seed"].to_pylist()) == [0, 1, 2, 3]
+    found = duckdb.sql(
+        f"select seed, dev['graded-dev'] from '{folder}/*.parquet' order by seed"
+    ).fetchall()
+    assert found == [(number, 40.0 + number) for number in range(4)]
+
+
+# Damage
+
+
+def test_what_a_killed_writer_leaves_is_not_read(store: Store) -> None:
+    """The whole file and half of it, under the temporary name of `write`."""
+    store.write(record(1))
+    content = (store.folder / f"{record(1)['key']}.parquet").read_bytes()
+    (store.folder / f".{record(2)['key']}.parquet.0123.tmp").write_bytes(
+        content[: len(content) // 2]
+    )
+    (store.folder / f".{record(3)['key']}.parquet").write_bytes(content)
+    reading = store.read()
+    assert [row["seed"] for row in reading.rows()] == [1]
+    assert reading.unreadable == []
+    assert store.get(record(2)["key"]) is None
+
+
+WRITE_AND_DIE = """
+import os, signal, sys
+import pyarrow.parquet as pq
+from harness.trials.store import Store
+whole = pq.write_table
+def half(table, where, **options):
+    whole(table, where, **options)
+    with open(where, "r+b") as file:
+        file.truncate(os.path.getsize(where) // 2)
+    os.kill(os.getpid(), signal.SIGKILL)
+pq.write_table = half
+Store(sys.argv[1]).write({"key": "1" * 32, "status": "finished", "configuration": {}, "versions": {}})
+"""
+
+
+def test_writer_that_is_killed_while_it_writes(store: Store) -> None:
+    store.write(record(1))
+    done = subprocess.run([sys.executable, "-c", WRITE_AND_DIE, str(store.folder)], check=False)
+    assert done.returncode == -9
+    assert len(list(store.folder.iterdir())) == 2
+    reading = store.read()
+    assert [row["seed"] for row in reading.rows()] == [1]
+    assert reading.unreadable == []
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"PAR1", b"not parquet at all", None], ids=["empty", "short", "text", "cut"]
+)
+def test_damaged_file_is_named_and_the_rest_read(content: bytes | None, store: Store) -> None:
+    for number in (1, 2):
+        store.write(record(number))
+    damaged = store.folder / f"{record(1)['key']}.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:-20] if content is None else content)
+    reading = store.read()
+    assert [row["seed"] for row in reading.rows()] == [2]
+    [(name, reason)] = reading.unreadable
+    assert name == damaged.name
+    assert reason
+    assert "\n" not in reason
+    assert store.get(record(1)["key"]) is None
+    store.write(record(1))
+    assert keys_of(store) == [1, 2]
+
+
+def test_foreign_parquet_file_is_named(store: Store) -> None:
+    store.write(record(1))
+    pq.write_table(pa.table({"price": [1.0]}), store.folder / "prices.parquet")
+    reading = store.read()
+    assert [row["seed"] for row in reading.rows()] == [1]
+    [(name, reason)] = reading.unreadable
+    assert name == "prices.parquet"
+    assert "not a trial record" in reason
+
+
+def test_columns_of_another_type_are_named(store: Store) -> None:
+    store.write(record(1))
+    table = pq.read_table(store.folder / f"{record(1)['key']}.parquet")
+    odd = table.set_column(table.column_names.index("seed"), "seed", pa.array(["one"]))
+    pq.write_table(odd, store.folder / "odd.parquet")
+    reading = store.read()
+    assert [row["seed"] for row in reading.rows()] == [1]
+    assert [name for name, _ in reading.unreadable] == ["odd.parquet"]
+
+
+def test_compaction_leaves_damaged_and_foreign_files_where_they_are(store: Store) -> None:
+    for number in range(3):
+        store.write(record(number))
+    (store.folder / "damaged.parquet").write_bytes(b"PAR1")
+    pq.write_table(pa.table({"price": [1.0]}), store.folder / "prices.parquet")
+    assert store.compact(at_least=1) == 3
+    assert {"damaged.parquet", "prices.parquet"} < {path.name for path in store.folder.iterdir()}
+    assert len(list(store.folder.iterdir())) == 3
+    assert [name for name, _ in store.read().unreadable] == ["damaged.parquet", "prices.parquet"]
+
+
+def test_store_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot be written"):
+        Store(tmp_path / "file" / "store").check_writable()
+
+
+@pytest.mark.parametrize("where", ["file", "file/store"])
+def test_store_that_is_no_folder_is_refused(where: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="file"):
+        Store(tmp_path / where).read()
+
+
+def test_check_of_the_store_leaves_nothing(store: Store, tmp_path: Path) -> None:
+    store.check_writable()
+    assert list(tmp_path.rglob("*.*")) == []
+    assert not store.folder.exists()
+
+
+# Compaction
+
+
+def test_compaction_keeps_every_trial(store: Store) -> None:
+    for number in range(10):
+        store.write(record(number))
+    before = store.read().table.sort_by("key")
+    assert store.compact(at_least=10) == 10
+    assert len(list(store.folder.iterdir())) == 1
+    assert store.read().table.sort_by("key").equals(before)
+    assert store.get(record(3)["key"]) == before.filter(pc.equal(before["seed"], 3)).to_pylist()[
+        0
+    ] | {
+        **{name: record(3)[name] for name in ("configuration", "versions", "dev", "test")},
+        "details": {},
+        "uncertainty": {},
+    }
+
+
+def test_compaction_waits_for_enough_files(store: Store) -> None:
+    for number in range(3):
+        store.write(record(number))
+    assert store.compact(at_least=4) == 0
+    assert len(list(store.folder.iterdir())) == 3
+
+
+def test_trial_in_a_small_and_a_large_file_is_one_trial(store: Store) -> None:
+    for number in range(3):
+        store.write(record(number))
+    store.compact(at_least=1)
+    store.write(record(1))
+    assert keys_of(store) == [0, 1, 2]
+    store.compact(at_least=1)
+    assert keys_of(store) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("finished_in", ["compact-a.parquet", "compact-b.parquet", None])
+def test_what_finished_wins_over_a_failure_whatever_file_it_is_in(
+    finished_in: str | None, store: Store
+) -> None:
+    """None: the trial's own file, and failures in the large ones."""
+    own = store.folder / f"{record(1)['key']}.parquet"
+    names = ["compact-a.parquet", "compact-b.parquet", own.name]
+    for name in names:
+        finished = name == (finished_in or own.name)
+        store.write(record(1) if finished else record(1, status="failed", reason="odd"))
+        own.rename(store.folder / name)
+    [row] = store.read().rows()
+    assert row["status"] == "finished"
+    assert store.keys() == {record(1)["key"]}
+    assert store.get(record(1)["key"]) == row
+
+
+def test_trial_that_finishes_while_its_failure_is_compacted_is_kept(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another sweep writes the success after compaction has read the failure and before it removes the file."""
+    store.write(record(1, status="failed", reason="odd"))
+    store.write(record(2))
+    whole = pq.write_table
+    late = iter([record(1)])
+
+    def write_beside(table: pa.Table, where: Path, **options: Any) -> None:
+        for finished in late:
+            Store(store.folder).write(finished)
+        whole(table, where, **options)
+
+    monkeypatch.setattr(pq, "write_table", write_beside)
+    store.compact(at_least=1)
+    assert store.keys() == {record(1)["key"], record(2)["key"]}
+
+
+# Several at once
+
+
+@contextmanager
+def beside(work: Callable[[], None]) -> Iterator[Callable[[], bool]]:
+    """Run `work` in a thread; the context gets a function that says whether it still runs."""
+    failures: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=guarded)
+    thread.start()
+    try:
+        yield thread.is_alive
+    finally:
+        thread.join()
+    assert not failures
+
+
+def test_reader_beside_compaction_sees_every_trial_once(store: Store) -> None:
+    """What is in the store before a read begins is in what it returns, whatever is compacted meanwhile."""
+    there = 0
+    rounds, each = 12, 8
+
+    def write_and_compact() -> None:
+        nonlocal there
+        for _ in range(rounds):
+            for number in range(there, there + each):
+                store.write(record(number))
+            there += each
+            store.compact(at_least=1)
+
+    reads = 0
+    with beside(write_and_compact) as running:
+        while running():
+            before = there
+            found = keys_of(store)
+            reads += 1
+            assert len(set(found)) == len(found)
+            assert set(range(before)) <= set(found)
+    assert reads > 1
+    assert keys_of(store) == list(range(rounds * each))
+
+
+def test_reader_whose_files_are_compacted_after_it_has_listed_them(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same, at the worst moment: the listing is made, then all small files go."""
+    for number in range(4):
+        store.write(record(number))
+    listing = Store._files
+    once = iter([True])
+
+    def list_then_compact(self: Store) -> list[Path]:
+        found = listing(self)
+        for _ in once:
+            Store(self.folder).compact(at_least=1)
+        return found
+
+    monkeypatch.setattr(Store, "_files", list_then_compact)
+    assert keys_of(store) == [0, 1, 2, 3]
+
+
+def write_many(folder: str, numbers: list[int]) -> None:
+    """In a process of its own."""
+    store = Store(folder)
+    for number in numbers:
+        store.write(record(number))
+        if number % 7 == 0:
+            store.compact(at_least=2)
+
+
+def test_two_processes_write_and_compact_one_store(store: Store) -> None:
+    """They share some trials; each is there once afterwards."""
+    context = multiprocessing.get_context("spawn")
+    shares = [list(range(20)), list(range(15, 35))]
+    workers = [
+        context.Process(target=write_many, args=(str(store.folder), share)) for share in shares
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    reading = store.read()
+    assert keys_of(store) == list(range(35))
+    assert reading.unreadable == []
+    assert not [path for path in store.folder.iterdir() if path.name.startswith(".")]

@@ -1,0 +1,135 @@
+"""BERT's masking and the masked-LM loss (diffcse.md, section 1.2; dcpcse.md, section 2; simcse.md, section 2.4)."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from harness.losses.masked_language import masked_language_loss
+from harness.views.masking import Masker
+
+PAD, UNK, CLS, SEP, MASK = 0, 100, 101, 102, 103
+SPECIAL = [PAD, UNK, CLS, SEP, MASK]
+VOCABULARY = 1000
+
+
+class FewPieces(SimpleNamespace):
+    """What the masker asks of a tokenizer."""
+
+    def __len__(self) -> int:
+        return int(self.size)
+
+
+def masker(
+    ratio: float, special: list[int] = SPECIAL, mask: int = MASK, vocabulary: int = VOCABULARY
+) -> Masker:
+    return Masker(FewPieces(all_special_ids=special, mask_token_id=mask, size=vocabulary), ratio)
+
+
+@pytest.mark.parametrize("ratio", [0.15, 0.3])
+def test_masking_rates(ratio: float) -> None:
+    torch.manual_seed(0)
+    count, piece = 400_000, 777
+    masked = masker(ratio)(torch.full((400, 1000), piece))
+    to_mask = (masked.input_ids == MASK).sum().item()
+    to_random = ((masked.input_ids != MASK) & (masked.input_ids != piece)).sum().item()
+    kept = (masked.chosen & (masked.input_ids == piece)).sum().item()
+
+    def near(found: int, probability: float) -> bool:
+        return abs(found - count * probability) < 5 * math.sqrt(
+            count * probability * (1 - probability)
+        )
+
+    # a random piece is [MASK] in 1 of 1000 cases, and the old one in 1 of 1000
+    assert near(to_mask, ratio * (0.8 + 0.1 / VOCABULARY))
+    assert near(to_random, ratio * 0.1 * (1 - 2 / VOCABULARY))
+    assert near(kept, ratio * (0.1 + 0.1 / VOCABULARY))
+    assert near(masked.chosen.sum().item(), ratio)
+
+
+def test_random_pieces_are_uniform_over_the_vocabulary() -> None:
+    torch.manual_seed(1)
+    masked = masker(1.0, special=[0, 1], mask=9, vocabulary=10)(
+        torch.full((500, 1000), 5)
+    ).input_ids
+    counts = torch.bincount(masked.flatten(), minlength=10).double()
+    others = counts[[0, 1, 2, 3, 4, 6, 7, 8]]
+    assert ((others - 5000).abs() < 5 * math.sqrt(5000)).all(), others
+
+
+def test_special_tokens_are_never_masked_and_all_others_can_be() -> None:
+    """[UNK] is one of them."""
+    torch.manual_seed(2)
+    ids = torch.tensor([[CLS, UNK, 7, SEP, MASK, PAD, 8]]).expand(2000, -1)
+    masked = masker(1.0)(ids)
+    assert masked.chosen[0].tolist() == [False, False, True, False, False, False, True]
+    changed = (masked.input_ids != ids).double().mean(dim=0)
+    assert changed[[0, 1, 3, 4, 5]].tolist() == [0] * 5
+    assert all(abs(rate - 0.9) < 0.04 for rate in changed[[2, 6]].tolist())
+
+
+def test_only_chosen_positions_change_and_the_input_stays() -> None:
+    torch.manual_seed(3)
+    ids = torch.randint(200, 900, (50, 50))
+    before = ids.clone()
+    masked = masker(0.5)(ids)
+    assert torch.equal(ids, before), (
+        "masking in place would show the masks to the contrastive pass, too"
+    )
+    assert torch.equal(masked.input_ids[~masked.chosen], ids[~masked.chosen])
+
+
+def test_ratio_zero_masks_nothing() -> None:
+    ids = torch.randint(200, 900, (50, 50))
+    masked = masker(0.0)(ids)
+    assert torch.equal(masked.input_ids, ids)
+    assert not masked.chosen.any()
+
+
+def test_every_row_is_masked_on_its_own() -> None:
+    torch.manual_seed(3)
+    masked = masker(0.5)(torch.full((2, 64), 7)).input_ids
+    assert not torch.equal(masked[0], masked[1])
+
+
+def test_loss_is_the_mean_over_the_chosen_positions() -> None:
+    generator = np.random.default_rng(4)
+    states, weight = generator.normal(size=(3, 5, 8)), generator.normal(size=(11, 8))
+    originals, chosen = generator.integers(0, 11, size=(3, 5)), generator.random((3, 5)) < 0.4
+    terms = []
+    for row, place in zip(*np.nonzero(chosen), strict=True):
+        logits = weight @ states[row, place]
+        terms.append(math.log(np.exp(logits).sum()) - logits[originals[row, place]])
+    assert 2 < len(terms) < 13
+    head = nn.Linear(8, 11, bias=False)
+    head.weight = nn.Parameter(torch.tensor(weight, dtype=torch.float32))
+    given = torch.tensor(states, dtype=torch.float32, requires_grad=True)
+    found = masked_language_loss(head, given, torch.tensor(originals), torch.tensor(chosen))
+    assert found.item() == pytest.approx(sum(terms) / len(terms), rel=1e-6)
+    found.backward()
+    assert torch.equal(given.grad.abs().amax(dim=2) > 0, torch.tensor(chosen))
+
+
+def test_loss_is_zero_where_nothing_was_chosen() -> None:
+    states = torch.randn(2, 3, 8, requires_grad=True)
+    found = masked_language_loss(
+        nn.Linear(8, 11), states, torch.zeros(2, 3).long(), torch.zeros(2, 3).bool()
+    )
+    assert found.item() == 0
+    found.backward()
+    assert states.grad.abs().max() == 0
+
+
+def test_loss_under_autocast_is_computed_in_float32() -> None:
+    torch.manual_seed(5)
+    head, states = nn.Linear(8, 2000), torch.randn(4, 6, 8)
+    originals, chosen = torch.randint(2000, (4, 6)), torch.ones(4, 6).bool()
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = masked_language_loss(head, states, originals, chosen)
+    assert rough.dtype == torch.float32
+    assert rough.item() == pytest.approx(
+        masked_language_loss(head, states, originals, chosen).item(), abs=0.02
+    )
