@@ -27,7 +27,7 @@ def _methods() -> None:
     from harness.plugin import registry
 
     for name, source in sorted(registry.sources().items()):
-        typer.echo(f"{name:<12} {registry.summary(source)}")
+        typer.echo(f"{name:<12} {registry.docstring_line(source)}")
 
 
 def _spaces() -> None:

@@ -1,1 +1,1 @@
-"""Pretrained encoders and what methods add to them: deep prompts, [CLS] prompts, poolings, heads."""
+"""Pretrained encoders, the places where methods reach into them, and poolings."""

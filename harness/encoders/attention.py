@@ -1,7 +1,11 @@
-"""Self-attention with key/value pairs in front of a layer's own (prefixes and deep prompts)."""
+"""Self-attention with key/value pairs in front of a layer's own: prefixes and deep prompts.
+
+The keys of a layer become [P_key; K] and its values [P_value; V] (DiffAug, eq. 3; dcpcse.md,
+section 1.1). Queries exist only for the text, so the output is as long as the text.
+"""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +15,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 ATTENTION = "prefix_sdpa"
+"""The name under which transformers knows `prefix_sdpa`"""
 
 
 @dataclass(frozen=True)
@@ -18,32 +23,37 @@ class KeyValues:
     """Keys and values that stand in front of a layer's own, for every layer."""
 
     keys: tuple[Tensor, ...]
-    """One per layer, (rows, heads, prompts, head size)"""
+    """One tensor for each layer, (rows, heads, prompts, head size)"""
     values: tuple[Tensor, ...]
+    """As `keys`"""
     visible: Tensor | None = None
-    """(rows, prompts) bool: which of them a row sees; None: all"""
+    """(rows, prompts) bool: which of the prompts a row sees; None: all of them"""
 
     @property
     def length(self) -> int:
-        """Number of prompt positions."""
+        """Number of prompt positions in a layer."""
         return self.keys[0].shape[2]
 
 
 @dataclass(frozen=True)
 class OnePosition:
-    """The one position of every row that is wanted of the last layer."""
+    """The one position of every row whose state the caller wants from the last layer."""
 
     where: Tensor | int
-    """(rows,), or one number for all"""
+    """(rows,), or one number for all rows"""
     layer: int
-    """The last one's number"""
+    """Number of the last layer, counted from 0"""
 
 
 def select(states: Tensor, where: Tensor | int) -> Tensor:
-    """(rows, ..., length, width) -> (rows, ..., 1, width). A product with ones and zeros: exact, and its gradient is
-    deterministic."""
+    """The states at one position of every row: (rows, ..., length, width) -> (rows, ..., 1, width).
+
+    where: (rows,), or one number for all rows.
+    """
     if isinstance(where, int):
         return states[..., where : where + 1, :]
+    # A product with ones and zeros instead of `gather`: the result is exact as well, and the
+    # gradient of a product is deterministic on a GPU, which that of `gather` is not.
     chosen = functional.one_hot(where, states.shape[-2]).to(states.dtype)
     return chosen.view(len(where), *(1,) * (states.dim() - 2), -1) @ states
 
@@ -58,46 +68,49 @@ def prefix_sdpa(
     only: OnePosition | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """transformers' SDPA with `prefix` in front of keys and values; queries stay those of the text.
+    """The attention of transformers (SDPA) with `prefix` in front of keys and values.
 
-    query, key, value: (rows, heads, length, head size); attention_mask: (rows, 1, length, length) bool or None.
-    With `only`, the last layer answers one query a row, and gives that answer at every position.
+    query, key, value: (rows, heads, length, head size); attention_mask: (rows, 1, length, length)
+    bool, or None. With `only`, the last layer computes one query of each row and returns its
+    result at every position. Returns the output, (rows, length, heads, head size), and None where
+    transformers expects attention weights.
     """
+    length = query.shape[2]
     if prefix is not None:
-        layer: int = module.layer_idx  # type: ignore[assignment]
-        rows, _, length, _ = query.shape
+        layer = _layer_number(module)
         key = torch.cat([prefix.keys[layer].to(key.dtype), key], dim=2)
         value = torch.cat([prefix.values[layer].to(value.dtype), value], dim=2)
         if attention_mask is not None or prefix.visible is not None:
-            attention_mask = _widen(attention_mask, prefix, (rows, 1, length, length), query.device)
-    if only is not None and module.layer_idx == only.layer:
-        length = query.shape[2]
-        attention_mask = (
-            None if attention_mask is None else attention_mask[:, :, :1]
-        )  # padding: the same for all
-        one, _ = sdpa_attention_forward(
-            module, select(query, only.where), key, value, attention_mask, is_causal=False, **kwargs
-        )
-        return one.expand(-1, length, -1, -1), None
+            attention_mask = _widened(attention_mask, prefix, query)
+    one = only is not None and _layer_number(module) == only.layer
+    if only is not None and one:
+        query = select(query, only.where)
+        # The mask hides padding alone, so its rows are all the same and the first one serves.
+        attention_mask = None if attention_mask is None else attention_mask[:, :, :1]
     attended, _ = sdpa_attention_forward(
         module, query, key, value, attention_mask, is_causal=False, **kwargs
     )
-    return attended, None
+    return attended.expand(-1, length, -1, -1) if one else attended, None
 
 
-def _widen(
-    mask: Tensor | None, prefix: KeyValues, shape: tuple[int, int, int, int], device: torch.device
-) -> Tensor:
-    """The mask with the prompt columns in front, (rows, 1, length, prompts + length)."""
-    rows, _, length, _ = shape
-    text = (
-        torch.ones(shape, dtype=torch.bool, device=device)
-        if mask is None
-        else mask.expand(rows, 1, length, -1)
-    )
+def _layer_number(module: nn.Module) -> int:
+    """Which layer an attention module belongs to, counted from 0.
+
+    It is asked only where a prefix or one position is wanted: not every encoder numbers its layers.
+    """
+    return cast("int", module.layer_idx)
+
+
+def _widened(mask: Tensor | None, prefix: KeyValues, query: Tensor) -> Tensor:
+    """The mask with the columns of the prompts in front, (rows, 1, length, prompts + length)."""
+    rows, _, length, _ = query.shape
+    if mask is None:
+        text = torch.ones(rows, 1, length, length, dtype=torch.bool, device=query.device)
+    else:
+        text = mask.expand(rows, 1, length, -1)
     columns = (rows, 1, length, prefix.length)
     if prefix.visible is None:
-        front = torch.ones(columns, dtype=torch.bool, device=device)
+        front = torch.ones(columns, dtype=torch.bool, device=query.device)
     else:
         front = prefix.visible[:, None, None, :].expand(columns)
     return torch.cat([front, text], dim=-1)

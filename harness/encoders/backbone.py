@@ -1,8 +1,9 @@
-"""A pretrained bidirectional encoder, with the four places where methods reach into it.
+"""A pretrained bidirectional encoder, with the places where methods reach into it.
 
-Key/value pairs in front of every layer's own (deep prompts, prefixes), the positions of the tokens, vectors instead of
-word embeddings, and the output of the embedding layer. Anything that transformers loads as an encoder with an
-`embeddings` module works; nothing in its code is copied or changed.
+A method can put key/value pairs in front of every layer's own (deep prompts, prefixes), move the
+positions of the tokens, put vectors in the place of word embeddings, change the output of the
+embedding layer, and mix adapter modules in. Anything that transformers loads as an encoder with an
+`embeddings` module works. Nothing in its code is copied or changed.
 """
 
 from collections.abc import Callable
@@ -19,82 +20,66 @@ from harness.data.hub import model_folder
 from harness.encoders.attention import ATTENTION, KeyValues, OnePosition, select
 from harness.errors import UserError
 
+EmbeddingEdit = Callable[[Tensor], Tensor]
+"""Embedding output (rows, length, H) -> the output that the first layer reads instead"""
+
 
 @dataclass(frozen=True)
 class WordVectors:
-    """Trained vectors that stand where word embeddings would; position, type, LayerNorm and dropout follow as usual."""
+    """Trained vectors that stand where word embeddings would.
+
+    Position and type embeddings, LayerNorm and dropout follow as for any token.
+    """
 
     positions: Tensor
-    """(rows, count): where in each row"""
+    """(rows, count): where they stand in each row"""
     vectors: Tensor
-    """(count, H)"""
+    """(count, H): the same vectors for every row"""
 
 
 class Reach(TypedDict, total=False):
-    """How a method reaches into a forward pass."""
+    """How a method reaches into one forward pass. What is left out stays as it is.
+
+    Example:
+        encoder.cls(batch, prefix=prompts, position_offset=prompts.length)
+    """
 
     prefix: KeyValues | None
-    """Key/value pairs in front of every layer's"""
+    """Key/value pairs in front of every layer's own"""
     position_offset: int
     """Added to every position (the released prompt methods shift the text by the prompt length)"""
     positions: Tensor | None
-    """(rows, length), counted from 0; default 0, 1, 2, ..."""
+    """(rows, length), counted from 0; None: 0, 1, 2, ..."""
     words: WordVectors | None
-    edit: Callable[[Tensor], Tensor] | None
-    """Changes the embedding output, (rows, length, H), after its LayerNorm and dropout"""
+    """Vectors in the place of word embeddings"""
+    edit: EmbeddingEdit | None
+    """Changes the embedding output, after its LayerNorm and dropout"""
     mixture: Tensor | None
     """(rows, modules): how much of each adapter module a row gets (harness.modules.adapters)"""
 
 
 class Encoder(nn.Module):
-    """A pretrained encoder. Weights are float32; every forward numbers the positions itself."""
+    """A pretrained encoder. Its weights are float32. Every forward pass numbers the positions.
+
+    H is the width of its hidden states.
+    """
 
     def __init__(
         self, name: str, *, dropout: float | None = None, checkpointing: bool = False
     ) -> None:
-        """`name`: as on the Hub, or a folder. `dropout`: instead of the model's own, 0 to 1. `checkpointing`: compute
-        activations again in the backward pass rather than keep them.
+        """Load the model.
 
-        Raises UserError when it cannot be loaded as an encoder.
+        name: as on the Hub, or a folder. dropout: 0 to 1, in every layer; None: the model's own.
+        checkpointing: compute activations a second time in the backward pass instead of keeping
+        them. Raises UserError when the model cannot be loaded as an encoder.
         """
         super().__init__()
         self.name = name
-        folder = model_folder(name)
-        try:
-            config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-            if dropout is not None:
-                config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
-            options = (
-                {"add_pooling_layer": False}
-                if config.model_type in ("bert", "roberta", "xlm-roberta")
-                else {}
-            )
-            self.model, loading = AutoModel.from_pretrained(
-                folder,
-                config=config,
-                attn_implementation=ATTENTION,
-                dtype=torch.float32,
-                use_safetensors=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-                **options,
-            )
-        except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
-            raise UserError(
-                f'encoder "{name}" cannot be loaded: {str(error).splitlines()[0]}'
-            ) from error
-        missing = sorted(key for key in loading["missing_keys"] if not key.startswith("pooler."))
-        if missing:
-            raise UserError(
-                f'encoder "{name}" is incomplete (missing weights: {", ".join(missing[:3])})'
-            )
-        if not hasattr(self.model, "embeddings"):
-            raise UserError(
-                f'encoder "{name}" ({config.model_type}) is no bidirectional encoder: it has no embeddings'
-            )
+        self.model = _pretrained(name, dropout)
         self.reach: Reach = {}
         """Of the forward pass that is running"""
         self._where: Tensor | int | None = None
+        """The position that `at` wants from the running forward pass; None: all"""
         self.checkpointing = checkpointing
         if checkpointing:
             self.model.gradient_checkpointing_enable({"use_reentrant": False})
@@ -109,13 +94,15 @@ class Encoder(nn.Module):
 
     @property
     def longest(self) -> int:
-        """Tokens that the position embeddings allow."""
+        """The most tokens of a row: as many as there are position embeddings."""
         return int(self.model.config.max_position_embeddings) - self.first_position
 
     @property
     def first_position(self) -> int:
-        """Number of the first position: behind padding_idx in RoBERTa's relatives, which keep one in their embeddings,
-        0 in BERT."""
+        """Number of the first position: 0 in BERT.
+
+        The relatives of RoBERTa start behind their padding_idx, which their embeddings keep.
+        """
         padding = getattr(self.model.embeddings, "padding_idx", None)
         return 0 if padding is None else int(padding) + 1
 
@@ -125,14 +112,15 @@ class Encoder(nn.Module):
         return states
 
     def at(self, batch: TextBatch, where: Tensor | int, **reach: Unpack[Reach]) -> Tensor:
-        """The last layer's state at one position of every row, (rows, H): `forward(...)[:, where]` at a lower price.
+        """The last layer's state at one position of every row, (rows, H).
 
-        `where`: (rows,), or one position for all. In BERT's and RoBERTa's family the last layer then works on that
-        position alone (its keys and values are of all positions), which is exact and saves most of a layer.
+        where: (rows,), or one position for all rows. The result is that of
+        `forward(...)[:, where]`, at a lower price: in the families of BERT and RoBERTa the last
+        layer then works on that position alone (its keys and values are still those of all
+        positions). This is exact and saves most of a layer.
         """
-        if (
-            self.checkpointing and self.training
-        ):  # the second computation, in the backward pass, knows no `where`
+        if self.checkpointing and self.training:
+            # The backward pass computes the layer again, at a time when `_where` is no longer set.
             return select(self.forward(batch, **reach), where)[:, 0]
         self._where = where
         try:
@@ -146,21 +134,20 @@ class Encoder(nn.Module):
         return self.at(batch, 0, **reach)
 
     def layers(self, batch: TextBatch, **reach: Unpack[Reach]) -> tuple[Tensor, ...]:
-        """The embedding output and every layer's hidden states, each (rows, length, H)."""
+        """The embedding output, then the hidden states of every layer, each (rows, length, H)."""
         return tuple(self._run(batch, reach, output_hidden_states=True).hidden_states)
 
     def _run(self, batch: TextBatch, reach: Reach, **options: Any) -> Any:
-        length = batch.input_ids.shape[1]
         positions = reach.get("positions")
         if positions is None:
-            positions = torch.arange(length, device=batch.input_ids.device).expand_as(
-                batch.input_ids
-            )
+            length = torch.arange(batch.input_ids.shape[1], device=batch.input_ids.device)
+            positions = length.expand_as(batch.input_ids)
         positions = positions + (self.first_position + reach.get("position_offset", 0))
         if reach.get("prefix") is not None:
             options["prefix"] = reach["prefix"]
         if self._where is not None and self._one_position:
             options["only"] = OnePosition(self._where, self.model.config.num_hidden_layers - 1)
+        # The hooks read `self.reach`, because they cannot be given arguments of a forward pass.
         self.reach = reach
         try:
             return self.model(
@@ -179,6 +166,7 @@ class Encoder(nn.Module):
         self._one_position = hasattr(attention, "self") and hasattr(attention, "output")
         if self._one_position:
             attention.self.register_forward_hook(self._keep_attended)
+            # The residual connection around the attention must shrink as well.
             attention.output.register_forward_pre_hook(self._keep_residual)
 
     def _keep_attended(self, _module: nn.Module, _inputs: Any, output: Any) -> Any:
@@ -199,6 +187,43 @@ class Encoder(nn.Module):
         return None if edit is None else edit(output)
 
 
-def first_replaced(vectors: Tensor) -> Callable[[Tensor], Tensor]:
-    """An `edit` that puts vectors (rows, H) over position 0 of the embedding output (diffcse.md, section 1.3)."""
+def first_replaced(vectors: Tensor) -> EmbeddingEdit:
+    """An edit that puts vectors (rows, H) over position 0 of the embedding output.
+
+    The vectors keep their gradient (diffcse.md, section 1.3).
+    """
     return lambda output: torch.cat([vectors.to(output.dtype)[:, None], output[:, 1:]], dim=1)
+
+
+def _pretrained(name: str, dropout: float | None) -> Any:
+    """The model of transformers. Raises UserError when it is no complete encoder."""
+    folder = model_folder(name)
+    try:
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        if dropout is not None:
+            config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
+        # BERT's own pooler (dense and tanh on [CLS]) is not part of any method here.
+        has_pooler = config.model_type in ("bert", "roberta", "xlm-roberta")
+        model, loading = AutoModel.from_pretrained(
+            folder,
+            config=config,
+            attn_implementation=ATTENTION,
+            dtype=torch.float32,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            **({"add_pooling_layer": False} if has_pooler else {}),
+        )
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
+        why = str(error).splitlines()[0]
+        raise UserError(f'encoder "{name}" cannot be loaded: {why}') from error
+    missing = sorted(key for key in loading["missing_keys"] if not key.startswith("pooler."))
+    if missing:
+        some = ", ".join(missing[:3])
+        raise UserError(f'encoder "{name}" is incomplete (missing weights: {some})')
+    if not hasattr(model, "embeddings"):
+        raise UserError(
+            f'encoder "{name}" ({config.model_type}) is not a bidirectional encoder: '
+            f"it has no embeddings"
+        )
+    return model

@@ -1,4 +1,4 @@
-"""Masked language models: the frozen generator of DiffCSE and D2CSE, and an encoder's vocabulary head."""
+"""Masked language models: the frozen generator of DiffCSE and D2CSE, and a vocabulary head."""
 
 from typing import Any, Self
 
@@ -11,32 +11,40 @@ from harness.data.hub import model_folder
 from harness.errors import UserError
 
 ROWS_AT_ONCE = 32
-"""Rows whose vocabulary logits exist at the same time; all rows' would be the largest tensor of a training step."""
+"""Rows whose vocabulary logits exist at the same time. Those of all rows would be the largest
+tensor of a training step."""
 
 
 class Generator(nn.Module):
-    """A masked language model without gradients. As in the released code its dropout is on while training, unless
-    `dropout` says not (diffcse.md, section 1.2)."""
+    """A masked language model without gradients, which writes plausible word pieces.
+
+    Its dropout is on while the method trains, as in the released code, unless `dropout` is False
+    (diffcse.md, section 1.2).
+    """
 
     def __init__(self, name: str, vocabulary_size: int, *, dropout: bool = True) -> None:
-        """Raises UserError when the model has no masked-LM head or another vocabulary than the encoder."""
+        """Load the model.
+
+        vocabulary_size: of the encoder. Raises UserError when the model has no masked-LM head or
+        has another number of word pieces than the encoder.
+        """
         super().__init__()
         self.dropout = dropout
         self.model = load_masked_lm(name, "generator")
         if self.model.config.vocab_size != vocabulary_size:
             raise UserError(
-                f'generator "{name}" has {self.model.config.vocab_size} word pieces, the encoder {vocabulary_size}: '
-                "they must share a tokenizer"
+                f'generator "{name}" has {self.model.config.vocab_size} word pieces and the '
+                f"encoder has {vocabulary_size}: they must share a tokenizer"
             )
         self.requires_grad_(False)
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode only with dropout."""
+        """Training mode only where dropout is wanted: nothing else in the model depends on it."""
         return super().train(mode and self.dropout)
 
     @torch.no_grad()
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """The best piece at every position, (rows, length)."""
+        """The most probable piece at every position; all tensors are (rows, length)."""
         parts = zip(
             torch.split(input_ids, ROWS_AT_ONCE),
             torch.split(attention_mask, ROWS_AT_ONCE),
@@ -50,13 +58,14 @@ class Generator(nn.Module):
 
 
 class VocabularyHead(nn.Module):
-    """The masked-LM head of a checkpoint: dense, GELU, LayerNorm, then logits over the vocabulary.
+    """The masked-LM head of a checkpoint: dense, GELU, LayerNorm, then logits of all word pieces.
 
-    Its output matrix is a copy, not tied to any encoder's embeddings (SimCSE's and DCPCSE's released code).
+    Its output matrix is a copy and not tied to the embeddings of any encoder, as in the released
+    code of SimCSE and DCPCSE.
     """
 
     def __init__(self, name: str) -> None:
-        """Raises UserError when the checkpoint has no masked-LM head."""
+        """Load the head of the model `name`. Raises UserError when the checkpoint has none."""
         super().__init__()
         model = load_masked_lm(name, "encoder")
         decoder = model.get_output_embeddings()
@@ -64,13 +73,14 @@ class VocabularyHead(nn.Module):
         head = model.cls.predictions if hasattr(model, "cls") else getattr(model, "lm_head", None)
         if decoder is None or head is None:
             raise UserError(
-                f"encoder \"{name}\": its masked-LM head is of a kind that is not known (BERT's or RoBERTa's)"
+                f'encoder "{name}": the kind of its masked-LM head is not known; '
+                f"BERT's and RoBERTa's are"
             )
-        self.transform: Any = (
-            head.transform if hasattr(head, "transform") else _RobertaTransform(head)
-        )
+        bert = hasattr(head, "transform")
+        self.transform: Any = head.transform if bert else _RobertaTransform(head)
         self.decoder = nn.Linear(words.shape[1], words.shape[0])
-        with torch.no_grad():  # the words explicitly: a checkpoint may leave the tied matrix out
+        with torch.no_grad():
+            # From the embeddings, because a checkpoint may leave the tied output matrix out.
             self.decoder.weight.copy_(words)
             self.decoder.bias.copy_(decoder.bias)
 
@@ -81,7 +91,7 @@ class VocabularyHead(nn.Module):
 
 
 class _RobertaTransform(nn.Module):
-    """RoBERTa's head without its decoder."""
+    """RoBERTa's head without its decoder; BERT has a module of its own for this part."""
 
     def __init__(self, head: Any) -> None:
         super().__init__()
@@ -93,20 +103,24 @@ class _RobertaTransform(nn.Module):
 
 
 def load_masked_lm(name: str, role: str) -> Any:
-    """A pretrained masked language model in float32. `role` names it in errors.
+    """A pretrained masked language model of transformers, in float32.
 
-    Raises UserError when it cannot be loaded or has no masked-LM head.
+    role: what the model is for, in error messages. Raises UserError when the model cannot be
+    loaded or has no masked-LM head.
     """
     try:
         model, loading = AutoModelForMaskedLM.from_pretrained(
-            model_folder(name), dtype=torch.float32, use_safetensors=True, trust_remote_code=False,
+            model_folder(name),
+            dtype=torch.float32,
+            use_safetensors=True,
+            trust_remote_code=False,
             output_loading_info=True,
-        )  # fmt: skip
+        )
     except (OSError, ValueError, KeyError) as error:
-        raise UserError(
-            f'{role} "{name}" cannot be loaded: {str(error).splitlines()[0]}'
-        ) from error
+        why = str(error).splitlines()[0]
+        raise UserError(f'{role} "{name}" cannot be loaded: {why}') from error
     if loading["missing_keys"]:
+        # transformers would fill what is missing with random numbers and go on.
         missing = ", ".join(sorted(loading["missing_keys"])[:3])
         raise UserError(f'{role} "{name}" has no masked-LM head (missing weights: {missing})')
     return model

@@ -8,10 +8,14 @@ from harness.data.batching import TextBatch
 from harness.encoders.backbone import Encoder
 
 Pooling = Literal["cls", "mean", "first-last", "first-last-embeddings", "last-two"]
+"""The poolings of plain_encoders.md, section 1"""
 
 
 def mean(states: Tensor, attention_mask: Tensor) -> Tensor:
-    """Mean over the real tokens, special tokens included: (rows, length, H) -> (rows, H)."""
+    """Mean over the real tokens, special tokens included: (rows, length, H) -> (rows, H).
+
+    attention_mask: (rows, length).
+    """
     mask = attention_mask.unsqueeze(-1).to(states.dtype)
     return (states * mask).sum(dim=1) / mask.sum(dim=1)
 
@@ -19,15 +23,19 @@ def mean(states: Tensor, attention_mask: Tensor) -> Tensor:
 def pooled(encoder: Encoder, batch: TextBatch, pooling: Pooling) -> Tensor:
     """The sentence vectors of a plain encoder, (rows, H); plain_encoders.md, section 1.
 
-    first-last averages the last layer with the first Transformer layer (SimCSE's corrected code);
-    first-last-embeddings with the embedding output (the code behind the published 56.70).
+    `first-last` averages the last layer and the first Transformer layer (SimCSE's corrected code);
+    `first-last-embeddings` averages it and the embedding output (the code behind the published
+    56.70).
     """
     if pooling == "cls":
         return encoder.cls(batch)
     if pooling == "mean":
         return mean(encoder(batch), batch.attention_mask)
     layers = encoder.layers(batch)
-    other = {"first-last": layers[1], "first-last-embeddings": layers[0], "last-two": layers[-2]}[
-        pooling
-    ]
+    # layers[0] is the embedding output, layers[k] the output of Transformer layer k.
+    other = {
+        "first-last": layers[1],
+        "first-last-embeddings": layers[0],
+        "last-two": layers[-2],
+    }[pooling]
     return mean((other + layers[-1]) / 2, batch.attention_mask)

@@ -1,1 +1,1 @@
-"""Training losses."""
+"""Losses. They are computed in float32, whatever the precision of the encoder."""

@@ -1,4 +1,4 @@
-"""The contrastive loss of the SimCSE family (simcse.md, section 1.2; D2CSE equation 1)."""
+"""The contrastive loss of the SimCSE family (simcse.md, section 1.2)."""
 
 import torch
 from torch import Tensor
@@ -13,24 +13,24 @@ def info_nce(
     temperature: float,
     hard_negative_weight: float = 0.0,
 ) -> Tensor:
-    """Mean over rows of the cross entropy of cos(anchor_i, .) / temperature with target positive i.
+    """Mean over i of the cross entropy of cos(anchor_i, .) / temperature with target positive_i.
 
-    anchors, positives, hard_negatives: (N, width). The candidates are all N positives and, where given, all N hard
-    negatives; one direction only (anchors look for positives). `hard_negative_weight` is added to the logit of an
-    anchor's own hard negative (a log weight; SimCSE). Computed in float32.
+    It is DiffAug's eq. 1, and with hard negatives D2CSE's eq. 1. There is one direction: anchors
+    look for positives.
+
+    anchors, positives, hard_negatives: (N, width). The candidates of every anchor are all N
+    positives and, where they are given, all N hard negatives. hard_negative_weight: added to the
+    logit of an anchor's own hard negative (a log weight; simcse.md, section 2.2).
     """
     candidates = positives if hard_negatives is None else torch.cat([positives, hard_negatives])
-    with torch.autocast(
-        anchors.device.type, enabled=False
-    ):  # it would multiply in bf16: cosines in steps of 0.004
-        similarity = (
-            functional.normalize(anchors.float(), dim=1)
-            @ functional.normalize(candidates.float(), dim=1).T
-        )
+    # Autocast would multiply in bf16, in which cosines near 1 have steps of 0.004.
+    with torch.autocast(anchors.device.type, enabled=False):
+        left = functional.normalize(anchors.float(), dim=1)
+        right = functional.normalize(candidates.float(), dim=1)
+        similarity = left @ right.T
     targets = torch.arange(len(anchors), device=anchors.device)
     logits = similarity / temperature
     if hard_negatives is not None and hard_negative_weight:
-        logits = logits + hard_negative_weight * functional.one_hot(
-            targets + len(anchors), len(candidates)
-        )
+        own = functional.one_hot(targets + len(anchors), len(candidates))
+        logits = logits + hard_negative_weight * own
     return functional.cross_entropy(logits, targets)

@@ -1,17 +1,40 @@
-"""The masked-language-model loss (diffcse.md, section 1.2; dcpcse.md, section 2; simcse.md, section 2.4)."""
+"""The masked-language-model loss.
+
+SimCSE and DCPCSE have it as an auxiliary loss, and DiffCSE as an ablation (simcse.md,
+section 2.4; dcpcse.md, section 2; diffcse.md, section 2).
+"""
+
+from collections.abc import Callable
 
 from torch import Tensor, nn
 from torch.nn import functional
+
+from harness.data.batching import TextBatch
+from harness.views.masking import Masked, Masker
 
 
 def masked_language_loss(
     head: nn.Module, states: Tensor, originals: Tensor, chosen: Tensor
 ) -> Tensor:
-    """Cross entropy over the vocabulary, averaged over the chosen positions; 0 when none was chosen.
+    """Mean over the chosen positions of the cross entropy over the vocabulary.
 
-    head: states -> logits; states: (rows, length, H); originals, chosen: (rows, length).
+    It is 0 when no position was chosen. head: states -> logits. states: (rows, length, H);
+    originals, chosen: (rows, length).
     """
     logits: Tensor = head(states[chosen])
     if len(logits) == 0:
+        # A mean over nothing would be nan. This zero keeps the graph, so it can be differentiated.
         return states.sum() * 0
     return functional.cross_entropy(logits.float(), originals[chosen])
+
+
+def masked_pass_loss(
+    encode: Callable[[TextBatch], Tensor], head: nn.Module, masker: Masker, texts: TextBatch
+) -> Tensor:
+    """The loss of a pass over a copy of the texts that is masked anew.
+
+    encode: texts -> states (rows, length, H). The texts themselves stay whole.
+    """
+    masked: Masked = masker(texts.input_ids)
+    states = encode(texts.replaced(masked.input_ids, texts.attention_mask))
+    return masked_language_loss(head, states, texts.input_ids, masked.chosen)

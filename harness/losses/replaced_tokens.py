@@ -1,4 +1,4 @@
-"""Replaced-token detection: corruption by a generator, and the loss (diffcse.md, sections 1.2, 1.3 and 1.4)."""
+"""Replaced-token detection: the loss of a discriminator (diffcse.md, section 1.4)."""
 
 from typing import Literal
 
@@ -13,10 +13,11 @@ Reduction = Literal["mean_all", "mean_nonpad", "sum"]
 def replaced_token_loss(
     logits: Tensor, edited: Edited, reduction: Reduction = "mean_all"
 ) -> Tensor:
-    """Cross entropy over two classes. logits: (rows, length, 2).
+    """Cross entropy over the classes "original" (0) and "replaced" (1); D2CSE, eq. 2.
 
-    `mean_all`: over all rows and positions, padding (label 0) included, as the released code has it; `mean_nonpad` and
-    `sum` (the paper's) run over the real tokens.
+    logits: (rows, length, 2). mean_all: the mean over all rows and positions, padding included
+    (its label is 0), as in the released code. mean_nonpad and sum run over the real tokens; the
+    papers print the sum.
     """
     losses = functional.cross_entropy(
         logits.float().flatten(0, 1), edited.labels.flatten(), reduction="none"

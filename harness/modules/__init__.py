@@ -1,0 +1,1 @@
+"""Trained parts of methods that stand beside or behind an encoder."""

@@ -1,82 +1,105 @@
-"""Low-rank modules inside an encoder's layers, one set a view: bottleneck adapters and LoRA (diffaug.md, section 6)."""
+"""Low-rank modules inside an encoder's layers, one set for each view: adapters and LoRA.
 
-from collections.abc import Iterator
-from typing import Any, Literal
+They are DiffAug's alternatives to prefixes (diffaug.md, section 6).
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from harness.encoders.backbone import Encoder, Reach
 from harness.errors import UserError
+from harness.modules.prefixes import VIEW_MODULES
 
-MODULES = 2
-Kind = Literal["adapter", "lora"]
+LowRankKind = Literal["adapter", "lora"]
 Combination = Literal["mean", "sum", "first", "second"]
-WEIGHTS: dict[Combination, tuple[float, float]] = {
-    "mean": (0.5, 0.5), "sum": (1.0, 1.0), "first": (1.0, 0.0), "second": (0.0, 1.0),
-}  # fmt: skip
+COMBINATION_WEIGHTS: dict[Combination, tuple[float, float]] = {
+    "mean": (0.5, 0.5),
+    "sum": (1.0, 1.0),
+    "first": (1.0, 0.0),
+    "second": (0.0, 1.0),
+}
+"""How much each set counts at test time, where a sentence has no view"""
+Hook = Callable[[nn.Module, tuple[Tensor], Tensor], Tensor | None]
 
 
 class LowRankModules(nn.Module):
-    """Two sets. adapter: h + relu(h Wd) Wu behind the attention's and the feed-forward's output; lora: + scale x Wd Wu
-    on the query and value projections. Wd is N(0, 0.02); Wu is 0 (lora) or N(0, 0.001) (adapter); no biases.
+    """Two sets of low-rank changes, which an encoder's layers add to what they compute.
+
+    adapter: h + relu(h Wd) Wu behind the attention's output and the feed-forward's (DiffAug,
+    eq. 14). lora: h + scale * x Wd Wu on the query and value projections (DiffAug, eq. 15).
+    Wd starts from N(0, 0.02); Wu starts from 0 (lora) or N(0, 0.001) (adapter). No biases.
 
     2 sets * layers * 2 places * 2 * H * rank parameters (more where a place is wider than H).
     """
 
     position_offset = 0
+    """Nothing stands in front of the text"""
 
     def __init__(
         self,
         encoder: Encoder,
-        kind: Kind,
+        kind: LowRankKind,
         rank: int,
         *,
         scale: float = 1.0,
         combination: Combination = "mean",
     ) -> None:
-        """`combination`: the sets at test time. Raises UserError for an encoder that is not built like BERT, or that
-        computes activations twice."""
+        """Hook the modules into the layers of `encoder`.
+
+        scale: of lora. combination: of the sets at test time. Raises UserError for an encoder that
+        is not built like BERT, or that computes activations twice.
+        """
         super().__init__()
         if encoder.checkpointing:
+            # The second computation runs in the backward pass, when `encoder.reach` is empty.
             raise UserError(
                 f"{kind} modules do not work with gradient_checkpointing: set it to false"
             )
         self.kind, self.scale = kind, scale
         self.weights: Tensor
-        self.register_buffer("weights", torch.tensor(WEIGHTS[combination]), persistent=False)
+        weights = torch.tensor(COMBINATION_WEIGHTS[combination])
+        self.register_buffer("weights", weights, persistent=False)
         self.down, self.up = nn.ParameterList(), nn.ParameterList()
         for number, place in enumerate(_places(encoder, kind)):
             width = place.out_features if kind == "adapter" else place.in_features
-            self.down.append(nn.init.normal_(torch.empty(MODULES, width, rank), std=0.02))
-            up = torch.zeros(MODULES, rank, place.out_features)
+            self.down.append(nn.init.normal_(torch.empty(VIEW_MODULES, width, rank), std=0.02))
+            up = torch.zeros(VIEW_MODULES, rank, place.out_features)
             self.up.append(nn.init.normal_(up, std=1e-3) if kind == "adapter" else up)
             place.register_forward_hook(self._hook(encoder, number))
 
     def reach(self, rows: int, modules: Tensor | None) -> Reach:
-        """How `rows` rows meet the sets: each its own (rows,), or, with None, the sets combined."""
-        if modules is None:
-            return {"mixture": self.weights.expand(rows, MODULES)}
-        return {"mixture": nn.functional.one_hot(modules, MODULES).to(self.weights.dtype)}
+        """How `rows` rows meet the sets.
 
-    def _hook(self, encoder: Encoder, number: int) -> Any:
+        modules: (rows,), the number of the set that each row meets; None: the sets combined.
+        """
+        if modules is None:
+            return {"mixture": self.weights.expand(rows, VIEW_MODULES)}
+        return {"mixture": nn.functional.one_hot(modules, VIEW_MODULES).to(self.weights.dtype)}
+
+    def _hook(self, encoder: Encoder, number: int) -> Hook:
+        """What is added to the output of place `number`, for all rows and sets at once."""
+
         def add(_module: nn.Module, inputs: tuple[Tensor], output: Tensor) -> Tensor | None:
             mixture = encoder.reach.get("mixture")
             if mixture is None:
                 return None
+            # r: rows, l: length, h: width, m: sets, k: rank
             source = output if self.kind == "adapter" else inputs[0]
             inner = torch.einsum("rlh,mhk->rlmk", source, self.down[number].to(source.dtype))
             if self.kind == "adapter":
                 inner = inner.relu()
             weighted = inner * mixture[:, None, :, None].to(inner.dtype)
-            update = torch.einsum("rlmk,mkh->rlh", weighted, self.up[number].to(inner.dtype))
-            return output + update * (self.scale if self.kind == "lora" else 1.0)
+            change = torch.einsum("rlmk,mkh->rlh", weighted, self.up[number].to(inner.dtype))
+            return output + change * (self.scale if self.kind == "lora" else 1.0)
 
         return add
 
 
-def _places(encoder: Encoder, kind: Kind) -> Iterator[nn.Linear]:
-    """The linear layers that a set changes, two in every layer."""
+def _places(encoder: Encoder, kind: LowRankKind) -> Iterator[nn.Linear]:
+    """The linear layers that a set changes, two in every layer of the encoder."""
     layers = getattr(getattr(encoder.model, "encoder", None), "layer", None)
     if layers is None or not hasattr(layers[0], "attention") or not hasattr(layers[0], "output"):
         raise UserError(f'encoder "{encoder.name}": {kind} modules need layers built like BERT\'s')

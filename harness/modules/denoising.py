@@ -1,4 +1,7 @@
-"""What a hard prompt alone would put into the mask's vector: PromptBERT's template denoising (diffaug.md, section 2)."""
+"""Template denoising: what a hard prompt alone would put into the vector of the mask.
+
+PromptBERT subtracts it (promptbert.md, section 2), and so does DiffAug (diffaug.md, section 2).
+"""
 
 from typing import Unpack
 
@@ -9,7 +12,7 @@ from harness.data.batching import TextBatch
 from harness.data.tokens import Template
 from harness.encoders.backbone import Encoder, Reach
 from harness.modules.adapters import LowRankModules
-from harness.modules.prefixes import MODULES, PrefixModules
+from harness.modules.prefixes import VIEW_MODULES, PrefixModules
 
 
 def sentence_lengths(batch: TextBatch, template: Template) -> Tensor:
@@ -18,7 +21,11 @@ def sentence_lengths(batch: TextBatch, template: Template) -> Tensor:
 
 
 def distinct_lengths(lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """The lengths that occur, ascending, and for each row which of them is its own."""
+    """The lengths that occur, ascending, and for each row the index of its own among them.
+
+    Example:
+        [5, 3, 5] -> [3, 5], [1, 0, 1]
+    """
     distinct, inverse = torch.unique(lengths, return_inverse=True)
     return distinct, inverse
 
@@ -31,21 +38,21 @@ def template_vectors(
     shift: bool = True,
     **reach: Unpack[Reach],
 ) -> Tensor:
-    """The mask's state of the bare template for each sentence length, (lengths, H).
+    """The state at the mask of the bare template for each sentence length, (lengths, H).
 
-    lengths: (lengths,). The part behind the sentence keeps the positions that it has behind a sentence of that length;
-    `shift=False` leaves it where the template alone would have it. `reach`: for as many rows. Same mode (dropout,
-    gradients) as the main pass; the released codes run lengths that do not occur as well, to no effect.
+    lengths: (lengths,). The part behind the sentence keeps the positions that it has behind a
+    sentence of that length; with `shift=False` it stands where the template alone would have it.
+    reach: for as many rows as there are lengths.
     """
+    # The mode (dropout, gradients) is that of the main pass. The released codes also run the
+    # lengths that do not occur, which has no effect on the vectors.
     device, count = lengths.device, len(lengths)
     ids = torch.tensor((*template.begin, *template.end), device=device).expand(count, -1)
-    behind = (torch.arange(len(template), device=device) >= len(template.begin)).long()
-    positions = (
-        torch.arange(len(template), device=device)
-        + behind * (lengths if shift else lengths * 0)[:, None]
-    )
+    places = torch.arange(len(template), device=device)
+    behind = (places >= len(template.begin)).long()
+    gap = lengths if shift else lengths * 0
     batch = TextBatch(ids, torch.ones_like(ids), torch.arange(count, device=device))
-    reach["positions"] = positions
+    reach["positions"] = places + behind * gap[:, None]
     return encoder.at(batch, template.mask_positions(batch.attention_mask), **reach)
 
 
@@ -58,18 +65,21 @@ def module_template_vectors(
     *,
     released: bool = False,
 ) -> Tensor:
-    """What the template alone gives each row at its length and with its module, (rows, H); diffaug.md, section 2.
+    """What the template alone gives each row at its length and with its module, (rows, H).
 
-    modules: (rows,), or None for both. `released`: count the visible flags as length, and RoBERTa's positions from 0.
+    modules: (rows,), the module of each row; None: every row meets both. released: repeat the two
+    accidents of the released code (diffaug.md, section 2).
     """
     lengths, row = distinct_lengths(sentence_lengths(texts, template))
     count = len(lengths)
-    if modules is not None:  # every length with either module
+    if modules is not None:
+        # Every length once with module 0, then every length once with module 1.
         row = row + modules * count
-        modules = torch.arange(MODULES, device=row.device).repeat_interleave(count)
-        lengths = lengths.repeat(MODULES)
+        modules = torch.arange(VIEW_MODULES, device=row.device).repeat_interleave(count)
+        lengths = lengths.repeat(VIEW_MODULES)
     reach = augmentation.reach(len(lengths), modules)
     if released:
-        lengths = lengths + augmentation.position_offset // MODULES
+        # It counts the visible prefix flags as length, and RoBERTa's positions from 0.
+        lengths = lengths + augmentation.position_offset // VIEW_MODULES
         reach["position_offset"] = augmentation.position_offset - encoder.first_position
     return template_vectors(encoder, template, lengths, **reach)[row]

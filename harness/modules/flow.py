@@ -1,4 +1,7 @@
-"""An invertible map from vectors to a standard normal distribution: Glow on an image of one pixel (frozen_maps.md, section 1.2)."""
+"""An invertible map from vectors to a standard normal distribution.
+
+It is Glow on an image of one pixel, as BERT-flow has it (frozen_maps.md, section 1.2).
+"""
 
 import math
 from typing import Literal
@@ -7,18 +10,25 @@ import torch
 from torch import Tensor, nn
 
 SCALE_FACTOR = 3.0
-"""Scales are exp(3 * parameter)"""
+"""A scale is exp(SCALE_FACTOR * its parameter)"""
 Permutation = Literal["reverse", "invertible"]
 
 
 class Flow(nn.Module):
-    """Levels of steps; after every level but the last, the second half of the channels leaves. The output is what is
-    left in the end, and then all that leaves."""
+    """Levels of flow steps. After each level but the last, half of the channels leave.
+
+    The output is what is left in the end, then all that left, the first to leave first. With a
+    width of 768 and three levels: 192 that stay, then 384 that left after the first level and 192
+    after the second.
+    """
 
     def __init__(
         self, width: int, *, levels: int, steps: int, coupling_width: int, permutation: Permutation
     ) -> None:
-        """`width`: of the vectors; `steps`: per level; `coupling_width`: hidden layers of the coupling networks."""
+        """width: of the vectors. steps: flow steps in a level, which are not steps of training.
+
+        coupling_width: of the hidden layers of the coupling networks.
+        """
         super().__init__()
         self.steps_per_level = steps
         self.steps = nn.ModuleList(
@@ -28,8 +38,11 @@ class Flow(nn.Module):
         )
 
     def forward(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """(rows, width) -> (rows, width), and the logarithm of the absolute value of the map's Jacobian determinant: a
-        scalar, as it is the same everywhere."""
+        """(rows, width) -> (rows, width), and the log-determinant of the map.
+
+        The latter is the logarithm of the absolute value of the Jacobian determinant: a scalar,
+        because it is the same for all vectors.
+        """
         left: list[Tensor] = []
         log_determinant = vectors.new_zeros(())
         for number, step in enumerate(self.steps):
@@ -42,7 +55,10 @@ class Flow(nn.Module):
         return torch.cat([vectors, *left], dim=1), log_determinant
 
     def bits_per_dimension(self, vectors: Tensor) -> Tensor:
-        """Minus the log likelihood of vectors (rows, width) under the flow, over width * ln 2; the mean of the rows."""
+        """Minus the log-likelihood of vectors (rows, width), over width * ln 2; a scalar.
+
+        It is the mean of the rows (frozen_maps.md, section 1.3).
+        """
         latent, log_determinant = self(vectors)
         normal = -0.5 * (latent.square() + math.log(2 * math.pi)).sum(dim=1)
         bits: Tensor = -(normal.mean() + log_determinant) / (vectors.shape[1] * math.log(2))
@@ -50,7 +66,10 @@ class Flow(nn.Module):
 
 
 class FlowStep(nn.Module):
-    """ActNorm, a permutation of the channels, and an additive coupling: the second half gets a network of the first."""
+    """ActNorm, a permutation of the channels, and an additive coupling.
+
+    The coupling leaves the first half as it is, and adds a network of it to the second half.
+    """
 
     def __init__(self, width: int, coupling_width: int, permutation: Permutation) -> None:
         super().__init__()
@@ -58,13 +77,21 @@ class FlowStep(nn.Module):
         self.mixing = InvertibleMap(width) if permutation == "invertible" else None
         self.middle = width // 2
         self.network = nn.Sequential(
-            _small_linear(self.middle, coupling_width), ActNorm(coupling_width), nn.ReLU(),
-            _small_linear(coupling_width, coupling_width), ActNorm(coupling_width), nn.ReLU(),
+            _small_linear(self.middle, coupling_width),
+            ActNorm(coupling_width),
+            nn.ReLU(),
+            _small_linear(coupling_width, coupling_width),
+            ActNorm(coupling_width),
+            nn.ReLU(),
             ScaledZeroLinear(coupling_width, width - self.middle),
-        )  # fmt: skip
+        )
 
     def forward(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """(rows, width) -> the same, and the logarithm of the determinant; an additive coupling's is 0."""
+        """(rows, width) -> the same, and the log-determinant.
+
+        Only ActNorm and a learned permutation contribute to it: that of the coupling is 0, and a
+        reversal has the determinant 1 or -1.
+        """
         log_determinant = SCALE_FACTOR * self.norm.log_scale.sum()
         vectors = self.norm(vectors)
         if self.mixing is None:
@@ -77,14 +104,18 @@ class FlowStep(nn.Module):
 
 
 class ActNorm(nn.Module):
-    """(x + bias) * exp(3 * log_scale) per channel; the first batch that it trains on gets mean 0 and variance 1."""
+    """(x + bias) * exp(3 * log_scale) for every channel.
+
+    The first batch of training sets bias and scale so that it gets mean 0 and variance 1.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(width))
         self.log_scale = nn.Parameter(torch.zeros(width))
+        # Not a buffer: to read a buffer on a GPU, the CPU would have to wait for it.
         self.fresh = True
-        """Whether no batch has trained it yet. It is no buffer: reading one would wait for the GPU."""
+        """Whether the first batch is still to come"""
 
     def get_extra_state(self) -> Tensor:
         """What torch saves besides the parameters: whether the first batch is still to come."""
@@ -108,8 +139,11 @@ class ActNorm(nn.Module):
 
 
 class InvertibleMap(nn.Module):
-    """A learned matrix P L U that starts as a random rotation: P and the signs of U's diagonal stay, L has ones on its
-    diagonal, and the logarithms of U's diagonal are parameters (Kingma and Dhariwal 2018)."""
+    """A learned matrix P L U that starts as a random rotation (Kingma and Dhariwal 2018).
+
+    P and the signs of U's diagonal stay as they are. L has ones on its diagonal, and the
+    logarithms of U's diagonal are parameters, so that the determinant is never 0.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()

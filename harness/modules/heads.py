@@ -1,10 +1,17 @@
-"""Heads between an encoder and a loss."""
+"""Heads: the module between an encoder and a contrastive loss."""
+
+from typing import Literal
 
 from torch import Tensor, nn
 
+HeadName = Literal["tanh", "batchnorm"]
+
 
 class TanhHead(nn.Module):
-    """Linear(H, H) and tanh, fresh N(0, 0.02) weights and zero bias: SimCSE's training head, not BERT's pooler."""
+    """Linear(H, H) and tanh, with fresh weights from N(0, 0.02) and a zero bias.
+
+    It is SimCSE's head (simcse.md, section 1.5), not the pretrained pooler of BERT.
+    """
 
     def __init__(self, hidden_size: int) -> None:
         super().__init__()
@@ -19,9 +26,10 @@ class TanhHead(nn.Module):
 
 
 class BatchNormHead(nn.Sequential):
-    """Linear(H, 2H) - BatchNorm - ReLU - Linear(2H, H) - BatchNorm without affine (diffcse.md, section 1.1); no biases.
+    """Linear(H, 2H), BatchNorm, ReLU, Linear(2H, H), BatchNorm without affine parameters.
 
-    Batch statistics run over all rows of the batch, all views together. 4 H^2 + 4 H parameters.
+    It is DiffCSE's head (diffcse.md, section 1.1). The linear layers have no biases. The batch
+    statistics run over all rows of the batch, all views together. 4 H^2 + 4 H parameters.
     """
 
     def __init__(self, hidden_size: int) -> None:
@@ -35,3 +43,8 @@ class BatchNormHead(nn.Sequential):
         for layer in self:
             if isinstance(layer, nn.Linear):
                 nn.init.normal_(layer.weight, std=0.02)
+
+
+def named_head(name: HeadName, hidden_size: int) -> TanhHead | BatchNormHead:
+    """A fresh head of one of the two kinds."""
+    return TanhHead(hidden_size) if name == "tanh" else BatchNormHead(hidden_size)

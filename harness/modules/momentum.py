@@ -1,35 +1,46 @@
-"""A slow copy of an encoder and a queue of its vectors: more negatives than a batch has (ESimCSE; esimcse.md, section 2)."""
+"""A slow copy of an encoder and a queue of its vectors: more negatives than a batch has.
+
+ESimCSE uses both (esimcse.md, section 2).
+"""
 
 import copy
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 from torch import Tensor, nn
 
 from harness.encoders.backbone import Encoder
 
-Start = Literal["pretrained", "random"]
+MomentumStart = Literal["pretrained", "random"]
 
 
 class MomentumEncoder(nn.Module):
-    """A copy that follows an encoder as a moving average, without gradients and always in evaluation mode."""
+    """A copy that follows an encoder as a moving average.
 
-    def __init__(self, encoder: Encoder, momentum: float, start: Start = "pretrained") -> None:
-        """`momentum`: share of the copy that stays at an update, 0 to 1. `start`: the encoder's weights, or random ones
-        as in ESimCSE's released code, which copied before it had loaded them."""
+    It has no gradients and is always in evaluation mode.
+    """
+
+    def __init__(
+        self, encoder: Encoder, momentum: float, start: MomentumStart = "pretrained"
+    ) -> None:
+        """Copy the encoder.
+
+        momentum: the share of the copy that `follow` keeps, 0 to 1. start: the encoder's weights,
+        or random ones as in ESimCSE's released code, which copied before it had loaded them.
+        """
         super().__init__()
         self.momentum = momentum
         self.encoder = copy.deepcopy(encoder)
         if start == "random":
             model = self.encoder.model
-            model.load_state_dict(
-                type(model)(model.config).state_dict(), strict=False
-            )  # BERT's has a pooler as well
+            fresh = type(model)(model.config)
+            # Not strict: a fresh BERT also has a pooler, which the encoder was loaded without.
+            model.load_state_dict(fresh.state_dict(), strict=False)
         self.requires_grad_(False)
         self.eval()
 
-    def train(self, mode: bool = True) -> "MomentumEncoder":
-        """Evaluation mode whatever the method around it is in."""
+    def train(self, mode: bool = True) -> Self:
+        """Evaluation mode, whatever the mode of the method around it is."""
         return super().train(False)
 
     @torch.no_grad()
@@ -40,15 +51,16 @@ class MomentumEncoder(nn.Module):
 
 
 class VectorQueue(nn.Module):
-    """The last vectors of an epoch, oldest first."""
+    """The last vectors of an epoch, the oldest first."""
 
     def __init__(self, size: int, width: int) -> None:
-        """`size`: most vectors kept; `width`: of a vector."""
+        """size: the most vectors that are kept; 0: none. width: of a vector."""
         super().__init__()
         self.size = size
         self.stored: Tensor
         self.register_buffer("stored", torch.zeros(size, width))
-        self._filled, self._epoch = 0, 0  # no buffers: reading them would wait for the GPU
+        # Not buffers: to read a buffer on a GPU, the CPU would have to wait for it.
+        self._filled, self._epoch = 0, 0
 
     @property
     def vectors(self) -> Tensor | None:
@@ -56,18 +68,18 @@ class VectorQueue(nn.Module):
         return self.stored[self.size - self._filled :] if self._filled else None
 
     def start(self, epoch: int) -> None:
-        """Forget everything when this is another epoch than before. Epochs count from 0."""
+        """Empty the queue when this is another epoch than before. Epochs count from 0."""
         if epoch != self._epoch:
             self._filled, self._epoch = 0, epoch
 
     def append(self, vectors: Tensor) -> None:
-        """Put (rows, width) behind the others, and drop the oldest beyond `size`."""
+        """Put vectors (rows, width) behind the others, and drop the oldest beyond `size`."""
         rows = vectors.detach().to(self.stored.dtype)
         self.stored = torch.cat([self.stored, rows])[len(rows) :]
         self._filled = min(self.size, self._filled + len(rows))
 
     def get_extra_state(self) -> Tensor:
-        """What torch saves besides the buffer: how many vectors there are, and the epoch."""
+        """What torch saves besides the buffer: the number of vectors, and the epoch."""
         return torch.tensor([self._filled, self._epoch])
 
     def set_extra_state(self, state: Tensor) -> None:

@@ -1,4 +1,7 @@
-"""Prefix modules: keys and values made by a small network, one module a view (DiffAug; diffaug.md, sections 1.1, 1.2, 1.3 and 1.4)."""
+"""Prefix modules: keys and values made by a small network, one module for each view.
+
+DiffAug makes its two views with them (diffaug.md, sections 1.1, 1.2, 1.3 and 1.4).
+"""
 
 import torch
 from torch import Tensor, nn
@@ -7,48 +10,53 @@ from torch.nn import functional
 from harness.encoders.attention import KeyValues
 from harness.encoders.backbone import Encoder, Reach
 
-MODULES = 2
+VIEW_MODULES = 2
+"""Modules of an augmentation: one for each of the two views"""
 
 
 class PrefixModules(nn.Module):
-    """Two modules of `length` rows; Linear - tanh - Linear turns a row of width H into keys and values of all layers.
+    """Two modules of `length` rows; a network turns a row into keys and values of all layers.
 
-    N(0, 0.02) weights, zero biases. 2 * length * H + (H + 1) * H + (H + 1) * 2 * layers * H parameters when the modules
-    share the network (the released code); 2 * length * 2 * layers * H numbers once it is folded away.
+    The network is Linear(H, H), tanh, Linear(H, 2 * layers * H). Weights start from N(0, 0.02) and
+    biases from 0. The modules share the network in the released code. There are then
+    2 * length * H + (H + 1) * H + (H + 1) * 2 * layers * H parameters, and 2 * length * 2 * layers
+    * H numbers once the network is folded away.
     """
 
     def __init__(self, encoder: Encoder, length: int, *, share_network: bool = True) -> None:
-        """`length`: rows of one module."""
+        """length: rows of one module. share_network: whether one network serves both modules."""
         super().__init__()
-        config = encoder.model.config
-        width, self.layers, self.heads = (
-            encoder.hidden_size,
-            int(config.num_hidden_layers),
-            config.num_attention_heads,
-        )
+        config, width = encoder.model.config, encoder.hidden_size
+        self.layers, self.heads = int(config.num_hidden_layers), config.num_attention_heads
         self.length, self.dropout = length, float(config.hidden_dropout_prob)
-        self.table = nn.Parameter(torch.empty(MODULES, length, width))
+        self.table = nn.Parameter(torch.empty(VIEW_MODULES, length, width))
         nn.init.normal_(self.table, std=0.02)
-        networks = [
-            _network(width, 2 * self.layers * width) for _ in range(1 if share_network else MODULES)
-        ]
-        self.networks = nn.ModuleList(networks)
+        count = 1 if share_network else VIEW_MODULES
+        outputs = 2 * self.layers * width
+        self.networks = nn.ModuleList([_network(width, outputs) for _ in range(count)])
 
     @property
     def position_offset(self) -> int:
-        """Text starts behind all rows, also where a row sees one module only (diffaug.md, section 1.4)."""
-        return MODULES * self.length
+        """The text starts behind the rows of both modules (diffaug.md, section 1.4).
+
+        This is so where a row of the batch sees one module alone, too.
+        """
+        return VIEW_MODULES * self.length
 
     def reach(self, rows: int, modules: Tensor | None) -> Reach:
-        """How `rows` rows meet the prefix: each its module (rows,), or, with None, both modules.
+        """How `rows` rows meet the prefix.
 
-        A hidden module is left out, which equals masking it. In training every row has its own dropout mask.
+        modules: (rows,), the number of the module that each row sees; None: every row sees both.
+        In training every row has a dropout mask of its own.
         """
-        made = torch.stack([self._network(number)(self.table[number]) for number in range(MODULES)])
+        numbers = range(VIEW_MODULES)
+        made = torch.stack([self._network(number)(self.table[number]) for number in numbers])
+        # A module that a row must not see is left out. This equals masking it, and is cheaper.
         chosen = made.flatten(0, 1).expand(rows, -1, -1) if modules is None else made[modules]
         dropped = functional.dropout(chosen, self.dropout, self.training)
-        shaped = dropped.unflatten(2, (2 * self.layers, self.heads, -1)).permute(2, 0, 3, 1, 4)  # type: ignore[no-untyped-call]
-        slots: tuple[Tensor, ...] = shaped.unbind(0)
+        by_slot = dropped.view(rows, dropped.shape[1], 2 * self.layers, self.heads, -1)
+        # Slot 2m is the key of layer m, slot 2m+1 its value, each (rows, heads, length, head size).
+        slots: tuple[Tensor, ...] = by_slot.permute(2, 0, 3, 1, 4).unbind(0)
         return {
             "prefix": KeyValues(slots[0::2], slots[1::2]),
             "position_offset": self.position_offset,

@@ -1,19 +1,26 @@
-"""Continuous prompts (dcpcse.md, sections 1.1 and 3): keys and values in every layer, or word vectors among the text's."""
+"""Continuous prompts: trained keys and values in every layer, or trained word vectors.
+
+DCPCSE and D2CSE use the deep ones, SCPCSE the shallow ones (dcpcse.md, sections 1.1 and 3).
+"""
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from harness.data.batching import TextBatch
 from harness.data.tokens import Template
 from harness.encoders.attention import KeyValues
-from harness.encoders.backbone import Encoder, WordVectors
+from harness.encoders.backbone import Encoder, Reach, WordVectors
 
 
 class DeepPrompts(nn.Module):
-    """P-tuning v2: a table of key/value pairs, N(0, 0.02) at the start; 2 * layers * H * length parameters."""
+    """A table of key/value pairs for every layer, as in P-tuning v2.
+
+    The table has the shape (length, 2 * layers * H) and starts from N(0, 0.02).
+    """
 
     def __init__(self, encoder: Encoder, length: int) -> None:
-        """`length`: prompt positions per layer."""
+        """length: prompt positions in a layer."""
         super().__init__()
         config = encoder.model.config
         self.layers, self.heads = int(config.num_hidden_layers), int(config.num_attention_heads)
@@ -23,44 +30,63 @@ class DeepPrompts(nn.Module):
 
     @property
     def length(self) -> int:
-        """Prompt positions per layer."""
+        """Prompt positions in a layer."""
         return self.table.shape[0]
 
-    def forward(self, rows: int) -> KeyValues:
-        """The prompts of `rows` rows; in training every row has its own dropout mask.
+    @property
+    def position_offset(self) -> int:
+        """The text starts behind the prompts: its positions shift by this number."""
+        return self.length
 
-        Slot 2m of a position is layer m's key, slot 2m+1 its value.
+    def forward(self, rows: int) -> KeyValues:
+        """The prompts of `rows` rows. In training every row has a dropout mask of its own.
+
+        Slot 2m of a position is the key of layer m, slot 2m+1 its value.
         """
+        # Dropout comes after the expansion, so that the two views of a sentence get two masks.
         table = self.table.expand(rows, *self.table.shape)
         dropped = functional.dropout(table, self.dropout, self.training)
-        shaped = dropped.view(rows, self.length, 2 * self.layers, self.heads, -1).permute(
-            2, 0, 3, 1, 4
-        )
-        slots: tuple[Tensor, ...] = shaped.unbind(0)
+        by_slot = dropped.view(rows, self.length, 2 * self.layers, self.heads, -1)
+        slots: tuple[Tensor, ...] = by_slot.permute(2, 0, 3, 1, 4).unbind(0)
         return KeyValues(slots[0::2], slots[1::2])
+
+    def reach(self, batch: TextBatch) -> Reach:
+        """How the rows of a batch meet the prompts. Every call draws new dropout masks."""
+        return {"prefix": self(len(batch.input_ids)), "position_offset": self.position_offset}
 
 
 class ShallowPrompts(nn.Module):
-    """Trained word vectors in the place of a hard prompt's pieces; H parameters for each.
+    """Trained word vectors in the place of the pieces of a hard prompt.
 
-    [CLS], [SEP] and the mask keep their own. The vectors start as copies of the pieces' word embeddings.
+    [CLS], [SEP] and the mask keep their own embeddings. The vectors, (prompt pieces, H), start as
+    copies of the word embeddings of the pieces.
     """
 
+    position_offset = 0
+    """The prompts are part of the text, so its positions do not shift"""
+
     def __init__(self, encoder: Encoder, template: Template) -> None:
+        """template: the hard prompt, with [CLS] as its first and [SEP] as its last piece."""
         super().__init__()
         self.template = template
         pieces = (*template.begin, *template.end)
-        self.places = [
-            place for place in range(1, len(pieces) - 1) if pieces[place] != template.mask_id
-        ]
+        inner = range(1, len(pieces) - 1)
+        self.places = [place for place in inner if pieces[place] != template.mask_id]
         words = encoder.model.get_input_embeddings().weight
-        self.vectors = nn.Parameter(
-            words[[pieces[place] for place in self.places]].detach().clone()
-        )
+        start = words[[pieces[place] for place in self.places]]
+        self.vectors = nn.Parameter(start.detach().clone())
 
     def forward(self, attention_mask: Tensor) -> WordVectors:
-        """The same vectors for every row, each where the row has the piece; attention_mask: (rows, length)."""
+        """The same vectors for every row, each at the place of its piece in the row.
+
+        attention_mask: (rows, length).
+        """
         places = torch.tensor(self.places, device=attention_mask.device)
         behind = (places >= len(self.template.begin)).long()
+        # The pieces behind the sentence stand as far right as the sentence is long.
         sentence = attention_mask.sum(dim=1, keepdim=True) - len(self.template)
         return WordVectors(places + behind * sentence, self.vectors)
+
+    def reach(self, batch: TextBatch) -> Reach:
+        """How the rows of a batch meet the prompts."""
+        return {"words": self(batch.attention_mask)}

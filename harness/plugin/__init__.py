@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from harness.plugin.kit import Kit as Kit
     from harness.plugin.method import FrozenMethod as FrozenMethod
     from harness.plugin.method import Method as Method
+    from harness.plugin.semisupervised import SemiSupervisedConfig as SemiSupervisedConfig
     from harness.plugin.stage import Batches as Batches
+    from harness.plugin.stage import LossWeight as LossWeight
     from harness.plugin.stage import Optimisation as Optimisation
     from harness.plugin.stage import Selection as Selection
     from harness.plugin.stage import Stage as Stage
@@ -36,7 +38,9 @@ _HOMES = {
     "Kit": "harness.plugin.kit",
     "FrozenMethod": "harness.plugin.method",
     "Method": "harness.plugin.method",
+    "SemiSupervisedConfig": "harness.plugin.semisupervised",
     "Batches": "harness.plugin.stage",
+    "LossWeight": "harness.plugin.stage",
     "Optimisation": "harness.plugin.stage",
     "Selection": "harness.plugin.stage",
     "Stage": "harness.plugin.stage",

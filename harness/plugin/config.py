@@ -1,29 +1,33 @@
-"""What a method can be told: the base classes of every configuration."""
+"""The hyperparameters of a method: the base classes of every configuration."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal, TypedDict, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from harness.plugin.stage import Batches, Optimisation, Selection, Stage
+from harness.plugin.stage import Batches, LossWeight, Optimisation, Selection, Stage
 
 Setting = Literal["unsup", "semisup", "sup"]
+"""How much of the training data has labels: nothing, a part, or everything"""
 
 
 class MethodConfig(BaseModel):
-    """What every method can be told.
+    """The fields of every method.
 
-    It is frozen, it refuses unknown keys, and it reads the text `3e-5` as a number.
+    A configuration is frozen, it refuses unknown keys, and it reads the text `3e-5` as a number.
+    A field without a value takes, in this order: its `dependent_defaults`, its value in
+    `published`, its default.
     """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True
     )
 
-    published: ClassVar[Mapping[tuple[str, str], Mapping[str, Any]]] = {}
+    published: ClassVar[Mapping[tuple[str, str], Mapping[str, object]]] = {}
     """Values of the paper that differ from the field defaults.
 
-    (setting, encoder) -> {field: value}; the encoder "*" means any.
+    (setting, encoder) -> {field: value}. The encoder "*" means any encoder; the values of the
+    encoder itself come before those of "*".
     """
 
     encoder: str = Field(
@@ -32,10 +36,21 @@ class MethodConfig(BaseModel):
     setting: Setting = "unsup"
     suite: str = Field("sts", description="the evaluation suite that measures the method")
 
+    @classmethod
+    def dependent_defaults(cls, given: Mapping[str, object]) -> Mapping[str, object]:
+        """Field -> default, for defaults that follow from the values of other fields.
+
+        given: the values that were named, not validated yet, so that a number may be a text.
+
+        Example:
+            return {"accumulation": 1} if given.get("setting") == "sup" else {}
+        """
+        return {}
+
     @model_validator(mode="before")
     @classmethod
-    def _fill_published(cls, given: Any) -> Any:
-        """The paper's value for this setting and encoder stands before the field default."""
+    def _fill_defaults(cls, given: Any) -> Any:
+        """Put the values of the paper in the place of field defaults."""
         if not isinstance(given, Mapping):
             return given
         fields = cls.model_fields
@@ -43,7 +58,7 @@ class MethodConfig(BaseModel):
         encoder = given.get("encoder", fields["encoder"].default)
         for_all = cls.published.get((setting, "*"), {})
         for_encoder = cls.published.get((setting, encoder), {})
-        return {**for_all, **for_encoder, **given}
+        return {**for_all, **for_encoder, **cls.dependent_defaults(given), **given}
 
 
 class StageOptions(TypedDict, total=False):
@@ -58,22 +73,23 @@ class StageOptions(TypedDict, total=False):
 
 
 class TrainingConfig(MethodConfig):
-    """What every method that trains can be told.
+    """The fields of every method that trains.
 
-    The defaults are those of the SimCSE family (simcse.md, section 1).
+    The defaults are those of the SimCSE family (simcse.md, section 1). `subset` is not a
+    hyperparameter: it numbers a repetition, as a seed does.
     """
 
     learning_rate: float = Field(3e-5, gt=0, description="peak rate of the linear decay")
     batch_size: int = Field(64, ge=2, description="contrastive batch, in sentences or triplets")
-    epochs: float = Field(1, gt=0)
+    epochs: float = Field(1, gt=0, description="passes over the training data")
     max_steps: int | None = Field(
         None, ge=1, description="stop (and decay to zero) after this many steps"
     )
     max_length: int = Field(
         32, ge=4, le=512, description="tokens of a training sentence, special tokens included"
     )
-    temperature: float = Field(0.05, gt=0)
-    warmup_ratio: float = Field(0.0, ge=0, le=1)
+    temperature: float = Field(0.05, gt=0, description="what the contrastive loss divides by")
+    warmup_ratio: float = Field(0.0, ge=0, le=1, description="share of the steps that warm up")
     weight_decay: float = Field(0.0, ge=0)
     gradient_clipping: float = Field(1.0, gt=0, description="largest norm of the gradient")
     precision: Literal["auto", "bf16", "fp32"] = Field(
@@ -100,14 +116,15 @@ class TrainingConfig(MethodConfig):
         *,
         trains: Iterable[str] | Mapping[str, str] = ("*",),
         streams: Mapping[str, int] | None = None,
-        losses: Mapping[str, float | Callable[[int], float]] | None = None,
+        losses: Mapping[str, LossWeight] | None = None,
         **options: Unpack[StageOptions],
     ) -> Stage:
         """A stage as long as this configuration says (`epochs`, at most `max_steps`).
 
         trains: patterns of parameter names that train at `learning_rate`, or pattern -> field with
-        the rate; all parameters by default. streams: by default the stream `name` with
-        `batch_size` items a batch. losses: by default the loss `name` with weight 1.
+        the rate; all parameters by default. streams: stream -> items in a batch; by default the
+        stream `name` with `batch_size` items. losses: loss -> weight; by default the loss `name`
+        with the weight 1.
 
         Example:
             config.stage("contrastive", trains=["prompts.*", "head.*"])

@@ -1,4 +1,4 @@
-"""What a plugin declares for one configuration, asked once."""
+"""What a plugin declares for one configuration. Each declaration is asked for once."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 class Declared:
     """The corpora, models, files, stages and artefacts of a method under one configuration.
 
-    Each is asked of the plugin at its first use and then kept. Any of them raises UserError when
+    The plugin is asked at the first use, and its answer is kept. Any of them raises UserError when
     the configuration cannot be run.
     """
 
     def __init__(
         self, name: str, source_digest: str, method: "type[Method[Any]]", config: MethodConfig
     ) -> None:
-        """`name` and `source_digest`: of the plugin."""
+        """name, source_digest: of the plugin. config: of the type that the method has."""
         self.name, self.source_digest, self.config = name, source_digest, config
         self.method = method
 
@@ -53,7 +53,7 @@ class Declared:
 
     @cached_property
     def artefacts(self) -> "list[Artefact]":
-        """What trials share."""
+        """What is made once and shared by trials."""
         return self.method.artefacts(self.config)
 
     @property
@@ -84,9 +84,9 @@ class Declared:
         return digest_files([*self.corpus_files(download=download), *self.files, *(more or [])])
 
     def steps(self) -> int | None:
-        """Optimiser steps of all stages, as the training loop runs them.
+        """Steps of all stages, as the training loop runs them.
 
-        None when a corpus is not at hand and its size is not published.
+        None when a corpus is not at hand and its size is not known.
         """
         total = 0
         for stage in self.stages:
@@ -97,7 +97,7 @@ class Declared:
         return total
 
     def _items(self, stream: str) -> int | None:
-        """Items that a stream has: of a labelled corpus, those of the drawn subset."""
+        """Items of a stream; of a labelled corpus, those of the drawn subset."""
         corpus = self.corpora[stream]
         items = count_items(corpus)
         fraction, subset = label_share(self.config)

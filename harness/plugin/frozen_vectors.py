@@ -16,7 +16,8 @@ from harness.plugin.kit import Artefact, Kit
 def frozen_vectors(corpus: str, field: str, pooling: Pooling, max_length: int) -> Artefact:
     """The artefact `vectors` of a method on a frozen encoder: (items, columns, width) float32.
 
-    `field`: the configuration field that names the corpus.
+    field: the configuration field that names the corpus. The configuration must also have the
+    fields `pooling` and `max_length`.
     """
 
     def build(kit: Kit) -> Mapping[str, np.ndarray]:
@@ -26,7 +27,7 @@ def frozen_vectors(corpus: str, field: str, pooling: Pooling, max_length: int) -
 
 
 def corpus_vectors(kit: Kit, corpus: str, pooling: Pooling, max_length: int) -> np.ndarray:
-    """Every text of a corpus as `vector_groups` gives it, (items, columns, width) float32."""
+    """The vectors of every text of a corpus, (items, columns, width) float32."""
     tokens = kit.tokens(corpus)
     vectors: np.ndarray | None = None
     for places, found in vector_groups(kit, corpus, pooling, max_length):
@@ -41,18 +42,19 @@ def corpus_vectors(kit: Kit, corpus: str, pooling: Pooling, max_length: int) -> 
 def vector_groups(
     kit: Kit, corpus: str, pooling: Pooling, max_length: int
 ) -> Iterator[tuple[np.ndarray, Tensor]]:
-    """Every text of a corpus through the pretrained encoder, without dropout, a group of equally long ones at a time:
-    (places, vectors), where place = item * columns + column and vectors are (group, width) float32 on the kit's device.
+    """Every text of a corpus through the pretrained encoder, in groups of similar length.
 
-    Texts longer than `max_length` tokens, special ones included, are cut on the right.
+    Yields (places, vectors): place = item * columns + column, and vectors are (group, width)
+    float32 on the kit's device. There is no dropout. Texts longer than `max_length` tokens,
+    special ones included, are cut on the right.
     """
     encoder = kit.encoder().to(kit.device).eval()
     tokens, template = kit.tokens(corpus), Template.plain(kit.tokenizer)
     limit = min(max_length, encoder.longest) - len(template)
     columns = tokens.columns
-    lengths = (
-        np.stack([np.diff(starts) for starts in tokens.starts], axis=1).clip(max=limit).ravel()
-    )
+    by_column = [np.diff(starts) for starts in tokens.starts]
+    lengths = np.stack(by_column, axis=1).clip(max=limit).ravel()
+    # Long texts first, as `token_groups` wants them. Equally long neighbours need no padding.
     order = np.argsort(-lengths, kind="stable")
     for group in token_groups(lengths[order] + len(template), kit.device):
         places = order[group]

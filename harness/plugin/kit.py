@@ -1,4 +1,4 @@
-"""What a method is built from: encoder, tokenizer, frozen helpers, and artefacts."""
+"""The kit that a method is built from: encoder, tokenizer, frozen helpers, and artefacts."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from harness.plugin.method import Method
 
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
-"""A tokenizer needs one of these files. Without any, transformers builds a tokenizer that knows no
-word, and says nothing."""
+"""A tokenizer needs one of these files. Where there is none, transformers silently builds a
+tokenizer that knows no word."""
 TOKENIZER_FILES = (
     "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt",
 )  # fmt: skip
+"""The files that decide the word pieces of a text"""
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,9 @@ class Artefact:
     """Something costly that trials share, such as a frozen encoder's embeddings.
 
     It is built once for each combination of its fields, kept on disk and memory-mapped.
+
+    Example:
+        Artefact("vectors", ("corpus", "max_length"), lambda kit: {"vectors": embed(kit)})
     """
 
     name: str
@@ -48,14 +52,18 @@ class Artefact:
 
 
 class Kit:
-    """The parts for one configuration of one method."""
+    """The parts for one configuration of one method.
+
+    Every call of `encoder`, `vocabulary_head` and `generator` loads a fresh copy.
+    """
 
     def __init__(self, declared: Declared, device: torch.device) -> None:
+        """declared: what the method declares. device: where the method computes."""
         self.declared, self.device = declared, device
 
     @property
     def config(self) -> MethodConfig:
-        """The configuration."""
+        """The configuration of the trial."""
         return self.declared.config
 
     def build(self) -> "Method[Any]":
@@ -83,9 +91,9 @@ class Kit:
         return tokenizer
 
     def encoder(self, *, dropout: float | None = None) -> Encoder:
-        """A fresh copy of the encoder. All its weights train until a stage says otherwise.
+        """The encoder of the configuration. The stages say which of its weights train.
 
-        `dropout`: 0 to 1, instead of the model's own.
+        dropout: 0 to 1, in every layer; None: the model's own.
         """
         config = self.config
         twice = isinstance(config, TrainingConfig) and config.gradient_checkpointing
@@ -101,15 +109,16 @@ class Kit:
     def generator(self, name: str, *, dropout: bool = True) -> Generator:
         """A frozen masked language model with the encoder's vocabulary.
 
-        `dropout`: whether its dropout is on while the method trains.
+        dropout: whether its dropout is on while the method trains. Raises UserError when the model
+        has another vocabulary or no masked-LM head.
         """
         vocabulary = int(model_shape(self.config.encoder)["vocab_size"])
         return Generator(name, vocabulary, dropout=dropout)
 
     def tokens(self, corpus: str, template: Template | None = None) -> Tokens:
-        """A corpus in the encoder's word pieces, from the cache where it is there.
+        """A corpus in the encoder's word pieces, from the cache if it is there.
 
-        `template`: what it puts before a sentence may change the sentence's pieces.
+        template: a space that it puts before a sentence may change the sentence's pieces.
         """
         folder = model_folder(self.config.encoder)
         tokenizer_digest = digest_files(
@@ -124,7 +133,8 @@ class Kit:
         found = source(corpus)
         if fraction == 1 or not found.labelled:
             return None
-        # The reader's name too: two corpora may read the same files and have different items.
+        # The name of the reader is a part: two corpora can read the same files and have
+        # different items.
         name = f"{digest_files(found.paths())}-{found.read.__name__}-{fraction}-{subset}"
         drawn = shared_arrays(
             cache_folder() / "subsets" / name,
@@ -133,9 +143,9 @@ class Kit:
         return drawn["items"]
 
     def artefact(self, name: str) -> Mapping[str, np.ndarray]:
-        """The arrays of one of the method's artefacts.
+        """The arrays of one of the method's artefacts, by name.
 
-        They are built now if no trial has built them yet; torch's random state does not change.
+        They are built now if no trial has built them yet.
         """
         artefact = {found.name: found for found in self.declared.artefacts}[name]
         values = {field: getattr(self.config, field) for field in artefact.fields}
@@ -143,6 +153,7 @@ class Kit:
         folder = cache_folder() / "artefacts" / f"{self.declared.name}-{name}-{digest}"
 
         def build() -> Mapping[str, np.ndarray]:
+            # Whether this trial or another one builds must not change what the trial draws next.
             with random_state_kept(self.device):
                 return artefact.build(self)
 
@@ -157,7 +168,7 @@ class Kit:
             self.artefact(artefact.name)
 
     def identity(self) -> list[Any]:
-        """What an artefact depends on besides the configuration: plugin, models and data."""
+        """Digests of what an artefact depends on besides the configuration."""
         declared = self.declared
         readers = [corpus.read.__name__ for corpus in declared.sources]
         models, data = declared.model_digests(), declared.data_digest()

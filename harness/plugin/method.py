@@ -2,7 +2,8 @@
 
 A plugin is a folder (or a file) with a class `Method`. What can be declared is declared in class
 methods, so that a sweep can be planned without a GPU and without a model. `losses` and `embed` are
-the only computations that a plugin must write. The harness does everything else.
+the only computations that a plugin must write. The harness does everything else: batches, the
+training loop, evaluation, checkpoints, seeds and records.
 """
 
 from abc import abstractmethod
@@ -24,12 +25,42 @@ Config = TypeVar("Config", bound=MethodConfig)
 class Method(nn.Module, Generic[Config]):
     """A way to train and use a sentence encoder.
 
-    A plugin subclasses it as `class Method(plugin.Method[Config])`, with its own configuration
-    class in the brackets, so that a type checker knows every hyperparameter of `self.config`.
+    A plugin derives its class from `plugin.Method[Config]`, with its own configuration class in
+    the brackets, so that a type checker knows every hyperparameter of `self.config`.
+
+    The harness asks the class methods first, then builds the method from a kit. In training it
+    calls `losses` with a batch of every stream of the stage, and sums the losses with the weights
+    of the stage. On dev it calls `embed_dev`, in the final test `embed`. All modules of the method
+    are in training mode in `losses` and in evaluation mode elsewhere, also where they are frozen.
+
+    What one training step leaves for the next one must be in a parameter, in a buffer, or in
+    `get_extra_state` of a module: this is all that a checkpoint holds.
+
+    Example:
+        class Method(plugin.Method[Config]):
+            @classmethod
+            def corpora(cls, config: Config) -> dict[str, str]:
+                return {"pairs": config.pairs}
+
+            @classmethod
+            def stages(cls, config: Config) -> list[Stage]:
+                return [config.stage("contrastive", streams={"pairs": config.batch_size})]
+
+            def __init__(self, config: Config, kit: Kit) -> None:
+                super().__init__(config, kit)
+                self.encoder = kit.encoder()
+
+            def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
+                texts = batch["pairs"]  # rows 2i and 2i + 1 are the two texts of item i
+                first, second = texts.split(self.encoder.cls(texts))  # (items, H) each
+                return {"contrastive": info_nce(first, second, temperature=0.05)}
+
+            def embed(self, batch: TextBatch) -> Tensor:
+                return self.encoder.cls(batch)
     """
 
     config_type: ClassVar[type[MethodConfig]] = MethodConfig
-    """The configuration class in the brackets"""
+    """The configuration class in the brackets; the harness finds it there"""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -40,7 +71,7 @@ class Method(nn.Module, Generic[Config]):
 
     @classmethod
     def corpora(cls, config: Config) -> dict[str, str]:
-        """Stream -> name of its corpus (`wiki1m`, `nli-triplets`, ... or a file)."""
+        """Stream -> name of its corpus (`wiki1m`, `nli-triplets`, ..., or a file)."""
         return {}
 
     @classmethod
@@ -55,7 +86,7 @@ class Method(nn.Module, Generic[Config]):
 
     @classmethod
     def artefacts(cls, config: Config) -> list[Artefact]:
-        """What trials share; `kit.artefact(name)` gives it back."""
+        """What is made once and shared by trials; `kit.artefact(name)` returns its arrays."""
         return []
 
     @classmethod
@@ -67,9 +98,10 @@ class Method(nn.Module, Generic[Config]):
         return []
 
     def __init__(self, config: Config, kit: Kit) -> None:
-        """Build the modules from the kit.
+        """Build the modules from the kit. A plugin calls this first, then adds its own.
 
-        `self.template` says what stands around each sentence; here it is [CLS] and [SEP].
+        `self.template` is what stands around each sentence: [CLS] and [SEP], unless the plugin
+        replaces it. Raises UserError when the configuration cannot be run.
         """
         super().__init__()
         self.config = config
@@ -77,11 +109,15 @@ class Method(nn.Module, Generic[Config]):
         self.template = Template.plain(self.tokenizer)
 
     def load_tokenizer(self, kit: Kit) -> Any:
-        """The encoder's tokenizer; a method without an encoder makes its own."""
+        """The encoder's tokenizer. A method without an encoder makes its own."""
         return kit.tokenizer
 
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
-        """Stream -> batch, to loss -> scalar. A method with stages must write it."""
+        """The losses of one batch of each stream: loss -> scalar with a gradient.
+
+        batch: stream -> its batch. The result must hold every loss of the stage; the stage has
+        the weights. A method with stages must write this.
+        """
         raise NotImplementedError(f"{type(self).__module__} has stages but no losses()")
 
     def watched(self, stage: Stage) -> dict[str, float]:
@@ -95,23 +131,26 @@ class Method(nn.Module, Generic[Config]):
 
     @property
     def longest(self) -> int:
-        """Most tokens of a test sentence, template included.
+        """The most tokens of a test sentence, template included.
 
         A method that shifts positions has fewer than its encoder.
         """
-        encoder: Any = self.encoder
+        encoder: Any = self.encoder  # not every method has one of harness.encoders
         return int(encoder.longest)
 
     @property
     def training_pieces(self) -> int:
-        """Most word pieces of a training sentence, template not counted; the rest is cut off."""
+        """The most word pieces of a training sentence, template not counted. The rest is cut."""
         if not isinstance(self.config, TrainingConfig):
             raise TypeError(f"{type(self).__module__} trains nothing, so it cuts no sentence")
         return max(1, self.config.max_length - len(self.template))
 
     @property
     def evaluation_template(self) -> Template:
-        """What stands around a test sentence; it differs where a released code is inconsistent."""
+        """What stands around a sentence of dev or test.
+
+        It differs from `template` where a released code treats training differently.
+        """
         return self.template
 
     @abstractmethod
@@ -127,14 +166,18 @@ class Method(nn.Module, Generic[Config]):
         return self.embed(batch)
 
     def test_text(self, text: str) -> str:
-        """A test sentence as the method reads it; it reads dev and training sentences unchanged."""
+        """A test sentence as the method reads it.
+
+        The method reads sentences of dev and of training unchanged.
+        """
         return text
 
 
 class FrozenMethod(Method[Config]):
     """A method on top of an encoder that never changes.
 
-    The encoder's vectors are computed once for each sentence and trial.
+    The encoder's vectors are computed once for each sentence and trial. For training they can be
+    an artefact of the whole corpus (harness.plugin.frozen_vectors).
     """
 
     @abstractmethod

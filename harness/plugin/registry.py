@@ -1,4 +1,4 @@
-"""Find a method by path, by name or by entry point, and say what was meant when there is none."""
+"""Find a method by path, by name or by entry point."""
 
 import ast
 import functools
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from harness.plugin.method import Method
 
 ENTRY_POINTS = "harness.methods"
+"""The group in which an installed package names its methods"""
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ def sources() -> dict[str, Path]:
     return found
 
 
-def summary(source: Path) -> str:
-    """The first line of the plugin's docstring, read without importing it."""
+def docstring_line(source: Path) -> str:
+    """The first line of the plugin's docstring, read without importing the plugin."""
     try:
         docstring = ast.get_docstring(ast.parse(_main_file(source).read_text(encoding="utf-8")))
     except (SyntaxError, OSError, ValueError) as error:
@@ -88,7 +89,10 @@ def locate(name: str) -> Path:
 
 @functools.cache
 def load(name: str) -> Plugin:
-    """Import the method `name` (a path or a name). Raises UserError when there is none or its import fails."""
+    """Import the method `name`, which is a path or a name.
+
+    Raises UserError when there is no such method and when its import fails.
+    """
     from harness.plugin.method import Method
 
     source = locate(name)
@@ -117,14 +121,15 @@ def _main_file(source: Path) -> Path:
 
 
 def _import(source: Path) -> ModuleType:
-    """Import under a name that no other package has, so that any folder can be a plugin."""
+    """Import the plugin as a package of its own, whose siblings it can import relatively."""
+    # The digest makes the name unique: two folders elsewhere can have the same name.
     module_name = f"harness_method_{source.stem}_{digest(str(source), 8)}"
     folders = [str(source)] if source.is_dir() else None
     spec = importlib.util.spec_from_file_location(
         module_name, _main_file(source), submodule_search_locations=folders
     )
     if spec is None or spec.loader is None:
-        raise UserError(f"{source} is no Python file or folder")
+        raise UserError(f"{source} is not a Python file or a folder with one")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:

@@ -1,10 +1,10 @@
-"""The hyperparameters that replaced-token detection adds to a method: what DiffCSE and D2CSE share."""
+"""The hyperparameters that replaced-token detection adds to a method (DiffCSE, D2CSE)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from harness.losses.replaced_tokens import Reduction
 from harness.plugin.config import TrainingConfig
@@ -13,10 +13,11 @@ from harness.views.edits import Edit, Editor
 from harness.views.masking import Masker
 
 DISTILLED = {"bert": "distilbert-base-uncased", "roberta": "distilroberta-base"}
+"""First part of an encoder's name -> the generator of the papers (diffcse.md, section 1)"""
 
 
 class ReplacedTokenConfig(TrainingConfig):
-    """What DiffCSE and D2CSE share."""
+    """The fields that DiffCSE and D2CSE share (diffcse.md, sections 1.2 and 1.4)."""
 
     setting: Literal["unsup", "sup"] = "unsup"
     epochs: float = Field(2, gt=0)
@@ -37,30 +38,33 @@ class ReplacedTokenConfig(TrainingConfig):
         False, description="no dropout in the generator; the released code has it on"
     )
     replace_only_masked: bool = Field(
-        False, description="keep what the generator changes at positions not masked"
+        False, description="keep what the generator writes at masked positions only"
     )
     static_corruption: bool = Field(
         False, description="corrupt the corpus once, one edit per view, for all trials"
     )
 
-    @model_validator(mode="before")
+    @field_validator("generator")
     @classmethod
-    def _choose_generator(cls, given: Any) -> Any:
-        """The released siblings are known; any other encoder writes its own corruptions."""
-        if not isinstance(given, Mapping) or given.get("generator"):
-            return given
-        encoder = given.get("encoder", cls.model_fields["encoder"].default)
-        family = Path(str(encoder)).name.split("-")[0]
-        return {**given, "generator": DISTILLED.get(family, encoder)}
+    def _choose_generator(cls, given: str, info: ValidationInfo) -> str:
+        """The distilled sibling of BERT or RoBERTa; any other encoder generates for itself."""
+        encoder = str(info.data.get("encoder", ""))
+        family = Path(encoder).name.split("-")[0]
+        return given or DISTILLED.get(family, encoder)
 
 
 def editor(config: ReplacedTokenConfig, kit: Kit, edits: Sequence[Edit] = ("replace",)) -> Editor:
-    """The editor of sentences that a configuration asks for, with its generator."""
-    masker = Masker(kit.tokenizer, config.masking_ratio)
+    """The editor of sentences that a configuration asks for, with its generator.
+
+    It edits anew on every call. Where deletion is the only edit, no generator is loaded.
+    """
     generator = None
     if tuple(edits) != ("delete",):
         generator = kit.generator(config.generator, dropout=not config.generator_eval)
-    only_masked = config.replace_only_masked
     return Editor(
-        masker, generator, longest=config.max_length, edits=edits, only_masked=only_masked
+        Masker(kit.tokenizer, config.masking_ratio),
+        generator,
+        longest=config.max_length,
+        edits=edits,
+        only_masked=config.replace_only_masked,
     )

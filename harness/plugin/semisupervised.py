@@ -1,9 +1,14 @@
-"""Semi-supervised schedules around an unsupervised method (DiffAug, appendix C; semisupervised.md).
+"""Semi-supervised schedules around an unsupervised method (semisupervised.md, section 1).
 
-joint: contrastive learning on unlabelled sentences, with alpha times an NLI softmax on triplets in every update.
-sup-unsup: first the NLI softmax alone, then the unsupervised method from its best weights. sup-joint: first the
-softmax, then joint. A method inherits its configuration, hands its unsupervised stage to `schedule`, and computes
-the loss "classification" from the stream "labelled".
+They are those of DiffAug's appendix C:
+
+- joint: in every step contrastive learning on unlabelled sentences, plus alpha times an NLI
+  softmax on triplets (DiffAug, eq. 13).
+- sup-unsup: first the NLI softmax alone, then the unsupervised method from its best weights.
+- sup-joint: first the NLI softmax alone, then joint.
+
+A method derives its configuration from `SemiSupervisedConfig`, calls `config.stages_around` with
+its unsupervised stage, and computes the loss "classification" from the stream "labelled".
 """
 
 from dataclasses import replace
@@ -15,11 +20,15 @@ from harness.plugin.config import TrainingConfig
 from harness.plugin.stage import Optimisation, Selection, Stage
 
 CONTRASTIVE, LABELLED, CLASSIFICATION = "contrastive", "labelled", "classification"
-"""Names of the streams and of the added loss (the stream and the loss of contrastive learning share a name)"""
+"""Names of streams and losses; contrastive learning has the same name for both"""
 
 
 class SemiSupervisedConfig(TrainingConfig):
-    """The papers leave alpha and the classification phase open; defaults as DiffAug's own auxiliary loss."""
+    """The fields of a method with the settings unsup, semisup and sup.
+
+    The paper leaves alpha and the classification phase open; the defaults are those of DiffAug's
+    own auxiliary loss (semisupervised.md, section 2).
+    """
 
     schedule: Literal["joint", "sup-unsup", "sup-joint"] = Field(
         "joint", description="only in the semisup setting"
@@ -27,47 +36,52 @@ class SemiSupervisedConfig(TrainingConfig):
     auxiliary_weight: float = Field(
         1e-3, ge=0, description="alpha: of the NLI softmax in joint training"
     )
-    auxiliary_batch_size: int = Field(
-        128, ge=1, description="triplets per update in joint training"
-    )
+    auxiliary_batch_size: int = Field(128, ge=1, description="triplets per step in joint training")
     classification_learning_rate: float = Field(
         2e-5, gt=0, description="of the phase on labels alone"
     )
-    classification_batch_size: int = Field(128, ge=1)
+    classification_batch_size: int = Field(128, ge=1, description="triplets")
     classification_epochs: float = Field(1, gt=0)
     classification_max_steps: int | None = Field(None, ge=1)
 
+    def corpora(self) -> dict[str, str]:
+        """Stream -> corpus. In the sup setting triplets are the contrastive data."""
+        if self.setting == "sup":
+            return {CONTRASTIVE: self.triplets}
+        labelled = {LABELLED: self.triplets} if self.setting == "semisup" else {}
+        return {CONTRASTIVE: self.sentences, **labelled}
 
-def corpora(config: SemiSupervisedConfig) -> dict[str, str]:
-    """What each stream of the setting reads; the supervised setting has triplets for contrastive learning."""
-    if config.setting == "sup":
-        return {CONTRASTIVE: config.triplets}
-    labelled = {LABELLED: config.triplets} if config.setting == "semisup" else {}
-    return {CONTRASTIVE: config.sentences, **labelled}
+    def stages_around(self, unsupervised: Stage) -> list[Stage]:
+        """The stages of the schedule around the method's own stage.
 
+        unsupervised: a stage in which all parameters train at one rate. Outside of the semisup
+        setting it is the only stage.
+        """
+        if self.setting != "semisup":
+            return [unsupervised]
+        last = unsupervised
+        if self.schedule != "sup-unsup":
+            last = replace(
+                unsupervised,
+                name="joint",
+                streams={**unsupervised.streams, LABELLED: self.auxiliary_batch_size},
+                losses={**unsupervised.losses, CLASSIFICATION: self.auxiliary_weight},
+            )
+        if self.schedule == "joint":
+            return [last]
+        return [self._classification_stage(unsupervised), last]
 
-def schedule(config: SemiSupervisedConfig, unsupervised: Stage) -> list[Stage]:
-    """The stages of the configured schedule; `unsupervised` is the method's own stage, all parameters at one rate."""
-    if config.setting != "semisup":
-        return [unsupervised]
-    last = unsupervised
-    if config.schedule != "sup-unsup":
-        last = replace(
-            unsupervised,
-            name="joint",
-            streams={**unsupervised.streams, LABELLED: config.auxiliary_batch_size},
-            losses={**unsupervised.losses, CLASSIFICATION: config.auxiliary_weight},
+    def _classification_stage(self, unsupervised: Stage) -> Stage:
+        """The phase on labels alone, a run of its own with the optimiser of the method."""
+        return Stage(
+            CLASSIFICATION,
+            trains={"*": "classification_learning_rate"},
+            streams={LABELLED: self.classification_batch_size},
+            losses={CLASSIFICATION: 1.0},
+            epochs=self.classification_epochs,
+            max_steps=self.classification_max_steps,
+            optimisation=Optimisation(optimiser=unsupervised.optimisation.optimiser),
+            selection=Selection(
+                evaluation_interval=min(50, self.evaluation_interval), own_run=True
+            ),
         )
-    if config.schedule == "joint":
-        return [last]
-    first = Stage(
-        name=CLASSIFICATION,
-        trains={"*": "classification_learning_rate"},
-        streams={LABELLED: config.classification_batch_size},
-        losses={CLASSIFICATION: 1.0},
-        epochs=config.classification_epochs,
-        max_steps=config.classification_max_steps,
-        optimisation=Optimisation(optimiser=unsupervised.optimisation.optimiser),
-        selection=Selection(evaluation_interval=min(50, config.evaluation_interval), own_run=True),
-    )
-    return [first, last]

@@ -1,4 +1,4 @@
-"""The plugin that `harness new` writes."""
+"""The plugin that `harness new` writes. README.md, "A method in 60 lines", shows the same text."""
 
 SKELETON = '''"""{name}: what the method does, in one line.
 
@@ -6,47 +6,37 @@ Authors, venue; where the details come from.
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
 
 from harness import plugin
-from harness.data.batching import TextBatch
-from harness.modules.heads import TanhHead
-from harness.plugin import Kit
-from harness.plugin import Stage
 from harness.losses.info_nce import info_nce
+from harness.modules.heads import TanhHead
+from harness.plugin import Kit, Stage, TextBatch
 
 
 class Config(plugin.TrainingConfig):
-    """Hyperparameters of the method; the defaults are the paper's best."""
+    """The hyperparameters of the method; batch_size, epochs, temperature, ... are inherited."""
 
-    learning_rate: float = Field(3e-5, gt=0)
+    setting: Literal["unsup"] = "unsup"
+    learning_rate: float = Field(3e-5, gt=0, description="peak rate of the linear decay")
+
+    # Values of the paper that differ from the defaults: (setting, encoder) -> values
     published: ClassVar = {{("unsup", "roberta-base"): {{"learning_rate": 1e-5}}}}
 
 
-class Method(plugin.Method):
-    """What trains, on what, towards what."""
-
-    config_type = Config
+class Method(plugin.Method[Config]):
+    """What trains, on what data, towards which loss."""
 
     @classmethod
-    def data(cls, config: Config) -> dict[str, str]:
-        return {{"contrastive": config.sentences}}
+    def corpora(cls, config: Config) -> dict[str, str]:
+        return {{"contrastive": config.sentences}}  # stream -> corpus
 
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
-        return [
-            Stage(
-                name="contrastive",
-                trains={{"*": "learning_rate"}},  # parameter-name pattern -> field with its learning rate
-                streams={{"contrastive": config.batch_size}},
-                losses={{"contrastive": 1.0}},
-                epochs=config.epochs,
-                max_steps=config.max_steps,
-            )
-        ]
+        return [config.stage("contrastive", trains=["encoder.*", "head.*"])]
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
@@ -54,10 +44,12 @@ class Method(plugin.Method):
         self.head = TanhHead(self.encoder.hidden_size)
 
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
+        # Each sentence twice: row 2i and row 2i + 1 differ by their dropout masks alone.
         texts = batch["contrastive"].repeated(2)
-        first, second = self.head(self.encoder.cls(texts)).unflatten(0, (-1, 2)).unbind(1)
+        vectors = self.head(self.encoder.cls(texts))  # (rows, H)
+        first, second = texts.split(vectors)  # (items, H) each
         return {{"contrastive": info_nce(first, second, temperature=self.config.temperature)}}
 
     def embed(self, batch: TextBatch) -> Tensor:
-        return self.encoder.cls(batch)
+        return self.encoder.cls(batch)  # at test time without the head
 '''

@@ -8,7 +8,11 @@ from typing import Literal
 from harness.data.batching import batches_in_epoch
 
 OptimiserName = Literal["adamw", "adamw-uncorrected", "adamw-released", "lars"]
+"""harness.training.optimisers says what each of them is"""
 ScheduleName = Literal["linear", "cosine", "constant"]
+"""How the learning rate goes on after the warm-up"""
+LossWeight = float | Callable[[int], float]
+"""The weight of a loss, or a function from the number of steps done in the stage to the weight"""
 
 
 @dataclass(frozen=True)
@@ -18,7 +22,7 @@ class Batches:
     full: bool = False
     """Whether the short last batch of an epoch is dropped"""
     text: bool = True
-    """Whether batches hold word pieces; without, they hold only the numbers of the items, for a
+    """Whether batches hold word pieces. Otherwise they hold the numbers of the items alone, for a
     method that looks up vectors made beforehand"""
 
 
@@ -49,9 +53,18 @@ class Selection:
 
 @dataclass(frozen=True)
 class Stage:
-    """One training phase: what trains, on what, towards what, for how long, and how.
+    """One training phase: what trains, on what data, towards which losses, how long, and how.
 
-    Most methods build theirs with `TrainingConfig.stage`.
+    One update of the optimiser is a step. Most methods build their stages with
+    `TrainingConfig.stage`.
+
+    Example:
+        Stage(
+            "joint",
+            trains={"encoder.*": "learning_rate", "classifier.*": "classifier_rate"},
+            streams={"contrastive": 64, "labelled": 32},
+            losses={"contrastive": 1.0, "classification": 0.1},
+        )
     """
 
     name: str
@@ -62,8 +75,8 @@ class Stage:
     streams: Mapping[str, int]
     """Stream -> items in a batch. The first stream sets the length of an epoch; the others start
     again when they are used up."""
-    losses: Mapping[str, float | Callable[[int], float]]
-    """Loss -> weight, or a function from the number of steps done in this stage to the weight"""
+    losses: Mapping[str, LossWeight]
+    """Loss -> weight"""
     epochs: float | None = 1
     """Passes over the first stream; None: only `max_steps` sets the length"""
     max_steps: int | None = None
@@ -87,10 +100,8 @@ class Stage:
         return self.accumulation if self.accumulation > 1 or self.batches.full else 0
 
     def steps(self, items: int) -> int:
-        """Optimiser steps of the stage when its first stream has this many items.
-
-        The plan and the training loop both ask here, so they cannot differ.
-        """
+        """Steps of the stage when its first stream has this many items."""
+        # The plan and the training loop both ask here, so they cannot differ.
         if self.epochs is None:
             assert self.max_steps is not None, f'stage "{self.name}" has no end'
             return self.max_steps

@@ -1,6 +1,9 @@
-"""Corruptions made before training, one per text and view, for all trials of a sweep (d2cse.md, section 1.4)."""
+"""Corruptions made before training, one per text and view, for all trials of a sweep.
 
-from collections.abc import Mapping
+D2CSE allows for them in a footnote (d2cse.md, section 1.4).
+"""
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -12,48 +15,59 @@ from harness.data.tokens import Template
 from harness.device import token_groups
 from harness.plugin.kit import Artefact, Kit
 from harness.plugin.replaced_tokens import ReplacedTokenConfig, editor
-from harness.views.corruption import Edited, compared
-from harness.views.edits import Editor
+from harness.views.corruption import Edited, compare_pieces
+from harness.views.edits import Edit, Editor
 
-CORRUPTIONS, STREAM = "corruptions", "contrastive"
+CORRUPTIONS = "corruptions"
+"""Name of the artefact"""
 COLUMNS = {"unsup": (0, 0), "sup": (0, 1, 2)}
-"""Which text of an item each view is made of"""
+"""Setting -> the text of an item that each view is made of"""
 
 
 class StaticCorruption(nn.Module):
-    """Looks up what `Editor` would write anew; the same labels. It has no generator."""
+    """Looks up what an `Editor` would write anew, and gives the same labels.
+
+    It has no generator and no parameters.
+    """
 
     def __init__(self, kit: Kit) -> None:
         super().__init__()
         self.arrays = kit.artefact(CORRUPTIONS)
 
     def forward(self, batch: TextBatch) -> Edited:
-        """A batch whose views are those of `COLUMNS`, in order."""
+        """The edited rows of a batch whose views are those of `COLUMNS`, in their order."""
         rows = []
         for item in batch.items.tolist():
             for view in range(batch.views):
                 start, stop = self.arrays[f"starts{view}"][item : item + 2]
                 rows.append(self.arrays[f"ids{view}"][start:stop])
         ids, _ = pad(rows, Template((), ()), 0)
-        width = batch.input_ids.shape[1]
-        return compared(
-            batch, functional.pad(ids, (0, width - ids.shape[1])).to(batch.input_ids.device)
-        )
+        missing = batch.input_ids.shape[1] - ids.shape[1]
+        written = functional.pad(ids, (0, missing)).to(batch.input_ids.device)
+        return compare_pieces(batch, written)
 
 
-def static_corruption(config: ReplacedTokenConfig) -> list[Artefact]:
-    """The artefact of a configuration that asks for static corruptions; else none."""
+def corruption_artefacts(config: ReplacedTokenConfig) -> list[Artefact]:
+    """The artefact of a configuration that asks for static corruptions; otherwise none."""
     fields = (
-        "setting", "sentences", "triplets", "max_length", "masking_ratio", "generator", "generator_eval",
-        "replace_only_masked",
+        "setting", "sentences", "triplets", "max_length", "masking_ratio", "generator",
+        "generator_eval", "replace_only_masked",
     )  # fmt: skip
     if not config.static_corruption:
         return []
     return [Artefact(CORRUPTIONS, fields, lambda kit: _corruptions(config, kit))]
 
 
+def sentence_editor(
+    config: ReplacedTokenConfig, kit: Kit, edits: Sequence[Edit] = ("replace",)
+) -> Editor | StaticCorruption:
+    """What edits the sentences of a batch: TextBatch -> Edited, static or anew on every call."""
+    return StaticCorruption(kit) if config.static_corruption else editor(config, kit, edits)
+
+
 def _corruptions(config: ReplacedTokenConfig, kit: Kit) -> Mapping[str, np.ndarray]:
-    """Edited rows, special tokens included, one after the other; the same whichever trial builds them."""
+    """Edited rows, special tokens included, one after the other, and where each begins."""
+    # A fixed seed, so that the result does not depend on the trial that builds it.
     torch.manual_seed(0)
     writer = editor(config, kit).to(kit.device).train()
     arrays = {}
@@ -67,18 +81,21 @@ def _corruptions(config: ReplacedTokenConfig, kit: Kit) -> Mapping[str, np.ndarr
 def _corrupted_column(
     writer: Editor, max_length: int, kit: Kit, column: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """One text of every item -> (ids, starts): item k's edited row is ids[starts[k]:starts[k + 1]]."""
+    """One text of every item -> (ids, starts).
+
+    The edited row of item k is ids[starts[k]:starts[k + 1]].
+    """
     template = Template.plain(kit.tokenizer)
-    tokens = kit.tokens(kit.declared.corpora[STREAM], template)
+    tokens = kit.tokens(kit.declared.corpora["contrastive"], template)
     pieces = np.diff(tokens.starts[column]).clip(max=max_length - len(template))
     starts = np.concatenate([[0], np.cumsum(pieces + len(template))])
     ids = np.empty(starts[-1], np.int32)
+    # Long texts first, as `token_groups` wants them.
     order = np.argsort(-pieces, kind="stable")
     for group in token_groups(pieces[order] + len(template), kit.device):
         items = order[group]
-        rows, mask = pad(
-            [tokens.row(column, item)[: pieces[item]] for item in items], template, tokens.pad_id
-        )
+        texts = [tokens.row(column, item)[: pieces[item]] for item in items]
+        rows, mask = pad(texts, template, tokens.pad_id)
         batch = TextBatch(rows, mask, torch.from_numpy(items)).to(kit.device)
         written = writer(batch).batch.input_ids.cpu().numpy()
         for item, row in zip(items, written, strict=True):

@@ -1,26 +1,26 @@
-"""Changes to a sentence at the embedding layer that make a second view of it (ConSERT; consert.md, section 2).
+"""Changes to a sentence at the embedding layer that make a view of it (ConSERT).
 
-Everything is drawn for each sentence on its own. A token that is cut stays in the attention mask, and so in a mean.
+They are those of consert.md, section 2. Everything is drawn for each sentence on its own. A token
+that is cut stays in the attention mask, and so in a mean over the tokens.
 """
 
-from collections.abc import Callable
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from harness.encoders.backbone import Reach
+from harness.encoders.backbone import EmbeddingEdit, Reach
 
 Augmentation = Literal[
     "none", "adversarial", "shuffle", "token-cutoff", "feature-cutoff", "dropout"
 ]
-Edit = Callable[[Tensor], Tensor]
 
 
 def augmented(name: Augmentation, attention_mask: Tensor, rate: float) -> Reach:
-    """How an encoder's forward pass makes this view; attention_mask: (rows, length).
+    """How an encoder's forward pass makes this view.
 
-    `rate`, 0 to 1: the share that the cutoffs and dropout remove. "adversarial" needs a gradient: `adversarial`.
+    attention_mask: (rows, length). rate: the share that the cutoffs and dropout remove, 0 to 1.
+    The view "adversarial" needs a gradient as well, so it is made by `adversarial`.
     """
     if name == "shuffle":
         return {"positions": shuffled_positions(attention_mask)}
@@ -35,18 +35,21 @@ def augmented(name: Augmentation, attention_mask: Tensor, rate: float) -> Reach:
 
 
 def shuffled_positions(attention_mask: Tensor) -> Tensor:
-    """The numbers 0, 1, ... of a row's real tokens, special ones included, in random order; (rows, length)."""
+    """The numbers 0, 1, ... of a row's real tokens in random order, (rows, length).
+
+    Special tokens are moved, too.
+    """
     return _random_ranks(attention_mask)
 
 
-def token_cutoff(attention_mask: Tensor, rate: float) -> Edit:
-    """Zero the vectors of floor(rate * real tokens) tokens."""
+def token_cutoff(attention_mask: Tensor, rate: float) -> EmbeddingEdit:
+    """Set the vectors of floor(rate * real tokens) tokens to zero."""
     cut = _random_ranks(attention_mask) < _share(attention_mask.sum(dim=1), rate)
     return lambda output: output.masked_fill(cut.unsqueeze(-1), 0.0)
 
 
-def feature_cutoff(rate: float) -> Edit:
-    """Zero floor(rate * H) features of all tokens."""
+def feature_cutoff(rate: float) -> EmbeddingEdit:
+    """Set floor(rate * H) features of all tokens to zero."""
 
     def edit(output: Tensor) -> Tensor:
         every = torch.ones_like(output[:, 0], dtype=torch.long)
@@ -56,8 +59,8 @@ def feature_cutoff(rate: float) -> Edit:
     return edit
 
 
-def element_dropout(attention_mask: Tensor, rate: float) -> Edit:
-    """Zero floor(rate * real tokens * H) elements; the others are not scaled."""
+def element_dropout(attention_mask: Tensor, rate: float) -> EmbeddingEdit:
+    """Set floor(rate * real tokens * H) elements to zero. The others are not scaled."""
 
     def edit(output: Tensor) -> Tensor:
         elements = attention_mask.unsqueeze(-1).expand_as(output).flatten(1)
@@ -67,10 +70,11 @@ def element_dropout(attention_mask: Tensor, rate: float) -> Edit:
     return edit
 
 
-def adversarial(loss: Tensor, output: Tensor, noise_norm: float) -> Edit:
-    """Add, to every token, a vector of length `noise_norm` in the direction in which `loss` grows.
+def adversarial(loss: Tensor, output: Tensor, noise_norm: float) -> EmbeddingEdit:
+    """Add, to every token, a vector of length `noise_norm` along which `loss` grows.
 
-    output: the embedding output (rows, length, H) of the pass behind `loss`, which can still be differentiated after.
+    output: the embedding output, (rows, length, H), of the forward pass that gave `loss`. The
+    graph of `loss` is kept, so that it can still be differentiated for training.
     """
     (gradient,) = torch.autograd.grad(loss, output, retain_graph=True)
     noise = noise_norm * gradient / (gradient.norm(dim=-1, keepdim=True) + 1e-10)
@@ -78,7 +82,12 @@ def adversarial(loss: Tensor, output: Tensor, noise_norm: float) -> Edit:
 
 
 def _random_ranks(real: Tensor) -> Tensor:
-    """(rows, count): random distinct ranks 0, 1, ... where `real` is 1; what follows them elsewhere, in order."""
+    """Random distinct ranks 0, 1, ... where `real` is 1, and what follows elsewhere, in order.
+
+    real: (rows, count), 0 or 1. To compare the ranks of a row with n draws n of its real places
+    without replacement.
+    """
+    # The keys of real places lie in [0, 1), so those of the others (2.0) come behind them.
     keys = torch.rand(real.shape, device=real.device).masked_fill(real == 0, 2.0)
     return keys.argsort(dim=1, stable=True).argsort(dim=1, stable=True)
 

@@ -1,7 +1,8 @@
-"""Edits of a sentence: pieces replaced, inserted or deleted (diffcse.md, section 2).
+"""Edits of a sentence: pieces are replaced, inserted or deleted (diffcse.md, section 2).
 
-The paper leaves rounding and limits open: the number of pieces is rounded to the nearest integer and at least 1, [CLS]
-and [SEP] are never touched, and a row that insertion makes too long is cut.
+The paper leaves rounding and limits open. Here the number of pieces is rounded to the nearest
+integer and is at least 1, [CLS] and [SEP] are never touched, and a row that insertion makes too
+long is cut.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ EDITS: tuple[Edit, ...] = get_args(Edit)
 
 
 class Editor(nn.Module):
-    """Edits every row on its own, anew on every call.
+    """Edits every row on its own, and anew on every call.
 
     With several kinds of edit, one of them is drawn for each row.
     """
@@ -35,14 +36,15 @@ class Editor(nn.Module):
         edits: Sequence[Edit] = ("replace",),
         only_masked: bool = False,
     ) -> None:
-        """`masker`: its ratio is the share of the pieces that is edited, whatever the edit.
+        """Keep the parts.
 
-        `generator`: writes replacements and insertions; only deletion needs none. `longest`: tokens
-        of a row, at most. `only_masked`: keep what the generator changes at masked positions only.
+        masker: its ratio is the share of the pieces that is edited, whatever the edit. generator:
+        writes replacements and insertions; None where all edits are deletions. longest: the most
+        tokens of a row. only_masked: keep the generator's pieces at masked positions only.
         """
         super().__init__()
         assert generator is not None or tuple(edits) == ("delete",), (
-            "only deletion has no generator"
+            "every edit but deletion needs a generator"
         )
         self.edits, self.longest, self.only_masked = tuple(edits), longest, only_masked
         self.masker = masker
@@ -54,13 +56,13 @@ class Editor(nn.Module):
             return self._edit(self.edits[0], batch)
         rows = len(batch.input_ids)
         kinds = torch.randint(len(self.edits), (rows,), device=batch.input_ids.device)
-        parts = {}
+        parts = []
         for number, edit in enumerate(self.edits):
             chosen = (kinds == number).nonzero().squeeze(1)
             if len(chosen):
                 part = batch.replaced(batch.input_ids[chosen], batch.attention_mask[chosen])
-                parts[number] = chosen, self._edit(edit, part)
-        return _joined(batch, kinds, list(parts.values()))
+                parts.append((chosen, self._edit(edit, part)))
+        return _joined(batch, kinds, parts)
 
     def _edit(self, edit: Edit, batch: TextBatch) -> Edited:
         if self.generator is None or edit == "delete":
@@ -68,27 +70,29 @@ class Editor(nn.Module):
         if edit == "replace":
             masked = self.masker(batch.input_ids)
             return corrupt(self.generator, batch, masked, only_masked=self.only_masked)
-        open_, places = insert(batch, self.masker.mask_id, self.masker.ratio, self.longest)
-        written = self.generator(open_.input_ids, open_.attention_mask)
-        filled = torch.where(places, written, open_.input_ids)
-        return Edited(
-            open_.replaced(filled, open_.attention_mask),
-            places.long(),
-            torch.zeros_like(filled[:, 0]),
-        )
+        longer, places = insert(batch, self.masker.mask_id, self.masker.ratio, self.longest)
+        written = self.generator(longer.input_ids, longer.attention_mask)
+        filled = torch.where(places, written, longer.input_ids)
+        edited = longer.replaced(filled, longer.attention_mask)
+        return Edited(edited, places.long(), kinds=torch.zeros_like(filled[:, 0]))
 
 
 def insert(batch: TextBatch, mask_id: int, ratio: float, longest: int) -> tuple[TextBatch, Tensor]:
-    """`ratio` times as many mask tokens as a sentence has pieces, at random places, cut at `longest` tokens.
+    """Rows with mask tokens at random places, and where these are, (rows, length) bool.
 
-    The longer rows, and where the masks are, (rows, length) bool.
+    A row gets `ratio` times as many mask tokens as it has pieces, and is cut at `longest` tokens.
+
+    Example:
+        [CLS] a b c [SEP] with the ratio 1/3 -> [CLS] a [MASK] b c [SEP]
     """
     lengths = batch.attention_mask.sum(dim=1, keepdim=True)
     added = _share(lengths - 2, ratio)
     place = torch.arange(int((lengths + added).max()), device=lengths.device)
     inserted = _drawn((place > 0) & (place < lengths + added - 1), added)
+    # A place of the longer row reads the original as many places to the left as masks precede it.
     source = (place - inserted.cumsum(dim=1)).clamp(max=batch.input_ids.shape[1] - 1)
     ids = torch.where(inserted, mask_id, batch.input_ids.gather(1, source))
+    # The row ends with the original's last token ([SEP]), also where it was cut.
     last = (lengths + added).clamp(max=longest) - 1
     ids = torch.where(place == last, batch.input_ids.gather(1, lengths - 1), ids)
     mask = (place <= last).long()[:, :longest]
@@ -96,45 +100,48 @@ def insert(batch: TextBatch, mask_id: int, ratio: float, longest: int) -> tuple[
 
 
 def delete(batch: TextBatch, ratio: float) -> Edited:
-    """Rows without `ratio` of their pieces; label 1: the token just before was deleted."""
+    """Rows without `ratio` of their pieces. Label 1: the token just before was deleted.
+
+    Example:
+        [CLS] a b c [SEP] without b -> [CLS] a c [SEP] with the labels 0 0 1 0
+    """
     lengths = batch.attention_mask.sum(dim=1, keepdim=True)
     place = torch.arange(batch.input_ids.shape[1], device=lengths.device)
     deleted = _drawn((place > 0) & (place < lengths - 1), _share(lengths - 2, ratio))
     kept = batch.attention_mask.bool() & ~deleted
     order = (~kept).long().argsort(dim=1, stable=True)[:, : int(kept.sum(dim=1).max())]
-    labels = (
-        deleted.roll(1, dims=1) & kept
-    )  # what rolls from the end to [CLS] is 0: the end is no inner token
+    # `roll` takes the last place to [CLS], where it is 0: the last place is never deleted.
+    labels = deleted.roll(1, dims=1) & kept
     mask = kept.gather(1, order).long()
     ids = batch.input_ids.gather(1, order) * mask
-    return Edited(
-        batch.replaced(ids, mask), labels.gather(1, order).long(), torch.zeros_like(ids[:, 0])
-    )
+    edited = batch.replaced(ids, mask)
+    return Edited(edited, labels.gather(1, order).long(), kinds=torch.zeros_like(ids[:, 0]))
 
 
 def _share(pieces: Tensor, ratio: float) -> Tensor:
+    """The number of pieces to edit in each row, (rows, 1)."""
     return (pieces.double() * ratio).round().long().clamp(min=1)
 
 
 def _drawn(candidates: Tensor, counts: Tensor) -> Tensor:
-    """So many of each row's candidates at random, or all where there are fewer; (rows, length) bool, (rows, 1)."""
-    order = (
-        torch.rand(candidates.shape, device=candidates.device)
-        .masked_fill(~candidates, 2)
-        .argsort(dim=1)
-    )
+    """`counts` of each row's candidates at random, or all of them where there are fewer.
+
+    candidates: (rows, length) bool; counts: (rows, 1); returns (rows, length) bool.
+    """
+    # The keys of candidates lie in [0, 1), so those of the others (2) come behind them.
+    keys = torch.rand(candidates.shape, device=candidates.device).masked_fill(~candidates, 2)
+    order = keys.argsort(dim=1)
     return (order.argsort(dim=1) < counts) & candidates
 
 
 def _joined(batch: TextBatch, kinds: Tensor, parts: Sequence[tuple[Tensor, Edited]]) -> Edited:
-    """Differently edited rows as one batch again; each part with its rows' indices."""
+    """Differently edited rows as one batch again; each part with the indices of its rows."""
     width = max(part.labels.shape[1] for _, part in parts)
     order = torch.cat([chosen for chosen, _ in parts]).argsort()
 
     def together(values: Sequence[Tensor]) -> Tensor:
-        return torch.cat([functional.pad(value, (0, width - value.shape[1])) for value in values])[
-            order
-        ]
+        padded = [functional.pad(value, (0, width - value.shape[1])) for value in values]
+        return torch.cat(padded)[order]
 
     ids = together([part.batch.input_ids for _, part in parts])
     mask = together([part.batch.attention_mask for _, part in parts])

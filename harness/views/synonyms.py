@@ -1,4 +1,7 @@
-"""Synonym replacement: one random word of a sentence becomes a synonym (SimCSE's comparison; simcse.md, section 2.5)."""
+"""Synonym replacement: one random word of a sentence becomes a synonym.
+
+SimCSE compares its dropout views with this (simcse.md, section 2.5).
+"""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -13,12 +16,14 @@ from harness.data.tokens import Template, flattened, piece_ids
 from harness.errors import UserError
 
 Thesaurus = Mapping[str, Sequence[str]]
+"""Word in lower case -> its synonyms"""
 
 
 def read_thesaurus(path: Path) -> dict[str, list[str]]:
-    """A word and its synonyms on each line, separated by commas (the format of the Moby thesaurus).
+    """Read a thesaurus in the format of Moby: `word,synonym,synonym,...` on each line.
 
-    Raises UserError when there is no such file, it is not UTF-8 text, or a line has no synonym.
+    Raises UserError when there is no such file, when it is not UTF-8 text, and when a line has no
+    synonym.
     """
     if not path.is_file():
         raise UserError(f'synonyms "{path}": there is no such file')
@@ -33,14 +38,15 @@ def read_thesaurus(path: Path) -> dict[str, list[str]]:
             continue
         if not word or not any(synonyms):
             raise UserError(
-                f"{path}, line {number}: a word and its synonyms, separated by commas, were expected"
+                f"{path}, line {number}: a word and its synonyms, separated by commas, "
+                f"were expected"
             )
         found[word.lower()] = [synonym for synonym in synonyms if synonym]
     return found
 
 
 def replace_word(sentence: str, thesaurus: Thesaurus, generator: random.Random) -> str:
-    """The sentence with one of its known words replaced; as it is when it has none."""
+    """The sentence with one of its known words replaced; unchanged when it has none."""
     words = sentence.split()
     known = [index for index, word in enumerate(words) if word.lower() in thesaurus]
     if known:
@@ -50,11 +56,14 @@ def replace_word(sentence: str, thesaurus: Thesaurus, generator: random.Random) 
 
 
 def synonym_pieces(corpus: str, path: Path, tokenizer: Any) -> dict[str, np.ndarray]:
-    """Word pieces of a corpus whose sentences each had a word replaced once; drawn with a fixed seed."""
+    """Word pieces of a corpus in which every sentence had one word replaced.
+
+    path: of the thesaurus. Returns `ids` and `starts`: the pieces of item k are
+    ids[starts[k]:starts[k + 1]]. The words are drawn with a fixed seed, once for all trials.
+    """
     found, thesaurus, generator = source(corpus), read_thesaurus(path), random.Random(0)
-    texts = [
-        replace_word(text, thesaurus, generator) for text in found.read(found.paths()).columns[0]
-    ]
+    sentences = found.read(found.paths()).columns[0]
+    texts = [replace_word(text, thesaurus, generator) for text in sentences]
     ids, starts = flattened(piece_ids(tokenizer, texts))
     return {"ids": ids, "starts": starts}
 
@@ -62,10 +71,12 @@ def synonym_pieces(corpus: str, path: Path, tokenizer: Any) -> dict[str, np.ndar
 def synonym_views(
     texts: TextBatch, pieces: Mapping[str, np.ndarray], template: Template, limit: int, pad_id: int
 ) -> TextBatch:
-    """Each sentence, and the same with its word replaced (`synonym_pieces`): two views of at most `limit` pieces."""
-    starts = pieces["starts"]
-    items = texts.items.tolist()
-    ids, mask = pad(
-        [pieces["ids"][starts[item] : starts[item + 1]][:limit] for item in items], template, pad_id
-    )
-    return interleaved(texts, texts.replaced(ids, mask).to(texts.input_ids.device), pad_id)
+    """Two views of each sentence: itself, and itself with a word replaced.
+
+    pieces: as from `synonym_pieces`. limit: the most word pieces of a sentence.
+    """
+    ids, starts = pieces["ids"], pieces["starts"]
+    rows = [ids[starts[item] : starts[item + 1]][:limit] for item in texts.items.tolist()]
+    replaced, mask = pad(rows, template, pad_id)
+    second = texts.replaced(replaced, mask).to(texts.input_ids.device)
+    return interleaved(texts, second, pad_id)

@@ -17,12 +17,12 @@ from harness.plugin import Artefact, Batches, Kit, Optimisation, Selection, Stag
 from harness.plugin.frozen_vectors import frozen_vectors
 
 WIDTH = 768
-"""Of the sentence vectors that it makes, and of its hidden layer"""
+"""Of the vectors that e of the paper makes, and of its hidden layer"""
 WARMUP_EPOCHS = 10
 
 
 class Config(plugin.TrainingConfig):
-    """clsr.md, sections 1, 2, 3 and 4."""
+    """clsr.md, sections 1, 2, 3 and 4, say where the values come from."""
 
     setting: Literal["sup"] = "sup"
     pairs: str = Field(
@@ -42,7 +42,7 @@ class Config(plugin.TrainingConfig):
         default_factory=lambda given: min(1.0, WARMUP_EPOCHS / given["epochs"]),
         ge=0,
         le=1,
-        description="10 epochs",
+        description="default: 10 epochs",
     )
     max_length: int = Field(
         128, ge=4, le=512, description="tokens of a training sentence, special tokens included"
@@ -54,13 +54,16 @@ class Config(plugin.TrainingConfig):
     )
     precision: Literal["auto", "bf16", "fp32"] = "fp32"
     evaluation_interval: int = Field(
-        613, ge=1, description="updates between two evaluations on dev; an epoch of NLI"
+        613, ge=1, description="steps between two evaluations on dev; an epoch of NLI"
     )
     checkpoint: Literal["best", "last"] = Field("best", description="on dev")
 
 
 class Method(plugin.FrozenMethod[Config]):
-    """An MLP on frozen vectors, trained under a linear head that is dropped at test time."""
+    """A network e on frozen vectors, trained under a linear head h that is dropped at test time.
+
+    e and h are the paper's names (section 3).
+    """
 
     @classmethod
     def corpora(cls, config: Config) -> dict[str, str]:
@@ -85,22 +88,19 @@ class Method(plugin.FrozenMethod[Config]):
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
         self.encoder = kit.encoder()
-        layers: list[nn.Module] = [
-            nn.Linear(self.encoder.hidden_size, WIDTH),
-            nn.Linear(WIDTH, WIDTH),
-        ]
-        if config.relu != "output":
-            layers.insert(1, nn.ReLU())
-        if config.relu != "hidden":
-            layers.append(nn.ReLU())
-        self.mlp = nn.Sequential(*layers)
-        self.head = nn.Linear(WIDTH, WIDTH)
+        hidden = [nn.ReLU()] if config.relu in ("both", "hidden") else []
+        output = [nn.ReLU()] if config.relu in ("both", "output") else []
+        first, second = nn.Linear(self.encoder.hidden_size, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.mlp = nn.Sequential(first, *hidden, second, *output)  # e
+        self.head = nn.Linear(WIDTH, WIDTH)  # h
         self.vectors = VectorTable(kit.artefact("vectors")["vectors"], kit.device)
 
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
+        # (items, columns, width) -> (items, 2, width): a corpus may have further columns.
         pairs = self.vectors(batch["pairs"].items)[:, :2]
         first, second = self.head(self.mlp(pairs)).unbind(1)
-        return {"contrastive": nt_xent(first, second, temperature=self.config.temperature)}
+        loss = nt_xent(first, second, temperature=self.config.temperature)  # eq. 1
+        return {"contrastive": loss}
 
     def base(self, batch: TextBatch) -> Tensor:
         return pooled(self.encoder, batch, self.config.pooling)

@@ -1,65 +1,33 @@
-"""D2CSE: shared deep prompts on a frozen encoder, trained contrastively and by conditional replaced-token detection.
+"""D2CSE: shared deep prompts on a frozen encoder, trained by two tasks at once.
 
-Lee, arXiv 2304.08991; d2cse.md. One frozen encoder with one table of prompts is sentence encoder and discriminator.
+Lee, arXiv 2304.08991; d2cse.md. One frozen encoder with one table of prompts is the sentence
+encoder, which learns contrastively, and the discriminator, which finds replaced tokens of a
+sentence given its vector.
 """
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from harness import plugin
-from harness.encoders.attention import KeyValues
 from harness.encoders.backbone import Reach, WordVectors, first_replaced
 from harness.losses.info_nce import info_nce
 from harness.losses.replaced_tokens import replaced_token_loss
 from harness.modules.heads import BatchNormHead
 from harness.modules.prompts import DeepPrompts
 from harness.plugin import Artefact, Kit, Stage, TextBatch
-from harness.plugin.replaced_tokens import ReplacedTokenConfig, editor
-from harness.plugin.static_corruption import StaticCorruption, static_corruption
+from harness.plugin.static_corruption import corruption_artefacts, sentence_editor
 from harness.views.corruption import Edited
 
-
-class Config(ReplacedTokenConfig):
-    """Table 7 of the paper; field defaults: unsupervised BERT base."""
-
-    learning_rate: float = Field(
-        0.021, gt=0, description="of every trainable tensor but a copied discriminator's"
-    )
-    batch_size: int = Field(144, ge=2)
-    prompt_length: int = Field(16, ge=1, description="prompt positions per layer")
-    cls_prompt: bool = Field(
-        False, description="train one vector instead of the word embedding of [CLS]"
-    )
-    discriminator: Literal["shared", "plain", "copy", "unconditional"] = Field(
-        "shared",
-        description="Table 6: shared (d): encoder and prompts are the sentence encoder's; plain (a): no prompts; copy "
-        "(b): a second encoder without prompts, trained in full; unconditional (c): shared, without sentence vector",
-    )
-    discriminator_learning_rate: float = Field(
-        7e-6, gt=0, description="of a copied discriminator; DiffCSE's rate"
-    )
-    discriminator_prompts: Literal["same", "fresh"] = Field(
-        "same",
-        description="dropout of the prompts in the second pass: the first pass's, or drawn anew",
-    )
-    roberta_cls_prompt_positions: Literal["shifted", "plain"] = "shifted"
-
-    published: ClassVar = {
-        ("unsup", "bert-large-uncased"): {"learning_rate": 0.034},
-        ("unsup", "roberta-base"): {"learning_rate": 0.044, "batch_size": 128, "cls_prompt": True},
-        ("sup", "*"): {
-            "learning_rate": 0.055, "batch_size": 256, "epochs": 10, "prompt_length": 12, "cls_prompt": True,
-        },
-        ("sup", "roberta-base"): {"learning_rate": 0.024},
-    }  # fmt: skip
+from .config import Config
 
 
 class Method(plugin.Method[Config]):
-    """Prompts, pooler, detection head and (optionally) one [CLS] vector train; the sentence encoder is frozen."""
+    """Prompts, head, detector and (if wanted) one [CLS] vector train.
+
+    The sentence encoder is frozen, but its dropout stays on: it makes the two views differ.
+    """
 
     @classmethod
     def corpora(cls, config: Config) -> dict[str, str]:
@@ -71,19 +39,18 @@ class Method(plugin.Method[Config]):
 
     @classmethod
     def artefacts(cls, config: Config) -> list[Artefact]:
-        return static_corruption(config)
+        return corruption_artefacts(config)
 
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
-        prompts = ("prompts.*", "pooler.*", "detector.*", "cls_vector")
+        trained = ["prompts.*", "head.*", "detector.*", "cls_vector"]
+        rates = dict.fromkeys(trained, "learning_rate")
+        rates["discriminator.*"] = "discriminator_learning_rate"  # of (b) of Table 6 alone
         stage = config.stage(
             "prompts",
-            trains={
-                **dict.fromkeys(prompts, "learning_rate"),
-                "discriminator.*": "discriminator_learning_rate",
-            },
+            trains=rates,
             streams={"contrastive": config.batch_size},
-            losses={"contrastive": 1.0, "replaced_tokens": config.replaced_token_weight},
+            losses={"contrastive": 1.0, "replaced_tokens": config.replaced_token_weight},  # eq. 3
         )
         return [stage]
 
@@ -91,9 +58,9 @@ class Method(plugin.Method[Config]):
         super().__init__(config, kit)
         self.encoder = kit.encoder()
         self.prompts = DeepPrompts(self.encoder, config.prompt_length)
-        self.pooler = BatchNormHead(self.encoder.hidden_size)
+        self.head = BatchNormHead(self.encoder.hidden_size)
         self.detector = nn.Linear(self.encoder.hidden_size, 2)
-        self.editor = StaticCorruption(kit) if config.static_corruption else editor(config, kit)
+        self.editor = sentence_editor(config, kit)
         self.discriminator = kit.encoder() if config.discriminator == "copy" else None
         self.cls_vector = None
         if config.cls_prompt:
@@ -107,41 +74,44 @@ class Method(plugin.Method[Config]):
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
         texts = batch["contrastive"]
         if self.config.setting == "unsup":
-            texts = texts.repeated(2)
-        prompts = self.prompts(len(texts.input_ids))
-        sentences = self.pooler(self._encode(texts, prompts))
+            texts = texts.repeated(2)  # two views, (2 * items) rows
+        prompts = self.prompts.reach(texts)
+        sentences = self.head(self._encode(texts, prompts))  # h of each row, (rows, H)
         views = texts.split(sentences)
         return {
-            "contrastive": info_nce(*views, temperature=self.config.temperature),
-            "replaced_tokens": self._detect(texts, sentences, prompts),
+            "contrastive": info_nce(*views, temperature=self.config.temperature),  # eq. 1
+            "replaced_tokens": self._detect(texts, sentences, prompts),  # eq. 2
         }
 
     def embed(self, batch: TextBatch) -> Tensor:
-        return self._encode(batch, self.prompts(len(batch.input_ids)))
+        """The state before the head, in both settings (d2cse.md, section 1.3)."""
+        return self._encode(batch, self.prompts.reach(batch))
 
-    def _encode(self, batch: TextBatch, prompts: KeyValues) -> Tensor:
-        plain = self.cls_vector is not None and self.config.roberta_cls_prompt_positions == "plain"
-        offset = (
-            0 if plain and "roberta" in self.encoder.model.config.model_type else prompts.length
-        )
-        return self.encoder.cls(
-            batch, prefix=prompts, position_offset=offset, words=self._cls_prompt(batch)
-        )
-
-    def _cls_prompt(self, batch: TextBatch) -> WordVectors | None:
+    def _encode(self, texts: TextBatch, prompts: Reach) -> Tensor:
+        """The state at [CLS], (rows, H), which has a word embedding of its own if that trains."""
         if self.cls_vector is None:
-            return None
-        return WordVectors(torch.zeros_like(batch.input_ids[:, :1]), self.cls_vector[None])
+            return self.encoder.cls(texts, **prompts)
+        reach = prompts.copy()
+        first = torch.zeros_like(texts.input_ids[:, :1])
+        reach["words"] = WordVectors(first, self.cls_vector[None])
+        roberta = "roberta" in self.encoder.model.config.model_type
+        if roberta and self.config.roberta_cls_prompt_positions == "plain":
+            reach["position_offset"] = 0
+        return self.encoder.cls(texts, **reach)
 
-    def _detect(self, batch: TextBatch, sentences: Tensor, prompts: KeyValues) -> Tensor:
-        """Which tokens were replaced, judged with the sentence vector (not detached) in slot 0 of each row."""
-        edited: Edited = self.editor(batch)
+    def _detect(self, texts: TextBatch, sentences: Tensor, prompts: Reach) -> Tensor:
+        """Which tokens of edited rows were replaced, judged with the sentence vector in slot 0.
+
+        The main method (d) reads with the prompts of the first pass. The vector is not detached:
+        through it the detection trains the sentence encoder (d2cse.md, section 1.4).
+        """
+        edited: Edited = self.editor(texts)
         reach: Reach = {}
-        if self.config.discriminator in ("shared", "unconditional"):
+        if self.config.discriminator_prompted:
             fresh = self.config.discriminator_prompts == "fresh"
-            reach = {"prefix": self.prompts(len(batch.input_ids)) if fresh else prompts}
-            reach["position_offset"] = prompts.length
-        if self.config.discriminator != "unconditional":
+            reach = self.prompts.reach(texts) if fresh else prompts.copy()
+        if self.config.discriminator_conditional:
             reach["edit"] = first_replaced(sentences)
-        states = (self.discriminator or self.encoder)(edited.batch, **reach)
-        return replaced_token_loss(self.detector(states), edited, self.config.rtd_reduction)
+        discriminator = self.encoder if self.discriminator is None else self.discriminator
+        logits = self.detector(discriminator(edited.batch, **reach))
+        return replaced_token_loss(logits, edited, self.config.rtd_reduction)

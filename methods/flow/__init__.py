@@ -1,6 +1,6 @@
-"""BERT-flow: an invertible map of frozen sentence vectors to a standard normal distribution, by maximum likelihood.
+"""BERT-flow: an invertible map of frozen sentence vectors to a standard normal distribution.
 
-Li et al., EMNLP 2020; frozen_maps.md, section 1.
+Li et al., EMNLP 2020; frozen_maps.md, section 1. The map is trained by maximum likelihood.
 """
 
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ from harness.plugin.frozen_vectors import frozen_vectors
 
 
 class Config(plugin.TrainingConfig):
-    """frozen_maps.md, section 1."""
+    """frozen_maps.md, sections 1.1, 1.2 and 1.3, say where the values come from."""
 
     setting: Literal["unsup"] = "unsup"
     corpus: str = Field("nli-pairs", description="whose texts, all columns, the flow is trained on")
     pooling: Pooling = Field("first-last", description="which hidden states are averaged")
     levels: int = Field(3, ge=1, description="after each but the last, half of the channels leave")
-    steps_per_level: int = Field(3, ge=1)
+    steps_per_level: int = Field(3, ge=1, description="flow steps, which are layers of the map")
     coupling_width: int = Field(32, ge=1, description="hidden layers of the coupling networks")
     permutation: Permutation = Field(
         "reverse", description="of the channels: fixed, or a learned map"
@@ -74,7 +74,9 @@ class Method(plugin.FrozenMethod[Config]):
         self.vectors = VectorTable(kit.artefact("vectors")["vectors"], kit.device)
 
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
+        # All texts of an item are trained on: (items, columns, width) -> (rows, width).
         vectors = self.vectors(batch["corpus"].items).flatten(0, 1)
+        # frozen_maps.md, section 1.3
         return {"bits_per_dimension": self.flow.bits_per_dimension(vectors)}
 
     def base(self, batch: TextBatch) -> Tensor:

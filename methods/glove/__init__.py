@@ -1,11 +1,12 @@
 """GloVe: the mean of a sentence's word vectors, read from a file; evaluation only.
 
-Pennington, Socher and Manning, EMNLP 2014, averaged as in Reimers and Gurevych 2019; plain_encoders.md, section 2.
+Pennington, Socher and Manning, EMNLP 2014, averaged as in Reimers and Gurevych 2019;
+plain_encoders.md, section 2.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
@@ -20,7 +21,10 @@ from .words import NO_WORD, read_vectors
 
 
 class Config(plugin.MethodConfig):
-    """plain_encoders.md, section 2: the paper's file is said to be Common Crawl 840B, 300 dimensions."""
+    """The paper's file is said to be Common Crawl 840B with 300 dimensions.
+
+    See plain_encoders.md, section 2.
+    """
 
     setting: Literal["unsup"] = "unsup"
     encoder: Literal["glove"] = "glove"
@@ -32,7 +36,7 @@ class Config(plugin.MethodConfig):
 
 @dataclass(frozen=True)
 class WordTokenizer:
-    """Words instead of word pieces, and no special tokens."""
+    """What the harness needs of a tokenizer: words instead of pieces, and no special tokens."""
 
     backend_tokenizer: Tokenizer
     pad_token_id: int = 0
@@ -41,7 +45,10 @@ class WordTokenizer:
 
 
 class Method(plugin.Method[Config]):
-    """No encoder: whitespace tokens are looked up, unknown ones skipped; a sentence without a known word is 0."""
+    """There is no encoder: whitespace tokens are looked up, and unknown ones are skipped.
+
+    The vector of a sentence without a known word is 0.
+    """
 
     @classmethod
     def models(cls, config: Config) -> list[str]:
@@ -51,7 +58,8 @@ class Method(plugin.Method[Config]):
     def files(cls, config: Config) -> list[Path]:
         if config.vectors is None:
             raise UserError(
-                'glove has no word vectors: name a file of them, for example "--set vectors=FILE.txt"'
+                "glove has no word vectors: name a file of them, for example "
+                '"--set vectors=FILE.txt"'
             )
         if not config.vectors.is_file():
             raise UserError(f"glove: there is no file of word vectors {config.vectors}")
@@ -65,7 +73,7 @@ class Method(plugin.Method[Config]):
         super().__init__(config, kit)
         self.vectors = VectorTable(kit.artefact("words")["vectors"], kit.device)
 
-    def load_tokenizer(self, kit: Kit) -> Any:
+    def load_tokenizer(self, kit: Kit) -> WordTokenizer:
         words = kit.artefact("words")["words"].tobytes().decode().split("\n")
         numbers = {word: number for number, word in enumerate(words)}
         tokenizer = Tokenizer(models.WordLevel(numbers, unk_token=NO_WORD))
@@ -76,8 +84,9 @@ class Method(plugin.Method[Config]):
 
     @property
     def longest(self) -> int:
-        return 2**31
+        return 2**31  # no positions, so no limit
 
     def embed(self, batch: TextBatch) -> Tensor:
+        # Number 0 is the unknown word and the padding, and its vector is 0.
         known = (batch.input_ids > 0).sum(dim=1, keepdim=True)
         return self.vectors(batch.input_ids).sum(dim=1) / known.clamp(min=1)

@@ -1,4 +1,4 @@
-"""Files of word vectors as text: a word and its numbers a line, as GloVe is released."""
+"""Files of word vectors as GloVe releases them: text, with a word and its numbers on each line."""
 
 import math
 from array import array
@@ -10,14 +10,18 @@ import numpy as np
 from harness.errors import UserError
 
 NO_WORD = " "
-"""Stands for unknown words, as number 0 with a vector of zeros; a token has no space, so it is no word of a file"""
+"""Stands for unknown words, with the number 0 and a vector of zeros. Tokens hold no space, so none
+of them is this word."""
 
 
 def read_vectors(path: Path) -> dict[str, np.ndarray]:
-    """`vectors` (words, width) float32 and `words`, as UTF-8 text with a line break between them; word 0 is NO_WORD.
+    """The words of a file and their vectors; word 0 is NO_WORD.
 
-    Of a repeated word the first line counts. Raises UserError when the file is not as `_lines` has it.
+    Returns `vectors`, (words, width) float32, and `words`, UTF-8 text with a line break between two
+    words. Of a repeated word the first line counts. Raises UserError when the file is not a list
+    of word vectors.
     """
+    # An array takes 4 bytes a number, a list of Python's floats takes 32.
     words, numbers = {NO_WORD: None}, array("f")
     for word, values in _lines(path):
         if len(words) == 1:
@@ -30,10 +34,10 @@ def read_vectors(path: Path) -> dict[str, np.ndarray]:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, list[float]]]:
-    """Word and numbers of every line. A word may hold spaces (the released 840B file has some).
+    """Word and numbers of every line.
 
-    Raises UserError for a line that is not a word and as many finite numbers as the first line has, and for a file
-    without lines.
+    Raises UserError for a line that is not a word and as many finite numbers as the first line
+    has, and for a file without lines.
     """
     width = line = 0
     try:
@@ -45,6 +49,7 @@ def _lines(path: Path) -> Iterator[tuple[str, list[float]]]:
                     raise UserError(
                         f"{path}, line 1: a word and its numbers were expected (no header)"
                     )
+                # A word may hold spaces: the released 840B file has some.
                 word, values = " ".join(fields[:-width]), _finite(fields[-width:])
                 if not word or not values:
                     raise UserError(
@@ -58,7 +63,7 @@ def _lines(path: Path) -> Iterator[tuple[str, list[float]]]:
 
 
 def _finite(fields: list[str]) -> list[float]:
-    """Empty when one is no finite number."""
+    """The numbers; an empty list when one of them is not a finite number."""
     try:
         values = [float(field) for field in fields]
     except ValueError:

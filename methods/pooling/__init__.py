@@ -1,4 +1,7 @@
-"""A pretrained encoder as it is: [CLS], mean, first-last or last-two pooling; evaluation only."""
+"""A pretrained encoder as it is: [CLS], mean, first-last or last-two pooling; evaluation only.
+
+plain_encoders.md, section 1.
+"""
 
 from typing import Literal
 
@@ -11,7 +14,7 @@ from harness.plugin import Kit, TextBatch
 
 
 class Config(plugin.MethodConfig):
-    """plain_encoders.md, section 1."""
+    """plain_encoders.md, section 1, has the poolings."""
 
     setting: Literal["unsup"] = "unsup"
     pooling: Pooling = Field("cls", description="which hidden states are averaged")

@@ -16,7 +16,7 @@ from harness.plugin import Kit, Optimisation, Stage, TextBatch
 
 
 class Config(plugin.TrainingConfig):
-    """The paper's recipe: every labelled pair of SNLI and MultiNLI once."""
+    """sbert.md, section 2: every labelled pair of SNLI and MultiNLI once."""
 
     setting: Literal["sup"] = "sup"
     learning_rate: float = Field(2e-5, gt=0)
@@ -31,7 +31,7 @@ class Config(plugin.TrainingConfig):
 
 
 class Method(plugin.Method[Config]):
-    """Encoder and classifier train; the classifier is dropped at test time."""
+    """Encoder and classifier train. The classifier is dropped at test time."""
 
     @classmethod
     def corpora(cls, config: Config) -> dict[str, str]:
@@ -51,8 +51,9 @@ class Method(plugin.Method[Config]):
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
         pairs = batch["pairs"]
         labels = labels_of(pairs)
-        premises, hypotheses = pairs.split(self.embed(pairs))
-        return {"classification": pair_loss(self.classifier, premises, hypotheses, labels)}
+        u, v = pairs.split(self.embed(pairs))  # (items, H) each
+        # The classifier reads [u, v, |u - v|] (sbert.md, section 1).
+        return {"classification": pair_loss(self.classifier, u, v, labels)}
 
     def embed(self, batch: TextBatch) -> Tensor:
         return pooled(self.encoder, batch, "mean")

@@ -1,4 +1,4 @@
-"""BERT-whitening: frozen sentence vectors, shifted and turned so that a corpus has mean 0 and covariance 1.
+"""BERT-whitening: frozen sentence vectors, mapped so that a corpus has mean 0 and covariance 1.
 
 Su et al., arXiv 2103.15316; frozen_maps.md, section 2.
 """
@@ -19,12 +19,14 @@ from harness.plugin import Artefact, Kit, TextBatch
 from harness.plugin.frozen_vectors import vector_groups
 
 SMALLEST = 1e-10
-"""Variance, as a share of the largest, that counts as one: a LayerNorm leaves one direction nothing but the rounding
-of float32 (1e-15 to 3e-14 was measured), while the smallest true ones have 1e-7 or more"""
+"""The smallest variance, as a share of the largest, that is not a rounding error.
+
+A LayerNorm leaves one direction without variance, up to the rounding of float32 (1e-15 to 3e-14
+was measured). The smallest true variances have 1e-7 or more."""
 
 
 class Config(plugin.MethodConfig):
-    """frozen_maps.md, section 2."""
+    """frozen_maps.md, section 2, says where the values come from."""
 
     setting: Literal["unsup"] = "unsup"
     corpus: str = Field("nli-pairs", description="whose texts, all columns, are whitened")
@@ -65,11 +67,13 @@ class Method(plugin.FrozenMethod[Config]):
         return pooled(self.encoder, batch, self.config.pooling)
 
     def transform(self, vectors: Tensor) -> Tensor:
+        # e' = (e - mu) W, then unit length (frozen_maps.md, section 2)
         return functional.normalize((vectors.double() - self.mean) @ self.map, dim=1).float()
 
 
 def _whitening(config: Config, kit: Kit) -> Mapping[str, np.ndarray]:
-    """`mean` (width,) and `map` (width, width) in float64. The vectors pass by in groups; no more than one is kept."""
+    """`mean` (width,) and `map` (width, width) of a corpus, in float64."""
+    # Mean and scatter are merged group by group, so that one group of vectors is kept at a time.
     count, mean, scatter = 0, torch.zeros(()), torch.zeros(())
     for _, vectors in vector_groups(kit, config.corpus, config.pooling, config.max_length):
         rows = vectors.double()
@@ -85,8 +89,10 @@ def _whitening(config: Config, kit: Kit) -> Mapping[str, np.ndarray]:
 
 
 def whitening_map(covariance: np.ndarray) -> np.ndarray:
-    """U S^-1/2 of the covariance U S U^T, both (width, width), largest variance first; directions without variance are
-    mapped to 0."""
+    """W = U S^-1/2 of a covariance U S U^T, both (width, width), the largest variance first.
+
+    Directions without variance are mapped to 0.
+    """
     directions, variances, _ = np.linalg.svd(covariance)
     scales = np.where(variances > SMALLEST * variances[0], variances, np.inf) ** -0.5
     scaled: np.ndarray = directions * scales

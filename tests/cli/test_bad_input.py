@@ -87,7 +87,7 @@ def test_folder_without_a_method(refused: Refused, tmp_path: Path) -> None:
 
 def test_file_that_is_no_python(harness: Any, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("text")
-    check_sentence(harness("check", tmp_path / "notes.txt"), "notes.txt", "no Python file")
+    check_sentence(harness("check", tmp_path / "notes.txt"), "notes.txt", "not a Python file")
 
 
 @pytest.mark.parametrize(

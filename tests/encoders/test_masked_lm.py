@@ -31,7 +31,7 @@ def test_nothing_of_it_trains() -> None:
 
 
 def test_another_vocabulary_is_refused() -> None:
-    with pytest.raises(UserError, match=r"729 word pieces, the encoder 30522"):
+    with pytest.raises(UserError, match=r"729 word pieces and the encoder has 30522"):
         Generator("tiny-bert", 30522)
 
 

@@ -133,7 +133,7 @@ def test_three_updates_change_the_trained_and_nothing_else(kit_for: KitFor, sett
         name for name, value in method.named_parameters() if not torch.equal(value, before[name])
     }
     assert changed == {
-        "prompts.table", "pooler.0.weight", "pooler.1.weight", "pooler.1.bias", "pooler.3.weight",
+        "prompts.table", "head.0.weight", "head.1.weight", "head.1.bias", "head.3.weight",
         "detector.weight", "detector.bias", "cls_vector",
     }  # fmt: skip
     assert {name.split(".")[0] for name in before if name not in changed} == {"encoder", "editor"}
@@ -151,11 +151,11 @@ def test_every_trained_tensor_receives_gradient_and_no_other(kit_for: KitFor) ->
             assert parameter.grad.abs().max() > 0, name
 
 
-def test_detection_trains_pooler_and_prompts_through_slot_0(unsup: Kit) -> None:
+def test_detection_trains_head_and_prompts_through_slot_0(unsup: Kit) -> None:
     method = build(unsup)
     losses(unsup, method)["replaced_tokens"].backward()
-    assert method.pooler[0].weight.grad.abs().max() > 0
-    assert method.pooler[3].weight.grad.abs().max() > 0
+    assert method.head[0].weight.grad.abs().max() > 0
+    assert method.head[3].weight.grad.abs().max() > 0
     assert method.prompts.table.grad.abs().max() > 0
     assert method.detector.weight.grad.abs().max() > 0
 
@@ -182,17 +182,17 @@ def assert_cls_prompt(words: WordVectors | None, method: Any) -> None:
 def test_where_the_vectors_go(kit_for: KitFor, cls_prompt: bool, watch: Watch) -> None:
     kit = kit_for("d2cse", prompt_length=LENGTH, cls_prompt=cls_prompt)
     method = build(kit)
-    encoder, pooler = watch(method.encoder), watch(method.pooler)
+    encoder, head = watch(method.encoder), watch(method.head)
     losses(kit, method)
     assert len(encoder.results) == 2, "one encoder, called twice"
-    assert len(pooler.results) == 1
+    assert len(head.results) == 1
     assert_cls_prompt(encoder.keyword(0, "words"), method)
     assert encoder.keyword(0, "edit") is None
     assert encoder.keyword(1, "words") is None, "the [CLS] prompt is not in the discriminator"
     output = torch.zeros(12, 3, method.encoder.hidden_size)
-    assert torch.equal(encoder.keyword(1, "edit")(output)[:, 0], pooler.results[0])
+    assert torch.equal(encoder.keyword(1, "edit")(output)[:, 0], head.results[0])
     assert [encoder.keyword(call, "position_offset") for call in (0, 1)] == [LENGTH, LENGTH]
-    assert torch.equal(pooler.given[0][0][0], encoder.results[0][:, 0])
+    assert torch.equal(head.given[0][0][0], encoder.results[0][:, 0])
 
 
 def drawn_equal(first: KeyValues, second: KeyValues) -> bool:
@@ -227,15 +227,15 @@ def test_losses_against_formulas(kit_for: KitFor, setting: str, views: int, watc
     """Both losses in float64 numpy, from what the modules gave."""
     kit = kit_for("d2cse", setting=setting, prompt_length=LENGTH, masking_ratio=0.4)
     method = build(kit)
-    pooler, generator, detector = (
-        watch(method.pooler),
+    head, generator, detector = (
+        watch(method.head),
         watch(method.editor.generator),
         watch(method.detector),
     )
     batch = batches(kit, method)["contrastive"]
     found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
 
-    vectors = pooler.results[0].detach().double().numpy()
+    vectors = head.results[0].detach().double().numpy()
     assert len(vectors) == 6 * views
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     parts = [vectors[view::views] for view in range(views)]
@@ -312,21 +312,21 @@ def test_dropout_of_the_frozen_encoder_makes_the_views(
 
 
 @pytest.mark.parametrize("setting", ["unsup", "sup"])
-def test_embedding_is_the_cls_state_before_the_pooler(
+def test_embedding_is_the_cls_state_before_the_head(
     kit_for: KitFor, setting: str, watch: Watch
 ) -> None:
     kit = kit_for("d2cse", setting=setting, prompt_length=LENGTH, cls_prompt=True)
     method = build(kit).eval()
-    encoder, pooler, generator = (
+    encoder, head, generator = (
         watch(method.encoder),
-        watch(method.pooler),
+        watch(method.head),
         watch(method.editor.generator),
     )
     batch = batches(kit, method)["contrastive"]
     embedding = method.embed(batch)
     assert len(encoder.results) == 1
     assert torch.equal(embedding, encoder.results[0][:, 0])
-    assert pooler.results == []
+    assert head.results == []
     assert generator.results == []
     assert_cls_prompt(encoder.keyword(0, "words"), method)
     assert encoder.keyword(0, "position_offset") == LENGTH
@@ -416,7 +416,7 @@ def test_what_the_discriminator_is(
     kit = kit_for("d2cse", prompt_length=LENGTH, cls_prompt=cls_prompt, discriminator=discriminator)
     method = build(kit)
     own = discriminator == "copy"
-    encoder, pooler, editor = watch(method.encoder), watch(method.pooler), watch(method.editor)
+    encoder, head, editor = watch(method.encoder), watch(method.head), watch(method.editor)
     reader = watch(method.discriminator) if own else encoder
     losses(kit, method)
     assert len(encoder.results) == (1 if own else 2)
@@ -435,7 +435,7 @@ def test_what_the_discriminator_is(
     edit = reader.keyword(call, "edit")
     assert (edit is not None) == conditioned
     if conditioned:
-        assert torch.equal(edit(torch.zeros(12, 3, 32))[:, 0], pooler.results[0])
+        assert torch.equal(edit(torch.zeros(12, 3, 32))[:, 0], head.results[0])
 
 
 @pytest.mark.parametrize("discriminator", ["shared", "plain", "copy", "unconditional"])
@@ -456,7 +456,7 @@ def test_what_trains_beside_each_discriminator(kit_for: KitFor, discriminator: s
     expected = {
         name
         for name in before
-        if name.split(".")[0] in ("prompts", "pooler", "detector", "discriminator")
+        if name.split(".")[0] in ("prompts", "head", "detector", "discriminator")
     }
     assert changed == expected
     assert any(name.startswith("discriminator.") for name in before) == (discriminator == "copy")
@@ -483,7 +483,7 @@ def test_only_the_prompts_join_the_losses_of_an_unconditional_discriminator(
     kit = kit_for("d2cse", prompt_length=LENGTH, discriminator="unconditional")
     method = build(kit)
     losses(kit, method)["replaced_tokens"].backward()
-    assert all(value.grad is None for value in method.pooler.parameters())
+    assert all(value.grad is None for value in method.head.parameters())
     assert method.prompts.table.grad.abs().max() > 0
 
 
@@ -494,7 +494,7 @@ def test_a_discriminator_without_prompts_reaches_them_through_h(
     kit = kit_for("d2cse", prompt_length=LENGTH, discriminator=discriminator)
     method = build(kit)
     losses(kit, method)["replaced_tokens"].backward()
-    assert method.pooler[0].weight.grad.abs().max() > 0
+    assert method.head[0].weight.grad.abs().max() > 0
     assert method.prompts.table.grad.abs().max() > 0
 
 
@@ -510,7 +510,7 @@ def test_static_corruption_trains_without_a_generator(
     )
     method = build(kit)
     assert {name.split(".")[0] for name, _ in method.named_parameters()} <= {
-        "encoder", "prompts", "pooler", "detector", "cls_vector",
+        "encoder", "prompts", "head", "detector", "cls_vector",
     }  # fmt: skip
     assert set(method.models(kit.config)) == {kit.config.encoder, kit.config.generator}
     encoder = watch(method.encoder)

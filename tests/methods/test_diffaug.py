@@ -483,8 +483,8 @@ def by_hand(kit: Kit, method: Any, weights: dict[str, Tensor]) -> dict[str, floa
         return method.encoder.at(batch, method.template.mask_positions(batch.attention_mask))
 
     texts, pairs = corpus("analysed"), corpus("labelled")
-    same, entailed = (representation_divergence(method._states, part) for part in (texts, pairs))
-    layers = weight_convergence(method._states, method.encoder, method.augmentation, texts)
+    same, entailed = (representation_divergence(method.states, part) for part in (texts, pairs))
+    layers = weight_convergence(method.states, method.encoder, method.augmentation, texts)
     method.encoder.train()
     dropout = representation_divergence(plain, texts * 10)
     return {

@@ -69,7 +69,7 @@ def test_divergence_of_a_sentence_with_itself(parts: tuple[Kit, Any]) -> None:
         ):
             raw.append(float((one - two).norm()))
             unit.append(float((one / one.norm() - two / two.norm()).norm()))
-    found = representation_divergence(method._states, batches(kit, method, "contrastive"))
+    found = representation_divergence(method.states, batches(kit, method, "contrastive"))
     assert found.raw == pytest.approx(sum(raw) / len(raw), rel=1e-5)
     assert found.unit == pytest.approx(sum(unit) / len(unit), rel=1e-5)
     assert found.raw > 0.1
@@ -84,7 +84,7 @@ def test_divergence_of_premises_and_entailments(parts: tuple[Kit, Any]) -> None:
             row_by_row(method, batch.view(0), 0), row_by_row(method, batch.view(1), 1), strict=True
         )
         distances += [float((one - two).norm()) for one, two in views]
-    found = representation_divergence(method._states, batches(kit, method, "labelled"))
+    found = representation_divergence(method.states, batches(kit, method, "labelled"))
     assert found.raw == pytest.approx(sum(distances) / len(distances), rel=1e-5)
 
 
@@ -124,7 +124,7 @@ def test_convergence_is_a_difference_of_mean_row_norms(parts: tuple[Kit, Any]) -
                             row = linear.weight @ state[position] + linear.bias
                             text.setdefault((name, layer), []).append(float(row.norm()))
     found = weight_convergence(
-        method._states, encoder, method.augmentation, batches(kit, method, "labelled")
+        method.states, encoder, method.augmentation, batches(kit, method, "labelled")
     )
     for name, values in (("key", found.keys), ("value", found.values)):
         assert len(values) == layers
@@ -153,9 +153,7 @@ def test_convergence_falls_as_prefixes_grow(parts: tuple[Kit, Any]) -> None:
             for parameter in method.augmentation.parameters():
                 parameter.normal_(std=std)
         sample = batches(kit, method, "contrastive")
-        found.append(
-            weight_convergence(method._states, method.encoder, method.augmentation, sample)
-        )
+        found.append(weight_convergence(method.states, method.encoder, method.augmentation, sample))
     assert found[0].mean > found[1].mean > found[2].mean
     assert found[0].mean > 0
     assert not any(

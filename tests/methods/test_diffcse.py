@@ -120,16 +120,16 @@ def test_losses_against_formulas(
 ) -> None:
     kit = kit_for("diffcse", setting=setting, rtd_reduction=reduction)
     method = build(kit)
-    pooler, generator, head = (
-        watch(method.pooler),
-        watch(method.editor.generator),
+    head, generator, detector = (
         watch(method.head),
+        watch(method.editor.generator),
+        watch(method.detector),
     )
     batch = batch_of(kit, method)
     found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
 
-    assert len(pooler.results) == 1, "BatchNorm's statistics are of all rows together"
-    vectors = array(pooler.results[0])
+    assert len(head.results) == 1, "BatchNorm's statistics are of all rows together"
+    vectors = array(head.results[0])
     assert len(vectors) == 6 * views
     parts = [vectors[view::views] for view in range(views)]
     assert found["contrastive"].item() == pytest.approx(
@@ -142,7 +142,7 @@ def test_losses_against_formulas(
     )
     labels = replaced(original, real, generator.results[0].numpy())
     assert labels.any()
-    each = cross_entropies(array(head.results[0]), labels)
+    each = cross_entropies(array(detector.results[0]), labels)
     expected = {
         "mean_all": each.mean(),
         "mean_nonpad": each[real == 1].mean(),
@@ -152,14 +152,14 @@ def test_losses_against_formulas(
 
 
 def test_h_overwrites_the_embedding_output_of_slot_0(unsup: Kit, watch: Watch) -> None:
-    """After LayerNorm and dropout, as it leaves the pooler; and the other slots are those of the edited text."""
+    """After LayerNorm and dropout, as it leaves the head; and the other slots are those of the edited text."""
     method = build(unsup)
     method.discriminator.eval()
-    pooler, reader = watch(method.pooler), watch(method.discriminator)
+    head, reader = watch(method.head), watch(method.discriminator)
     layer = watch(method.discriminator.model.encoder.layer[0])
     losses(unsup, method)
     entered = layer.given[0][0][0]
-    assert torch.equal(entered[:, 0], pooler.results[0])
+    assert torch.equal(entered[:, 0], head.results[0])
     (edited,) = reader.given[0][0]
     plain = method.discriminator.model.embeddings(input_ids=edited.input_ids)
     assert torch.allclose(entered[:, 1:], plain[:, 1:], atol=1e-6)
@@ -195,11 +195,11 @@ def test_only_masked_positions_change_where_that_is_asked(kit_for: KitFor, watch
 def test_every_view_has_its_own_edit_and_its_own_vector(kit_for: KitFor, watch: Watch) -> None:
     kit = kit_for("diffcse", masking_ratio=0.5)
     method = build(kit)
-    reader, pooler = watch(method.discriminator), watch(method.pooler)
+    reader, head = watch(method.discriminator), watch(method.head)
     losses(kit, method)
     ids = reader.given[0][0][0].input_ids
     assert not torch.equal(ids[0::2], ids[1::2])
-    assert not torch.allclose(pooler.results[0][0::2], pooler.results[0][1::2], atol=1e-3)
+    assert not torch.allclose(head.results[0][0::2], head.results[0][1::2], atol=1e-3)
 
 
 def test_detection_trains_the_encoder_through_h(unsup: Kit) -> None:
@@ -207,8 +207,8 @@ def test_detection_trains_the_encoder_through_h(unsup: Kit) -> None:
     method = build(unsup)
     losses(unsup, method)["replaced_tokens"].backward()
     for name in (
-        "pooler.0.weight",
-        "pooler.3.weight",
+        "head.0.weight",
+        "head.3.weight",
         "encoder.model.embeddings.word_embeddings.weight",
     ):
         assert dict(method.named_parameters())[name].grad.abs().max() > 0, name
@@ -235,17 +235,17 @@ def test_three_updates_change_the_trained_and_nothing_else(kit_for: KitFor, sett
     assert {name.split(".")[0] for name in before} == {
         "encoder",
         "discriminator",
-        "pooler",
         "head",
+        "detector",
         "editor",
     }
 
 
 def test_trainable_parameters(unsup: Kit) -> None:
-    """220,147,202 with BERT base: two encoders without BERT's pooler, the training pooler, the head; no generator."""
+    """220,147,202 with BERT base: two encoders without pooler, head and detector; no generator."""
     method = build(unsup)
     trained = trained_names(method, method.stages(unsup.config)[0])
-    sizes = dict.fromkeys(("encoder", "discriminator", "pooler", "head"), 0)
+    sizes = dict.fromkeys(("encoder", "discriminator", "head", "detector"), 0)
     for name, value in method.named_parameters():
         assert (name in trained) == (not name.startswith("editor."))
         if name in trained:
@@ -256,26 +256,26 @@ def test_trainable_parameters(unsup: Kit) -> None:
             BertModel(config, add_pooling_layer=False)
             for config in (BertConfig(**shape), BertConfig())
         )
-        pooler = BatchNormHead(768)
+        head = BatchNormHead(768)
     assert (
         sizes["encoder"]
         == sizes["discriminator"]
         == sum(value.numel() for value in tiny.parameters())
     )
-    assert (sizes["pooler"], sizes["head"]) == (4 * 32 * 32 + 4 * 32, 2 * 32 + 2)
+    assert (sizes["head"], sizes["detector"]) == (4 * 32 * 32 + 4 * 32, 2 * 32 + 2)
     encoder, head = (
         sum(value.numel() for value in base.parameters()),
-        sum(value.numel() for value in pooler.parameters()),
+        sum(value.numel() for value in head.parameters()),
     )
     assert 2 * encoder + head + 2 * 768 + 2 == 220_147_202
 
 
 @pytest.mark.parametrize("setting", ["unsup", "sup"])
-def test_pooler_is_dropped_at_test_time(kit_for: KitFor, setting: str, watch: Watch) -> None:
+def test_head_is_dropped_at_test_time(kit_for: KitFor, setting: str, watch: Watch) -> None:
     kit = kit_for("diffcse", setting=setting)
     method = build(kit).eval()
     others = [
-        watch(module) for module in (method.pooler, method.editor.generator, method.discriminator)
+        watch(module) for module in (method.head, method.editor.generator, method.discriminator)
     ]
     batch = batch_of(kit, method)
     states = method.encoder.model(
@@ -308,16 +308,16 @@ def test_without_contrastive_loss(kit_for: KitFor) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "pooler"),
+    ("values", "head"),
     [({"objective": "none"}, TanhHead), ({"replaced_token_weight": 0}, BatchNormHead)],
 )
 def test_without_detection_nothing_of_it_is_built(
-    kit_for: KitFor, values: dict[str, Any], pooler: type
+    kit_for: KitFor, values: dict[str, Any], head: type
 ) -> None:
     kit = kit_for("diffcse", **values, generator="there-is-no-such-model")
     method = build(kit)
-    assert {name.split(".")[0] for name, _ in method.named_parameters()} == {"encoder", "pooler"}
-    assert isinstance(method.pooler, pooler)
+    assert {name.split(".")[0] for name, _ in method.named_parameters()} == {"encoder", "head"}
+    assert isinstance(method.head, head)
     assert method.models(kit.config) == [kit.config.encoder]
     assert dict(method.stages(kit.config)[0].losses) == {"contrastive": 1.0}
     assert set(losses(kit, method)) == {"contrastive"}
@@ -338,17 +338,17 @@ def test_which_sentence_is_edited(
     )
     method = build(kit)
     masker = watch(method.editor.masker if objective == "detection" else method.masker)
-    encoder, reader, pooler = (
+    encoder, reader, head = (
         watch(method.encoder),
         watch(method.discriminator),
-        watch(method.pooler),
+        watch(method.head),
     )
     batch = batch_of(kit, method)
     assert batch.views == 2
     found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
     first, following = (batch.input_ids[column::2].repeat_interleave(2, dim=0) for column in (0, 1))
     assert torch.equal(encoder.given[0][0][0].input_ids, first)
-    vectors = array(pooler.results[0])
+    vectors = array(head.results[0])
     assert found["contrastive"].item() == pytest.approx(
         info_nce(vectors[0::2], vectors[1::2]), rel=1e-4
     )
@@ -357,7 +357,7 @@ def test_which_sentence_is_edited(
     for call, ids in enumerate(wanted):
         assert torch.equal(masker.given[call][0][0], ids)
         assert torch.equal(
-            reader.keyword(call, "edit")(torch.zeros(12, 2, 32))[:, 0], pooler.results[0]
+            reader.keyword(call, "edit")(torch.zeros(12, 2, 32))[:, 0], head.results[0]
         )
 
 
@@ -366,7 +366,7 @@ def test_same_and_next_is_the_mean_of_both(
 ) -> None:
     kit = kit_for("diffcse", edited="same+next", sentences=f"neighbours:{running_text}")
     method = build(kit)
-    generator, head = watch(method.editor.generator), watch(method.head)
+    generator, detector = watch(method.editor.generator), watch(method.detector)
     batch = batch_of(kit, method)
     found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
     terms = []
@@ -376,7 +376,7 @@ def test_same_and_next_is_the_mean_of_both(
             for part in (batch.input_ids, batch.attention_mask)
         )
         labels = replaced(ids, real, generator.results[column].numpy())
-        terms.append(cross_entropies(array(head.results[column]), labels).mean())
+        terms.append(cross_entropies(array(detector.results[column]), labels).mean())
     assert found["replaced_tokens"].item() == pytest.approx(sum(terms) / 2, rel=1e-5)
 
 
@@ -389,38 +389,42 @@ def test_conditional_masked_language_modelling(kit_for: KitFor, watch: Watch) ->
     )
     method = build(kit)
     assert method.models(kit.config) == [kit.config.encoder]
-    masker, reader, head = watch(method.masker), watch(method.discriminator), watch(method.head)
+    masker, reader, detector = (
+        watch(method.masker),
+        watch(method.discriminator),
+        watch(method.detector),
+    )
     found = losses(kit, method)
     masked, (text,) = masker.results[0], reader.given[0][0]
     assert torch.equal(text.input_ids, masked.input_ids)
     assert masked.chosen.any()
-    assert torch.equal(head.given[0][0][0], reader.results[0][masked.chosen]), (
+    assert torch.equal(detector.given[0][0][0], reader.results[0][masked.chosen]), (
         "at the chosen positions only"
     )
     originals = masker.given[0][0][0][masked.chosen].numpy()
-    expected = cross_entropies(array(head.results[0]), originals).mean()
+    expected = cross_entropies(array(detector.results[0]), originals).mean()
     assert found["replaced_tokens"].item() == pytest.approx(expected, rel=1e-5)
     found["replaced_tokens"].backward()
-    assert method.pooler[0].weight.grad.abs().max() > 0
-    assert method.head.decoder.weight.grad.abs().max() > 0
+    assert method.head[0].weight.grad.abs().max() > 0
+    assert method.detector.decoder.weight.grad.abs().max() > 0
 
 
 def test_corrective_language_modelling(kit_for: KitFor, watch: Watch) -> None:
     kit = kit_for("diffcse", objective="corrective")
     method = build(kit)
-    reader, head = watch(method.discriminator), watch(method.head)
+    reader, detector = watch(method.discriminator), watch(method.detector)
     batch = batch_of(kit, method).repeated(2)
     found = losses(kit, method)
     real = batch.attention_mask.bool()
-    states, read, wanted = head.given[0][0]
+    states, read, wanted = detector.given[0][0]
     assert torch.equal(states, reader.results[0][real])
     assert torch.equal(read, reader.given[0][0][0].input_ids[real])
     assert torch.equal(wanted, batch.input_ids[real])
     assert (read != wanted).any()
     assert found["replaced_tokens"].item() == pytest.approx(
-        -array(head.results[0]).mean(), rel=1e-5
+        -array(detector.results[0]).mean(), rel=1e-5
     )
-    assert {"head.gate.weight", "head.vocabulary.decoder.weight"} < set(
+    assert {"detector.gate.weight", "detector.vocabulary.decoder.weight"} < set(
         trained_names(method, method.stages(kit.config)[0])
     )
 
@@ -429,11 +433,15 @@ def test_corrective_language_modelling(kit_for: KitFor, watch: Watch) -> None:
 def test_other_edits_are_detected(kit_for: KitFor, edit: str, watch: Watch) -> None:
     kit = kit_for("diffcse", edit=edit, masking_ratio=0.3)
     method = build(kit)
-    editor, reader, head = watch(method.editor), watch(method.discriminator), watch(method.head)
+    editor, reader, detector = (
+        watch(method.editor),
+        watch(method.discriminator),
+        watch(method.detector),
+    )
     found = losses(kit, method)["replaced_tokens"]
     edited = editor.results[0]
     assert torch.equal(reader.given[0][0][0].input_ids, edited.batch.input_ids)
-    expected = cross_entropies(array(head.results[0]), edited.labels.numpy()).mean()
+    expected = cross_entropies(array(detector.results[0]), edited.labels.numpy()).mean()
     assert found.item() == pytest.approx(expected, rel=1e-5)
     assert method.models(kit.config) == [kit.config.encoder] + [kit.config.generator] * (
         edit == "insert"
@@ -443,10 +451,10 @@ def test_other_edits_are_detected(kit_for: KitFor, edit: str, watch: Watch) -> N
 def test_all_edits_have_a_head_each(kit_for: KitFor, watch: Watch) -> None:
     kit = kit_for("diffcse", edit="all")
     method = build(kit)
-    assert method.head.out_features == 6
-    editor, head = watch(method.editor), watch(method.head)
+    assert method.detector.out_features == 6
+    editor, detector = watch(method.editor), watch(method.detector)
     found = losses(kit, method)["replaced_tokens"]
-    edited, logits = editor.results[0], array(head.results[0])
+    edited, logits = editor.results[0], array(detector.results[0])
     assert len(set(edited.kinds.tolist())) == 3
     total = [
         cross_entropies(logits[row][:, 2 * kind : 2 * kind + 2], edited.labels[row].numpy())
@@ -460,7 +468,7 @@ def test_all_edits_have_a_head_each(kit_for: KitFor, watch: Watch) -> None:
 def test_edits_as_augmentation(kit_for: KitFor, objective: str, edit: str, watch: Watch) -> None:
     kit = kit_for("diffcse", objective=objective, edit=edit)
     method = build(kit)
-    encoder, editor, pooler = watch(method.encoder), watch(method.editor), watch(method.pooler)
+    encoder, editor, head = watch(method.encoder), watch(method.editor), watch(method.head)
     batch = batch_of(kit, method)
     found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
     assert set(found) == {"contrastive"}
@@ -470,7 +478,7 @@ def test_edits_as_augmentation(kit_for: KitFor, objective: str, edit: str, watch
     )
     assert torch.equal(encoder.given[0][0][0].input_ids, batch.repeated(2).input_ids)
     assert torch.equal(encoder.given[1][0][0].input_ids, editor.results[0].batch.input_ids)
-    (vectors,) = map(array, pooler.results)
+    (vectors,) = map(array, head.results)
     anchors, views, edits = vectors[:12:2], vectors[1:12:2], vectors[12:]
     if objective == "positives":
         expected = (info_nce(anchors, views) + info_nce(anchors, edits)) / 2
@@ -514,7 +522,7 @@ def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...])
         32,
     )
     assert (config.weight_decay, config.warmup_ratio, config.gradient_clipping) == (0, 0, 1.0)
-    assert (config.evaluation_interval, config.pooler, config.rtd_reduction) == (
+    assert (config.evaluation_interval, config.head, config.rtd_reduction) == (
         125,
         "batchnorm",
         "mean_all",
@@ -525,23 +533,21 @@ def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...])
 
 
 @pytest.mark.parametrize(
-    ("values", "ratio", "pooler"),
+    ("values", "ratio", "head"),
     [
         ({"edit": "replace"}, 0.3, "batchnorm"),
         ({"edit": "insert"}, 0.15, "batchnorm"),
         ({"edit": "all", "encoder": "roberta-base"}, 0.15, "batchnorm"),
         ({"edit": "delete", "masking_ratio": 0.3}, 0.3, "batchnorm"),
         ({"objective": "positives"}, 0.15, "tanh"),
-        ({"objective": "negatives", "pooler": "batchnorm"}, 0.15, "batchnorm"),
+        ({"objective": "negatives", "head": "batchnorm"}, 0.15, "batchnorm"),
         ({"objective": "none"}, 0.3, "tanh"),
         ({"objective": "corrective"}, 0.3, "batchnorm"),
     ],
 )
-def test_each_ablation_is_one_setting_away(
-    values: dict[str, Any], ratio: float, pooler: str
-) -> None:
+def test_each_ablation_is_one_setting_away(values: dict[str, Any], ratio: float, head: str) -> None:
     config = resolve(registry.load("diffcse"), values)
-    assert (config.masking_ratio, config.pooler) == (ratio, pooler)
+    assert (config.masking_ratio, config.head) == (ratio, head)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from harness.plugin.semisupervised import (
     CONTRASTIVE,
     LABELLED,
     SemiSupervisedConfig,
-    schedule,
 )
 from harness.plugin.stage import Optimisation, Stage
 from harness.training.loop import Trainer
@@ -50,7 +49,8 @@ def build(kit: Kit) -> Any:
 
 
 def stages(**values: Any) -> list[Stage]:
-    return schedule(SemiSupervisedConfig(**{"setting": "semisup", **values}), UNSUPERVISED)
+    config = SemiSupervisedConfig(**{"setting": "semisup", **values})
+    return config.stages_around(UNSUPERVISED)
 
 
 def copies(method: Any) -> dict[str, Tensor]:
@@ -286,7 +286,7 @@ def test_labels_are_binary_and_from_the_training_vectors(
         for batch in Stream(tokens, method.template, StreamOptions(limit=30, batch_size=6, seed=0))
         if len(batch.items) == 6
     )
-    first = schedule(kit.config, UNSUPERVISED)[0]
+    first = kit.config.stages_around(UNSUPERVISED)[0]
     batch = (
         {LABELLED: texts}
         if first.name == CLASSIFICATION

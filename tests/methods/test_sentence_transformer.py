@@ -282,7 +282,7 @@ def test_a_model_without_a_transformer_is_refused(kit_for: KitFor, tmp_path: Pat
     static = StaticEmbedding(AutoTokenizer.from_pretrained(TINY).backend_tokenizer, embedding_dim=8)
     SentenceTransformer(modules=[static], device="cpu").save(str(tmp_path / "static"))
     shutil.copy(TINY / "config.json", tmp_path / "static" / "config.json")
-    refused(kit_for, tmp_path / "static", "no transformer", "StaticEmbedding")
+    refused(kit_for, tmp_path / "static", "not a transformer", "StaticEmbedding")
 
 
 # The real one

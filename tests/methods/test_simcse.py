@@ -383,9 +383,9 @@ def test_synonyms_that_cannot_be_used_are_refused(
         resolve(registry.load("simcse"), {"synonyms": str(thesaurus), **given})
 
 
-def test_pooler_of_diffcse(kit_for: KitFor, watch: Watch) -> None:
+def test_head_of_diffcse(kit_for: KitFor, watch: Watch) -> None:
     """BatchNorm over the rows of both views together; the head is dropped at test time all the same."""
-    kit = kit_for("simcse", pooler="batchnorm")
+    kit = kit_for("simcse", head="batchnorm")
     torch.manual_seed(0)
     method = kit.build().train()
     head = watch(method.head)
@@ -398,10 +398,10 @@ def test_pooler_of_diffcse(kit_for: KitFor, watch: Watch) -> None:
     assert len(head.results) == 1
 
 
-@pytest.mark.parametrize("pooler", ["tanh", "batchnorm"])
+@pytest.mark.parametrize("head", ["tanh", "batchnorm"])
 @pytest.mark.parametrize("setting", ["unsup", "sup", "semisup"])
-def test_three_updates(kit_for: KitFor, setting: str, pooler: str) -> None:
-    kit = kit_for("simcse", setting=setting, pooler=pooler, max_steps=3, masked_language_weight=0.1,
+def test_three_updates(kit_for: KitFor, setting: str, head: str) -> None:
+    kit = kit_for("simcse", setting=setting, head=head, max_steps=3, masked_language_weight=0.1,
                   auxiliary_batch_size=5, learning_rate=1e-3)  # fmt: skip
     torch.manual_seed(0)
     method = kit.build()

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from harness.data.batching import TextBatch
 from harness.encoders.backbone import Encoder
 from harness.errors import UserError
-from harness.modules.adapters import Kind, LowRankModules
+from harness.modules.adapters import LowRankKind, LowRankModules
 
 RANK = 4
 
@@ -33,7 +33,7 @@ def plain(folder: Path) -> Encoder:
     return Encoder(str(folder)).double().eval()
 
 
-def modules_of(encoder: Encoder, kind: Kind, **options: Any) -> LowRankModules:
+def modules_of(encoder: Encoder, kind: LowRankKind, **options: Any) -> LowRankModules:
     torch.manual_seed(1)
     modules = LowRankModules(encoder, kind, RANK, **options)
     with torch.no_grad():  # as after training
@@ -121,7 +121,7 @@ def test_sets_at_test_time(
 
 @pytest.mark.parametrize("kind", ["adapter", "lora"])
 def test_the_state_at_one_position_is_that_of_the_whole_pass(
-    folder: Path, batch: TextBatch, kind: Kind
+    folder: Path, batch: TextBatch, kind: LowRankKind
 ) -> None:
     encoder = plain(folder)
     modules = modules_of(encoder, kind)
@@ -150,7 +150,7 @@ def test_lora_starts_as_no_change_and_adapters_nearly(tiny_encoder: Path, batch:
 
 @pytest.mark.parametrize(("rank", "weights"), [(4, 294_912), (64, 4_718_592)])
 @pytest.mark.parametrize("kind", ["adapter", "lora"])
-def test_parameter_counts_of_bert_base(kind: Kind, rank: int, weights: int) -> None:
+def test_parameter_counts_of_bert_base(kind: LowRankKind, rank: int, weights: int) -> None:
     """Two sets; the paper's 4.8 % for r = 64 is its rounded 0.3 % times 16 (4.3 %)."""
     with torch.device("meta"):
         square, down = nn.Linear(768, 768), nn.Linear(3072, 768)

@@ -13,7 +13,7 @@ from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.data.tokens import Template
 from harness.files import cache_folder
 from harness.plugin.kit import Kit
-from harness.plugin.static_corruption import StaticCorruption, static_corruption
+from harness.plugin.static_corruption import StaticCorruption, corruption_artefacts
 from harness.views.edits import Editor
 
 KitFor = Callable[..., Kit]
@@ -139,7 +139,7 @@ def test_what_it_depends_on(kit_for: KitFor, change: dict[str, Any]) -> None:
 
 def test_the_trial_that_builds_them_does_not_matter(kit_for: KitFor) -> None:
     kit = kit_for("d2cse", static_corruption=True)
-    (artefact,) = static_corruption(kit.config)
+    (artefact,) = corruption_artefacts(kit.config)
     found = []
     for seed in (1, 2):
         torch.manual_seed(seed)
@@ -148,7 +148,7 @@ def test_the_trial_that_builds_them_does_not_matter(kit_for: KitFor) -> None:
 
 
 def test_no_artefact_unless_asked(kit_for: KitFor) -> None:
-    assert static_corruption(kit_for("d2cse").config) == []
+    assert corruption_artefacts(kit_for("d2cse").config) == []
 
 
 def test_trials_hold_no_generator(kit_for: KitFor) -> None:

@@ -24,7 +24,7 @@ DIFFCSE = {
     "edit": "replace",
     "edited": "same",
     "contrastive": True,
-    "pooler": "batchnorm",
+    "head": "batchnorm",
 }
 
 

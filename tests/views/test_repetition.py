@@ -8,7 +8,12 @@ import torch
 
 from harness.data.batching import TextBatch, pad
 from harness.data.tokens import Template
-from harness.views.repetition import Range, most_repeated, repeated_pieces, repetition_views
+from harness.views.repetition import (
+    RepetitionRange,
+    most_repeated,
+    repeated_pieces,
+    repetition_views,
+)
 
 TEMPLATE = Template((2,), (3,))
 
@@ -30,12 +35,12 @@ TEMPLATE = Template((2,), (3,))
         (0, 0.32, "paper", 0),
     ],
 )
-def test_bounds(pieces: int, rate: float, rule: Range, expected: int) -> None:
+def test_bounds(pieces: int, rate: float, rule: RepetitionRange, expected: int) -> None:
     assert most_repeated(pieces, 2, rate, rule) == expected
 
 
 @pytest.mark.parametrize(("rule", "most"), [("code", 6), ("paper", 6)])
-def test_pieces_are_doubled_in_place(rule: Range, most: int) -> None:
+def test_pieces_are_doubled_in_place(rule: RepetitionRange, most: int) -> None:
     """A count that is uniform from 0 to the bound, at distinct random positions."""
     row = np.arange(100, 120)
     counts: Counter[int] = Counter()

@@ -1,0 +1,78 @@
+"""The hyperparameters of ConSERT: the recipes of its repository."""
+
+from typing import ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from harness import plugin
+from harness.encoders.pooling import Pooling
+from harness.errors import UserError
+from harness.views.augmentations import Augmentation
+
+LARGE = {"max_length": 40}
+UNSUPERVISED_LARGE = {
+    **LARGE,
+    "first_view": "none",
+    "encoder_dropout": 0.1,
+    "evaluation_interval": 100,
+}
+
+
+class Config(plugin.SemiSupervisedConfig):
+    """consert.md, sections 1, 3 and 4; the field defaults are those of unsupervised BERT base.
+
+    The recipes train for 10 epochs (25 for large encoders) on 89,192 STS texts, which include the
+    test sets. On Wiki1M the default is one epoch, as for DiffAug's tables.
+    """
+
+    learning_rate: float = Field(5e-7, gt=0)
+    batch_size: int = Field(96, ge=2, description="sentences, or labelled pairs in the sup setting")
+    max_length: int = Field(64, ge=4, le=512)
+    temperature: float = Field(0.1, gt=0)
+    warmup_ratio: float = Field(0.1, ge=0, le=1)
+    weight_decay: float = Field(0.01, ge=0)
+    evaluation_interval: int = Field(200, ge=1)
+    contrastive_weight: float = Field(
+        0.15, ge=0, description="also where it is the only loss; sup: 0 for labels alone"
+    )
+    first_view: Augmentation = Field(
+        "feature-cutoff", description="adversarial only in the sup setting"
+    )
+    second_view: Augmentation = "shuffle"
+    first_rate: float = Field(
+        0.2, ge=0, le=1, description="share that view 1's cutoff or dropout removes"
+    )
+    second_rate: float = Field(
+        0.2, ge=0, le=1, description="share that view 2's cutoff or dropout removes"
+    )
+    noise_norm: float = Field(1.0, gt=0, description="length of the adversarial noise of a token")
+    encoder_dropout: float = Field(
+        0.0, ge=0, lt=1, description="in every layer; 0.1 in the recipes with dropout"
+    )
+    test_pooling: Pooling = Field(
+        "last-two", description="of the final test; training and dev: mean of the last layer"
+    )
+    pairs: str = Field(
+        "nli-pairs",
+        description="corpus of the sup setting: premise, hypothesis, one of three labels",
+    )
+
+    published: ClassVar = {
+        ("unsup", "bert-large-uncased"): UNSUPERVISED_LARGE,
+        ("semisup", "bert-large-uncased"): UNSUPERVISED_LARGE,
+        ("sup", "*"): {
+            "learning_rate": 2e-5, "first_view": "none", "second_view": "token-cutoff",
+            "second_rate": 0.1, "encoder_dropout": 0.1,
+        },
+        ("sup", "bert-large-uncased"): LARGE,
+    }  # fmt: skip
+
+    @model_validator(mode="after")
+    def _adversarial_needs_labels(self) -> Self:
+        if self.setting != "sup" and "adversarial" in (self.first_view, self.second_view):
+            raise UserError(
+                f"consert: the adversarial view needs the labels of the sentences that it "
+                f"changes; setting {self.setting} learns contrastively from unlabelled ones "
+                f"(setting sup has labels)"
+            )
+        return self

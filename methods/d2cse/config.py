@@ -1,0 +1,56 @@
+"""The hyperparameters of D2CSE."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from harness.plugin.replaced_tokens import ReplacedTokenConfig
+
+
+class Config(ReplacedTokenConfig):
+    """Table 7 of the paper; the field defaults are those of unsupervised BERT base."""
+
+    learning_rate: float = Field(
+        0.021, gt=0, description="of every trainable tensor but a copied discriminator's"
+    )
+    batch_size: int = Field(144, ge=2)
+    prompt_length: int = Field(16, ge=1, description="prompt positions per layer")
+    cls_prompt: bool = Field(
+        False, description="train one vector instead of the word embedding of [CLS]"
+    )
+    discriminator: Literal["shared", "plain", "copy", "unconditional"] = Field(
+        "shared",
+        description="Table 6: shared (d): encoder and prompts are the sentence encoder's; "
+        "plain (a): no prompts; copy (b): a second encoder without prompts, trained in full; "
+        "unconditional (c): shared, without sentence vector",
+    )
+    discriminator_learning_rate: float = Field(
+        7e-6, gt=0, description="of a copied discriminator; DiffCSE's rate"
+    )
+    discriminator_prompts: Literal["same", "fresh"] = Field(
+        "same",
+        description="dropout of the prompts in the second pass: the first pass's, or drawn anew",
+    )
+    roberta_cls_prompt_positions: Literal["shifted", "plain"] = Field(
+        "shifted", description="of the sentence pass with a [CLS] prompt (d2cse.md, section 1.2)"
+    )
+
+    published: ClassVar = {
+        ("unsup", "bert-large-uncased"): {"learning_rate": 0.034},
+        ("unsup", "roberta-base"): {"learning_rate": 0.044, "batch_size": 128, "cls_prompt": True},
+        ("sup", "*"): {
+            "learning_rate": 0.055, "batch_size": 256, "epochs": 10, "prompt_length": 12,
+            "cls_prompt": True,
+        },
+        ("sup", "roberta-base"): {"learning_rate": 0.024},
+    }  # fmt: skip
+
+    @property
+    def discriminator_prompted(self) -> bool:
+        """Whether the discriminator reads with prompts: (c) and (d) of Table 6."""
+        return self.discriminator in ("shared", "unconditional")
+
+    @property
+    def discriminator_conditional(self) -> bool:
+        """Whether the discriminator is given the sentence vector: all of Table 6 but (c)."""
+        return self.discriminator != "unconditional"

@@ -1,0 +1,61 @@
+"""The hyperparameters of DCPCSE and SCPCSE."""
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from harness import plugin
+from harness.data.templates import TemplateText
+
+SHALLOW = {"learning_rate": 1e-3, "batch_size": 256, "epochs": 5, "mlm": False}
+"""The values of SCPCSE, for every encoder (dcpcse.md, section 3)"""
+
+
+class Config(plugin.TrainingConfig):
+    """dcpcse.md, section 4; the field defaults are those of unsupervised BERT base."""
+
+    setting: Literal["unsup", "sup"] = "unsup"
+    learning_rate: float = Field(3e-2, gt=0, description="of every trainable tensor")
+    batch_size: int = Field(256, ge=2)
+    prompts: Literal["deep", "shallow"] = Field(
+        "deep",
+        description="deep: keys and values in every layer; "
+        "shallow: word vectors of a template (SCPCSE)",
+    )
+    prompt_length: int = Field(16, ge=1, description="deep prompt positions per layer")
+    template: TemplateText = Field(
+        'This sentence : "{s}" means [MASK]', description="where shallow prompts begin"
+    )
+    hard_negative_weight: float = Field(
+        0.0, description="log weight of an anchor's own hard negative (supervised)"
+    )
+    mlm: bool = Field(False, description="with the masked-LM loss, whose weight decays")
+    masked_language_weight: float = Field(
+        0.1, ge=0, description="before the first step; 0.95 times as much after every 100 steps"
+    )
+    masking_ratio: float = Field(0.15, ge=0, le=1, description="of the masked-LM loss")
+    freeze_lm_head: bool = Field(False, description="do not train the masked-LM head")
+
+    published: ClassVar = {
+        ("unsup", "bert-large-uncased"): {"prompt_length": 10},
+        ("unsup", "roberta-base"): {"batch_size": 64, "prompt_length": 14, "mlm": True},
+        ("unsup", "roberta-large"): {
+            "learning_rate": 1e-2, "batch_size": 64, "prompt_length": 10, "mlm": True,
+        },
+        ("sup", "*"): {"learning_rate": 5e-3, "prompt_length": 12, "epochs": 10},
+        ("sup", "roberta-base"): {"learning_rate": 1e-2, "prompt_length": 10},
+        ("sup", "roberta-large"): {"prompt_length": 10},
+    }  # fmt: skip
+
+    @classmethod
+    def dependent_defaults(cls, given: Mapping[str, object]) -> Mapping[str, object]:
+        """Shallow prompts have values of their own."""
+        return SHALLOW if given.get("prompts") == "shallow" else {}
+
+    @field_validator("mlm")
+    @classmethod
+    def _deep_only(cls, mlm: bool, info: ValidationInfo) -> bool:
+        if mlm and info.data.get("prompts") == "shallow":
+            raise ValueError("shallow prompts have no masked-LM loss, deep ones do")
+        return mlm

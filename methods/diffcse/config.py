@@ -1,0 +1,114 @@
+"""The hyperparameters of DiffCSE, and which of its ablations exist."""
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from harness.data.corpora import NEIGHBOURS
+from harness.modules.heads import HeadName
+from harness.plugin.replaced_tokens import ReplacedTokenConfig
+from harness.views.edits import EDITS, Edit
+
+AUGMENTED = ("positives", "negatives")
+"""Objectives without a discriminator: edited sentences join the contrastive loss (appendix B)"""
+
+
+class Config(ReplacedTokenConfig):
+    """Table 12 of the paper, tuned for STS (diffcse.md, section 3).
+
+    The field defaults are those of unsupervised BERT base.
+    """
+
+    learning_rate: float = Field(
+        7e-6, gt=0, description="of encoder, head, discriminator and detector"
+    )
+    objective: Literal[
+        "detection", "masked-language", "corrective", "none", "positives", "negatives"
+    ] = Field(
+        "detection",
+        description="of the discriminator, if any; "
+        "positives, negatives: edited sentences join the contrastive loss",
+    )
+    edit: Literal["replace", "insert", "delete", "all"] = Field(
+        "replace", description="all: one of the three is drawn per row, with a detector for each"
+    )
+    edited: Literal["same", "next", "same+next"] = Field(
+        "same",
+        description="which sentence is edited; next needs running text, sentences=neighbours:FILE",
+    )
+    contrastive: bool = Field(True, description="false: the discriminator's loss alone")
+    head: HeadName = Field("batchnorm", description="of training; tanh is SimCSE's")
+
+    published: ClassVar = {
+        ("unsup", "roberta-base"): {"learning_rate": 1e-5, "masking_ratio": 0.2},
+        # No paper prints these values of a supervised DiffCSE, so they are supervised SimCSE's.
+        ("sup", "*"): {"learning_rate": 5e-5, "batch_size": 512, "epochs": 3},
+    }
+
+    @classmethod
+    def dependent_defaults(cls, given: Mapping[str, object]) -> Mapping[str, object]:
+        """Other edits and other uses of them are of 15 %; without a discriminator it is SimCSE.
+
+        The 15 % are those of Tables 4 and 15.
+        """
+        chosen: dict[str, object] = {}
+        objective = given.get("objective", "detection")
+        if given.get("edit", "replace") != "replace" or objective in AUGMENTED:
+            chosen["masking_ratio"] = 0.15
+        if objective in ("none", *AUGMENTED):
+            chosen["head"] = "tanh"
+        return chosen
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        problem = next(self._problems(), None)
+        if problem:
+            raise ValueError(problem)
+        return self
+
+    def _problems(self) -> Iterator[str]:
+        """Sentences about fields that do not go together."""
+        following, replaced = self.edited != "same", self.edit == "replace"
+        if self.setting == "sup" and (following or self.augments):
+            yield (
+                f"edited={self.edited}, objective={self.objective} exist in the unsup setting only"
+            )
+        if following and not self.sentences.startswith(NEIGHBOURS):
+            yield (
+                f"edited={self.edited} needs running text, sentences={NEIGHBOURS}FILE; "
+                f"{self.sentences} has no order"
+            )
+        if not replaced and self.objective in ("masked-language", "corrective"):
+            yield f"objective={self.objective} restores replaced tokens: edit must be replace"
+        if not self.conditional and (following or not self.contrastive):
+            yield (
+                f"edited={self.edited}, contrastive={self.contrastive} need a discriminator "
+                f"(objective, weight above 0)"
+            )
+        if self.static_corruption and not (self.generated and replaced and not following):
+            yield (
+                "static_corruption holds generated replacements (edit=replace) of the same "
+                "sentence only"
+            )
+
+    @property
+    def augments(self) -> bool:
+        """Whether edited sentences join the contrastive loss."""
+        return self.objective in AUGMENTED
+
+    @property
+    def conditional(self) -> bool:
+        """Whether there is a discriminator, which is given the sentence vector."""
+        return self.objective != "none" and not self.augments and self.replaced_token_weight > 0
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """The kinds of edit that are made."""
+        return EDITS if self.edit == "all" else (self.edit,)
+
+    @property
+    def generated(self) -> bool:
+        """Whether a generator writes into the edited text."""
+        edits = self.augments or (self.conditional and self.objective != "masked-language")
+        return edits and self.edit != "delete"

@@ -1,0 +1,57 @@
+"""The hyperparameters of PromptBERT."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from harness import plugin
+from harness.data.hub import model_shape
+from harness.data.templates import TemplateText
+
+
+class Config(plugin.SemiSupervisedConfig):
+    """promptbert.md, section 4; the field defaults are the unsupervised ones.
+
+    They are the same for BERT and RoBERTa.
+    """
+
+    learning_rate: float = Field(1e-5, gt=0, description="peak rate of the linear decay")
+    batch_size: int = Field(256, ge=2, description="contrastive batch, in sentences or triplets")
+    template: TemplateText | None = Field(
+        None, description="hard prompt with {s} and [MASK]; default: the paper's"
+    )
+    second_template: TemplateText | None = Field(
+        None, description="of the unsupervised second view"
+    )
+    denoising: Literal["none", "intended", "released"] = Field(
+        "intended", description="released: RoBERTa's bare templates number their positions from 0"
+    )
+    dev_denoise: bool = Field(True, description="subtract the template's vector on dev, too")
+    test_denoise: bool = Field(False, description="subtract it in the final test")
+    test_shift: bool = Field(
+        True, description="false: one template vector for all lengths (code before 2023-01-14)"
+    )
+    head: Literal["paper", "tanh", "transform"] = Field(
+        "paper",
+        description="transform: the masked-LM head's, in the paper of supervised BERT; else tanh",
+    )
+    final_stop: bool = Field(
+        True, description="end a test sentence with a full stop where it has none"
+    )
+    roberta_prefix_space: bool = Field(
+        True, description="mark the space before a training sentence, as in evaluation"
+    )
+
+    published: ClassVar = {
+        ("sup", "*"): {
+            "learning_rate": 5e-5, "batch_size": 512, "epochs": 3, "test_denoise": True,
+        },
+    }  # fmt: skip
+
+    @property
+    def head_is_transform(self) -> bool:
+        """Whether the head is the transform of the masked-LM head (promptbert.md, section 3)."""
+        if self.head == "paper":
+            roberta = "roberta" in model_shape(self.encoder)["model_type"]
+            return self.setting == "sup" and not roberta
+        return self.head == "transform"

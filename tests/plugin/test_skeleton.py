@@ -1,0 +1,39 @@
+"""What `harness new` writes keeps the contract and the style, and the README shows it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.plugin.skeleton import SKELETON
+from harness.trials.checking import problems
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """The folder of a plugin as `harness new mine` writes it."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(SKELETON.format(name="mine"), encoding="utf-8")
+    return folder
+
+
+def test_passes_harness_check(written: Path) -> None:
+    assert problems(str(written)) == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [["check"], ["check", "--select", "E501"], ["format", "--check"]]
+)
+def test_ruff_has_no_complaint(written: Path, arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "ruff", *arguments, "--config", CHECKOUT / "pyproject.toml"]
+    done = subprocess.run([*command, written], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_readme_shows_the_same_text() -> None:
+    readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    assert f"```python\n{SKELETON.format(name='mine')}```\n" in readme
