@@ -10,6 +10,7 @@ import torch
 from transformers import AutoTokenizer
 
 from harness import PROTOCOL
+from harness.arrays import shared_arrays
 from harness.data.corpora import source
 from harness.data.hub import model_folder, model_shape
 from harness.data.label_subsets import label_subset
@@ -18,7 +19,7 @@ from harness.device import random_state_kept
 from harness.encoders.backbone import Encoder
 from harness.encoders.masked_lm import Generator, VocabularyHead
 from harness.errors import UserError, reason
-from harness.files import cache_folder, digest_files, digest_of, shared_arrays
+from harness.files import cache_folder, digest_files, digest_of
 from harness.plugin.config import MethodConfig, TrainingConfig, label_share
 from harness.plugin.declared import Declared
 
