@@ -9,9 +9,10 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.evaluation.catalogue import STSB_DEV
+from harness.files import shipped
 from harness.report.groups import Group
 from harness.report.measured_trials import Trial
-from harness.report.reported import REPOSITORY, Row, Run, Systems
+from harness.report.reported import Row, Run, Systems
 from harness.trials.store import DEFAULT_STORE
 
 SUBSETS = "0,1,2,3,4"
@@ -139,7 +140,7 @@ def obstacle(target: Wanted, methods: Collection[str]) -> str:
     """Why the sweep cannot be run yet ("" when it can)."""
     if target.method not in methods:
         return f"no method {target.method}"
-    if not (REPOSITORY / _space(target)).exists():
+    if not (shipped("search_spaces") / f"{target.setting}.yaml").exists():
         return f"no {_space(target)}"
     return ""
 

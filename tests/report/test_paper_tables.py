@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import files
 from harness.errors import UserError
 from harness.report import matching
 from harness.report.comparison import compare
@@ -122,7 +123,7 @@ def test_what_is_missing_has_its_command(
 ) -> None:
     (tmp_path / "search_spaces").mkdir()
     (tmp_path / "search_spaces" / "unsup.yaml").touch()
-    monkeypatch.setattr(matching, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(files, "SHIPPED", tmp_path)
     sheet = paper_sheets(store.read(), "diffaug", METHODS, Path("results/trials"))[0]
     fill, available = sheet.notes.index("To fill:"), sheet.notes.index("Not available yet:")
     encoder = "--encoder bert-base-uncased"
