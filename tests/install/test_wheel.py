@@ -2,7 +2,6 @@
 
 import os
 import re
-import site
 import subprocess
 import sys
 import sysconfig
@@ -61,9 +60,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the programs of a fresh environment that has the wheel.
 
-    The packages on which harness depends are those of the environment that runs this test: a line
-    in a .pth file names their folder. A .pth file inside that folder (such as the one of an
-    editable harness) does not count for the fresh environment.
+    The packages on which harness depends are those of the environment that runs this test: a .pth
+    file names their folders. A .pth file inside such a folder (for example that of an editable
+    harness) does not count for the fresh environment.
     """
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=False)
@@ -72,7 +71,8 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     answer([*pip, "install", "--quiet", "--no-deps", "--no-index", wheel], folder)
     paths = {"base": str(folder), "platbase": str(folder)}
     packages = Path(sysconfig.get_path("purelib", "venv", vars=paths))
-    (packages / "dependencies.pth").write_text("\n".join(map(str, site.getsitepackages())))
+    here = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    (packages / "dependencies.pth").write_text("\n".join(here))
     return programs
 
 
