@@ -33,9 +33,12 @@ def _methods() -> None:
 def _spaces() -> None:
     from pathlib import Path
 
-    for path in sorted(Path("search_spaces").rglob("*.y*ml")):
+    found = options.shipped_spaces()
+    here = sorted(Path("search_spaces").rglob("*.y*ml"))
+    found |= {str(path): path for path in here if path.resolve() not in found.values()}
+    for name, path in found.items():
         first = path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
-        typer.echo(f"{path!s:<32} {first}")
+        typer.echo(f"{name:<32} {first}")
 
 
 def _suites() -> None:

@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.errors import UserError
+from harness.errors import UserError, suggest
 
 if TYPE_CHECKING:
     from harness.sweep.search import Search
     from harness.trials import store as stores
 
+YAML_SUFFIXES = (".yaml", ".yml")
+
 Targets = Annotated[
     list[str],
     typer.Argument(
-        help="Methods (names or paths; none: all of the space), then the search space's file."
+        help="Methods (names or paths; none: all of the space), then the search space "
+        "(a name from `harness list spaces`, or a YAML file)."
     ),
 ]
 Method = Annotated[str, typer.Argument(help="A method's name or path.")]
@@ -89,15 +92,37 @@ def numbers(given: str | None, option: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
+def shipped_spaces() -> dict[str, Path]:
+    """Name -> file, for the search spaces that come with harness."""
+    from harness.files import shipped
+
+    return {path.stem: path for path in sorted(shipped("search_spaces").glob("*.yaml"))}
+
+
 def split_targets(targets: list[str]) -> tuple[tuple[str, ...], Path]:
-    """Methods, and the space's file, which comes last. Raises UserError when it is not YAML."""
+    """Methods, and the file of the space, which comes last. Raises UserError when there is none."""
     *methods, space = targets
-    if not space.endswith((".yaml", ".yml")):
-        raise UserError(
-            f'"{space}" is no search space: the last argument is a .yaml file, '
-            "for example search_spaces/quickstart.yaml"
-        )
-    return tuple(methods), Path(space)
+    return tuple(methods), space_file(space)
+
+
+def space_file(space: str) -> Path:
+    """The file of a search space, which is named by its path, or by its name if it is shipped.
+
+    An existing file goes before a shipped one. `search_spaces/NAME.yaml` means the shipped NAME
+    where there is no such file, so that printed commands work outside a checkout too.
+    """
+    path, shipped_ones = Path(space), shipped_spaces()
+    if path.suffix in ("", *YAML_SUFFIXES) and path.is_file():
+        return path
+    name = path.stem if space == f"search_spaces/{path.stem}.yaml" else space
+    if name in shipped_ones:
+        return shipped_ones[name]
+    if path.suffix in YAML_SUFFIXES:
+        return path  # whoever reads it says what is wrong with it
+    raise UserError(
+        f'"{space}" is no search space: the last argument is a .yaml file or the name of a '
+        f"shipped space{suggest(space, shipped_ones)}"
+    )
 
 
 def opened(store: Path | None) -> "stores.Store":

@@ -8,16 +8,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import CARDS, Metric, headed, metric_under
+from harness.files import shipped
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 SYSTEMS = "systems"
 
 Value = int | float | bool | str | None
 
 
 def folder() -> Path:
-    """`results/reported` beside the `harness` package: in a checkout, and so in an editable install."""
-    return REPOSITORY / "results" / "reported"
+    """The reported numbers that come with harness: in a checkout, `results/reported`."""
+    return shipped("reported")
 
 
 def papers() -> list[str]:

@@ -469,6 +469,10 @@ def test_last_argument_is_no_yaml_file(verb: str, refused: Refused) -> None:
     refused([verb, "simcse"], '"simcse" is no search space', ".yaml")
 
 
+def test_unknown_search_space(refused: Refused) -> None:
+    refused(["plan", "simcse", "quickstrat"], '"quickstrat"', 'did you mean "quickstart"?')
+
+
 def test_unknown_paper(refused: Refused) -> None:
     refused(["table", "--paper", "difaug"], '"difaug"', 'did you mean "diffaug"?')
 

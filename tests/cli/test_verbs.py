@@ -13,6 +13,7 @@ import pytest
 from harness.trials.store import Store
 
 HEAVY = {"torch", "ray", "transformers", "optuna", "pyarrow", "numpy"}
+SHIPPED_SPACES = ("fractions", "quickstart", "semisup", "sup", "unsup")
 POOLING = ["pooling", "--encoder", "tiny-bert", "--set", "suite=graded"]
 GOOD = """\
 \"\"\"A bag of words.\"\"\"
@@ -146,8 +147,36 @@ def test_list_spaces(harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     (tmp_path / "search_spaces").mkdir()
     (tmp_path / "search_spaces" / "small.yaml").write_text("# A small one.\nsetting: unsup\n")
-    answer = harness("list", "spaces")
-    assert answer.out.split(maxsplit=1) == ["search_spaces/small.yaml", "A small one.\n"]
+    lines = [line.split(maxsplit=1) for line in harness("list", "spaces").out.splitlines()]
+    assert lines[-1] == ["search_spaces/small.yaml", "A small one."]
+    assert [name for name, _ in lines[:-1]] == sorted(SHIPPED_SPACES)
+    assert dict(lines)["quickstart"].startswith("The embedded default")
+
+
+def test_a_shipped_space_is_listed_once_in_the_checkout(harness: Any) -> None:
+    names = [line.split(maxsplit=1)[0] for line in harness("list", "spaces").out.splitlines()]
+    assert names == sorted(SHIPPED_SPACES)
+
+
+@pytest.mark.parametrize("name", ["quickstart", "search_spaces/quickstart.yaml"])
+def test_a_shipped_space_is_found_by_name(
+    name: str, harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "quickstart").mkdir()  # a folder is no search space
+    answer = harness("plan", "simcse", name)
+    assert answer.code == 0, answer.err
+    assert "simcse unsup tiny-bert" in answer.out
+
+
+def test_an_existing_file_goes_before_a_shipped_space(
+    harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "quickstart").write_text("setting: mine\n")
+    answer = harness("plan", "simcse", "quickstart")
+    assert answer.code == 2
+    assert "quickstart, line 1: setting" in answer.err
 
 
 def test_list_papers(harness: Any) -> None:
