@@ -1,10 +1,11 @@
 """Everything from nothing: make an environment, install, and run the quickstart sweep or the tests.
 
-    python3 bootstrap.py quickstart
-    python3 bootstrap.py test [pytest arguments]
+    python3 bootstrap.py quickstart [sweep options]    # the sweep of the embedded default
+    python3 bootstrap.py quick [pytest arguments]      # lint, the import rule, the quick tests
+    python3 bootstrap.py test [pytest arguments]       # lint, the import rule, types, all tests
 
-Needs Python 3.11 or newer and a package registry; installs into `.venv` beside this file, once per change of
-`pyproject.toml` or `constraints.txt`.
+It needs Python 3.11 or newer and a package registry. It installs into `.venv` beside this file, and
+again when `pyproject.toml` or `constraints.txt` has changed.
 """
 
 import hashlib
@@ -17,6 +18,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ENVIRONMENT = HERE / ".venv"
 BIN = ENVIRONMENT / ("Scripts" if os.name == "nt" else "bin")
+QUICK_TESTS = "not slow and not process"
+"""The tests (by marker) that are short and start neither a process nor Ray"""
 
 
 def run(*command: str | Path) -> None:
@@ -37,9 +40,8 @@ def install() -> None:
         return
     venv.create(ENVIRONMENT, with_pip=True)
     pip = [BIN / "python", "-m", "pip", "install", "--quiet", "--constraint", "constraints.txt"]
-    run(
-        *pip, torch_requirement()
-    )  # first and by its exact version: a registry may hold several builds
+    # torch goes first and by its exact version, because a registry may hold several builds of it.
+    run(*pip, torch_requirement())
     run(*pip, "--editable", ".[dev]")
     marker.write_text(wanted.hexdigest())
 
@@ -50,21 +52,43 @@ def torch_requirement() -> str:
     return next(line for line in lines if line.startswith("torch=="))
 
 
-def main() -> None:
-    """Install, then run what was asked for."""
-    if sys.version_info < (3, 11):  # noqa: UP036 (this file is what an older Python would meet first)
-        sys.exit(f"Python 3.11 or newer is needed; this is {sys.version.split()[0]}")
-    verb, arguments = (sys.argv[1] if len(sys.argv) > 1 else ""), sys.argv[2:]
-    if verb not in ("quickstart", "test"):
-        sys.exit(__doc__)
-    install()
-    if verb == "quickstart":
-        run(BIN / "harness", "sweep", "search_spaces/quickstart.yaml")
-        return
-    run(BIN / "ruff", "check", ".")
-    run(BIN / "ruff", "format", "--check", ".")
+def quickstart(*options: str) -> None:
+    """The sweep of the embedded default; it ends with its table."""
+    run(BIN / "harness", "sweep", "quickstart", *options)
+
+
+def quick(*arguments: str) -> None:
+    """What a developer runs after every change."""
+    check_source()
+    run(BIN / "python", "-m", "pytest", "-m", QUICK_TESTS, *arguments)
+
+
+def test(*arguments: str) -> None:
+    """What must pass before a change is merged."""
+    check_source()
     run(BIN / "mypy")
     run(BIN / "python", "-m", "pytest", *arguments)
+
+
+def check_source() -> None:
+    """Lint, format, and the import rule (`[tool.importlinter]` in pyproject.toml)."""
+    run(BIN / "ruff", "check", ".")
+    run(BIN / "ruff", "format", "--check", ".")
+    run(BIN / "lint-imports", "--no-logo")
+
+
+VERBS = {"quickstart": quickstart, "quick": quick, "test": test}
+
+
+def main() -> None:
+    """Install, then run what was asked for."""
+    if sys.version_info < (3, 11):  # noqa: UP036 (an older Python would meet this file first)
+        sys.exit(f"Python 3.11 or newer is needed; this is {sys.version.split()[0]}")
+    verb, *arguments = sys.argv[1:] or [""]
+    if verb not in VERBS:
+        sys.exit(__doc__)
+    install()
+    VERBS[verb](*arguments)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Files: digests by content, writes that happen whole or not at all, and the cache of derived files.
+"""Files: digests by content, writes that are whole or not there, and the cache of derived files.
 
-Everything here is about bytes on a disk; nothing knows what the bytes mean.
+Everything here is about bytes on a disk; nothing knows what the bytes mean. numpy is imported where
+it is needed, because `harness list methods` reads this module and should answer at once.
 """
 
 import functools
@@ -9,23 +10,28 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from filelock import FileLock
-
 PACKAGE = Path(__file__).resolve().parent
 SHIPPED = PACKAGE / "shipped"
-"""Where a wheel has what a checkout has beside the package: methods, search spaces, reported numbers"""
+"""Where a wheel has what a checkout has beside the package (pyproject.toml says what goes there)"""
+IN_A_CHECKOUT = {
+    "methods": PACKAGE.parent / "methods",
+    "search_spaces": PACKAGE.parent / "search_spaces",
+    "reported": PACKAGE.parent / "results" / "reported",
+}
 
 
 def shipped(name: str) -> Path:
-    """The folder `name` (such as `search_spaces`) that comes with harness, installed or in a checkout."""
+    """The folder `name` (a key of IN_A_CHECKOUT) that comes with harness.
+
+    An installed wheel has it inside the package, a checkout has it beside the package.
+    """
     installed = SHIPPED / name
-    return installed if installed.is_dir() else PACKAGE.parent / name
+    return installed if installed.is_dir() else IN_A_CHECKOUT[name]
 
 
 def cache_folder() -> Path:
@@ -38,7 +44,7 @@ def cache_folder() -> Path:
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; what is written there, a file or a folder, becomes `path`.
+    """Yield a temporary path; the file or folder that is written there becomes `path`.
 
     The folder of `path` is made first. When the block raises, `path` stays as it was and nothing is
     left behind. A reader never sees half a file, since a rename happens whole or not at all.
@@ -62,7 +68,7 @@ def digest(content: str | bytes, digits: int = 16) -> str:
 
 
 def digest_of(value: Any, digits: int = 16) -> str:
-    """The digest of a value's JSON text, in which keys are sorted; what JSON lacks counts as text."""
+    """The digest of a value's JSON text with sorted keys; what JSON lacks counts as text."""
     return digest(json.dumps(value, sort_keys=True, default=str), digits)
 
 
@@ -92,26 +98,3 @@ def _content_digest(path: str, size: int, modified: int) -> str:
     except OSError:
         pass  # a cache that cannot be written costs time, nothing else
     return found
-
-
-def shared_arrays(
-    folder: Path, build: Callable[[], Mapping[str, np.ndarray]]
-) -> dict[str, np.ndarray]:
-    """The named arrays of a folder, memory-mapped.
-
-    When the folder is not there, one process builds it and the others wait for it.
-    """
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.with_suffix(".lock")):
-            if not folder.is_dir():
-                _save_arrays(folder, build())
-    files = sorted(folder.glob("*.npy"))
-    return {path.stem: np.load(path, mmap_mode="r", allow_pickle=False) for path in files}
-
-
-def _save_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    with written_whole(folder) as temporary:
-        temporary.mkdir()
-        for name, array in arrays.items():
-            np.save(temporary / f"{name}.npy", array, allow_pickle=False)

@@ -1,20 +1,24 @@
 """Options that several verbs share, and how their text becomes values."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.errors import UserError
+from harness.errors import UserError, suggest
 
 if TYPE_CHECKING:
     from harness.sweep.search import Search
     from harness.trials import store as stores
 
+YAML_SUFFIXES = (".yaml", ".yml")
+
 Targets = Annotated[
     list[str],
     typer.Argument(
-        help="Methods (names or paths; none: all of the space), then the search space's file."
+        help="Methods (names or paths; none: all of the space), then the search space "
+        "(a name from `harness list spaces`, or a YAML file)."
     ),
 ]
 Method = Annotated[str, typer.Argument(help="A method's name or path.")]
@@ -29,9 +33,11 @@ Set = Annotated[
 Encoder = Annotated[
     list[str] | None, typer.Option("--encoder", help="Instead of the space's encoders.")
 ]
-Trials = Annotated[
+Configurations = Annotated[
     int | None,
-    typer.Option("--trials", min=1, help="At most so many configurations per search and round."),
+    typer.Option(
+        "--configurations", min=1, help="At most so many configurations per search and round."
+    ),
 ]
 Seeds = Annotated[
     str | None, typer.Option("--seeds", metavar="0,1,2", help="Instead of the space's final seeds.")
@@ -55,7 +61,10 @@ Gpus = Annotated[
 
 
 def values(given: list[str] | None) -> dict[str, Any]:
-    """`key=value` texts as a dictionary; values are read as YAML. Raises UserError for text without "="."""
+    """`key=value` texts as a dictionary; the values are read as YAML.
+
+    Raises UserError for text without "=", and for a value that is not YAML.
+    """
     import yaml
 
     found = {}
@@ -77,20 +86,43 @@ def numbers(given: str | None, option: str) -> tuple[int, ...]:
     parts = given.split(",") if given else []
     if not all(part.strip().isdecimal() and int(part) < 2**32 for part in parts):
         raise UserError(
-            f'{option} {given}: whole numbers from 0 to 4294967295 with commas between them, for example "0,1,2"'
+            f"{option} {given}: whole numbers from 0 to 4294967295 with commas between them, for "
+            f'example "0,1,2"'
         )
     return tuple(int(part) for part in parts)
 
 
+def shipped_spaces() -> dict[str, Path]:
+    """Name -> file, for the search spaces that come with harness."""
+    from harness.files import shipped
+
+    return {path.stem: path for path in sorted(shipped("search_spaces").glob("*.yaml"))}
+
+
 def split_targets(targets: list[str]) -> tuple[tuple[str, ...], Path]:
-    """Methods and the space's file, which comes last. Raises UserError when it is no YAML file."""
+    """Methods, and the file of the space, which comes last. Raises UserError when there is none."""
     *methods, space = targets
-    if not space.endswith((".yaml", ".yml")):
-        raise UserError(
-            f'"{space}" is no search space: the last argument is a .yaml file, '
-            "for example search_spaces/quickstart.yaml"
-        )
-    return tuple(methods), Path(space)
+    return tuple(methods), space_file(space)
+
+
+def space_file(space: str) -> Path:
+    """The file of a search space, which is named by its path, or by its name if it is shipped.
+
+    An existing file goes before a shipped one. `search_spaces/NAME.yaml` means the shipped NAME
+    where there is no such file, so that printed commands work outside a checkout too.
+    """
+    path, shipped_ones = Path(space), shipped_spaces()
+    if path.suffix in ("", *YAML_SUFFIXES) and path.is_file():
+        return path
+    name = path.stem if space == f"search_spaces/{path.stem}.yaml" else space
+    if name in shipped_ones:
+        return shipped_ones[name]
+    if path.suffix in YAML_SUFFIXES:
+        return path  # whoever reads it says what is wrong with it
+    raise UserError(
+        f'"{space}" is no search space: the last argument is a .yaml file or the name of a '
+        f"shipped space{suggest(space, shipped_ones)}"
+    )
 
 
 def opened(store: Path | None) -> "stores.Store":
@@ -101,21 +133,33 @@ def opened(store: Path | None) -> "stores.Store":
     return Opened(store or DEFAULT_STORE)
 
 
-def searches(
-    targets: list[str],
-    set_: list[str] | None,
-    encoder: list[str] | None,
-    trials: int | None,
-    seeds: str | None,
-    subsets: str | None,
-) -> "list[Search]":
-    """The searches that the command line asks for. Raises UserError for whatever is wrong with them."""
-    from harness.sweep.overrides import Narrowing
-    from harness.sweep.overrides import searches as narrowed
-    from harness.sweep.space import load
+@dataclass(frozen=True)
+class SweepOptions:
+    """What `harness sweep` and `harness plan` are told about a space."""
 
-    methods, path = split_targets(targets)
-    repeats = numbers(seeds, "--seeds"), numbers(subsets, "--subsets")
-    return narrowed(
-        *load(path), Narrowing(methods, tuple(encoder or ()), values(set_), trials, *repeats)
-    )
+    targets: list[str]
+    """Methods, then the space's file"""
+    set_: list[str] | None
+    encoder: list[str] | None
+    configurations: int | None
+    seeds: str | None
+    subsets: str | None
+
+    def searches(self) -> "list[Search]":
+        """The searches that the command line asks for.
+
+        Raises UserError for whatever is wrong with them.
+        """
+        from harness.sweep.overrides import Overrides, searches
+        from harness.sweep.space import load
+
+        methods, path = split_targets(self.targets)
+        overrides = Overrides(
+            methods=methods,
+            encoders=tuple(self.encoder or ()),
+            values=values(self.set_),
+            configurations=self.configurations,
+            seeds=numbers(self.seeds, "--seeds"),
+            subsets=numbers(self.subsets, "--subsets"),
+        )
+        return searches(*load(path), overrides)

@@ -13,6 +13,7 @@ import numpy as np
 
 from harness.errors import TrialFailure
 from harness.evaluation.correlation import check_defined
+from harness.evaluation.scores import Uncertainty
 
 RESAMPLES = 1000
 LEVEL = 95.0
@@ -21,16 +22,6 @@ NORMAL = 1.959964
 """Standard errors on either side of the mean that hold LEVEL percent of a normal distribution"""
 BLOCK = 65_536
 """Counts held at once, to stay in a core's cache"""
-
-
-@dataclass(frozen=True)
-class Uncertainty:
-    """Of a Spearman correlation x100."""
-
-    standard_error: float
-    low: float
-    """Percentile interval"""
-    high: float
 
 
 @dataclass(frozen=True)

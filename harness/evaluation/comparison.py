@@ -39,8 +39,8 @@ def differences(
         one, two = (correlation(each, pairs.gold).spearman for each in cosines)
         drawn.append(np.subtract(*replicates(cosines, pairs.gold)))
         found[task] = one, two, compared(one - two, drawn[-1])
-    if suite.average:
+    if suite.card.average:
         one = float(np.mean([round(score, 2) for score, _, _ in found.values()]))
         two = float(np.mean([round(score, 2) for _, score, _ in found.values()]))
-        found[suite.average] = one, two, compared(one - two, np.mean(drawn, axis=0))
+        found[suite.card.average] = one, two, compared(one - two, np.mean(drawn, axis=0))
     return found

@@ -9,7 +9,8 @@ from harness.data.senteval import archive
 from harness.data.sts_pairs import LOADERS, Pairs
 from harness.errors import TrialFailure
 from harness.evaluation.cosines import first_rows, pair_cosines, unit_rows
-from harness.evaluation.suites import Scores, register
+from harness.evaluation.scores import Scores
+from harness.evaluation.suites import register
 
 BLOCK = 512
 """Rows of a Gram matrix held at once: a block of 512 x 2,758 float32 is 5.6 MB"""

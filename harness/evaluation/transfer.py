@@ -26,7 +26,8 @@ from harness.data.classification import DATASETS, Splits
 from harness.data.senteval import archive
 from harness.errors import TrialFailure
 from harness.evaluation.logistic_search import PENALTIES, Axes, Split, principal_axes, search
-from harness.evaluation.suites import Scores, register
+from harness.evaluation.scores import Scores
+from harness.evaluation.suites import register
 
 DEV = "transfer-dev"
 FOLDS, FAST_FOLDS = 10, 5
@@ -200,8 +201,6 @@ transfer_suite = register(
     "transfer",
     {**DATASETS, DEV: AllTasks},
     lambda: [archive()],
-    dev_tasks=(DEV,),
-    average="transfer-avg",
     sentences_dev=105_000,
     sentences_test=105_000,
 )(accuracies)

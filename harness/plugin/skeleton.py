@@ -1,4 +1,4 @@
-"""The plugin that `harness new` writes. README.md, "A method in 60 lines", shows the same text."""
+"""The plugin that `harness new` writes: unsupervised SimCSE, to start from."""
 
 SKELETON = '''"""{name}: what the method does, in one line.
 

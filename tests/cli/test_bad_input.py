@@ -245,7 +245,7 @@ def test_between_without_a_round_before(refused: Refused, space: SpaceFile) -> N
 def test_grid_beside_ranges(refused: Refused, space: SpaceFile) -> None:
     path = space(
         "    grid:",
-        "    ranges: {temperature: {low: 0.1, high: 0.2}}\n    sampler: {trials: 2}\n    grid:",
+        "    ranges: {temperature: {low: 0.1, high: 0.2}}\n    sampler: {configurations: 2}\n    grid:",
     )
     refused(["sweep", path], line_of(path, "simcse"), "grid and ranges exclude each other")
 
@@ -275,7 +275,7 @@ def test_range_that_no_sampler_can_draw_from(
     axis: str, reason: str, refused: Refused, space: SpaceFile
 ) -> None:
     """Before anything runs: with `plan`, which runs nothing."""
-    ranges = f"    ranges:\n      {axis}\n    sampler: {{trials: 2}}\n"
+    ranges = f"    ranges:\n      {axis}\n    sampler: {{configurations: 2}}\n"
     path = space("    grid:\n      learning_rate: [1e-4, 5e-4]\n", ranges)
     refused(["plan", path], line_of(path, axis), reason)
 
@@ -357,7 +357,7 @@ def test_setting_that_the_method_has_not(refused: Refused, space: SpaceFile) -> 
 
 def test_encoder_among_the_hyperparameters(refused: Refused, space: SpaceFile) -> None:
     path = space("learning_rate: [1e-4, 5e-4]", "encoder: [tiny-bert]")
-    refused(["sweep", path], line_of(path, "      encoder"), "once for the whole space")
+    refused(["sweep", path], line_of(path, "      encoder"), "for the whole space")
 
 
 @pytest.mark.parametrize("numbers", ["[]", "[one]", "[-1]", f"[{2**32}]"])
@@ -381,7 +381,7 @@ def test_seeds_and_subsets_of_a_space(
         ("    grid:\n      learning_rate: [1e-4, 5e-4]", "    rounds:\n      - KEY: [0, 1]"),
         (
             "    grid:\n      learning_rate: [1e-4, 5e-4]",
-            "    ranges:\n      KEY: {low: 0, high: 4, step: 1}\n    sampler: {trials: 2}",
+            "    ranges:\n      KEY: {low: 0, high: 4, step: 1}\n    sampler: {configurations: 2}",
         ),
         ("    grid:", "    set:\n      KEY: 1\n    grid:"),
         ("set: {", "set: {KEY: 1, "),
@@ -395,7 +395,7 @@ def test_seed_or_subset_among_the_hyperparameters(
     refused(
         ["plan", path],
         line_of(path, f"{key}:"),
-        f"the {key} is no hyperparameter",
+        f"the {key} is not a hyperparameter",
         f"`{key}s:` under search",
     )
 
@@ -405,7 +405,7 @@ def test_set_of_the_seed_or_subset_of_a_sweep(key: str, refused: Refused, space:
     refused(
         ["sweep", space(), "--set", f"{key}=1"],
         f"--set {key}",
-        "no hyperparameter",
+        "not a hyperparameter",
         f"`{key}s:`",
         f"--{key}s",
     )
@@ -467,6 +467,10 @@ def test_bad_seed_of_one_run(seed: str, refused: Refused) -> None:
 @pytest.mark.parametrize("verb", ["sweep", "plan"])
 def test_last_argument_is_no_yaml_file(verb: str, refused: Refused) -> None:
     refused([verb, "simcse"], '"simcse" is no search space', ".yaml")
+
+
+def test_unknown_search_space(refused: Refused) -> None:
+    refused(["plan", "simcse", "quickstrat"], '"quickstrat"', 'did you mean "quickstart"?')
 
 
 def test_unknown_paper(refused: Refused) -> None:

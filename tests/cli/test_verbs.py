@@ -13,10 +13,12 @@ import pytest
 from harness.trials.store import Store
 
 HEAVY = {"torch", "ray", "transformers", "optuna", "pyarrow", "numpy"}
+SHIPPED_SPACES = ("fractions", "quickstart", "semisup", "sup", "unsup")
 POOLING = ["pooling", "--encoder", "tiny-bert", "--set", "suite=graded"]
 GOOD = """\
 \"\"\"A bag of words.\"\"\"
 
+import pydantic
 import torch
 from torch import Tensor, nn
 
@@ -145,8 +147,36 @@ def test_list_spaces(harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     (tmp_path / "search_spaces").mkdir()
     (tmp_path / "search_spaces" / "small.yaml").write_text("# A small one.\nsetting: unsup\n")
-    answer = harness("list", "spaces")
-    assert answer.out.split(maxsplit=1) == ["search_spaces/small.yaml", "A small one.\n"]
+    lines = [line.split(maxsplit=1) for line in harness("list", "spaces").out.splitlines()]
+    assert lines[-1] == ["search_spaces/small.yaml", "A small one."]
+    assert [name for name, _ in lines[:-1]] == sorted(SHIPPED_SPACES)
+    assert dict(lines)["quickstart"].startswith("The embedded default")
+
+
+def test_a_shipped_space_is_listed_once_in_the_checkout(harness: Any) -> None:
+    names = [line.split(maxsplit=1)[0] for line in harness("list", "spaces").out.splitlines()]
+    assert names == sorted(SHIPPED_SPACES)
+
+
+@pytest.mark.parametrize("name", ["quickstart", "search_spaces/quickstart.yaml"])
+def test_a_shipped_space_is_found_by_name(
+    name: str, harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "quickstart").mkdir()  # a folder is no search space
+    answer = harness("plan", "simcse", name)
+    assert answer.code == 0, answer.err
+    assert "simcse unsup tiny-bert" in answer.out
+
+
+def test_an_existing_file_goes_before_a_shipped_space(
+    harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "quickstart").write_text("setting: mine\n")
+    answer = harness("plan", "simcse", "quickstart")
+    assert answer.code == 2
+    assert "quickstart, line 1: setting" in answer.err
 
 
 def test_list_papers(harness: Any) -> None:
@@ -233,16 +263,16 @@ def test_run_stores_one_record_and_runs_once(harness: Any, tmp_path: Path) -> No
     first = harness("run", *POOLING, "--seed", 3, "--store", store)
     assert first.code == 0, first.err
     written = files(store)
-    [row] = Store(store).read().rows()
-    assert set(written) == {f"{row['key']}.parquet"}
-    assert (row["method"], row["encoder"], row["seed"], row["role"]) == (
+    [row] = Store(store).read().records()
+    assert set(written) == {f"{row.key}.parquet"}
+    assert (row.method, row.encoder, row.seed, row.role) == (
         "pooling",
         "tiny-bert",
         3,
         "final",
     )
-    assert row["status"] == "finished"
-    assert set(row["test"]) == {"graded"}
+    assert row.status == "finished"
+    assert set(row.test) == {"graded"}
     second = harness("run", *POOLING, "--seed", 3, "--store", store)
     assert second.code == 0
     assert second.out.startswith("Already in the store:")
@@ -262,8 +292,8 @@ def test_run_takes_one_subset(harness: Any, plugin: Callable[..., Path], tmp_pat
     settings = [word for value in values for word in ("--set", value)]
     answer = harness("run", plugin(), *settings, "--store", tmp_path / "store")
     assert answer.code == 0, answer.err
-    [row] = Store(tmp_path / "store").read().rows()
-    assert (row["label_fraction"], row["subset"]) == (0.5, 3)
+    [row] = Store(tmp_path / "store").read().records()
+    assert (row.label_fraction, row.subset) == (0.5, 3)
     assert "seed 0 subset 3 of 50 %" in harness("list", "trials", "--store", tmp_path / "store").out
     assert harness(*again(answer.out), "--store", tmp_path / "store").out.startswith(
         "Already in the store:"
@@ -279,8 +309,8 @@ def test_run_that_fails_is_stored_with_its_reason_and_tried_again(
     arguments = ["run", path, "--set", "max_steps=2", "--store", store]
     answer = harness(*arguments)
     assert answer.code == 1
-    [row] = Store(store).read().rows()
-    assert (row["status"], row["reason"], row["dev"], row["test"]) == (
+    [row] = Store(store).read().records()
+    assert (row.status, row.reason, row.dev, row.test) == (
         "failed",
         "ValueError: odd",
         {},
@@ -289,8 +319,8 @@ def test_run_that_fails_is_stored_with_its_reason_and_tried_again(
     assert "ValueError: odd" in harness("list", "trials", "--store", store).out
     repaired.touch()
     assert harness(*arguments).code == 0
-    [now] = Store(store).read().rows()
-    assert (now["status"], now["reason"], now["key"]) == ("finished", None, row["key"])
+    [now] = Store(store).read().records()
+    assert (now.status, now.reason, now.key) == ("finished", None, row.key)
 
 
 def test_run_whose_loss_is_not_finite_fails(
@@ -299,9 +329,9 @@ def test_run_whose_loss_is_not_finite_fails(
     path = plugin('return {"contrastive": loss}', 'return {"contrastive": loss * float("nan")}')
     answer = harness("run", path, "--set", "max_steps=2", "--store", tmp_path / "store")
     assert answer.code == 1
-    [row] = Store(tmp_path / "store").read().rows()
-    assert row["status"] == "failed"
-    assert "nan" in row["reason"] or "not finite" in row["reason"]
+    [row] = Store(tmp_path / "store").read().records()
+    assert row.status == "failed"
+    assert "nan" in row.reason or "not finite" in row.reason
 
 
 def test_again_of_a_plugin_that_has_a_path(
@@ -358,8 +388,8 @@ def test_check_passes_what_is_right(harness: Any, plugin: Callable[..., Path]) -
         ('"contrastive": loss}', '"contrast": loss}', "losses() must return ['contrastive']"),
         ('"words*"', '"word"', 'stage "contrastive" trains nothing: no parameter matches word'),
         ('"words*"', '"still"', 'the loss "contrastive" has no gradient'),
-        ('"learning_rate"}', '"learning_rat"}', 'the learning rate "learning_rat" is no field'),
-        ('streams={"contrastive"', 'streams={"pairs"', "its streams ['pairs'] are not all in data()"),
+        ('"learning_rate"}', '"learning_rat"}', 'no field "learning_rat" for the learning rate'),
+        ('streams={"contrastive"', 'streams={"pairs"', "its streams ['pairs'] are not all in corpora()"),
         ("return vectors", "return vectors - vectors.mean(0)", "embed() depends on the batch"),
         ("return vectors", "return vectors * mask.sum(1).max()", "embed() depends on the batch"),
         ("return vectors", "return vectors + torch.rand_like(vectors)", "embed() is random"),
@@ -371,7 +401,7 @@ def test_check_passes_what_is_right(harness: Any, plugin: Callable[..., Path]) -
             "        with torch.no_grad():\n            self.still.add_(1)\n        loss = ",
             "the frozen parameter still moved",
         ),
-        ("width: int = 8", "width: int = method.Field(0, ge=1)", "the defaults are refused"),
+        ("width: int = 8", "width: int = pydantic.Field(0, ge=1)", "the defaults are refused"),
         ("nn.Parameter(torch.zeros(1))", "nn.Parameter(torch.zeros(1, 2).view(3))", "__init__ raises RuntimeError"),
         ("        return [\n", "        raise ValueError('no stage')\n        return [\n", "ValueError: no stage"),
         (
@@ -409,7 +439,7 @@ def test_table_of_the_store(swept: Any, harness: Any) -> None:
 
 def test_list_trials(swept: Any, harness: Any) -> None:
     lines = harness("list", "trials", "--store", swept.store).out.splitlines()
-    keys = Store(swept.store).keys()
+    keys = Store(swept.store).finished_keys()
     assert {line.split()[0] for line in lines} == {key[:10] for key in keys}
     assert sorted(line.split()[2] for line in lines) == ["final", "final", "search", "search"]
 
@@ -435,11 +465,11 @@ def test_plan_estimates_from_the_store(swept: Any, harness: Any, tmp_path: Path)
 def test_show_prints_a_trial_whose_command_runs_again(
     swept: Any, harness: Any, tmp_path: Path
 ) -> None:
-    row = next(row for row in Store(swept.store).read().rows() if row["role"] == "final")
-    answer = harness("show", row["key"][:10], "--store", swept.store)
+    row = next(row for row in Store(swept.store).read().records() if row.role == "final")
+    answer = harness("show", row.key[:10], "--store", swept.store)
     assert answer.code == 0
     for line in (
-        f"key: {row['key']}",
+        f"key: {row.key}",
         "role: final",
         "  learning_rate: ",
         "  graded-dev: ",
@@ -449,8 +479,8 @@ def test_show_prints_a_trial_whose_command_runs_again(
         assert f"\n{line}" in f"\n{answer.out}"
     repeated = harness(*again(answer.out), "--store", tmp_path / "again")
     assert repeated.code == 0, repeated.err
-    [record] = Store(tmp_path / "again").read().rows()
-    assert (record["key"], record["dev"], record["test"]) == (row["key"], row["dev"], row["test"])
+    [record] = Store(tmp_path / "again").read().records()
+    assert (record.key, record.dev, record.test) == (row.key, row.dev, row.test)
 
 
 def test_failed_and_damaged_files_are_named_under_the_table(

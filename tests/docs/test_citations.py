@@ -1,4 +1,4 @@
-"""Citations of the pages: every page and every section that is cited exists, and so does every linked file.
+"""Citations: every page and every section that is cited exists, and so does every linked file.
 
 A citation is the name of a page, alone or with sections: `simcse.md, section 2.1`, or
 `simcse.md, sections 1.2 and 2.1`. It may go over a line end.
@@ -101,7 +101,8 @@ def test_every_cited_page_and_section_exists() -> None:
 
 def test_every_relative_link_points_at_a_file() -> None:
     broken = []
-    for path in (CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").rglob("*.md"))):
+    roots = [path for name in ROOT_PAGES if (path := CHECKOUT / name).is_file()]
+    for path in (*roots, *sorted((CHECKOUT / "docs").rglob("*.md"))):
         for target in LINK.findall(FENCE.sub("", path.read_text("utf-8"))):
             if "://" in target or target.startswith(("#", "mailto:")):
                 continue

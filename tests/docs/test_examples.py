@@ -1,0 +1,64 @@
+"""The examples of the README and of docs/ work as they are printed."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from harness.cli import app
+from harness.evaluation.suites import suite
+from harness.sweep.space import load
+from harness.trials.checking import problems
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PAGES = ("README.md", "CONTRIBUTING.md", "docs/evaluation.md", "docs/methods.md")
+
+
+def example(page: str, language: str) -> str:
+    """The first block of a language in a page."""
+    text = (CHECKOUT / page).read_text(encoding="utf-8")
+    found = re.search(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """(page, words) of every `harness` command in an indented block, continuation lines joined."""
+    for page in PAGES:
+        text = (CHECKOUT / page).read_text(encoding="utf-8").replace("\\\n", " ")
+        for line in re.findall(r"^    (?:\w+=\S+ )?(harness .*)$", text, re.MULTILINE):
+            yield page, shlex.split(line, comments=True)[1:]
+
+
+@pytest.mark.slow
+def test_the_method_of_the_readme_keeps_the_contract(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(example("README.md", "python"), encoding="utf-8")
+    assert problems(str(path)) == []
+
+
+def test_the_search_space_of_the_readme_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "space.yaml"
+    path.write_text(example("README.md", "yaml"), encoding="utf-8")
+    space, _ = load(path)
+    assert list(space.methods) == ["simcse", "d2cse", "mine"]
+
+
+def test_the_suite_of_the_evaluation_page_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "questions.py"
+    path.write_text(example("docs/evaluation.md", "python"), encoding="utf-8")
+    assert suite(str(path)).tests == ("questions",)
+
+
+def test_every_command_has_a_verb_and_options_that_exist() -> None:
+    verbs = typer.main.get_group(app).commands
+    found = list(commands())
+    assert {words[0] for _, words in found} >= {"sweep", "plan", "table", "eval", "check"}
+    for page, (verb, *words) in found:
+        assert verb in verbs, (page, verb)
+        known = {name for each in verbs[verb].params for name in each.opts}
+        given = {word.partition("=")[0] for word in words if word.startswith("--")}
+        assert not given - known, (page, verb)

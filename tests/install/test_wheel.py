@@ -1,0 +1,150 @@
+"""The wheel: what is in it, and that it works in an empty folder away from the checkout."""
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.process]
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SHIPPED = {
+    "methods": "harness/shipped/methods",
+    "search_spaces": "harness/shipped/search_spaces",
+    "results/reported": "harness/shipped/reported",
+}
+"""Folder of the checkout -> its place in the wheel"""
+METHODS = {
+    "clsr", "consert", "d2cse", "dcpcse", "diffaug", "diffcse", "esimcse", "flow", "glove",
+    "pooling", "promptbert", "sbert", "sentence_transformer", "simcse", "whitening",
+}  # fmt: skip
+BUILD_SECONDS, COMMAND_SECONDS = 600, 600
+
+
+def answer(command: list[str | Path], folder: Path, seconds: int = COMMAND_SECONDS) -> str:
+    """What a command prints in a folder; it inherits no setting of harness, Python or Ray."""
+    settings = ("HARNESS_", "PYTHON", "VIRTUAL_ENV", "PYTEST", "RAY_")
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(settings)
+    }
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment | {"HARNESS_CACHE": str(folder / ".cache")},
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the checkout; pip gets the build backend from the package registry."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder]
+    answer([*pip, "--constraint", CHECKOUT / "constraints.txt", CHECKOUT], folder, BUILD_SECONDS)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the programs of a fresh environment that has the wheel.
+
+    The packages on which harness depends are those of the environment that runs this test: a .pth
+    file names their folders. A .pth file inside such a folder (for example that of an editable
+    harness) does not count for the fresh environment.
+    """
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False)
+    programs = folder / ("Scripts" if os.name == "nt" else "bin")
+    pip = [sys.executable, "-m", "pip", "--python", programs / "python"]
+    answer([*pip, "install", "--quiet", "--no-deps", "--no-index", wheel], folder)
+    paths = {"base": str(folder), "platbase": str(folder)}
+    packages = Path(sysconfig.get_path("purelib", "venv", vars=paths))
+    here = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    (packages / "dependencies.pth").write_text("\n".join(here))
+    return programs
+
+
+@pytest.fixture
+def installed(environment: Path, tmp_path: Path) -> "Installed":
+    """The installed harness in an empty folder."""
+    return Installed(environment, tmp_path)
+
+
+class Installed:
+    """The commands of an environment, run in one folder."""
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        self.programs, self.folder = programs, folder
+
+    def python(self, code: str) -> str:
+        """What a line of Python prints."""
+        return answer([self.programs / "python", "-c", code], self.folder).strip()
+
+    def harness(self, *arguments: str) -> str:
+        """What `harness` prints."""
+        return answer([self.programs / "harness", *arguments], self.folder)
+
+
+def test_nothing_but_the_package_is_at_the_top_level(wheel: Path) -> None:
+    names = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    version = re.escape(wheel.name.split("-")[1])
+    assert len(names) == 2
+    assert "harness" in names
+    assert any(re.fullmatch(rf"harness_embeddings-{version}\.dist-info", name) for name in names)
+
+
+def test_methods_spaces_and_reported_numbers_are_inside_the_package(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for folder, place in SHIPPED.items():
+        here = {
+            f"{place}/{path.relative_to(CHECKOUT / folder).as_posix()}"
+            for path in (CHECKOUT / folder).rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        }
+        assert here == {name for name in names if name.startswith(f"{place}/")}
+    assert "harness/py.typed" in names
+    assert not [name for name in names if "__pycache__" in name or "/tests/" in name]
+
+
+def test_the_harness_that_runs_is_the_wheels(installed: Installed) -> None:
+    place = Path(installed.python("import harness; print(harness.__file__)"))
+    assert place.is_relative_to(installed.programs.parent)
+    assert not place.is_relative_to(CHECKOUT)
+
+
+def test_it_lists_its_methods_and_spaces(installed: Installed) -> None:
+    listed = {line.split()[0] for line in installed.harness("list", "methods").splitlines()}
+    assert listed >= METHODS
+    spaces = [line.split()[0] for line in installed.harness("list", "spaces").splitlines()]
+    assert spaces == ["fractions", "quickstart", "semisup", "sup", "unsup"]
+
+
+def test_a_sweep_of_a_space_that_is_named_ends_with_a_row(installed: Installed) -> None:
+    arguments = ["--set", "max_steps=2", "--seeds", "0"]
+    printed = installed.harness("sweep", "simcse", "quickstart", *arguments)
+    assert re.search(r"^simcse +unsup +tiny-bert +1 .*\d\.\d\d", printed, re.MULTILINE), printed
+    assert list((installed.folder / "results" / "trials").glob("*.parquet"))
+
+
+def test_a_paper_has_its_published_numbers(installed: Installed) -> None:
+    printed = installed.harness("table", "--paper", "diffaug")
+    assert re.search(r"DiffAug.*published.*80\.13", printed, re.DOTALL), printed
+
+
+def test_a_new_method_keeps_the_contract(installed: Installed) -> None:
+    installed.harness("new", "methods/mine")
+    assert "keeps the contract" in installed.harness("check", "methods/mine")
+    listed = {line.split()[0] for line in installed.harness("list", "methods").splitlines()}
+    assert listed >= {"mine", *METHODS}
