@@ -71,26 +71,41 @@ def prefix_sdpa(
     """The attention of transformers (SDPA) with `prefix` in front of keys and values.
 
     query, key, value: (rows, heads, length, head size); attention_mask: (rows, 1, length, length)
-    bool, or None. With `only`, the last layer computes one query of each row and returns its
-    result at every position. Returns the output, (rows, length, heads, head size), and None where
-    transformers expects attention weights.
+    bool, or None. only: the last layer computes one query of each row, and returns its result at
+    every position. Returns (rows, length, heads, head size), and None for attention weights.
     """
     length = query.shape[2]
     if prefix is not None:
-        layer = _layer_number(module)
-        key = torch.cat([prefix.keys[layer].to(key.dtype), key], dim=2)
-        value = torch.cat([prefix.values[layer].to(value.dtype), value], dim=2)
-        if attention_mask is not None or prefix.visible is not None:
-            attention_mask = _widened(attention_mask, prefix, query)
+        key, value, attention_mask = _extended(module, prefix, query, key, value, attention_mask)
     one = only is not None and _layer_number(module) == only.layer
     if only is not None and one:
         query = select(query, only.where)
         # The mask hides padding alone, so its rows are all the same and the first one serves.
         attention_mask = None if attention_mask is None else attention_mask[:, :, :1]
+    # Without is_causal, transformers may take a pass without a mask for a decoder's.
     attended, _ = sdpa_attention_forward(
         module, query, key, value, attention_mask, is_causal=False, **kwargs
     )
+    # What follows in the layer expects the length of the text; `Encoder.at` takes one position.
     return attended.expand(-1, length, -1, -1) if one else attended, None
+
+
+def _extended(
+    module: nn.Module,
+    prefix: KeyValues,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Keys, values and mask of a layer with those of its prefix in front."""
+    layer = _layer_number(module)
+    # Under autocast the text's keys are bf16, while trained prompts are float32.
+    key = torch.cat([prefix.keys[layer].to(key.dtype), key], dim=2)
+    value = torch.cat([prefix.values[layer].to(value.dtype), value], dim=2)
+    if mask is not None or prefix.visible is not None:
+        mask = _widened(mask, prefix, query)
+    return key, value, mask
 
 
 def _layer_number(module: nn.Module) -> int:

@@ -83,6 +83,7 @@ class Encoder(nn.Module):
         self.checkpointing = checkpointing
         if checkpointing:
             self.model.gradient_checkpointing_enable({"use_reentrant": False})
+        # Hooks, because transformers has no arguments for these places.
         self._hook_last_layer()
         self.model.get_input_embeddings().register_forward_hook(self._put_words)
         self.model.embeddings.register_forward_hook(self._edit_embedding)
@@ -140,8 +141,9 @@ class Encoder(nn.Module):
     def _run(self, batch: TextBatch, reach: Reach, **options: Any) -> Any:
         positions = reach.get("positions")
         if positions is None:
-            length = torch.arange(batch.input_ids.shape[1], device=batch.input_ids.device)
-            positions = length.expand_as(batch.input_ids)
+            row = torch.arange(batch.input_ids.shape[1], device=batch.input_ids.device)
+            positions = row.expand_as(batch.input_ids)
+        # Always given, so that the numbering does not depend on the family of the encoder.
         positions = positions + (self.first_position + reach.get("position_offset", 0))
         if reach.get("prefix") is not None:
             options["prefix"] = reach["prefix"]
@@ -163,6 +165,7 @@ class Encoder(nn.Module):
         """After the last layer's attention, `at` goes on with one position alone."""
         layers = getattr(getattr(self.model, "encoder", None), "layer", None)
         attention: Any = None if layers is None else getattr(layers[-1], "attention", None)
+        # Other families name these parts differently; for them `at` selects from all positions.
         self._one_position = hasattr(attention, "self") and hasattr(attention, "output")
         if self._one_position:
             attention.self.register_forward_hook(self._keep_attended)
@@ -197,33 +200,41 @@ def first_replaced(vectors: Tensor) -> EmbeddingEdit:
 
 def _pretrained(name: str, dropout: float | None) -> Any:
     """The model of transformers. Raises UserError when it is no complete encoder."""
-    folder = model_folder(name)
     try:
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        if dropout is not None:
-            config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
-        # BERT's own pooler (dense and tanh on [CLS]) is not part of any method here.
-        has_pooler = config.model_type in ("bert", "roberta", "xlm-roberta")
-        model, loading = AutoModel.from_pretrained(
-            folder,
-            config=config,
-            attn_implementation=ATTENTION,
-            dtype=torch.float32,
-            use_safetensors=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-            **({"add_pooling_layer": False} if has_pooler else {}),
-        )
+        model, loading = _loaded(name, dropout)
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
         why = str(error).splitlines()[0]
         raise UserError(f'encoder "{name}" cannot be loaded: {why}') from error
+    # transformers would fill what is missing with random numbers and go on. A pooler may be
+    # missing: no method reads it.
     missing = sorted(key for key in loading["missing_keys"] if not key.startswith("pooler."))
     if missing:
         some = ", ".join(missing[:3])
         raise UserError(f'encoder "{name}" is incomplete (missing weights: {some})')
     if not hasattr(model, "embeddings"):
         raise UserError(
-            f'encoder "{name}" ({config.model_type}) is not a bidirectional encoder: '
+            f'encoder "{name}" ({model.config.model_type}) is not a bidirectional encoder: '
             f"it has no embeddings"
         )
     return model
+
+
+def _loaded(name: str, dropout: float | None) -> tuple[Any, dict[str, Any]]:
+    """The model of transformers, and what transformers says about loading it."""
+    folder = model_folder(name)
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    if dropout is not None:
+        config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
+    # BERT's own pooler (dense and tanh on [CLS]) is not part of any method here.
+    has_pooler = config.model_type in ("bert", "roberta", "xlm-roberta")
+    model, loading = AutoModel.from_pretrained(
+        folder,
+        config=config,
+        attn_implementation=ATTENTION,
+        dtype=torch.float32,
+        use_safetensors=True,
+        trust_remote_code=False,
+        output_loading_info=True,
+        **({"add_pooling_layer": False} if has_pooler else {}),
+    )
+    return model, loading

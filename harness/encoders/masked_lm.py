@@ -31,6 +31,7 @@ class Generator(nn.Module):
         super().__init__()
         self.dropout = dropout
         self.model = load_masked_lm(name, "generator")
+        # Ids of another vocabulary would be other words, or out of range.
         if self.model.config.vocab_size != vocabulary_size:
             raise UserError(
                 f'generator "{name}" has {self.model.config.vocab_size} word pieces and the '
@@ -76,6 +77,7 @@ class VocabularyHead(nn.Module):
                 f'encoder "{name}": the kind of its masked-LM head is not known; '
                 f"BERT's and RoBERTa's are"
             )
+        # BERT's head has this part as a module of its own, RoBERTa's has not.
         bert = hasattr(head, "transform")
         self.transform: Any = head.transform if bert else _RobertaTransform(head)
         self.decoder = nn.Linear(words.shape[1], words.shape[0])
@@ -91,7 +93,7 @@ class VocabularyHead(nn.Module):
 
 
 class _RobertaTransform(nn.Module):
-    """RoBERTa's head without its decoder; BERT has a module of its own for this part."""
+    """RoBERTa's head without its decoder, (..., H) -> (..., H)."""
 
     def __init__(self, head: Any) -> None:
         super().__init__()

@@ -59,5 +59,6 @@ def triplet_loss(
     neutral pairs. All vectors: (items, width).
     """
     logits = torch.cat([classifier(premises, entailments), classifier(premises, contradictions)])
+    # Ones for all entailments, then zeros for all contradictions.
     labels = torch.arange(1, -1, -1, device=logits.device).repeat_interleave(len(premises))
     return functional.cross_entropy(logits.float(), labels)

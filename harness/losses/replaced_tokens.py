@@ -24,5 +24,6 @@ def replaced_token_loss(
     )
     if reduction == "mean_all":
         return losses.mean()
+    # Without padding, the mean does not change with the longest row of the batch.
     real = losses[edited.batch.attention_mask.flatten().bool()]
     return real.sum() if reduction == "sum" else real.mean()

@@ -61,13 +61,10 @@ class LowRankModules(nn.Module):
         self.kind, self.scale = kind, scale
         self.weights: Tensor
         weights = torch.tensor(COMBINATION_WEIGHTS[combination])
-        self.register_buffer("weights", weights, persistent=False)
+        self.register_buffer("weights", weights, persistent=False)  # the configuration has them
         self.down, self.up = nn.ParameterList(), nn.ParameterList()
         for number, place in enumerate(_places(encoder, kind)):
-            width = place.out_features if kind == "adapter" else place.in_features
-            self.down.append(nn.init.normal_(torch.empty(VIEW_MODULES, width, rank), std=0.02))
-            up = torch.zeros(VIEW_MODULES, rank, place.out_features)
-            self.up.append(nn.init.normal_(up, std=1e-3) if kind == "adapter" else up)
+            self._add_matrices(place, rank)
             place.register_forward_hook(self._hook(encoder, number))
 
     def reach(self, rows: int, modules: Tensor | None) -> Reach:
@@ -79,13 +76,21 @@ class LowRankModules(nn.Module):
             return {"mixture": self.weights.expand(rows, VIEW_MODULES)}
         return {"mixture": nn.functional.one_hot(modules, VIEW_MODULES).to(self.weights.dtype)}
 
+    def _add_matrices(self, place: nn.Linear, rank: int) -> None:
+        """Wd and Wu of both sets at one place."""
+        width = place.out_features if self.kind == "adapter" else place.in_features
+        self.down.append(nn.init.normal_(torch.empty(VIEW_MODULES, width, rank), std=0.02))
+        # Wu starts at (almost) 0, so that the encoder begins as it was pretrained.
+        up = torch.zeros(VIEW_MODULES, rank, place.out_features)
+        self.up.append(nn.init.normal_(up, std=1e-3) if self.kind == "adapter" else up)
+
     def _hook(self, encoder: Encoder, number: int) -> Hook:
         """What is added to the output of place `number`, for all rows and sets at once."""
 
         def add(_module: nn.Module, inputs: tuple[Tensor], output: Tensor) -> Tensor | None:
             mixture = encoder.reach.get("mixture")
             if mixture is None:
-                return None
+                return None  # a pass of the plain encoder
             # r: rows, l: length, h: width, m: sets, k: rank
             source = output if self.kind == "adapter" else inputs[0]
             inner = torch.einsum("rlh,mhk->rlmk", source, self.down[number].to(source.dtype))

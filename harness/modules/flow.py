@@ -46,7 +46,7 @@ class Flow(nn.Module):
         left: list[Tensor] = []
         log_determinant = vectors.new_zeros(())
         for number, step in enumerate(self.steps):
-            if number and number % self.steps_per_level == 0:
+            if number and number % self.steps_per_level == 0:  # a level ends
                 middle = vectors.shape[1] // 2
                 left.append(vectors[:, middle:])
                 vectors = vectors[:, :middle]
@@ -83,6 +83,7 @@ class FlowStep(nn.Module):
             _small_linear(coupling_width, coupling_width),
             ActNorm(coupling_width),
             nn.ReLU(),
+            # It starts at 0, so that a fresh coupling leaves the vectors as they are.
             ScaledZeroLinear(coupling_width, width - self.middle),
         )
 
@@ -95,6 +96,7 @@ class FlowStep(nn.Module):
         log_determinant = SCALE_FACTOR * self.norm.log_scale.sum()
         vectors = self.norm(vectors)
         if self.mixing is None:
+            # A reversal swaps the halves, so that the next coupling changes the other one.
             vectors = vectors.flip(1)
         else:
             vectors = self.mixing(vectors)
@@ -134,6 +136,7 @@ class ActNorm(nn.Module):
     @torch.no_grad()
     def _fit(self, vectors: Tensor) -> None:
         self.fresh = False
+        # 1e-6 keeps the scale of a constant channel finite.
         self.bias.copy_(-vectors.mean(dim=0))
         self.log_scale.copy_(-(vectors.std(dim=0, correction=0) + 1e-6).log() / SCALE_FACTOR)
 
@@ -159,6 +162,7 @@ class InvertibleMap(nn.Module):
 
     def forward(self, vectors: Tensor) -> Tensor:
         """(rows, width) -> (rows, width)."""
+        # The parameters are whole matrices, of which one triangle counts.
         lower = self.lower.tril(-1) + torch.eye(len(self.lower)).to(self.lower)
         upper = self.upper.triu(1) + torch.diag(self.signs * self.log_diagonal.exp())
         return vectors @ (self.order @ lower @ upper).T

@@ -40,6 +40,7 @@ class BatchNormHead(nn.Sequential):
             nn.Linear(2 * hidden_size, hidden_size, bias=False),
             nn.BatchNorm1d(hidden_size, affine=False),
         )
+        # As transformers starts the layers of BERT; torch's own Linear starts differently.
         for layer in self:
             if isinstance(layer, nn.Linear):
                 nn.init.normal_(layer.weight, std=0.02)

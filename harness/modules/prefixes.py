@@ -30,6 +30,7 @@ class PrefixModules(nn.Module):
         self.layers, self.heads = int(config.num_hidden_layers), config.num_attention_heads
         self.length, self.dropout = length, float(config.hidden_dropout_prob)
         self.table = nn.Parameter(torch.empty(VIEW_MODULES, length, width))
+        # Small: the first keys and values are much shorter than the encoder's own, as in the paper.
         nn.init.normal_(self.table, std=0.02)
         count = 1 if share_network else VIEW_MODULES
         outputs = 2 * self.layers * width
@@ -53,6 +54,7 @@ class PrefixModules(nn.Module):
         made = torch.stack([self._network(number)(self.table[number]) for number in numbers])
         # A module that a row must not see is left out. This equals masking it, and is cheaper.
         chosen = made.flatten(0, 1).expand(rows, -1, -1) if modules is None else made[modules]
+        # Dropout comes last, so that every row of the batch has a mask of its own.
         dropped = functional.dropout(chosen, self.dropout, self.training)
         by_slot = dropped.view(rows, dropped.shape[1], 2 * self.layers, self.heads, -1)
         # Slot 2m is the key of layer m, slot 2m+1 its value, each (rows, heads, length, head size).
@@ -63,6 +65,7 @@ class PrefixModules(nn.Module):
         }
 
     def _network(self, number: int) -> nn.Module:
+        """The network of a module; a shared one is the only one there is."""
         return self.networks[min(number, len(self.networks) - 1)]
 
 

@@ -25,6 +25,7 @@ class DeepPrompts(nn.Module):
         config = encoder.model.config
         self.layers, self.heads = int(config.num_hidden_layers), int(config.num_attention_heads)
         self.dropout = float(config.hidden_dropout_prob)
+        # Keys and values of all layers are one tensor, as in the released code.
         self.table = nn.Parameter(torch.empty(length, 2 * self.layers * encoder.hidden_size))
         nn.init.normal_(self.table, std=0.02)
 
@@ -70,9 +71,10 @@ class ShallowPrompts(nn.Module):
         super().__init__()
         self.template = template
         pieces = (*template.begin, *template.end)
-        inner = range(1, len(pieces) - 1)
+        inner = range(1, len(pieces) - 1)  # between [CLS] and [SEP]
         self.places = [place for place in inner if pieces[place] != template.mask_id]
         words = encoder.model.get_input_embeddings().weight
+        # Copies: the embeddings themselves are frozen, and the text may hold the same pieces.
         start = words[[pieces[place] for place in self.places]]
         self.vectors = nn.Parameter(start.detach().clone())
 

@@ -16,6 +16,7 @@ class VectorTable:
         self.device = device
         self.on_disk = vectors
         self.on_device: Tensor | None = None
+        # A share of the free memory: method, optimiser and activations need the rest.
         if device.type == "cuda":
             free_memory, _ = torch.cuda.mem_get_info(device)
             if vectors.nbytes < SHARE_OF_MEMORY * free_memory:

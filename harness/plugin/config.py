@@ -53,11 +53,13 @@ class MethodConfig(BaseModel):
         """Put the values of the paper in the place of field defaults."""
         if not isinstance(given, Mapping):
             return given
+        # Not validated yet, so the defaults of the two fields stand in where they are missing.
         fields = cls.model_fields
         setting = given.get("setting", fields["setting"].default)
         encoder = given.get("encoder", fields["encoder"].default)
         for_all = cls.published.get((setting, "*"), {})
         for_encoder = cls.published.get((setting, encoder), {})
+        # The later wins: what is given is never replaced.
         return {**for_all, **for_encoder, **cls.dependent_defaults(given), **given}
 
 
@@ -79,6 +81,7 @@ class TrainingConfig(MethodConfig):
     hyperparameter: it numbers a repetition, as a seed does.
     """
 
+    # Contrastive learning and its optimiser (simcse.md, sections 1.2, 1.3 and 1.7)
     learning_rate: float = Field(3e-5, gt=0, description="peak rate of the linear decay")
     batch_size: int = Field(64, ge=2, description="contrastive batch, in sentences or triplets")
     epochs: float = Field(1, gt=0, description="passes over the training data")
@@ -95,6 +98,7 @@ class TrainingConfig(MethodConfig):
     precision: Literal["auto", "bf16", "fp32"] = Field(
         "auto", description="auto: bf16 where the hardware has it"
     )
+    # Checkpoints and data (simcse.md, sections 1.1 and 1.4)
     evaluation_interval: int = Field(125, ge=1, description="steps between two evaluations on dev")
     sentences: str = Field("wiki1m", description="unlabelled corpus")
     triplets: str = Field(
@@ -103,6 +107,7 @@ class TrainingConfig(MethodConfig):
     gradient_checkpointing: bool = Field(
         False, description="less memory, more time: activations are computed twice"
     )
+    # Experiments with few labels (diffaug.md, section 7)
     label_fraction: float = Field(
         1.0, gt=0, le=1, description="share of the labelled data that is used"
     )

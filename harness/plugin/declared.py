@@ -114,4 +114,5 @@ class Declared:
         fraction, subset = label_share(self.config)
         if items is None or fraction == 1 or not source(corpus).labelled:
             return items
+        # Drawn as the kit draws it: the size of a subset is random, too.
         return len(label_subset(items, fraction, subset))

@@ -31,7 +31,7 @@ def corpus_vectors(kit: Kit, corpus: str, pooling: Pooling, max_length: int) -> 
     tokens = kit.tokens(corpus)
     vectors: np.ndarray | None = None
     for places, found in vector_groups(kit, corpus, pooling, max_length):
-        if vectors is None:
+        if vectors is None:  # the first group tells the width
             vectors = np.empty((len(tokens) * tokens.columns, found.shape[1]), np.float32)
         vectors[places] = found.cpu().numpy()
     assert vectors is not None

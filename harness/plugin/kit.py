@@ -73,6 +73,7 @@ class Kit:
         """The encoder's tokenizer, without truncation. Raises UserError when the model has none."""
         encoder = self.config.encoder
         folder = model_folder(encoder)
+        # Checked first: transformers would not complain (see VOCABULARIES).
         if not any(path for name in VOCABULARIES for path in folder.glob(name)):
             raise UserError(
                 f'encoder "{encoder}" has no tokenizer: {folder} has no {VOCABULARIES[0]}'
@@ -81,6 +82,7 @@ class Kit:
             tokenizer = AutoTokenizer.from_pretrained(
                 folder, use_fast=True, trust_remote_code=False
             )
+            # Batches cut and pad, because only they know a method's template and limits.
             tokenizer.backend_tokenizer.no_truncation()
             tokenizer.backend_tokenizer.no_padding()
         except (OSError, ValueError, KeyError, AttributeError) as error:
@@ -146,6 +148,7 @@ class Kit:
         They are built now if no trial has built them yet.
         """
         artefact: Artefact = {found.name: found for found in self.declared.artefacts}[name]
+        # The plugin's source is part of the digest, so a changed `build` builds again.
         values = {field: getattr(self.config, field) for field in artefact.fields}
         digest = digest_of([self.identity(), values])
         folder = cache_folder() / "artefacts" / f"{self.declared.name}-{name}-{digest}"

@@ -80,6 +80,7 @@ def locate(name: str) -> Path:
         raise UserError(
             f"{name} holds no method: it has no __init__.py{suggest(path.name, names())}"
         )
+    # `methods/simcse` names the shipped method also where there is no such folder.
     known = sources()
     plain = path.name if name == f"methods/{path.name}" else name
     if plain in known:
@@ -93,7 +94,7 @@ def load(name: str) -> Plugin:
 
     Raises UserError when there is no such method and when its import fails.
     """
-    from harness.plugin.method import Method
+    from harness.plugin.method import Method  # here, because it loads torch
 
     source = locate(name)
     module = _import(source)
@@ -110,6 +111,7 @@ def source_digest(source: Path) -> str:
     """Digest of every Python file of the plugin, by name and content."""
     files = sorted(source.rglob("*.py")) if source.is_dir() else [source]
     content = b""
+    # Names are included: two files that swap their contents are another plugin.
     for file in files:
         name = file.relative_to(source).as_posix() if source.is_dir() else file.name
         content += name.encode() + b"\0" + file.read_bytes() + b"\0"
@@ -134,7 +136,7 @@ def _import(source: Path) -> ModuleType:
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit) as error:  # a plugin that exits must not end the program
         del sys.modules[module_name]
         raise UserError(
             f"the plugin {source} fails to import: {type(error).__name__}: {error}"

@@ -48,6 +48,7 @@ class ReplacedTokenConfig(TrainingConfig):
     @classmethod
     def _choose_generator(cls, given: str, info: ValidationInfo) -> str:
         """The distilled sibling of BERT or RoBERTa; any other encoder generates for itself."""
+        # "roberta-base" and "some/bert-large-uncased" belong to the families "roberta" and "bert".
         encoder = str(info.data.get("encoder", ""))
         family = Path(encoder).name.split("-")[0]
         return given or DISTILLED.get(family, encoder)

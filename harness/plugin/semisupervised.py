@@ -59,6 +59,7 @@ class SemiSupervisedConfig(TrainingConfig):
         """
         if self.setting != "semisup":
             return [unsupervised]
+        # In sup-unsup the classifier is not used any more, so the stage stays as it is.
         last = unsupervised
         if self.schedule != "sup-unsup":
             last = replace(
@@ -73,6 +74,7 @@ class SemiSupervisedConfig(TrainingConfig):
 
     def _classification_stage(self, unsupervised: Stage) -> Stage:
         """The phase on labels alone, a run of its own with the optimiser of the method."""
+        # It is evaluated every 50 steps (semisupervised.md, section 2), or as often as the method.
         return Stage(
             CLASSIFICATION,
             trains={"*": "classification_learning_rate"},

@@ -42,6 +42,7 @@ class StaticCorruption(nn.Module):
                 start, stop = self.arrays[f"starts{view}"][item : item + 2]
                 rows.append(self.arrays[f"ids{view}"][start:stop])
         ids, _ = pad(rows, Template((), ()), 0)
+        # A corruption is never longer than the text that it replaces.
         missing = batch.input_ids.shape[1] - ids.shape[1]
         written = functional.pad(ids, (0, missing)).to(batch.input_ids.device)
         return compare_pieces(batch, written)

@@ -76,6 +76,7 @@ def adversarial(loss: Tensor, output: Tensor, noise_norm: float) -> EmbeddingEdi
     output: the embedding output, (rows, length, H), of the forward pass that gave `loss`. The
     graph of `loss` is kept, so that it can still be differentiated for training.
     """
+    # 1e-10: the gradient at padding is 0, and 0 / 0 would be nan.
     (gradient,) = torch.autograd.grad(loss, output, retain_graph=True)
     noise = noise_norm * gradient / (gradient.norm(dim=-1, keepdim=True) + 1e-10)
     return lambda other: other + noise

@@ -43,6 +43,8 @@ def compare_pieces(batch: TextBatch, written: Tensor) -> Edited:
     0. A chosen piece that the generator restored counts as not replaced, and a piece that it
     changed without being asked counts as replaced.
     """
+    # Slot 0 belongs to the sentence vector. Id 0 at padding is masked, so it is harmless in a
+    # vocabulary in which it is another piece (diffcse.md, section 1.2).
     written = torch.cat([batch.input_ids[:, :1], written[:, 1:]], dim=1) * batch.attention_mask
     labels = ((written != batch.input_ids) & batch.attention_mask.bool()).long()
     edited = batch.replaced(written, batch.attention_mask)

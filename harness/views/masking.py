@@ -33,11 +33,14 @@ class Masker(nn.Module):
         self.mask_id: int = tokenizer.mask_token_id
         self.vocabulary_size = len(tokenizer)
         self.special_ids: Tensor
+        # Not saved: the tokenizer has them.
         special = torch.tensor(sorted(tokenizer.all_special_ids))
         self.register_buffer("special_ids", special, persistent=False)
 
     def forward(self, input_ids: Tensor) -> Masked:
         """input_ids: (rows, length)."""
+        # Everything is drawn for all positions. To draw for the chosen ones alone, the CPU would
+        # have to wait until the GPU knows how many there are.
         candidates = ~torch.isin(input_ids, self.special_ids)
         chosen = (torch.rand(input_ids.shape, device=input_ids.device) < self.ratio) & candidates
         how = torch.rand(input_ids.shape, device=input_ids.device)

@@ -35,7 +35,7 @@ def read_thesaurus(path: Path) -> dict[str, list[str]]:
     for number, line in enumerate(lines, start=1):
         word, *synonyms = [part.strip() for part in line.split(",")]
         if not line.strip():
-            continue
+            continue  # a blank line at the end, for example
         if not word or not any(synonyms):
             raise UserError(
                 f"{path}, line {number}: a word and its synonyms, separated by commas, "
@@ -61,6 +61,7 @@ def synonym_pieces(corpus: str, path: Path, tokenizer: Any) -> dict[str, np.ndar
     path: of the thesaurus. Returns `ids` and `starts`: the pieces of item k are
     ids[starts[k]:starts[k + 1]]. The words are drawn with a fixed seed, once for all trials.
     """
+    # A generator of its own: the global one belongs to the trial that happens to build this.
     found, thesaurus, generator = source(corpus), read_thesaurus(path), random.Random(0)
     sentences = found.read(found.paths()).columns[0]
     texts = [replace_word(text, thesaurus, generator) for text in sentences]

@@ -52,6 +52,7 @@ class Config(plugin.TrainingConfig):
     gradient_clipping: float = Field(
         1e6, gt=0, description="largest norm of the gradient; in effect none"
     )
+    # The network is tiny (clsr.md, section 4).
     precision: Literal["auto", "bf16", "fp32"] = "fp32"
     evaluation_interval: int = Field(
         613, ge=1, description="steps between two evaluations on dev; an epoch of NLI"
@@ -79,6 +80,7 @@ class Method(plugin.FrozenMethod[Config]):
             "contrastive",
             trains=["mlp.*", "head.*"],
             streams={"pairs": config.batch_size},
+            # Full batches, so that every vector has as many negatives (clsr.md, section 4).
             batches=Batches(full=True, text=False),
             optimisation=Optimisation(optimiser="lars", schedule="cosine"),
             selection=Selection(keep=config.checkpoint),

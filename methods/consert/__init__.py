@@ -59,6 +59,7 @@ class Method(plugin.Method[Config]):
             vectors, output = self._clean_pass(batch["labelled"])
             loss = self._classification(batch["labelled"], vectors)
             found["classification"] = loss
+            # The adversarial view follows the gradient of this loss; others do not need it.
             noise = partial(adversarial, loss, output, self.config.noise_norm)
         if "contrastive" in stage.losses:
             texts = batch["labelled" if self.config.setting == "sup" else "contrastive"]
@@ -80,6 +81,7 @@ class Method(plugin.Method[Config]):
             outputs.append(output)
             return output
 
+        # An edit that changes nothing is the way to the embedding output.
         states = self.encoder(texts, edit=keep)
         return texts.split(mean(states, texts.attention_mask)), outputs[0]
 

@@ -64,6 +64,7 @@ class Method(plugin.Method[Config]):
         self.discriminator = kit.encoder() if config.discriminator == "copy" else None
         self.cls_vector = None
         if config.cls_prompt:
+            # It begins as the pretrained embedding of [CLS] (section 4.1 of the paper).
             words = self.encoder.model.get_input_embeddings().weight
             self.cls_vector = nn.Parameter(words[self.tokenizer.cls_token_id].detach().clone())
 
@@ -106,6 +107,7 @@ class Method(plugin.Method[Config]):
         through it the detection trains the sentence encoder (d2cse.md, section 1.4).
         """
         edited: Edited = self.editor(texts)
+        # The other cells of Table 6 read without prompts, or without the vector.
         reach: Reach = {}
         if self.config.discriminator_prompted:
             fresh = self.config.discriminator_prompts == "fresh"

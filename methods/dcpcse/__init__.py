@@ -35,6 +35,7 @@ class Method(plugin.Method[Config]):
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
         trained = ["prompts.*", "head.*"]
+        # Patterns may match nothing: without MLM there is no vocabulary head.
         if not config.freeze_lm_head:
             trained.append("vocabulary.*")
         streams = {"contrastive": config.batch_size}

@@ -51,11 +51,12 @@ class Method(plugin.Method[Config]):
             trains=dict.fromkeys(("augmentation.*", "classifier.*"), "stage1_learning_rate"),
             streams={"labelled": config.stage1_batch_size},
             losses={"classification": 1.0},
-            epochs=None,
+            epochs=None,  # triplets start again until the steps are done
             max_steps=config.stage1_steps,
             optimisation=Optimisation(
                 optimiser="adamw-released" if released else "adamw",
                 clipping="released" if released else "trainable",
+                # The released horizon is that of stage 2 (diffaug.md, section 3).
                 decay_steps=config.stage1_decay_steps,
             ),
             shared=tuple(name for name in type(config).model_fields if name not in AFTER_STAGE_1),

@@ -98,6 +98,7 @@ class PrefixAnalysis:
         def plain(batch: TextBatch, _modules: Tensor) -> Tensor:
             return self.encoder.at(batch, self.template.mask_positions(batch.attention_mask))
 
+        # Dropout is on in training mode alone. The loop puts the random state back.
         self.encoder.train()
         found = representation_divergence(plain, self.sentences)
         self.encoder.eval()
@@ -134,6 +135,7 @@ def weight_convergence(
     layers = encoder.model.encoder.layer
     projections = [layer.attention.self.key for layer in layers]
     projections += [layer.attention.self.value for layer in layers]
+    # Sums in float64, because they run over all tokens of the sample.
     text = torch.zeros(len(projections), dtype=torch.float64)
     tokens = 0
     with torch.no_grad(), _outputs(projections) as outputs:

@@ -56,7 +56,7 @@ class Method(plugin.FrozenMethod[Config]):
             trains=["flow.*"],
             streams={"corpus": config.batch_size},
             losses={"bits_per_dimension": 1.0},
-            batches=Batches(text=False),
+            batches=Batches(text=False),  # the vectors are looked up by item
             optimisation=Optimisation(optimiser="adamw-uncorrected", schedule="constant"),
         )
         return [stage]

@@ -67,6 +67,7 @@ class Method(plugin.Method[Config]):
 
     @classmethod
     def artefacts(cls, config: Config) -> list[Artefact]:
+        # No fields: the file itself is part of the artefact's identity, through `files`.
         return [Artefact("words", (), lambda _: read_vectors(cls.files(config)[0]))]
 
     def __init__(self, config: Config, kit: Kit) -> None:

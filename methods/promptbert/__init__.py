@@ -88,6 +88,7 @@ class Method(plugin.Method[Config]):
 
     def _two_templates(self, texts: TextBatch) -> tuple[Tensor, ...]:
         """Training vectors of the same sentences in two templates: the unsupervised views."""
+        # The word pieces stay, so that a sentence is tokenised once.
         second = rewrapped(texts, self.template, self.second_template, self.tokenizer.pad_token_id)
         passes = ((texts, self.template), (second, self.second_template))
         return tuple(self._vectors(*each, headed=True, denoised=True) for each in passes)

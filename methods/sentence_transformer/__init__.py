@@ -65,6 +65,7 @@ class Method(plugin.Method[Config]):
         return min(int(self.encoder.max_seq_length), positions)
 
     def embed(self, batch: TextBatch) -> Tensor:
+        # The library pools and normalises; only the cut to fewer dimensions is left to do.
         features = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
         prompt = {"prompt_length": self.prompt_length} if self.prompt_length else {}
         vectors: Tensor = self.encoder(features | prompt)["sentence_embedding"]

@@ -49,6 +49,7 @@ class Method(plugin.FrozenMethod[Config]):
     @classmethod
     def artefacts(cls, config: Config) -> list[Artefact]:
         fields = ("corpus", "pooling", "max_length")
+        # `dimensions` is not among them: the whole map is kept, and cut where it is used.
         return [Artefact("whitening", fields, lambda kit: _whitening(config, kit))]
 
     def __init__(self, config: Config, kit: Kit) -> None:
@@ -83,6 +84,7 @@ def _whitening(config: Config, kit: Kit) -> Mapping[str, np.ndarray]:
         scatter = scatter + centred.T @ centred + torch.outer(shift, shift) * (count * share)
         mean = mean + shift * share
         count += len(rows)
+    # The covariance divides by n - 1 (frozen_maps.md, section 2).
     if count < 2:
         raise UserError(f'corpus "{config.corpus}" has a single text; a covariance needs two')
     return {"mean": mean.cpu().numpy(), "map": whitening_map((scatter / (count - 1)).cpu().numpy())}
