@@ -41,7 +41,7 @@ def method_page(name: str) -> str:
     return f"""\
 # {name}
 
-{registry.summary(registry.locate(name))}
+{registry.docstring_line(registry.locate(name))}
 
 Its settings are {settings}. [The methods](../methods.md#{name}) says what it does and what we
 measured. A published value is the paper's, for a setting and an encoder (`*` is any encoder); it

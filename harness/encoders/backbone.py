@@ -121,7 +121,7 @@ class Encoder(nn.Module):
         positions). This is exact and saves most of a layer.
         """
         if self.checkpointing and self.training:
-            # The backward pass computes the layer again, at a time when `_where` is no longer set.
+            # The backward pass computes the layer again, when `_where` is not set any more.
             return select(self.forward(batch, **reach), where)[:, 0]
         self._where = where
         try:
@@ -199,7 +199,7 @@ def first_replaced(vectors: Tensor) -> EmbeddingEdit:
 
 
 def _pretrained(name: str, dropout: float | None) -> Any:
-    """The model of transformers. Raises UserError when it is no complete encoder."""
+    """The model of transformers. Raises UserError when it is not a complete encoder."""
     try:
         model, loading = _loaded(name, dropout)
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:

@@ -1,1 +1,1 @@
-"""Losses. They are computed in float32, whatever the precision of the encoder."""
+"""Losses. They are computed in float32, also where the encoder computes in bf16."""

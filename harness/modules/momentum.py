@@ -40,7 +40,7 @@ class MomentumEncoder(nn.Module):
         self.eval()
 
     def train(self, mode: bool = True) -> Self:
-        """Evaluation mode, whatever the mode of the method around it is."""
+        """Evaluation mode, also while the method around it trains."""
         return super().train(False)
 
     @torch.no_grad()

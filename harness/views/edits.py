@@ -38,7 +38,7 @@ class Editor(nn.Module):
     ) -> None:
         """Keep the parts.
 
-        masker: its ratio is the share of the pieces that is edited, whatever the edit. generator:
+        masker: its ratio is the share of the pieces that is edited, in all edits. generator:
         writes replacements and insertions; None where all edits are deletions. longest: the most
         tokens of a row. only_masked: keep the generator's pieces at masked positions only.
         """

@@ -1,4 +1,4 @@
-"""The frozen generator: the best piece at every position, and what it refuses."""
+"""The frozen generator: the best piece at every position, and the models that it refuses."""
 
 import pytest
 import torch

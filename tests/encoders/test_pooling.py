@@ -1,4 +1,7 @@
-"""Poolings and heads against their formulas (plain_encoders.md, section 1; diffcse.md, section 1.1)."""
+"""Poolings and heads against their formulas.
+
+plain_encoders.md, section 1; diffcse.md, section 1.1.
+"""
 
 from pathlib import Path
 from typing import get_args

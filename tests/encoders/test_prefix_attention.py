@@ -1,4 +1,7 @@
-"""`Encoder` against a BERT forward pass written out in numpy float64: prompts, positions, padding, the two slots."""
+"""`Encoder` against a BERT forward pass written out in numpy float64.
+
+Prompts, positions, padding, and the two places of [CLS]: its word vector and its embedding output.
+"""
 
 import math
 from collections.abc import Mapping
@@ -42,7 +45,7 @@ def batch() -> TextBatch:
 
 
 def at_first(vector: torch.Tensor) -> WordVectors:
-    """A vector instead of the first token's word embedding, in three rows."""
+    """A vector in the place of the first token's word embedding, in three rows."""
     return WordVectors(torch.zeros(3, 1, dtype=torch.long), vector[None])
 
 
@@ -53,7 +56,7 @@ def mask_of(lengths: list[int], width: int = LENGTH) -> torch.Tensor:
 
 
 def first_position(folder: Path) -> int:
-    """RoBERTa's positions start behind its padding id, 1."""
+    """The positions of RoBERTa start behind its padding id, 1."""
     return 2 if "roberta" in folder.name else 0
 
 
@@ -87,9 +90,10 @@ def reference(
     first_word: np.ndarray | None = None,
     first_embedding: np.ndarray | None = None,
 ) -> list[np.ndarray]:
-    """Embedding output and hidden states of every layer of ONE row without padding, (length, WIDTH) each.
+    """Embedding output and hidden states of every layer of ONE row, (length, WIDTH) each.
 
-    prompts: (layers, 2, prompts, WIDTH), keys then values; visible: (prompts,) which of them the row sees.
+    The row has no padding. prompts: (layers, 2, prompts, WIDTH), keys then values. visible:
+    (prompts,), which of them the row sees.
     """
     words = weights["embeddings.word_embeddings.weight"][ids]
     if first_word is not None:
@@ -161,7 +165,10 @@ def prompts_of(encoder: Encoder, length: int) -> DeepPrompts:
 
 
 def as_array(prompts: DeepPrompts) -> np.ndarray:
-    """(layers, 2, prompts, WIDTH) from a table (prompts, 2 * layers * WIDTH) with slots key 0, value 0, key 1, ..."""
+    """A table as `prompts` above: (prompts, 2 * layers * WIDTH) -> (layers, 2, prompts, WIDTH).
+
+    The slots of the table are key 0, value 0, key 1, ...
+    """
     table = prompts.table.detach().numpy()
     slots = [table[:, slot * WIDTH : (slot + 1) * WIDTH] for slot in range(2 * LAYERS)]
     return np.array([[slots[2 * layer], slots[2 * layer + 1]] for layer in range(LAYERS)])
@@ -253,7 +260,7 @@ def test_deep_prompts_with_shifted_positions(
 
 
 def test_deep_prompts_without_padding(encoder: Encoder, folder: Path, batch: TextBatch) -> None:
-    """transformers makes no mask when nothing is padded; the prompts must still be seen by all."""
+    """transformers makes no mask where nothing is padded. All tokens must still see the prompts."""
     full = TextBatch(batch.input_ids, torch.ones_like(batch.input_ids), batch.items)
     prompts = prompts_of(encoder, 3)
     found = encoder(full, prefix=prompts(3), position_offset=3)
@@ -363,13 +370,13 @@ def test_prompts_start_small_and_have_two_vectors_a_layer(encoder: Encoder) -> N
 
 
 def test_longest_is_what_the_positions_allow(encoder: Encoder) -> None:
-    """40 positions in both: RoBERTa has 42 and does not use the first two."""
+    """Both have 40 positions: RoBERTa has 42 and does not use the first two."""
     assert encoder.longest == 40
     full = TextBatch(torch.full((1, 40), 7), torch.ones(1, 40, dtype=torch.long), torch.arange(1))
     assert encoder(full).shape == (1, 40, WIDTH)
 
 
-def test_weights_are_float32_whatever_was_stored(folder: Path, tmp_path: Path) -> None:
+def test_weights_are_float32_also_where_others_are_stored(folder: Path, tmp_path: Path) -> None:
     copy_model(
         folder,
         tmp_path,
@@ -379,7 +386,7 @@ def test_weights_are_float32_whatever_was_stored(folder: Path, tmp_path: Path) -
 
 
 def test_checkpoint_without_a_layer_is_refused(folder: Path, tmp_path: Path) -> None:
-    """Random weights in the middle of a pretrained encoder would give quiet nonsense."""
+    """Random weights inside a pretrained encoder would give wrong vectors without an error."""
     weights = load_file(folder / "model.safetensors")
     copy_model(
         folder, tmp_path, {name: value for name, value in weights.items() if "layer.1." not in name}

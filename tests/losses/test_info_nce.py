@@ -20,9 +20,10 @@ def reference(
     temperature: float,
     own_weight: float = 0.0,
 ) -> float:
-    """simcse.md, section 1.2: sims = cos(z1_i, z2_j) / tau, columns [z2 | z3], cross entropy with target i, mean.
+    """The mean over i of the cross entropy of row i with target i (simcse.md, section 1.2).
 
-    simcse.md, section 2.2: sims[i, N + i] += own_weight.
+    The row holds cos(z1_i, z2_j) / temperature, then cos(z1_i, z3_j) / temperature. `own_weight`
+    is added to that of the own hard negative (simcse.md, section 2.2).
     """
     total = 0.0
     for row in range(len(anchors)):
@@ -80,7 +81,7 @@ def test_hard_negative_weight_is_nothing_without_hard_negatives() -> None:
 
 
 def test_further_negatives_may_be_more_or_fewer_than_rows() -> None:
-    """ESimCSE's queue: negatives of every row."""
+    """The vectors of ESimCSE's queue are negatives of every row."""
     for count in (2, 13):
         arrays = vectors(0), vectors(1), vectors(2, rows=count)
         assert info_nce(*tensors(*arrays), temperature=0.1).item() == pytest.approx(
@@ -131,7 +132,10 @@ def test_gradient_against_finite_differences(hard: bool) -> None:
 
 
 def test_float32_also_under_autocast() -> None:
-    """The loop runs `losses` under bf16 autocast, which would round cosines to steps of 0.004 (0.08 over 0.05)."""
+    """The loop runs `losses` under bf16 autocast, which would round cosines to steps of 0.004.
+
+    Over the temperature 0.05 these are steps of 0.08.
+    """
     arrays = vectors(7, 16, 24), vectors(8, 16, 24)
     with torch.autocast("cpu", torch.bfloat16):
         loss = info_nce(*tensors(*arrays), temperature=0.05)

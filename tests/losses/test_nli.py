@@ -1,4 +1,7 @@
-"""NLI as a softmax over pair features, against float64 (consert.md, section 3; sbert.md, section 1; semisupervised.md, section 2; diffaug.md, section 3)."""
+"""NLI as a softmax over pair features, against float64.
+
+consert.md, section 3; sbert.md, section 1; semisupervised.md, section 2; diffaug.md, section 3.
+"""
 
 import math
 from collections.abc import Sequence
@@ -25,7 +28,7 @@ def tensors(*arrays: np.ndarray) -> list[torch.Tensor]:
 def classifier(classes: int, *, squared_maximum: bool = False) -> PairClassifier:
     torch.manual_seed(0)
     built = PairClassifier(WIDTH, classes, squared_maximum=squared_maximum)
-    torch.nn.init.normal_(built.linear.weight)  # far from uniform answers
+    torch.nn.init.normal_(built.linear.weight)  # so that its output is far from uniform
     torch.nn.init.normal_(built.linear.bias)
     return built
 
@@ -33,7 +36,7 @@ def classifier(classes: int, *, squared_maximum: bool = False) -> PairClassifier
 def cross_entropy(
     built: PairClassifier, first: np.ndarray, second: np.ndarray, label: int
 ) -> float:
-    """Of one pair, from [u, v, |u - v|] and, where the layer is wider, max(u, v)^2."""
+    """The cross entropy of a pair, from [u, v, |u - v|] and (in a wider layer) max(u, v)^2."""
     features = [
         *first,
         *second,
@@ -68,7 +71,7 @@ def test_pair_loss(squared_maximum: bool) -> None:
 
 @pytest.mark.parametrize("squared_maximum", [False, True])
 def test_triplets_are_two_pairs_without_a_neutral(squared_maximum: bool) -> None:
-    """Entailment is class 1, contradiction class 0; the mean is over 2B pairs."""
+    """Entailment is class 1 and contradiction is class 0. The mean is over 2B pairs."""
     built = classifier(2, squared_maximum=squared_maximum)
     premises, entailments, contradictions = vectors(2), vectors(3), vectors(4)
     pairs = [(one, other, 1) for one, other in zip(premises, entailments, strict=True)]
@@ -91,7 +94,7 @@ def test_gradient_reaches_both_sentences_and_the_classifier() -> None:
     [(3, False, 6_915), (3, True, 9_219), (2, False, 4_610)],
 )
 def test_parameters_and_how_they_start(classes: int, squared_maximum: bool, expected: int) -> None:
-    """2304 -> 3 (SBERT), 3072 -> 3 (ConSERT); N(0, 0.02) weights and zero bias."""
+    """2304 -> 3 (SBERT) or 3072 -> 3 (ConSERT), with N(0, 0.02) weights and zero bias."""
     built = PairClassifier(768, classes, squared_maximum=squared_maximum)
     assert sum(parameter.numel() for parameter in built.parameters()) == expected
     assert built.linear.weight.std().item() == pytest.approx(0.02, rel=0.1)

@@ -10,7 +10,7 @@ from harness.losses.nt_xent import nt_xent
 
 
 def written_out(first: np.ndarray, second: np.ndarray, temperature: float) -> float:
-    """Every ordered pair (a, b), the sum over all vectors but a itself."""
+    """The mean over every ordered pair (a, b), with a sum over all vectors but a itself."""
     vectors = [row / np.linalg.norm(row) for row in (*first, *second)]
     pairs = len(first)
     total = 0.0
@@ -34,7 +34,10 @@ def test_written_out(pairs: int, temperature: float) -> None:
 
 
 def test_trap_3_the_own_side_is_in_the_denominator() -> None:
-    """Two equal anchors whose partners are orthogonal: a sum over the partners alone would give log 2 for all."""
+    """Two equal anchors have orthogonal partners.
+
+    A sum over the partners alone would give log 2 for all four vectors.
+    """
     one, two, three = torch.eye(3)
     loss = nt_xent(torch.stack([one, one]), torch.stack([two, three]), temperature=1.0)
     assert loss.item() == pytest.approx((math.log(2 + math.e) + math.log(3)) / 2)

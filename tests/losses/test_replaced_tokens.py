@@ -1,4 +1,7 @@
-"""Replaced-token detection: masking rates, corruption rules and the loss, as diffcse.md, sections 1.2 and 1.4 have them."""
+"""Replaced-token detection: masking rates, corruption rules and the loss.
+
+They are those of diffcse.md, sections 1.2 and 1.4.
+"""
 
 import math
 from typing import cast
@@ -18,7 +21,7 @@ CLS, SEP, MASK, PAD = 101, 102, 103, 0
 
 
 class Script:
-    """A generator whose best piece at every position is written down; remembers what it was asked."""
+    """A generator whose best pieces are written down. It remembers what it was asked for."""
 
     def __init__(self, best: list[list[int]]) -> None:
         self.best = torch.tensor(best)
@@ -69,7 +72,7 @@ def test_only_masked_positions_change_where_that_is_asked() -> None:
 
 
 def test_padding_of_another_id_becomes_zero_and_is_not_replaced() -> None:
-    """RoBERTa pads with 1."""
+    """RoBERTa pads with the id 1."""
     edited = Script([[5, 6, 7, 8]]).corrupt(
         batch_of([[9, 6, 1, 1]], [[1, 1, 0, 0]]), [[9, 6, 1, 1]]
     )
@@ -85,7 +88,10 @@ def test_corruption_leaves_its_input_alone() -> None:
 
 @pytest.mark.parametrize("reduction", ["mean_all", "mean_nonpad", "sum"])
 def test_detection_loss(reduction: str) -> None:
-    """The default averages over padding, too: leaving it out would change lambda's meaning from batch to batch."""
+    """The default averages over padding, too.
+
+    Without padding, the meaning of lambda would change from batch to batch.
+    """
     generator = np.random.default_rng(4)
     logits = generator.normal(size=(3, 5, 2)) * 2
     labels = generator.integers(0, 2, size=(3, 5))
@@ -125,6 +131,6 @@ def test_detection_loss(reduction: str) -> None:
     ],
 )
 def test_the_generator_has_the_encoders_vocabulary(encoder: str, expected: str) -> None:
-    """Another tokenizer's ids would index out of range."""
+    """The ids of another tokenizer could be out of range."""
     assert ReplacedTokenConfig(encoder=encoder).generator == expected
     assert ReplacedTokenConfig(encoder=encoder, generator="mine").generator == "mine"

@@ -1,4 +1,8 @@
-"""CLSR against clsr.md; the traps are those of clsr.md, section 7 (trap 6 is a corpus, trap 7 a table)."""
+"""CLSR against clsr.md.
+
+The traps are those of clsr.md, section 7. Trap 6 is about a corpus and trap 7 about a table, so
+they are tested elsewhere.
+"""
 
 import shutil
 from collections.abc import Callable
@@ -59,7 +63,10 @@ def some_texts(kit: Kit, method: Any) -> TextBatch:
 
 @torch.no_grad()
 def test_trap_1_the_vectors_are_the_frozen_encoders_without_dropout(kit: Kit) -> None:
-    """Mean over the last layer's tokens, [CLS] and [SEP] included; what trains it is what it is tested on."""
+    """The mean over the tokens of the last layer, [CLS] and [SEP] included.
+
+    The vectors of training are those of the test.
+    """
     method = build(kit).eval()
     batch = some_texts(kit, method)
     states = method.encoder.model(
@@ -96,7 +103,7 @@ def test_trap_2_the_head_is_dropped(kit: Kit, watch: Callable[[torch.nn.Module],
 
 @pytest.mark.parametrize("relu", ["both", "hidden", "output"])
 def test_trap_3_and_4_loss_written_out(kit_for: KitFor, triplets: Path, relu: str) -> None:
-    """2m vectors, tau 0.1, the third column of the corpus unused."""
+    """2m vectors at the temperature 0.1. The third column of the corpus is not used."""
     kit = kit_for("clsr", pairs=str(triplets), relu=relu)
     method = build(kit)
     chosen = [3, 11, 0, 7]
@@ -130,7 +137,10 @@ def test_trap_3_and_4_loss_written_out(kit_for: KitFor, triplets: Path, relu: st
 def test_trap_5_lars_with_warm_up_and_cosine(
     kit_for: KitFor, triplets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """20 pairs in batches of 8 are 2 updates an epoch: 10 epochs of warm-up to 0.5, then 6 of cosine towards 0."""
+    """10 epochs of warm-up to 0.5, then 6 epochs of cosine towards 0.
+
+    20 pairs in batches of 8 are 2 steps an epoch.
+    """
     kit = kit_for("clsr", pairs=str(triplets), batch_size=8, epochs=16)
     rates, decays = [], set()
     step = optimisers.Lars.step
@@ -146,8 +156,8 @@ def test_trap_5_lars_with_warm_up_and_cosine(
 
     monkeypatch.setattr(optimisers.Lars, "step", watched)
     trained(build(kit), kit)
-    warm = [0.5 * update / 20 for update in range(20)]
-    cosine = [0.25 * (1 + np.cos(np.pi * update / 12)) for update in range(12)]
+    warm = [0.5 * step / 20 for step in range(20)]
+    cosine = [0.25 * (1 + np.cos(np.pi * step / 12)) for step in range(12)]
     assert rates == pytest.approx(warm + cosine)
     assert decays == {(2, 1e-4), (1, 0.0)}
 
@@ -162,7 +172,7 @@ def test_warm_up_is_10_epochs_however_many_there_are(epochs: float, ratio: float
 def test_batches_are_full(
     kit_for: KitFor, triplets: Path, watch: Callable[[torch.nn.Module], Any]
 ) -> None:
-    """20 pairs in batches of 8: two updates an epoch, the other four pairs wait."""
+    """20 pairs in batches of 8 are two steps an epoch. The other four pairs wait."""
     kit = kit_for("clsr", pairs=str(triplets), batch_size=8, epochs=3)
     method = build(kit)
     head = watch(method.head)
@@ -235,8 +245,8 @@ def test_parameters(
     kit_for: KitFor, triplets: Path, tiny_encoder: Path, tmp_path: Path, width: int, mlp: int
 ) -> None:
     config = BertConfig(
-        vocab_size=60, hidden_size=width, num_hidden_layers=1, num_attention_heads=16, intermediate_size=8,
-        pad_token_id=0, max_position_embeddings=40,
+        vocab_size=60, hidden_size=width, num_hidden_layers=1, num_attention_heads=16,
+        intermediate_size=8, pad_token_id=0, max_position_embeddings=40,
     )  # fmt: skip
     BertModel(config, add_pooling_layer=False).save_pretrained(tmp_path)
     for file in ("tokenizer.json", "tokenizer_config.json"):

@@ -35,7 +35,7 @@ def build(kit: Kit) -> Any:
     torch.manual_seed(0)
     method = kit.build()
     if kit.config.setting != "unsup":
-        nn.init.normal_(method.classifier.linear.weight)  # answers far from uniform
+        nn.init.normal_(method.classifier.linear.weight)  # so that its output is far from uniform
         nn.init.normal_(method.classifier.linear.bias)
     return method.train()
 
@@ -63,7 +63,7 @@ def array(tensor: Tensor) -> np.ndarray:
 
 
 def pooled(states: Tensor, mask: Tensor) -> np.ndarray:
-    """Mean over real tokens, row by row."""
+    """The mean over real tokens, row by row."""
     return np.array(
         [
             array(row)[:length].mean(axis=0)
@@ -73,8 +73,10 @@ def pooled(states: Tensor, mask: Tensor) -> np.ndarray:
 
 
 def contrastive(first: np.ndarray, second: np.ndarray, temperature: float = 0.1) -> float:
-    """loss_a + loss_b; each the mean over rows of the cross entropy over 2N - 1 logits: the other view's first, then
-    the same view's without the diagonal."""
+    """loss_a + loss_b, each the mean over rows of the cross entropy over 2N - 1 logits.
+
+    The logits are the N of the other view, then the N - 1 others of the same view.
+    """
     total = 0.0
     for own, other in ((first, second), (second, first)):
         for row, anchor in enumerate(own):
@@ -135,7 +137,7 @@ def test_contrastive_loss_weighs_0_15_also_when_it_is_the_only_one(
 
 
 def test_supervised_losses_of_its_own_joint_training(small: KitFor, watch: Watch) -> None:
-    """CE of the clean pass + 0.15 (L_con(premises) + L_con(hypotheses)), three labels."""
+    """CE of three labels in the clean pass, + 0.15 * (L_con of premises and of hypotheses)."""
     kit = small(setting="sup", encoder_dropout=0)
     method = build(kit)
     encoder = watch(method.encoder)
@@ -156,7 +158,7 @@ def test_supervised_losses_of_its_own_joint_training(small: KitFor, watch: Watch
 
 
 def test_labels_alone(small: KitFor, watch: Watch) -> None:
-    """The repository's `sup` run: no contrastive pass at all."""
+    """This is the repository's `sup` run. It has no contrastive pass."""
     kit = small(setting="sup", contrastive_weight=0)
     method = build(kit)
     encoder = watch(method.encoder)
@@ -164,8 +166,9 @@ def test_labels_alone(small: KitFor, watch: Watch) -> None:
     assert len(encoder.results) == 1
 
 
-def test_diffaug_joint_is_sentences_and_binary_triplets(small: KitFor, watch: Watch, sentences: Path,
-                                                        triplets: Path) -> None:  # fmt: skip
+def test_diffaug_joint_is_sentences_and_binary_triplets(
+    small: KitFor, watch: Watch, sentences: Path, triplets: Path
+) -> None:
     kit = small(setting="semisup", auxiliary_weight=0.01)
     method = build(kit)
     assert method.corpora(kit.config) == {"contrastive": str(sentences), "labelled": str(triplets)}
@@ -274,7 +277,7 @@ def test_unsupervised_base_has_no_dropout(small: KitFor, setting: str, rate: flo
 
 
 def test_without_dropout_clean_views_are_one(small: KitFor, watch: Watch) -> None:
-    """In attention as well."""
+    """There is no dropout in attention, either."""
     same = []
     for rate in (0.0, 0.1):
         kit = small(first_view="none", second_view="none", encoder_dropout=rate)
@@ -383,7 +386,7 @@ def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...])
 def test_checkpointed_gradients_are_the_same(
     small: KitFor, options: dict[str, Any], precision: str
 ) -> None:
-    """The adversarial view goes through the first graph twice."""
+    """The adversarial view goes back through the first graph twice."""
     gradients = []
     for checkpointing in (False, True):
         kit = small(gradient_checkpointing=checkpointing, **options)

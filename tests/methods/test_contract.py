@@ -1,4 +1,4 @@
-"""Every method that comes with harness keeps the contract, and every configuration of the papers' spaces resolves."""
+"""Every shipped method keeps the contract, and every shipped space resolves."""
 
 from pathlib import Path
 

@@ -24,7 +24,7 @@ from harness.training.parameters import count, trainable, trained_names
 from harness.trials.trial import resolve
 
 KitFor = Callable[..., Kit]
-Watch = Callable[[nn.Module], Any]  # conftest's Calls
+Watch = Callable[[nn.Module], Any]  # tests.conftest.Calls
 LENGTH = 5
 CLS, PAD, SPECIAL = 2, 0, range(5)
 
@@ -62,8 +62,10 @@ def unsup(kit_for: KitFor) -> Kit:
 
 @pytest.fixture(scope="module")
 def shaped(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Models with the layers and widths of BERT base and large, all zero, with a small vocabulary and small
-    feed-forward layers: both are frozen and no trainable tensor has their sizes."""
+    """Models with the layers and widths of BERT base and large, all zero.
+
+    Vocabulary and feed-forward layers are small: no trainable tensor has their sizes.
+    """
     made: dict[str, Path] = {}
 
     def make(name: str) -> Path:
@@ -72,8 +74,8 @@ def shaped(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Call
             vocabulary = json.loads((tiny_encoder / "config.json").read_text())["vocab_size"]
             folder = made[name] = tmp_path_factory.mktemp(name)
             config = BertConfig(
-                vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
-                intermediate_size=16, pad_token_id=0,
+                vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers,
+                num_attention_heads=heads, intermediate_size=16, pad_token_id=0,
             )  # fmt: skip
             config.save_pretrained(folder)
             with torch.device("meta"):
@@ -171,7 +173,7 @@ def test_contrastive_loss_does_not_touch_the_detector(unsup: Kit) -> None:
 
 
 def assert_cls_prompt(words: WordVectors | None, method: Any) -> None:
-    """The [CLS] vector, where the method has one, instead of the word embedding at position 0 of every row."""
+    """The [CLS] vector, where the method has one, for the word embedding at position 0."""
     assert (words is None) == (method.cls_vector is None)
     if words is not None:
         assert torch.equal(words.vectors[0], method.cls_vector)
@@ -224,7 +226,7 @@ def test_prompts_of_the_second_pass(
 
 @pytest.mark.parametrize(("setting", "views"), [("unsup", 2), ("sup", 3)])
 def test_losses_against_formulas(kit_for: KitFor, setting: str, views: int, watch: Watch) -> None:
-    """Both losses in float64 numpy, from what the modules gave."""
+    """Both losses in float64 numpy, from the outputs of the modules."""
     kit = kit_for("d2cse", setting=setting, prompt_length=LENGTH, masking_ratio=0.4)
     method = build(kit)
     head, generator, detector = (
@@ -294,7 +296,7 @@ def test_masking_keeps_specials_and_draws_every_view_anew(kit_for: KitFor, watch
 def test_dropout_of_the_frozen_encoder_makes_the_views(
     unsup: Kit, kit_for: KitFor, watch: Watch
 ) -> None:
-    """In eval mode there would be no second view."""
+    """In evaluation mode the two views would be equal."""
     kit = unsup
     method = build(kit).eval()
     kit = kit_for("d2cse", **{**kit.config.model_dump(), "max_steps": 1})
@@ -335,7 +337,7 @@ def test_embedding_is_the_cls_state_before_the_head(
 
 
 def test_cls_prompt_starts_as_the_pretrained_embedding(kit_for: KitFor) -> None:
-    """So before training it changes nothing, and it is a copy: training it leaves the word embeddings alone."""
+    """Before training it changes nothing. It is a copy: the word embeddings stay as they are."""
     plain, prompted = (
         build(kit_for("d2cse", prompt_length=LENGTH, cls_prompt=flag)).eval()
         for flag in (False, True)
@@ -351,7 +353,7 @@ def test_cls_prompt_starts_as_the_pretrained_embedding(kit_for: KitFor) -> None:
     with torch.no_grad():
         prompted.cls_vector.add_(
             torch.arange(32) % 3
-        )  # not a constant: LayerNorm would take it out
+        )  # not constant, because LayerNorm would remove a constant
     assert not torch.allclose(plain.embed(batch), prompted.embed(batch), atol=1e-2)
 
 
@@ -463,7 +465,7 @@ def test_what_trains_beside_each_discriminator(kit_for: KitFor, discriminator: s
 
 
 def test_a_copied_discriminator_has_its_own_rate(kit_for: KitFor) -> None:
-    """0.02 cannot train a full encoder."""
+    """A rate of 0.02 cannot train a full encoder."""
     kit = kit_for("d2cse", discriminator="copy")
     assert kit.config.discriminator_learning_rate == 7e-6
     method = build(kit)
@@ -525,8 +527,8 @@ def test_static_corruption_trains_without_a_generator(
 @pytest.mark.parametrize("discriminator", ["shared", "copy"])
 def test_bfloat16_runs(kit_for: KitFor, tiny_roberta: Path, discriminator: str) -> None:
     kit = kit_for(
-        "d2cse", encoder=str(tiny_roberta), prompt_length=LENGTH, cls_prompt=True, discriminator=discriminator,
-        precision="bf16", max_steps=2,
+        "d2cse", encoder=str(tiny_roberta), prompt_length=LENGTH, cls_prompt=True,
+        discriminator=discriminator, precision="bf16", max_steps=2,
     )  # fmt: skip
     method = build(kit)
     Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
@@ -537,7 +539,7 @@ def test_bfloat16_runs(kit_for: KitFor, tiny_roberta: Path, discriminator: str) 
 def test_gradient_checkpointing_gives_the_same_gradients(
     kit_for: KitFor, tiny_encoder: Path, tmp_path: Path, discriminator: str
 ) -> None:
-    folder = tmp_path / "model"  # without dropout: `at` draws fewer masks for the last layer
+    folder = tmp_path / "model"  # no dropout, because `at` draws fewer masks for the last layer
     shutil.copytree(tiny_encoder, folder)
     config = json.loads((folder / "config.json").read_text())
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -545,8 +547,8 @@ def test_gradient_checkpointing_gives_the_same_gradients(
     found = []
     for checkpointing in (False, True):
         kit = kit_for(
-            "d2cse", encoder=str(folder), prompt_length=LENGTH, cls_prompt=True, discriminator=discriminator,
-            gradient_checkpointing=checkpointing,
+            "d2cse", encoder=str(folder), prompt_length=LENGTH, cls_prompt=True,
+            discriminator=discriminator, gradient_checkpointing=checkpointing,
         )  # fmt: skip
         method = build(kit)
         torch.manual_seed(3)

@@ -1,4 +1,8 @@
-"""DCPCSE and SCPCSE against dcpcse.md. The reference for deep prompts is transformers' own cached-keys route (dcpcse.md, section 1.4)."""
+"""DCPCSE and SCPCSE against dcpcse.md.
+
+The reference for deep prompts is the route by cached keys of transformers (dcpcse.md,
+section 1.4).
+"""
 
 import json
 import math
@@ -25,7 +29,7 @@ from harness.training.parameters import count, trainable
 from harness.trials.trial import resolve
 
 KitFor = Callable[..., Kit]
-Watch = Callable[[nn.Module], Any]  # conftest's Calls
+Watch = Callable[[nn.Module], Any]  # tests.conftest.Calls
 LENGTH, WIDTH = 5, 32
 TEMPLATE = "the old {s} sees [MASK]"
 FAMILIES = pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
@@ -47,7 +51,7 @@ def still(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str
 
 
 def build(kit: Kit) -> Any:
-    """With prompts, and a head, that are large enough for a mistake in them to show."""
+    """The method with a head and prompts so large that a mistake in them shows."""
     torch.manual_seed(0)
     method = kit.build()
     for parameter in (*method.prompts.parameters(), *method.head.parameters()):
@@ -91,8 +95,11 @@ def plain_model(kit: Kit, kind: Any = AutoModel) -> Any:
 
 
 def deep_states(kit: Kit, method: Any, ids: torch.Tensor, model: Any = None) -> np.ndarray:
-    """(length, H): all last states of one row by transformers, with the prompts as cached keys and values; slot 2j of
-    a prompt position is layer j's key, slot 2j + 1 its value. The cache's length shifts the positions."""
+    """All last states of one row, (length, H), by transformers with the prompts as cached keys.
+
+    Slot 2j of a prompt position is the key of layer j, slot 2j + 1 its value. The length of the
+    cache shifts the positions.
+    """
     model = model or plain_model(kit)
     table = (
         method.prompts.table.detach().double().reshape(LENGTH, 2, 2, 4, WIDTH // 4)
@@ -109,7 +116,7 @@ def deep_states(kit: Kit, method: Any, ids: torch.Tensor, model: Any = None) -> 
 
 
 def shallow_states(kit: Kit, method: Any, ids: torch.Tensor, text: int) -> np.ndarray:
-    """(length, H): with the trained vectors among the word embeddings of `[CLS] p p X p [MASK] [SEP]`."""
+    """All last states of `[CLS] p p X p [MASK] [SEP]`, (length, H), with trained vectors p."""
     model = plain_model(kit)
     words = model.get_input_embeddings().weight[ids].detach().clone()
     vectors = method.prompts.vectors.detach().double()
@@ -186,7 +193,10 @@ def test_hard_negative_weight_is_on_the_own_contradiction(
 def test_test_time_head_is_dropped_without_and_kept_with_labels(
     kit_for: KitFor, request: pytest.FixtureRequest, family: str, setting: str
 ) -> None:
-    """The model has dropout: at test time there is none. Positions start at the prompt length (RoBERTa: plus 2)."""
+    """At test time there is no dropout, which the model has.
+
+    Positions start at the prompt length (RoBERTa: plus 2).
+    """
     kit = kit_for(
         "dcpcse",
         setting=setting,
@@ -206,7 +216,7 @@ def test_test_time_head_is_dropped_without_and_kept_with_labels(
 def test_masked_language_loss(
     kit_for: KitFor, still: Callable[[str], str], family: str, watch: Watch
 ) -> None:
-    """A second pass with the same prompts on masked rows, through the checkpoint's own head."""
+    """It is a second pass with the same prompts on masked rows, with the checkpoint's own head."""
     kit = kit_for(
         "dcpcse", encoder=still(family), prompt_length=LENGTH, mlm=True, masking_ratio=0.4
     )
@@ -231,7 +241,10 @@ def test_masked_language_loss(
 
 @FAMILIES
 def test_shallow_prompts(kit_for: KitFor, still: Callable[[str], str], family: str) -> None:
-    """[CLS], [MASK], [SEP] keep their embeddings, positions start where they always do, the mask is the sentence."""
+    """[CLS], [MASK] and [SEP] keep their embeddings, and positions start where they always do.
+
+    The state at the mask is the sentence vector.
+    """
     kit = kit_for(
         "dcpcse", encoder=still(family), prompts="shallow", template=TEMPLATE, temperature=0.3
     )
@@ -279,7 +292,10 @@ def test_three_updates_change_the_trained_and_nothing_else(
 
 
 def test_masked_language_loss_touches_no_sentence_vector(kit_for: KitFor) -> None:
-    """It trains prompts and vocabulary head; the tanh head gets nothing from it, and the other loss no vocabulary."""
+    """It trains prompts and vocabulary head, and not the tanh head.
+
+    The contrastive loss does not train the vocabulary head.
+    """
     kit = kit_for("dcpcse", prompt_length=LENGTH, mlm=True)
     method = build(kit)
     found = losses(kit, method)
@@ -317,7 +333,7 @@ def test_trainable_parameters(
 
 
 def test_trainable_parameters_with_and_without_the_vocabulary_head(kit_for: KitFor) -> None:
-    """Its decoder is a matrix of its own, not the frozen embeddings."""
+    """The decoder of the head is a matrix of its own, not the frozen embeddings."""
     prompts, head = LENGTH * 2 * 2 * WIDTH, WIDTH * WIDTH + WIDTH
     for values, vocabulary in (
         ({}, False),
@@ -335,7 +351,10 @@ def test_trainable_parameters_with_and_without_the_vocabulary_head(kit_for: KitF
 
 
 def test_shallow_prompts_of_the_paper_are_six_vectors(kit_for: KitFor, hub: Path) -> None:
-    """`this`, `sentence`, `:`, `"` before the sentence, `"`, `means` after it: 4,608 numbers for BERT base."""
+    """`this`, `sentence`, `:` and `"` stand before the sentence, `"` and `means` after it.
+
+    These are 4,608 numbers for BERT base.
+    """
     kit = kit_for("dcpcse", encoder=str(hub / "models" / "mini-bert"), prompts="shallow")
     method = kit.build()
     pieces = method.tokenizer.convert_tokens_to_ids(["this", "sentence", ":", '"', '"', "means"])
@@ -355,7 +374,7 @@ def test_shallow_prompts_of_the_paper_are_six_vectors(kit_for: KitFor, hub: Path
 
 
 def test_the_frozen_encoder_keeps_its_dropout(kit_for: KitFor, watch: Watch) -> None:
-    """In eval mode the two views would be one (trap 1)."""
+    """In evaluation mode the two views would be equal (trap 1)."""
     kit = kit_for("dcpcse", prompt_length=LENGTH, max_steps=1)
     method = build(kit).eval()
     encoder = watch(method.encoder)
@@ -367,7 +386,7 @@ def test_the_frozen_encoder_keeps_its_dropout(kit_for: KitFor, watch: Watch) -> 
 
 
 def test_every_row_has_its_own_dropout_of_the_prompts(kit_for: KitFor) -> None:
-    """Trap 4."""
+    """This is trap 4."""
     method = build(kit_for("dcpcse", prompt_length=LENGTH))
     drawn = method.prompts(400)
     for keys in (*drawn.keys, *drawn.values):
@@ -381,7 +400,7 @@ def test_every_row_has_its_own_dropout_of_the_prompts(kit_for: KitFor) -> None:
 def test_the_masked_pass_has_the_prompts_and_positions_of_the_first(
     kit_for: KitFor, watch: Watch
 ) -> None:
-    """Drawn once, dropout included; a next batch draws anew and finds nothing left over (trap 7)."""
+    """They are drawn once, dropout included. The next batch draws anew (trap 7)."""
     kit = kit_for("dcpcse", prompt_length=LENGTH, mlm=True)
     method = build(kit)
     encoder, masker = watch(method.encoder), watch(method.masker)
@@ -400,7 +419,7 @@ def test_the_masked_pass_has_the_prompts_and_positions_of_the_first(
 
 
 def test_masked_language_weight_decays(kit_for: KitFor) -> None:
-    """0.1 * 0.95^(updates / 100), the exponent a real number; updates counts what is done."""
+    """0.1 * 0.95^(steps / 100) with a real exponent, where steps counts the steps done."""
     plugin = registry.load("dcpcse")
     losses_of = {
         mlm: plugin.method.stages(resolve(plugin, {"mlm": mlm}))[0].losses for mlm in (False, True)
@@ -409,7 +428,7 @@ def test_masked_language_weight_decays(kit_for: KitFor) -> None:
     weight = losses_of[True]["masked_language"]
     assert weight(0) == pytest.approx(0.1)
     assert weight(50) == pytest.approx(0.1 * math.sqrt(0.95))
-    assert [round(weight(updates), 4) for updates in (1000, 3907)] == [0.0599, 0.0135]
+    assert [round(weight(steps), 4) for steps in (1000, 3907)] == [0.0599, 0.0135]
     assert weight(15625) == pytest.approx(3.3e-5, rel=0.01)
     (stage,) = plugin.method.stages(resolve(plugin, {"mlm": True, "masked_language_weight": 0.4}))
     assert stage.losses["masked_language"](0) == pytest.approx(0.4)

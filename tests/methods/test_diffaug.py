@@ -1,4 +1,4 @@
-"""DiffAug against diffaug.md: who trains when, which module a row meets, what is denoised, what test time uses."""
+"""DiffAug against diffaug.md: what trains when, which module a row meets, what is denoised."""
 
 import sys
 from collections.abc import Callable
@@ -34,7 +34,10 @@ SMALL = {
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Finished first stages are shared through the cache; here every test runs its own."""
+    """Finished first stages are shared through the cache.
+
+    Here every test has a cache of its own.
+    """
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
 
 
@@ -49,7 +52,7 @@ def small(kit_for: KitFor) -> KitFor:
 def build(kit: Kit) -> Any:
     torch.manual_seed(0)
     method = kit.build()
-    with torch.no_grad():  # as after training: prefixes that matter
+    with torch.no_grad():  # large prefixes, as after training
         for parameter in method.augmentation.parameters():
             parameter.normal_(std=0.5)
     return method
@@ -76,7 +79,7 @@ def copies(method: Any) -> dict[str, Tensor]:
 
 
 def changed(method: Any, before: dict[str, Tensor]) -> set[str]:
-    """First parts of the names of the parameters that moved."""
+    """The first parts of the names of the parameters that changed."""
     return {
         name.split(".")[0]
         for name, value in method.named_parameters()
@@ -89,11 +92,11 @@ def ever_better() -> Callable[[], float]:
     return lambda: float(next(scores))
 
 
-# Who trains
+# What trains
 
 
 def test_stage_1_trains_prefixes_and_classifier_and_nothing_else(small: KitFor) -> None:
-    """Head and encoder stay bit-identical (trap 5: the head is random and fixed in stage 1)."""
+    """Head and encoder stay the same to the last bit (trap 5: the head is random and fixed)."""
     kit = small()
     method = build(kit)
     before = copies(method)
@@ -168,13 +171,19 @@ def test_defaults_of_table_5() -> None:
 
 
 def test_few_labels_keep_the_decay_and_drop_the_accumulation() -> None:
-    """diffaug.md, section 7: the released rule would leave 15 updates and let stage 1's rate reach 0 after 15."""
+    """diffaug.md, section 7: the released rule would leave 15 steps in stage 2.
+
+    The rate of stage 1 would be 0 after 15 steps.
+    """
     few = resolve(registry.load("diffaug"), {"setting": "sup", "label_fraction": 0.01})
     assert (few.accumulation, few.stage1_decay_steps, few.stage1_steps) == (1, 1614, 1250)
 
 
 def test_stage_1_rate_decays_over_stage_2s_horizon(small: KitFor) -> None:
-    """Trap 4: lr(t) = 1e-3 * (1 - t / T) with T given; stage 2 gives the prefixes the encoder's rate."""
+    """Trap 4: the rate is 1e-3 * (1 - t / T) with a given T.
+
+    Stage 2 gives the prefixes the rate of the encoder.
+    """
     kit = small()
     first, second = build(kit).stages(kit.config)
     assert first.optimisation.decay_steps == 3907
@@ -191,7 +200,7 @@ def test_alpha_is_doubled_on_demand(small: KitFor) -> None:
 
 
 def test_evaluation_counter_runs_through_both_stages(small: KitFor) -> None:
-    """Every 2 updates from the start of stage 1, and after the last."""
+    """Every 2 steps from the start of stage 1, and after the last step."""
     kit = small(stage1_steps=3, max_steps=4, evaluation_interval=2)
     steps: list[int] = []
     method = build(kit)
@@ -210,7 +219,7 @@ def test_evaluation_counter_runs_through_both_stages(small: KitFor) -> None:
 
 
 def test_stage_2_starts_from_the_last_stage_1_weights(small: KitFor) -> None:
-    """Not from the best on dev; the best of all is restored at the very end."""
+    """It does not start from the best ones on dev. The best of all are restored at the end."""
     kit = small(stage1_steps=4, max_steps=1, evaluation_interval=2, learning_rate=1e-12)
     scores = iter([9.0, 1.0, 1.0])
     method = build(kit)
@@ -227,7 +236,10 @@ def test_stage_2_starts_from_the_last_stage_1_weights(small: KitFor) -> None:
 
 
 def test_released_clipping_moves_the_prefixes_far_less(small: KitFor) -> None:
-    """diffaug.md, section 3.1: about 1e-5 times the gradient, far below Adam's epsilon; the encoder still does not move."""
+    """diffaug.md, section 3.1: about 1e-5 times the gradient, far below Adam's epsilon.
+
+    The encoder still does not move.
+    """
     moved = {}
     for rule in ("clean", "released"):
         kit = small(stage1_clip=rule, stage1_steps=4)
@@ -246,7 +258,10 @@ def test_released_clipping_moves_the_prefixes_far_less(small: KitFor) -> None:
 
 
 def test_which_module_a_row_meets(small: KitFor) -> None:
-    """Premise and first view: module 0; hypotheses and second view: module 1; at test time both (trap 1 and 6)."""
+    """Premises and first views meet module 0, hypotheses and second views module 1.
+
+    At test time a row meets both (traps 1 and 6).
+    """
     kit = small(auxiliary_weight=1.0)
     method = build(kit).eval()
     asked: list[Any] = []
@@ -282,7 +297,10 @@ def test_same_views_see_both_modules(small: KitFor) -> None:
 def test_test_time_is_one_pass_and_the_raw_mask_state(
     small: KitFor, watch: Watch, augmentation: str
 ) -> None:
-    """Trap 1: text behind all rows, no head, no denoising, no mean of two passes."""
+    """Trap 1: the text stands behind all rows.
+
+    There is no head, no denoising and no second pass.
+    """
     kit = small(augmentation=augmentation)
     method = build(kit).eval()
     encoder, head = watch(method.encoder), watch(method.head)
@@ -316,7 +334,10 @@ def normalised(vectors: np.ndarray) -> np.ndarray:
 def reference_states(
     method: Any, batch: TextBatch, row: int, module: int, *, position_shift: int = 0
 ) -> np.ndarray:
-    """A row's mask state less the template's alone at the row's length and with its module, one row at a time."""
+    """A row's state at the mask less that of the template alone, one row at a time.
+
+    The template stands as around a sentence of the row's length, with the row's module.
+    """
     length = int(batch.attention_mask[row].sum())
     ids = batch.input_ids[row, :length][None]
     begin, end = method.template.begin, method.template.end
@@ -351,7 +372,10 @@ def headed(method: Any, states: np.ndarray) -> np.ndarray:
 def test_contrastive_loss_with_denoising(
     small: KitFor, request: pytest.FixtureRequest, encoder: str, setting: str, denoising: str
 ) -> None:
-    """Per module, at the sentence's own length (the released code: 8 = the visible flags further; trap 7)."""
+    """It is per module and at the sentence's own length (trap 7).
+
+    The released code is 8 further: the visible flags.
+    """
     kit = small(setting=setting, denoising=denoising, encoder=str(request.getfixturevalue(encoder)))
     method = build(kit).double().eval()
     batch = batches(kit, method)["contrastive"]
@@ -386,7 +410,10 @@ def test_released_roberta_numbers_the_template_from_zero(
 
 
 def test_classification_loss_of_triplets(small: KitFor) -> None:
-    """[u, v, |u - v|] of headed, undenoised vectors; entailment 1, contradiction 0, no neutral (traps 5 and 6)."""
+    """The features are [u, v, |u - v|] of vectors after the head and without denoising.
+
+    Entailment is 1, contradiction is 0, and there are no neutral pairs (traps 5 and 6).
+    """
     kit = small()
     method = build(kit).double().eval()
     batch = batches(kit, method)["labelled"]
@@ -434,8 +461,11 @@ def test_padding_does_not_change_an_embedding(small: KitFor, augmentation: str) 
         assert (alone - together[row]).abs().max() < 1e-10
 
 
-def test_four_batches_make_one_supervised_update(small: KitFor) -> None:
-    """Trap 9: negatives within a batch, an update on four; left-over batches of an epoch are dropped."""
+def test_four_batches_make_one_supervised_step(small: KitFor) -> None:
+    """Trap 9: the negatives are those of a batch, and a step is on four batches.
+
+    The batches of an epoch that are left over are dropped.
+    """
     kit = small(
         setting="sup", accumulation=4, batch_size=2, epochs=1, max_steps=None, stage1_steps=1
     )
@@ -466,7 +496,7 @@ def curves(trainer: Trainer) -> dict[str, dict[int, float]]:
 
 @torch.no_grad()
 def by_hand(kit: Kit, method: Any, weights: dict[str, Tensor]) -> dict[str, float]:
-    """The metrics at these weights, on the corpora in their own order."""
+    """The metrics at some weights, on the corpora in their own order."""
     method.load_state_dict(weights)
     method.eval()
 
@@ -498,7 +528,10 @@ def by_hand(kit: Kit, method: Any, weights: dict[str, Tensor]) -> dict[str, floa
 
 @pytest.mark.parametrize("setting", ["semisup", "sup"])
 def test_analysis_follows_both_metrics_along_stage_1(small: KitFor, setting: str) -> None:
-    """At its start and at every evaluation; the sentences are the unlabelled corpus in either setting."""
+    """At its start and at every evaluation.
+
+    The sentences are those of the unlabelled corpus in either setting.
+    """
     kit = small(
         setting=setting, analysis=True, accumulation=1, stage1_steps=4, evaluation_interval=2
     )
@@ -536,7 +569,7 @@ def method_data(kit: Kit) -> dict[str, str]:
 
 
 def test_analysis_changes_no_weight(small: KitFor) -> None:
-    """And its trials share no stage with others, whose history is another."""
+    """Its trials share no stage with other trials, because their history differs."""
     trained = {}
     for analysis in (False, True):
         kit = small(analysis=analysis, evaluation_interval=1)
@@ -556,7 +589,7 @@ def test_analysis_changes_no_weight(small: KitFor) -> None:
     assert kept == kept_too
 
 
-def test_analysis_is_of_the_first_items_whatever_seed_and_share(
+def test_analysis_is_of_the_same_first_items_in_all_trials(
     small: KitFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = sys.modules[f"{registry.load('diffaug').method.__module__}.analysis"]

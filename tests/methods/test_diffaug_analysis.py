@@ -32,7 +32,7 @@ def parts(
 
 
 def batches(kit: Kit, method: Any, stream: str) -> Iterator[TextBatch]:
-    """Three batches of different lengths."""
+    """Three batches with different lengths."""
     corpus = method.corpora(kit.config)[stream]
     return islice(
         Stream(
@@ -49,7 +49,7 @@ def modules(rows: int, number: int) -> torch.Tensor:
 
 
 def row_by_row(method: Any, batch: TextBatch, number: int) -> list[torch.Tensor]:
-    """Sentence vectors one sentence at a time, without padding."""
+    """Sentence vectors, one sentence at a time and without padding."""
     found = []
     for ids, mask in zip(batch.input_ids, batch.attention_mask, strict=True):
         one = TextBatch(ids[None, : mask.sum()], mask[None, : mask.sum()], torch.zeros(1))
@@ -89,7 +89,7 @@ def test_divergence_of_premises_and_entailments(parts: tuple[Kit, Any]) -> None:
 
 
 def test_dropout_is_a_reference_line(parts: tuple[Kit, Any]) -> None:
-    """Without modules and dropout a sentence is its own positive; with dropout it is not."""
+    """The distance is 0 without modules and dropout, and greater with dropout."""
     kit, method = parts
 
     def plain(batch: TextBatch, _modules: torch.Tensor) -> torch.Tensor:
@@ -144,7 +144,7 @@ def test_convergence_is_a_difference_of_mean_row_norms(parts: tuple[Kit, Any]) -
 
 
 def test_convergence_falls_as_prefixes_grow(parts: tuple[Kit, Any]) -> None:
-    """And no hook stays behind."""
+    """The analysis also removes its hooks."""
     kit, method = parts
     found: list[Convergence] = []
     for std in (0.02, 0.2, 1.0):

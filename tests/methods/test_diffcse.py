@@ -24,7 +24,7 @@ from harness.training.parameters import trainable, trained_names
 from harness.trials.trial import resolve
 
 KitFor = Callable[..., Kit]
-Watch = Callable[[nn.Module], Any]  # conftest's Calls
+Watch = Callable[[nn.Module], Any]  # tests.conftest.Calls
 CLS = 2
 Array = np.ndarray
 
@@ -95,13 +95,13 @@ def info_nce(anchors: Array, candidates: Array, temperature: float = 0.05) -> fl
 
 
 def cross_entropies(logits: Array, labels: Array) -> Array:
-    """(..., classes), (...) -> (...)."""
+    """Logits (..., classes) and labels (...) -> cross entropies (...)."""
     own = np.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
     return np.asarray(np.log(np.exp(logits).sum(axis=-1)) - own)
 
 
 def replaced(original: Array, real: Array, best: Array) -> Array:
-    """Labels of diffcse.md, section 1.2, step 5."""
+    """The labels of diffcse.md, section 1.2, step 5."""
     labels = np.zeros(original.shape, int)
     for row, position in np.ndindex(original.shape):
         labels[row, position] = (
@@ -152,7 +152,10 @@ def test_losses_against_formulas(
 
 
 def test_h_overwrites_the_embedding_output_of_slot_0(unsup: Kit, watch: Watch) -> None:
-    """After LayerNorm and dropout, as it leaves the head; and the other slots are those of the edited text."""
+    """It stands there as it leaves the head, after LayerNorm and dropout of the embedding.
+
+    The other slots are those of the edited text.
+    """
     method = build(unsup)
     method.discriminator.eval()
     head, reader = watch(method.head), watch(method.discriminator)
@@ -203,7 +206,7 @@ def test_every_view_has_its_own_edit_and_its_own_vector(kit_for: KitFor, watch: 
 
 
 def test_detection_trains_the_encoder_through_h(unsup: Kit) -> None:
-    """Not detached, or the method would be SimCSE."""
+    """The vector is not detached. Otherwise the method would train like SimCSE."""
     method = build(unsup)
     losses(unsup, method)["replaced_tokens"].backward()
     for name in (
@@ -328,7 +331,7 @@ def test_without_detection_nothing_of_it_is_built(
 def test_which_sentence_is_edited(
     kit_for: KitFor, running_text: Path, edited: str, objective: str, watch: Watch
 ) -> None:
-    """All conditioned on h(x), and the contrastive part is of x alone."""
+    """Both are conditioned on h(x), and the contrastive part is of x alone."""
     kit = kit_for(
         "diffcse",
         edited=edited,
@@ -555,7 +558,8 @@ def test_each_ablation_is_one_setting_away(values: dict[str, Any], ratio: float,
     [
         (
             {"edited": "next"},
-            r"^diffcse: edited=next needs running text, sentences=neighbours:FILE; wiki1m has no order$",
+            r"^diffcse: edited=next needs running text, sentences=neighbours:FILE; "
+            r"wiki1m has no order$",
         ),
         ({"edited": "next", "setting": "sup"}, "unsup setting only"),
         ({"objective": "negatives", "setting": "sup"}, "unsup setting only"),

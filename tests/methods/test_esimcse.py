@@ -49,7 +49,10 @@ def loss_of(method: Any, texts: TextBatch) -> Tensor:
 
 
 def closed_form(first: np.ndarray, second: np.ndarray, queue: np.ndarray) -> float:
-    """Cross entropy over [cos(z1, z2 of the batch) ; cos(z1, queue)] / 0.05 with the own z2 as the target."""
+    """Cross entropy over [cos(z1, z2 of the batch) ; cos(z1, queue)] / 0.05.
+
+    The target is the own z2.
+    """
     total = 0.0
     for row, anchor in enumerate(first):
         scores = [
@@ -70,7 +73,10 @@ def array(tensor: Tensor) -> np.ndarray:
 def test_the_queue_is_negatives_for_every_row_and_filled_after_the_loss(
     kit_for: KitFor, watch: Watch
 ) -> None:
-    """Three batches of 6 with room for 15: 0, then 6, then 12 negatives; after the third the oldest 3 are gone."""
+    """Three batches of 6 with room for 15 meet 0, 6 and 12 negatives.
+
+    After the third batch the oldest 3 are gone.
+    """
     kit = kit_for("esimcse", batch_size=6, queue_ratio=2.5)
     method = build(kit)
     head = watch(method.head)
@@ -92,7 +98,7 @@ def test_queue_vectors_are_the_original_sentence_without_dropout_under_the_share
     kit = kit_for("esimcse", batch_size=6)
     method = build(kit)
     (texts,) = batches(kit, method)
-    with torch.no_grad():  # elsewhere than the momentum copy
+    with torch.no_grad():  # so that the momentum copy differs from it
         for parameter in method.encoder.parameters():
             parameter.mul_(1.3)
     loss_of(method, texts)
@@ -120,7 +126,7 @@ def test_the_queue_is_empty_at_the_start_of_every_epoch(kit_for: KitFor, watch: 
 
 
 def test_queue_size_of_the_log() -> None:
-    """160 for batch 64."""
+    """The size is 160 at a batch size of 64."""
     config = resolve(registry.load("esimcse"), {})
     assert int(config.queue_ratio * config.batch_size) == 160
 
@@ -159,8 +165,8 @@ def test_where_it_starts(kit_for: KitFor, start: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
-def test_three_updates(kit_for: KitFor, family: str, request: pytest.FixtureRequest) -> None:
-    """Encoder and head learn from gradients; the momentum copy moves without any."""
+def test_three_steps(kit_for: KitFor, family: str, request: pytest.FixtureRequest) -> None:
+    """Encoder and head learn from gradients. The momentum copy changes without any."""
     kit = kit_for(
         "esimcse", encoder=str(request.getfixturevalue(family)), max_steps=3, momentum=0.9
     )
@@ -227,8 +233,8 @@ def test_the_paper_repeats_in_short_sentences_too(kit_for: KitFor, watch: Watch)
         encoder = watch(method.encoder)
         for texts in batches(kit, method, 4):
             loss_of(method, texts)
-        longest.append(max(int((rows[0][0].attention_mask.sum(dim=1)[1::2] - rows[0][0].attention_mask.sum(dim=1)[0::2])
-                               .max()) for rows in encoder.given))  # fmt: skip
+        lengths = [rows[0][0].attention_mask.sum(dim=1) for rows in encoder.given]
+        longest.append(max(int((each[1::2] - each[0::2]).max()) for each in lengths))
     assert longest == [0, 2]
 
 
@@ -236,7 +242,7 @@ def test_the_paper_repeats_in_short_sentences_too(kit_for: KitFor, watch: Watch)
 
 
 def test_without_both_it_is_simcse(kit_for: KitFor) -> None:
-    """Bit for bit, after three updates."""
+    """The weights are equal to the last bit after three steps."""
     ends = []
     for name, options in (("simcse", {}), ("esimcse", SWITCHED_OFF)):
         kit = kit_for(name, max_steps=3, **options)
@@ -284,9 +290,13 @@ def test_embedding_is_the_cls_state_without_head(kit_for: KitFor, watch: Watch) 
 
 @pytest.mark.parametrize(
     ("encoder", "rate", "repetition"),
-    [("bert-base-uncased", 3e-5, 0.32), ("bert-large-uncased", 1e-5, 0.32), ("roberta-base", 1e-5, 0.3),
-     ("roberta-large", 1e-5, 0.32)],
-)  # fmt: skip
+    [
+        ("bert-base-uncased", 3e-5, 0.32),
+        ("bert-large-uncased", 1e-5, 0.32),
+        ("roberta-base", 1e-5, 0.3),
+        ("roberta-large", 1e-5, 0.32),
+    ],
+)
 def test_published_values(encoder: str, rate: float, repetition: float) -> None:
     config = resolve(registry.load("esimcse"), {"encoder": encoder})
     assert (config.learning_rate, config.repetition_rate, config.batch_size) == (
@@ -320,7 +330,7 @@ def test_dropout_is_a_field(kit_for: KitFor) -> None:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_checkpointed_gradients_are_the_same(kit_for: KitFor, precision: str) -> None:
-    """Without dropout: the last layer draws for one position, under checkpointing for all."""
+    """There is no dropout here, because the last layer draws fewer masks without checkpointing."""
     gradients = []
     for checkpointing in (False, True):
         kit = kit_for("esimcse", gradient_checkpointing=checkpointing, encoder_dropout=0)
@@ -337,7 +347,7 @@ def test_checkpointed_gradients_are_the_same(kit_for: KitFor, precision: str) ->
     largest = max(float(value.abs().max()) for value in gradients[0].values())
     tolerance = (
         1e-5 if precision == "fp32" else 2e-2
-    )  # bf16: the last layer of one row, or of all, rounds differently
+    )  # in bf16 the last layer of one row and of all rows round differently
     for name, value in gradients[0].items():
         assert (value - gradients[1][name]).abs().max() < tolerance * largest, name
 

@@ -1,4 +1,7 @@
-"""BERT-flow against frozen_maps.md, section 1; the flow itself is in tests/encoders/test_flow.py."""
+"""BERT-flow against frozen_maps.md, section 1.
+
+The flow itself is in tests/modules/test_flow_modules.py.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -56,7 +59,10 @@ def items(*numbers: int) -> dict[str, TextBatch]:
 def test_the_flow_trains_and_nothing_else(
     kit_for: KitFor, triplets: Path, permutation: str
 ) -> None:
-    """ActNorms, couplings and learned maps; the learned map's order and signs stay, and so does the encoder."""
+    """ActNorms, couplings and learned maps train.
+
+    The order and the signs of a learned map stay, and so does the encoder.
+    """
     kit = kit_for("flow", corpus=str(triplets), permutation=permutation, max_steps=3)
     method = build(kit)
     before = {name: value.clone() for name, value in method.state_dict().items()}
@@ -103,7 +109,10 @@ def test_training_raises_the_likelihood(kit_for: KitFor, triplets: Path) -> None
 def test_sentences_are_the_flows_output(
     kit_for: KitFor, triplets: Path, request: pytest.FixtureRequest, architecture: str, pooling: str
 ) -> None:
-    """On first-last vectors (the released "avg-last-2" is layers 1 and last), or any other; padding does not show."""
+    """First-last vectors (the released "avg-last-2" is layers 1 and last), or any other.
+
+    Padding does not show.
+    """
     encoder = str(request.getfixturevalue(architecture))
     kit = kit_for("flow", corpus=str(triplets), encoder=encoder, pooling=pooling)
     method = build(kit).train()
@@ -123,7 +132,7 @@ def test_sentences_are_the_flows_output(
 def test_the_released_optimiser(
     kit_for: KitFor, triplets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Epsilon 1e-6, no bias correction, constant rate, decay 0.01 on matrices alone."""
+    """Epsilon 1e-6, no bias correction, a constant rate, and decay 0.01 on matrices alone."""
     kit = kit_for("flow", corpus=str(triplets), epochs=2)
     seen: list[Any] = []
     step = optimisers.ReleasedAdamW.step

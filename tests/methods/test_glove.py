@@ -57,7 +57,10 @@ def embed(kit_for: KitFor, vectors: Path) -> Callable[..., np.ndarray]:
 def test_mean_of_the_known_whitespace_tokens(
     embed: Callable[..., np.ndarray], text: str, expected: list[float]
 ) -> None:
-    """Case and punctuation are part of a token; the file's `. . .` is no whitespace token."""
+    """Case and punctuation are part of a token.
+
+    The file's `. . .` has spaces, so no token is equal to it.
+    """
     together = embed(text, "the dog dog dog dog dog dog", "the")
     assert together[0] == pytest.approx(expected)
     assert embed(text)[0] == pytest.approx(expected), "padding does not count"

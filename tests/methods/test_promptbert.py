@@ -1,4 +1,7 @@
-"""PromptBERT against promptbert.md, semisupervised.md, and diffaug.md, section 2. The reference runs every row alone."""
+"""PromptBERT against promptbert.md, semisupervised.md, and diffaug.md, section 2.
+
+The reference runs every row alone.
+"""
 
 import json
 import math
@@ -24,7 +27,7 @@ from harness.training.parameters import trainable
 from harness.trials.trial import resolve
 
 KitFor = Callable[..., Kit]
-Watch = Callable[[nn.Module], Any]  # conftest's Calls
+Watch = Callable[[nn.Module], Any]  # tests.conftest.Calls
 TEMPLATES = {
     "template": "the old {s} sees [MASK] today",
     "second_template": "a {s} under behind the [MASK]",
@@ -49,7 +52,7 @@ def still(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str
 
 @pytest.fixture
 def prompted(kit_for: KitFor) -> KitFor:
-    """A kit with templates that the small tokenizers tell apart, and that differ in length."""
+    """A kit with templates of different lengths, which the small tokenizers can tell apart."""
 
     def make(**values: Any) -> Kit:
         return kit_for("promptbert", **{"temperature": 0.3, **TEMPLATES, **values})
@@ -60,7 +63,9 @@ def prompted(kit_for: KitFor) -> KitFor:
 def build(kit: Kit) -> Any:
     torch.manual_seed(0)
     method = kit.build()
-    for parameter in method.head.parameters():  # a forgotten bias would not show
+    for (
+        parameter
+    ) in method.head.parameters():  # it starts at zero, where a forgotten bias would not show
         nn.init.normal_(parameter, std=0.3)
     trainable(method, method.stages(kit.config)[0])
     return method.train()
@@ -88,7 +93,10 @@ def losses(
 
 
 class Reference:
-    """Mask states by plain transformers calls in float64, one row at a time, positions written out."""
+    """Mask states by plain calls of transformers in float64, one row at a time.
+
+    The positions are written out.
+    """
 
     def __init__(self, kit: Kit, method: Any) -> None:
         self.model = (
@@ -100,7 +108,7 @@ class Reference:
         self.method, self.mask = method, method.tokenizer.mask_token_id
 
     def sentences(self, batch: TextBatch) -> list[list[int]]:
-        """The bare pieces of each row."""
+        """The pieces of each row without its template."""
         begin, end = len(self.method.template.begin), len(self.method.template.end)
         lengths = batch.attention_mask.sum(dim=1).tolist()
         return [
@@ -116,7 +124,7 @@ class Reference:
         return row
 
     def wrapped(self, batch: TextBatch, template: Template) -> torch.Tensor:
-        """(rows, H)."""
+        """States at the mask, (rows, H)."""
         rows = [[*template.begin, *sentence, *template.end] for sentence in self.sentences(batch)]
         return torch.stack(
             [self.state(row, list(range(self.first, self.first + len(row)))) for row in rows]
@@ -125,7 +133,7 @@ class Reference:
     def alone(
         self, batch: TextBatch, template: Template, *, first: int | None = None, shift: bool = True
     ) -> torch.Tensor:
-        """(rows, H): the template's vector at each row's length."""
+        """The vector of the template at each row's length, (rows, H)."""
         start = self.first if first is None else first
         vectors = []
         for sentence in self.sentences(batch):
@@ -142,7 +150,7 @@ class Reference:
         return torch.tanh(vectors @ linear.weight.double().T + linear.bias.double())
 
     def transform(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Dense, GELU, LayerNorm with eps 1e-12, in numpy."""
+        """Dense, GELU, and LayerNorm with epsilon 1e-12, in numpy."""
         weight, bias, gain, shift = (
             part.detach().double().numpy() for part in self.method.head.parameters()
         )
@@ -173,7 +181,7 @@ def closed_form(views: list[torch.Tensor], temperature: float) -> float:
 def test_unsupervised_loss(
     prompted: KitFor, still: Callable[[str], str], family: str, denoising: str
 ) -> None:
-    """head(h - delta), each view with its own template and its template's delta."""
+    """head(h - delta), where each view has its own template with its own delta."""
     kit = prompted(encoder=still(family), denoising=denoising)
     method = build(kit)
     batch, reference = one_batch(kit, method), Reference(kit, method)
@@ -201,7 +209,10 @@ def test_unsupervised_loss(
 def test_supervised_loss(
     prompted: KitFor, still: Callable[[str], str], family: str, head: str, transforms: bool
 ) -> None:
-    """BERT: g(h) - g(delta) with the masked-LM head's transform; RoBERTa: head(h - delta). One template for all."""
+    """BERT: g(h) - g(delta) with the masked-LM head's transform g; RoBERTa: head(h - delta).
+
+    All texts have one template.
+    """
     kit = prompted(setting="sup", encoder=still(family), head=head)
     method = build(kit)
     batch, reference = one_batch(kit, method), Reference(kit, method)
@@ -221,7 +232,10 @@ def test_supervised_loss(
 
 @FAMILIES
 def test_classification_loss(prompted: KitFor, still: Callable[[str], str], family: str) -> None:
-    """Features after the head, without denoising, in the first template; entailment is 1, contradiction 0."""
+    """The features come from after the head, without denoising, in the first template.
+
+    Entailment is 1 and contradiction is 0.
+    """
     kit = prompted(setting="semisup", encoder=still(family))
     method = build(kit)
     nn.init.normal_(method.classifier.linear.weight, std=0.5)
@@ -269,7 +283,10 @@ def test_gradients_flow_through_the_template_vectors(
 def test_rows_of_one_length_share_a_template_vector_with_its_dropout(
     prompted: KitFor, watch: Watch
 ) -> None:
-    """In training the pass has dropout, one draw for each length and template, and only the lengths that occur."""
+    """In training the pass has dropout: one draw for each length and template.
+
+    Only the lengths that occur are run.
+    """
     for setting, passes in (("unsup", 2), ("sup", 1)):
         kit = prompted(setting=setting)
         method = build(kit)
@@ -287,7 +304,7 @@ def test_rows_of_one_length_share_a_template_vector_with_its_dropout(
 
 
 def test_dropout_differs_between_the_views(prompted: KitFor, watch: Watch) -> None:
-    """Also where both views have one template."""
+    """This is so also where both views have one template."""
     kit = prompted(second_template=TEMPLATES["template"], denoising="none")
     method = build(kit)
     encoder = watch(method.encoder)
@@ -305,7 +322,7 @@ def test_dropout_differs_between_the_views(prompted: KitFor, watch: Watch) -> No
 def test_dev_is_denoised_and_test_is_not(
     prompted: KitFor, request: pytest.FixtureRequest, family: str, setting: str
 ) -> None:
-    """No head in either. The model has dropout: none at test time."""
+    """Neither has a head. At test time there is no dropout, which the model has."""
     encoder = str(request.getfixturevalue(family))
     kit = prompted(setting=setting, encoder=encoder)
     method = build(kit).eval()
@@ -410,7 +427,10 @@ def test_longest_text_of_the_encoder_can_be_embedded(
 def test_roberta_marks_the_space_before_a_sentence(
     kit_for: KitFor, byte_roberta: Path, tmp_path: Path, marked: bool, watch: Watch
 ) -> None:
-    """Evaluation always; training too, unless the released code's behaviour is asked for."""
+    """Evaluation always does, and training does by default.
+
+    The released code's training does not.
+    """
     corpus = tmp_path / "sentences.txt"
     corpus.write_text("cats\ndogs\n")
     kit = kit_for(
@@ -442,7 +462,7 @@ def test_roberta_marks_the_space_before_a_sentence(
 
 
 @pytest.mark.parametrize("setting", ["unsup", "semisup", "sup"])
-def test_three_updates_change_everything(prompted: KitFor, setting: str) -> None:
+def test_three_steps_change_everything(prompted: KitFor, setting: str) -> None:
     """There is no BERT pooler, and of the masked-LM head only the transform."""
     kit = prompted(setting=setting, max_steps=3)
     method = build(kit)
@@ -488,8 +508,8 @@ def test_semisupervised_schedules(
     prompted: KitFor, schedule: str, expected: list[tuple[str, Any]]
 ) -> None:
     kit = prompted(
-        setting="semisup", schedule=schedule, auxiliary_weight=0.02, max_steps=2, classification_max_steps=2,
-        auxiliary_batch_size=5, classification_batch_size=8,
+        setting="semisup", schedule=schedule, auxiliary_weight=0.02, max_steps=2,
+        classification_max_steps=2, auxiliary_batch_size=5, classification_batch_size=8,
     )  # fmt: skip
     stages = kit.declared.stages
     assert [(stage.name, dict(stage.losses)) for stage in stages] == expected

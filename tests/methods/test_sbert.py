@@ -43,7 +43,7 @@ def one_batch(kit: Kit, method: Any) -> TextBatch:
 
 
 def means(method: Any, texts: TextBatch) -> np.ndarray:
-    """Mean of the last states of every row by itself, special tokens included, in float64."""
+    """The mean of the last states of each row alone, special tokens included, in float64."""
     rows = []
     for ids, length in zip(texts.input_ids, texts.attention_mask.sum(dim=1).tolist(), strict=True):
         states = method.encoder.model(input_ids=ids[None, :length]).last_hidden_state[0]
@@ -57,8 +57,8 @@ def test_softmax_over_u_v_and_their_difference(kit: Kit) -> None:
     assert texts.labels is not None
     assert (texts.attention_mask == 0).any(), "padding must be there to be left out"
     vectors = means(method, texts)
-    weight, bias = (part.detach().double().numpy() for part in (method.classifier.linear.weight,
-                                                                method.classifier.linear.bias))  # fmt: skip
+    linear = method.classifier.linear
+    weight, bias = (part.detach().double().numpy() for part in (linear.weight, linear.bias))
     total = 0.0
     for first, second, label in zip(
         vectors[0::2], vectors[1::2], texts.labels.tolist(), strict=True
@@ -78,7 +78,7 @@ def test_embedding_is_the_mean_without_the_classifier(kit: Kit) -> None:
 
 
 def test_labels_are_those_of_nli_pairs(kit: Kit, pairs: Path) -> None:
-    """Three labels, in the corpus's numbers, and each pair keeps its own."""
+    """There are three labels with the numbers of the corpus, and each pair keeps its own."""
     method = build(kit)
     texts = one_batch(kit, method)
     assert texts.labels is not None
@@ -122,7 +122,7 @@ def test_encoder_and_classifier_train(kit: Kit, kit_for: KitFor) -> None:
 
 
 def test_what_is_declared() -> None:
-    """The whole of AllNLI once, not the 10,000 pairs of today's example script."""
+    """All NLI pairs once, and not the 10,000 pairs of the present-day example script."""
     plugin = registry.load("sbert")
     config = resolve(plugin, {})
     assert (config.setting, config.encoder) == ("sup", "bert-base-uncased")

@@ -1,4 +1,4 @@
-"""The semi-supervised schedules (semisupervised.md), declared and run."""
+"""The semi-supervised schedules of semisupervised.md, declared and run."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,8 +22,11 @@ from harness.plugin.stage import Optimisation, Stage
 from harness.training.loop import Trainer
 
 KitFor = Callable[..., Kit]
-SMALL = {"setting": "semisup", "max_steps": 3, "classification_max_steps": 4, "auxiliary_batch_size": 5,
-         "classification_batch_size": 6, "classification_learning_rate": 1e-3, "learning_rate": 1e-3}  # fmt: skip
+SMALL = {
+    "setting": "semisup", "max_steps": 3, "classification_max_steps": 4,
+    "auxiliary_batch_size": 5, "classification_batch_size": 6,
+    "classification_learning_rate": 1e-3, "learning_rate": 1e-3,
+}  # fmt: skip
 UNSUPERVISED = Stage(
     CONTRASTIVE,
     {"*": "learning_rate"},
@@ -91,7 +94,10 @@ def test_sup_joint_is_nli_and_then_joint() -> None:
 
 
 def test_classification_phase() -> None:
-    """1 epoch of NLI, batch 128, learning rate 2e-5, linear decay, dev every 50 updates, its best kept."""
+    """1 epoch of NLI in batches of 128 at 2e-5 with linear decay.
+
+    Dev is scored every 50 steps, and its best checkpoint is kept.
+    """
     first, _ = stages(schedule="sup-unsup")
     config = SemiSupervisedConfig(setting="semisup")
     assert config.classification_learning_rate == 2e-5
@@ -118,7 +124,7 @@ def test_an_unknown_schedule_is_refused() -> None:
 
 
 class Recorder:
-    """Names of the streams and losses of every update, and of the items seen in each stream."""
+    """The streams and losses of every step, and the items that each stream gave."""
 
     def __init__(self, method: Any) -> None:
         self.seen: list[tuple[str, tuple[str, ...]]] = []
@@ -165,17 +171,15 @@ def test_streams_of_every_update(
 def test_nli_starts_again_when_it_is_used_up_and_the_sentences_set_the_length(
     small: KitFor,
 ) -> None:
-    """50 sentences in batches of 8 are 7 updates; 20 triplets in batches of 5 are used up after 4."""
+    """50 sentences in batches of 8 are 7 steps; 20 triplets in batches of 5 are used up after 4."""
     kit = small(max_steps=None)
     method = build(kit)
     recorder = Recorder(method)
     assert Trainer(method, kit, 0, lambda: 1.0, lambda _: None).run().steps == 7
-    labelled = [item for update in recorder.items for item in update[LABELLED]]
+    labelled = [item for step in recorder.items for item in step[LABELLED]]
     assert sorted(labelled[:20]) == list(range(20))
     assert len(labelled) == 35
-    assert sorted(item for update in recorder.items for item in update[CONTRASTIVE]) == list(
-        range(50)
-    )
+    assert sorted(item for step in recorder.items for item in step[CONTRASTIVE]) == list(range(50))
 
 
 def test_only_a_share_of_the_labels_and_all_sentences(small: KitFor) -> None:
@@ -186,15 +190,15 @@ def test_only_a_share_of_the_labels_and_all_sentences(small: KitFor) -> None:
     recorder = Recorder(method)
     Trainer(method, kit, 0, lambda: 1.0, lambda _: None).run()
     assert (
-        {item for update in recorder.items for item in update[LABELLED]}
+        {item for step in recorder.items for item in step[LABELLED]}
         == set(allowed.tolist())
         < set(range(20))
     )
-    assert {item for update in recorder.items for item in update[CONTRASTIVE]} == set(range(50))
+    assert {item for step in recorder.items for item in step[CONTRASTIVE]} == set(range(50))
 
 
 def test_alpha_weighs_the_classification_alone(small: KitFor) -> None:
-    """Without alpha the classifier's weights stand still, and all else moves."""
+    """Without alpha the weights of the classifier stay, and all others change."""
     kit = small(auxiliary_weight=0)
     method = build(kit)
     before = copies(method)
@@ -226,7 +230,10 @@ def test_classifier_is_of_no_use_in_sup_unsup_and_kept_in_sup_joint(
 def test_the_best_of_the_first_phase_is_where_the_second_starts_and_the_choice_starts_anew(
     small: KitFor, name: str
 ) -> None:
-    """Dev: 5, 9, 7, 6 in the first phase (best after update 2), then 1, 3, 2, all lower, of which the second wins."""
+    """Dev is 5, 9, 7, 6 in the first phase, whose best is after step 2.
+
+    Then it is 1, 3, 2. All are lower, and the second of them wins.
+    """
     kit = small(schedule=name, evaluation_interval=1)
     method = build(kit)
     recorder = Recorder(method)
@@ -257,10 +264,10 @@ def test_the_best_of_the_first_phase_is_where_the_second_starts_and_the_choice_s
     assert not torch.equal(states[5]["head.linear.weight"], states[6]["head.linear.weight"])
 
 
-def test_the_last_update_of_the_first_phase_is_evaluated_whatever_the_interval(
+def test_the_last_step_of_the_first_phase_is_always_evaluated(
     small: KitFor,
 ) -> None:
-    kit = small(schedule="sup-unsup")  # 4 and 3 updates, every 50 and 125
+    kit = small(schedule="sup-unsup")  # 4 and 3 steps, every 50 and 125
     evaluations = []
     Trainer(
         build(kit),
@@ -276,7 +283,7 @@ def test_the_last_update_of_the_first_phase_is_evaluated_whatever_the_interval(
 def test_labels_are_binary_and_from_the_training_vectors(
     small: KitFor, name: str, watch: Any
 ) -> None:
-    """Entailment 1, contradiction 0, under the training head."""
+    """Entailment is 1 and contradiction is 0, on vectors after the training head."""
     kit = small(schedule=name)
     method = build(kit).eval()
     head = watch(method.head)

@@ -1,4 +1,4 @@
-"""Sentence-transformers folders: vectors equal to the library's own, whatever its folder says."""
+"""Sentence-transformers folders: vectors equal to the library's own, for all kinds of folders."""
 
 import json
 import shutil
@@ -40,7 +40,10 @@ TEXTS = [
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Saved:
-    """saved(encoder, head, ...): a folder written by the library; further options are SentenceTransformer's."""
+    """saved(encoder, head, ...): a folder written by the library.
+
+    Further options are those of SentenceTransformer.
+    """
 
     def save(
         encoder: str | Path, *head: nn.Module, max_length: int | None = None, **options: Any
@@ -62,7 +65,7 @@ def embedder(kit_for: KitFor, folder: Path | str) -> Embedder:
 
 
 def check(kit_for: KitFor, folder: Path | str, texts: list[str] = TEXTS) -> np.ndarray:
-    """The library's vectors, which are ours too."""
+    """Our vectors are equal to the library's, which are returned."""
     expected: np.ndarray = SentenceTransformer(str(folder), device="cpu").encode(
         texts, batch_size=2
     )
@@ -110,7 +113,10 @@ def test_without_a_length_the_encoder_ends_it(
 @pytest.mark.parametrize("include", [True, False])
 @pytest.mark.parametrize("prompt", ["find the bird: ", "find:", None])
 def test_default_prompt(saved: Saved, kit_for: KitFor, include: bool, prompt: str | None) -> None:
-    """In front of every sentence; `include_prompt` says whether it is pooled. Without a prompt nothing is left out."""
+    """It stands in front of every sentence, and `include_prompt` says whether it is pooled.
+
+    Without a prompt nothing is left out.
+    """
     options = {"prompts": {"search": prompt}, "default_prompt_name": "search"} if prompt else {}
     pooling = Pooling(WIDTH, pooling_mode="mean", include_prompt=include)
     found = check(kit_for, saved(TINY, pooling, max_length=20, **options))
@@ -131,7 +137,7 @@ def test_a_prompt_that_is_no_default_is_not_used(saved: Saved, kit_for: KitFor) 
 def test_prompt_before_byte_level_pieces(
     saved: Saved, kit_for: KitFor, byte_roberta: Path, prompt: str, include: bool
 ) -> None:
-    """A space between prompt and sentence belongs to the sentence's first piece."""
+    """A space between prompt and sentence belongs to the first piece of the sentence."""
     options = {"prompts": {"search": prompt}, "default_prompt_name": "search"} if prompt else {}
     check(
         kit_for, saved(byte_roberta, Pooling(32, include_prompt=include), max_length=150, **options)
@@ -148,7 +154,7 @@ def test_lower_case_where_the_folder_says(
     )
     shutil.copy(
         byte_roberta / "tokenizer.json", folder
-    )  # the saved one lowers already: the setting alone must do
+    )  # without the tokenizer's own lower case, the setting alone must do it
     check(kit_for, folder)
     one, two = embedder(kit_for, folder)(["The CAT", "the cat"])
     assert np.array_equal(one, two)
@@ -164,7 +170,7 @@ def test_roberta_numbers_its_positions_from_2(
 def test_roberta_is_cut_where_its_positions_end(
     saved: Saved, kit_for: KitFor, tiny_roberta: Path
 ) -> None:
-    """The library would let 42 tokens in, the number of its position embeddings, and fail."""
+    """The library would read 42 tokens, as many as there are position embeddings, and fail."""
     folder = saved(tiny_roberta, Pooling(32))
     found = embedder(kit_for, folder)
     assert found.method.longest == 40
@@ -231,11 +237,11 @@ def test_every_file_of_the_folder_is_in_the_key(
 
 
 def refused(kit_for: KitFor, folder: Path, *parts: str) -> None:
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as refusal:
         embedder(kit_for, folder)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(refusal.value)
     for part in (str(folder), *parts):
-        assert part in str(told.value), str(told.value)
+        assert part in str(refusal.value), str(refusal.value)
 
 
 def test_foreign_code_is_refused(saved: Saved, kit_for: KitFor) -> None:
@@ -248,7 +254,7 @@ def test_foreign_code_is_refused(saved: Saved, kit_for: KitFor) -> None:
 
 
 def test_foreign_activation_is_refused(saved: Saved, kit_for: KitFor) -> None:
-    """The library would take tanh instead, and say so in its log."""
+    """The library would take tanh in its place, and only log it."""
     folder = saved(TINY, Pooling(WIDTH), Dense(WIDTH, 8))
     path = folder / "2_Dense" / "config.json"
     path.write_text(

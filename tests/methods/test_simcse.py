@@ -22,7 +22,7 @@ from harness.training.parameters import trained_names
 from harness.trials.trial import resolve
 
 KitFor = Callable[..., Kit]
-Watch = Callable[[torch.nn.Module], Any]  # conftest's Calls
+Watch = Callable[[torch.nn.Module], Any]  # tests.conftest.Calls
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +40,8 @@ def build(kit: Kit) -> Any:
     method = kit.build()
     torch.nn.init.normal_(
         method.head.linear.bias
-    )  # zero at the start: a forgotten bias would not show
-    torch.nn.init.normal_(method.head.linear.weight, std=0.3)  # off tanh's linear part
+    )  # it starts at zero, where a forgotten bias would not show
+    torch.nn.init.normal_(method.head.linear.weight, std=0.3)  # so large that tanh is not linear
     return method.train()
 
 
@@ -60,7 +60,7 @@ def contrastive(kit: Kit, method: Any, batch: TextBatch) -> float:
 
 
 def head_outputs(method: Any, ids: torch.Tensor, mask: torch.Tensor) -> np.ndarray:
-    """tanh(W h + b) of the last [CLS] state by plain transformers calls, row by row, in float64."""
+    """tanh(W h + b) of the last [CLS] state in float64, by plain calls of transformers."""
     weight, bias = (
         part.detach().double().numpy()
         for part in (method.head.linear.weight, method.head.linear.bias)
@@ -252,7 +252,7 @@ def test_hard_negative_weight_is_none_by_default() -> None:
 def test_masks_are_on_a_copy_and_the_contrastive_pass_sees_whole_sentences(
     kit_for: KitFor, watch: Watch, setting: str, copies: int
 ) -> None:
-    """The leak of the code before 2021-11-23."""
+    """In the code before 2021-11-23 the contrastive pass saw masked tokens."""
     kit = kit_for("simcse", setting=setting, masked_language_weight=0.1, masking_ratio=0.5)
     method = build(kit)
     encoder = watch(method.encoder)
@@ -270,7 +270,7 @@ def test_masks_are_on_a_copy_and_the_contrastive_pass_sees_whole_sentences(
 
 
 def test_masked_language_loss_against_the_formula(kit_for: KitFor, watch: Watch) -> None:
-    """Cross entropy over the vocabulary, mean over the chosen positions."""
+    """The mean over the chosen positions of the cross entropy over the vocabulary."""
     kit = kit_for("simcse", masked_language_weight=0.1, masking_ratio=0.5)
     method = build(kit)
     encoder, masker = watch(method.encoder), watch(method.masker)
@@ -323,7 +323,7 @@ def test_masked_language_head_is_the_checkpoints_and_untied(
 
 @pytest.fixture
 def thesaurus(tmp_path: Path, tiny_encoder: Path) -> Path:
-    """Every word of the small corpora has one synonym, the one with the next number in the vocabulary."""
+    """Every word of the small corpora has one synonym: the next word of the vocabulary."""
     numbers = AutoTokenizer.from_pretrained(tiny_encoder).get_vocab()
     words = sorted(numbers, key=numbers.__getitem__)[5:]
     path = tmp_path / "thesaurus.txt"
@@ -384,7 +384,7 @@ def test_synonyms_that_cannot_be_used_are_refused(
 
 
 def test_head_of_diffcse(kit_for: KitFor, watch: Watch) -> None:
-    """BatchNorm over the rows of both views together; the head is dropped at test time all the same."""
+    """BatchNorm runs over the rows of both views together. The head is dropped at test time."""
     kit = kit_for("simcse", head="batchnorm")
     torch.manual_seed(0)
     method = kit.build().train()
@@ -400,7 +400,7 @@ def test_head_of_diffcse(kit_for: KitFor, watch: Watch) -> None:
 
 @pytest.mark.parametrize("head", ["tanh", "batchnorm"])
 @pytest.mark.parametrize("setting", ["unsup", "sup", "semisup"])
-def test_three_updates(kit_for: KitFor, setting: str, head: str) -> None:
+def test_three_steps(kit_for: KitFor, setting: str, head: str) -> None:
     kit = kit_for("simcse", setting=setting, head=head, max_steps=3, masked_language_weight=0.1,
                   auxiliary_batch_size=5, learning_rate=1e-3)  # fmt: skip
     torch.manual_seed(0)
@@ -418,7 +418,7 @@ def test_three_updates(kit_for: KitFor, setting: str, head: str) -> None:
 def test_checkpointed_gradients_are_the_same(
     kit_for: KitFor, family: str, precision: str, request: pytest.FixtureRequest
 ) -> None:
-    """Without dropout: the last layer draws for one position, under checkpointing for all."""
+    """There is no dropout here, because the last layer draws fewer masks without checkpointing."""
     gradients = []
     for checkpointing in (False, True):
         kit = kit_for("simcse", setting="semisup", encoder=str(request.getfixturevalue(family)),

@@ -43,7 +43,10 @@ RANK = WIDTH - 1
 def closed_form(
     vectors: np.ndarray, dimensions: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and W of vectors (n, WIDTH), in float64, all at once; the direction without variance is 0."""
+    """Mean and W of vectors (n, WIDTH), in float64, all at once.
+
+    The direction without variance is mapped to 0.
+    """
     vectors = vectors.astype(np.float64)
     mean = vectors.mean(axis=0)
     covariance = (vectors - mean).T @ (vectors - mean) / (len(vectors) - 1)
@@ -85,7 +88,7 @@ def test_closed_form(
 
 
 def test_all_texts_of_the_corpus_become_white(kit_for: KitFor, triplets: Path) -> None:
-    """Every column of a triplet, 60 texts; the covariance divides by n - 1."""
+    """All columns of the triplets are 60 texts. The covariance divides by n - 1."""
     kit = kit_for("whitening", corpus=str(triplets))
     vectors = (
         corpus_vectors(kit, str(triplets), "first-last", 64).reshape(60, WIDTH).astype(np.float64)
@@ -118,7 +121,7 @@ def test_the_corpus_passes_by_in_groups(
 
 
 def test_fewer_texts_than_dimensions(kit_for: KitFor, tmp_path: Path) -> None:
-    """Directions without variance count nothing, instead of being blown up."""
+    """Directions without variance are mapped to 0 and not enlarged without limit."""
     texts = [
         "the old dog",
         "a cat",

@@ -36,23 +36,23 @@ def plain(folder: Path) -> Encoder:
 def modules_of(encoder: Encoder, kind: LowRankKind, **options: Any) -> LowRankModules:
     torch.manual_seed(1)
     modules = LowRankModules(encoder, kind, RANK, **options)
-    with torch.no_grad():  # as after training
+    with torch.no_grad():  # large matrices, as after training
         for parameter in modules.parameters():
             parameter.normal_(std=0.3)
     return modules.double().eval()
 
 
 def merged(folder: Path, modules: LowRankModules, weights: tuple[float, float]) -> Encoder:
-    """The same encoder with the LoRA updates added to its weights."""
+    """The same encoder with the LoRA changes added to its weights."""
     encoder = plain(folder)
     attentions = [layer.attention.self for layer in encoder.model.encoder.layer]
     places = [linear for attention in attentions for linear in (attention.query, attention.value)]
     with torch.no_grad():
         for place, down, up in zip(places, modules.down, modules.up, strict=True):
-            update = sum(
+            change = sum(
                 weight * (down[number] @ up[number]) for number, weight in enumerate(weights)
             )
-            place.weight += modules.scale * torch.as_tensor(update).T
+            place.weight += modules.scale * torch.as_tensor(change).T
     return encoder
 
 
@@ -151,7 +151,7 @@ def test_lora_starts_as_no_change_and_adapters_nearly(tiny_encoder: Path, batch:
 @pytest.mark.parametrize(("rank", "weights"), [(4, 294_912), (64, 4_718_592)])
 @pytest.mark.parametrize("kind", ["adapter", "lora"])
 def test_parameter_counts_of_bert_base(kind: LowRankKind, rank: int, weights: int) -> None:
-    """Two sets; the paper's 4.8 % for r = 64 is its rounded 0.3 % times 16 (4.3 %)."""
+    """They are those of two sets. The paper's 4.8 % at rank 64 is its rounded 0.3 % times 16."""
     with torch.device("meta"):
         square, down = nn.Linear(768, 768), nn.Linear(3072, 768)
     dense = SimpleNamespace(dense=square)

@@ -1,4 +1,7 @@
-"""Template denoising against plain transformers calls with written-out positions (diffaug.md, section 2; promptbert.md, section 2)."""
+"""Template denoising against plain calls of transformers with written-out positions.
+
+diffaug.md, section 2; promptbert.md, section 2.
+"""
 
 from pathlib import Path
 
@@ -30,7 +33,7 @@ def encoder(folder: Path) -> Encoder:
 
 
 def expected(folder: Path, template: Template, numbers: list[list[int]]) -> np.ndarray:
-    """The mask's state of the bare template at the given position numbers, by transformers alone."""
+    """The state at the mask of the bare template at given positions, by transformers alone."""
     model = (
         AutoModel.from_pretrained(folder, attn_implementation="eager", add_pooling_layer=False)
         .double()
@@ -45,7 +48,7 @@ def expected(folder: Path, template: Template, numbers: list[list[int]]) -> np.n
 
 
 def first(folder: Path) -> int:
-    """RoBERTa's positions start behind its padding id, 1."""
+    """The positions of RoBERTa start behind its padding id, 1."""
     return 2 if "roberta" in folder.name else 0
 
 
@@ -68,7 +71,7 @@ def test_the_end_keeps_its_positions_behind_a_sentence(
 
 
 def test_positions_are_those_of_the_main_pass(encoder: Encoder) -> None:
-    """Not the released code's, whose bare templates start at 0 in RoBERTa, too."""
+    """In the released code the bare templates of RoBERTa start at 0."""
     table = encoder.model.embeddings.position_embeddings
     seen: list[torch.Tensor] = []
     table.register_forward_hook(lambda _module, given, _result: seen.append(given[0]))

@@ -1,4 +1,4 @@
-"""The flow against frozen_maps.md, section 1: invertible, its determinant, its likelihood, its start."""
+"""The flow against frozen_maps.md, section 1: its inverse, determinant, likelihood and start."""
 
 import math
 from typing import Any
@@ -13,7 +13,7 @@ PERMUTATIONS = ["reverse", "invertible"]
 
 
 def random_flow(width: int, permutation: Any, levels: int = 3, steps: int = 2) -> Flow:
-    """In float64, every parameter off its start."""
+    """A flow in float64 whose parameters have all left their start."""
     torch.manual_seed(width)
     flow = (
         Flow(width, levels=levels, steps=steps, coupling_width=5, permutation=permutation)
@@ -56,7 +56,7 @@ def undone(step: Any, output: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("width", [16, 13])
 @pytest.mark.parametrize("permutation", PERMUTATIONS)
 def test_it_can_be_undone(width: int, permutation: str) -> None:
-    """The last level's output comes first, then what left after the first level, then after the second."""
+    """The output of the last level comes first, then what left after the first and the second."""
     flow = random_flow(width, permutation)
     vectors = torch.randn(7, width, dtype=torch.float64)
     widths = [width, width // 2, width // 4]
@@ -72,7 +72,7 @@ def test_it_can_be_undone(width: int, permutation: str) -> None:
 
 @pytest.mark.parametrize("permutation", PERMUTATIONS)
 def test_bits_per_dimension(permutation: str) -> None:
-    """-(log N(z) + log |det|) / (d ln 2), the determinant from autograd."""
+    """-(log N(z) + log |det|) / (d ln 2), with the determinant from autograd."""
     flow = random_flow(16, permutation)
     vectors = torch.randn(5, 16, dtype=torch.float64)
     total = 0.0
@@ -84,7 +84,10 @@ def test_bits_per_dimension(permutation: str) -> None:
 
 
 def test_a_step_written_out() -> None:
-    """ActNorm, reversal, additive coupling with three layers, ReLU and ActNorm inside, a scale at the end."""
+    """ActNorm, a reversal, and an additive coupling of three layers.
+
+    The coupling has ReLU and ActNorm inside, and a scale at the end.
+    """
     torch.manual_seed(0)
     step = FlowStep(6, 4, "reverse").double().eval()
     for parameter in step.parameters():
@@ -107,7 +110,10 @@ def test_a_step_written_out() -> None:
 
 @pytest.mark.parametrize("permutation", PERMUTATIONS)
 def test_the_first_training_batch_sets_every_actnorm(permutation: Any) -> None:
-    """To mean 0 and variance 1, those inside the coupling networks too; later batches and evaluation set nothing."""
+    """It gets mean 0 and variance 1, also inside the coupling networks.
+
+    Later batches and evaluation set nothing.
+    """
     torch.manual_seed(0)
     flow = Flow(16, levels=3, steps=2, coupling_width=5, permutation=permutation)
     norms = [module for module in flow.modules() if isinstance(module, ActNorm)]
@@ -146,7 +152,7 @@ def test_the_learned_map_starts_as_a_rotation() -> None:
 
 
 def test_parameters_of_the_default_on_base_vectors() -> None:
-    """Levels 3, steps 3, width 32, 768 channels: 768, 384, 192 wide levels."""
+    """768 channels have three levels of the widths 768, 384 and 192."""
     flow = Flow(768, levels=3, steps=3, coupling_width=32, permutation="reverse")
     expected = 0
     for width in (768, 384, 192):

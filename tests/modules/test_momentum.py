@@ -66,7 +66,7 @@ def test_it_follows_as_a_moving_average(encoder: Encoder) -> None:
 
 
 def test_the_copy_works_with_its_own_weights(encoder: Encoder) -> None:
-    """Its hooks are its own too: `at` of one does not disturb the other."""
+    """Its hooks are its own, too: `at` of one encoder does not disturb the other."""
     copy = MomentumEncoder(encoder, 0.5)
     encoder.eval()
     before = copy.encoder.cls(text())
@@ -79,7 +79,7 @@ def test_the_copy_works_with_its_own_weights(encoder: Encoder) -> None:
     assert encoder.reach == copy.encoder.reach == {}
 
 
-def test_evaluation_mode_whatever_is_around_it(encoder: Encoder) -> None:
+def test_it_stays_in_evaluation_mode(encoder: Encoder) -> None:
     around = torch.nn.ModuleList([MomentumEncoder(encoder, 0.995), encoder])
     around.train()
     assert encoder.training

@@ -33,7 +33,7 @@ def batch() -> TextBatch:
 def modules_of(encoder: Any, **options: Any) -> PrefixModules:
     torch.manual_seed(1)
     modules = PrefixModules(encoder, LENGTH, **options)
-    with torch.no_grad():  # as after training: large enough to matter
+    with torch.no_grad():  # large prefixes, as after training
         for parameter in modules.parameters():
             parameter.normal_(std=0.5)
     return modules.double().eval()
@@ -79,7 +79,10 @@ def test_start_is_small_and_biases_are_zero() -> None:
 
 
 def test_layout_of_keys_and_values(encoder: Encoder) -> None:
-    """Slot 2m is layer m's key, slot 2m+1 its value; a row of the table becomes a row of each."""
+    """Slot 2m is the key of layer m, slot 2m+1 its value.
+
+    A row of the table becomes a row of each.
+    """
     modules = modules_of(encoder)
     prefix = modules.reach(1, None)["prefix"]
     assert prefix is not None
@@ -100,7 +103,7 @@ def test_layout_of_keys_and_values(encoder: Encoder) -> None:
 def test_a_row_sees_its_module_as_if_the_other_were_masked(
     encoder: Encoder, batch: TextBatch, share: bool, padded: bool
 ) -> None:
-    """Text starts at 2 * LENGTH also when half of the prefix is hidden (trap 8)."""
+    """The text starts at 2 * LENGTH also when half of the prefix is hidden (trap 8)."""
     if not padded:
         batch = TextBatch(batch.input_ids, torch.ones_like(batch.input_ids), batch.items)
     modules = modules_of(encoder, share_network=share)

@@ -17,7 +17,7 @@ KitFor = Callable[..., Kit]
 
 
 def by_transformers(kit: Kit, corpus: Path, pooling: str, max_length: int) -> np.ndarray:
-    """Text by text, by plain transformers calls: (items, columns, width)."""
+    """The vectors, text by text, by plain calls of transformers: (items, columns, width)."""
     model = kit.encoder().eval().model
     header = 1 if corpus.suffix == ".csv" else 0
     rows = [line.split(",") for line in corpus.read_text().splitlines()[header:]]
@@ -50,7 +50,10 @@ def test_every_text_without_dropout(
     pooling: Any,
     max_length: int,
 ) -> None:
-    """The encoders have 40 positions, fewer than most of the limits; the texts 2 to 12 words."""
+    """The encoders have 40 positions, fewer than most of the limits.
+
+    The texts have 2 to 12 words.
+    """
     kit = kit_for(
         "whitening", encoder=str(request.getfixturevalue(architecture)), corpus=str(triplets)
     )
@@ -89,7 +92,7 @@ def test_table_looks_up_rows(tmp_path: Path) -> None:
 def test_building_the_vectors_leaves_the_random_state_alone(
     kit_for: KitFor, triplets: Path, method: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A trial that builds what others then load starts from the same weights as they."""
+    """A trial that builds the vectors starts from the same weights as trials that load them."""
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
     kit = kit_for(method, **{"pairs" if method == "clsr" else "corpus": str(triplets)})
     states = []

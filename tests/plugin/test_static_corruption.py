@@ -1,4 +1,7 @@
-"""Corruptions made before training: the same rules as on the fly, one edit per text and view, for all trials."""
+"""Corruptions made before training: one edit per text and view, for all trials.
+
+The rules are those of the corruptions that are made during training.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +24,7 @@ VIEWS = {"unsup": 2, "sup": 3}
 
 
 def epoch(kit: Kit) -> list[TextBatch]:
-    """All items, in batches of 7, with the views that the method makes."""
+    """All items, in batches of 7 and with the views that the method makes."""
     (corpus,) = kit.declared.corpora.values()
     template = Template.plain(kit.tokenizer)
     stream = Stream(
@@ -59,7 +62,7 @@ def test_rules(
 def test_what_is_stored_is_what_the_generator_wrote(
     kit_for: KitFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row by row, against the calls of the editor that made it."""
+    """It is compared row by row with the calls of the editor that made it."""
     made: dict[tuple[int, ...], list[list[int]]] = {}
     forward = Editor.forward
 

@@ -122,7 +122,7 @@ def test_it_reaches_the_encoder(
     name: Augmentation, family: str, request: pytest.FixtureRequest
 ) -> None:
     encoder = Encoder(str(request.getfixturevalue(family))).eval()
-    batch = text([9, 8, 7])  # long enough that a shuffle is not the order that was
+    batch = text([9, 8, 7])  # so long that a shuffle hardly keeps the order
     torch.manual_seed(0)
     plain = mean(encoder(batch), batch.attention_mask)
     changed = mean(
@@ -132,7 +132,10 @@ def test_it_reaches_the_encoder(
 
 
 def test_cut_tokens_stay_in_the_attention_and_in_the_mean(tiny_encoder: Path) -> None:
-    """With every token cut, the input is all zeros; the mean is over all positions of the model's answer to that."""
+    """With every token cut, the input is all zeros.
+
+    The mean is over all positions of the model's output for it.
+    """
     encoder = Encoder(str(tiny_encoder)).eval()
     batch = text([6])
     found = mean(

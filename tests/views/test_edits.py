@@ -22,7 +22,7 @@ LENGTHS = [0, 1, 2, 5, 10, 17, 30]
 
 
 def batch_of(lengths: list[int], *, pad_id: int = 0, cls: int = CLS, sep: int = SEP) -> TextBatch:
-    """Sentences 1000, 1001, ... so that every piece says where it was."""
+    """Sentences of the pieces 1000, 1001, ..., so that every piece says where it stood."""
     ids = torch.full((len(lengths), max(lengths) + 2), pad_id)
     mask = torch.zeros_like(ids)
     for row, length in enumerate(lengths):
@@ -32,7 +32,7 @@ def batch_of(lengths: list[int], *, pad_id: int = 0, cls: int = CLS, sep: int = 
 
 
 def real(batch: TextBatch, row: int) -> list[int]:
-    """A row without padding, which must be id 0."""
+    """A row without its padding, which must be id 0."""
     length = int(batch.attention_mask[row].sum())
     assert batch.attention_mask[row].tolist() == [1] * length + [0] * (
         batch.input_ids.shape[1] - length

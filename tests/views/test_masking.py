@@ -1,4 +1,7 @@
-"""BERT's masking and the masked-LM loss (diffcse.md, section 1.2; dcpcse.md, section 2; simcse.md, section 2.4)."""
+"""BERT's masking and the masked-LM loss.
+
+diffcse.md, section 1.2; dcpcse.md, section 2; simcse.md, section 2.4.
+"""
 
 import math
 from types import SimpleNamespace
@@ -17,7 +20,7 @@ VOCABULARY = 1000
 
 
 class FewPieces(SimpleNamespace):
-    """What the masker asks of a tokenizer."""
+    """The parts of a tokenizer that the masker reads."""
 
     def __len__(self) -> int:
         return int(self.size)
@@ -61,7 +64,7 @@ def test_random_pieces_are_uniform_over_the_vocabulary() -> None:
 
 
 def test_special_tokens_are_never_masked_and_all_others_can_be() -> None:
-    """[UNK] is one of them."""
+    """[UNK] is a special token."""
     torch.manual_seed(2)
     ids = torch.tensor([[CLS, UNK, 7, SEP, MASK, PAD, 8]]).expand(2000, -1)
     masked = masker(1.0)(ids)

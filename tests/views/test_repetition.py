@@ -41,7 +41,7 @@ def test_bounds(pieces: int, rate: float, rule: RepetitionRange, expected: int) 
 
 @pytest.mark.parametrize(("rule", "most"), [("code", 6), ("paper", 6)])
 def test_pieces_are_doubled_in_place(rule: RepetitionRange, most: int) -> None:
-    """A count that is uniform from 0 to the bound, at distinct random positions."""
+    """The count is uniform from 0 to the bound, and the positions are random and distinct."""
     row = np.arange(100, 120)
     counts: Counter[int] = Counter()
     where: Counter[int] = Counter()

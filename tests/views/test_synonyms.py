@@ -1,4 +1,4 @@
-"""Synonym replacement (simcse.md, section 2.5): which word, how often, and what the second view then is."""
+"""Synonym replacement: which word, how often, and the second view (simcse.md, section 2.5)."""
 
 import random
 from collections import Counter
@@ -59,8 +59,11 @@ def test_one_known_word_is_replaced(thesaurus: Path) -> None:
     found, generator = read_thesaurus(thesaurus), random.Random(0)
     seen = Counter(replace_word("The Cat sees the garden", found, generator) for _ in range(600))
     assert set(seen) == {
-        "The bird sees the garden", "The horse sees the garden", "The Cat finds the garden", "The Cat sees the house",
-    }  # fmt: skip
+        "The bird sees the garden",
+        "The horse sees the garden",
+        "The Cat finds the garden",
+        "The Cat sees the house",
+    }
     assert abs(seen["The Cat finds the garden"] - 200) < 60, "each known word equally often"
     assert abs(seen["The bird sees the garden"] - 100) < 50, "each of its synonyms equally often"
 
