@@ -1,4 +1,4 @@
-"""The import rule is checked, it finds a violation, and docs/architecture.md shows the same order."""
+"""The import rule: it is checked, it finds a violation, and the architecture page shows the same."""
 
 import re
 import shutil
