@@ -89,7 +89,7 @@ class Method(plugin.Method[Config]):
         return self._encode(batch, self.prompts.reach(batch))
 
     def _encode(self, texts: TextBatch, prompts: Reach) -> Tensor:
-        """The state at [CLS], (rows, H), which has a word embedding of its own if that trains."""
+        """The state at [CLS], (rows, H). With a [CLS] prompt its word embedding is trained."""
         if self.cls_vector is None:
             return self.encoder.cls(texts, **prompts)
         reach = prompts.copy()
