@@ -10,15 +10,10 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from filelock import FileLock
-
-if TYPE_CHECKING:
-    import numpy as np
+from typing import Any
 
 PACKAGE = Path(__file__).resolve().parent
 SHIPPED = PACKAGE / "shipped"
@@ -103,30 +98,3 @@ def _content_digest(path: str, size: int, modified: int) -> str:
     except OSError:
         pass  # a cache that cannot be written costs time, nothing else
     return found
-
-
-def shared_arrays(
-    folder: Path, build: "Callable[[], Mapping[str, np.ndarray]]"
-) -> "dict[str, np.ndarray]":
-    """The named arrays of a folder, memory-mapped.
-
-    When the folder is not there, one process builds it and the others wait for it.
-    """
-    import numpy as np
-
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.with_suffix(".lock")):
-            if not folder.is_dir():
-                _save_arrays(folder, build())
-    files = sorted(folder.glob("*.npy"))
-    return {path.stem: np.load(path, mmap_mode="r", allow_pickle=False) for path in files}
-
-
-def _save_arrays(folder: Path, arrays: "Mapping[str, np.ndarray]") -> None:
-    import numpy as np
-
-    with written_whole(folder) as temporary:
-        temporary.mkdir()
-        for name, array in arrays.items():
-            np.save(temporary / f"{name}.npy", array, allow_pickle=False)

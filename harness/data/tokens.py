@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from harness.arrays import shared_arrays
 from harness.data.corpora import source
-from harness.files import cache_folder, digest_files, shared_arrays
+from harness.files import cache_folder, digest_files
 
 LONGEST = 512
 """Word pieces kept of a sentence; no method trains on more."""

@@ -43,7 +43,7 @@ cleaner/janitor maid/housekeeper | scrubbed/washed swept/brushed | floor/tiling 
 soldier/trooper general/commander | attacked/assaulted defended/guarded | camp/outpost convoy/column bunker/fort | valley/ravine trench/dugout
 tailor/dressmaker weaver/seamstress | stitched/sewed mended/darned | blanket/quilt scarf/shawl curtain/drape | attic/loft factory/mill
 reporter/journalist presenter/broadcaster | announced/declared recorded/taped | interview/conversation story/tale verdict/ruling | newsroom/pressroom parliament/senate
-"""  # noqa: E501 - a table reads best one scene a line
+"""
 
 # Slots that any scene may fill; an underscore stands for a space inside one wording.
 _SHARED = {

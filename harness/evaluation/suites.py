@@ -17,8 +17,9 @@ import numpy as np
 
 from harness.errors import UserError, suggest
 from harness.evaluation.bootstrap import of_mean
-from harness.evaluation.catalogue import CARDS, MODULES, SuiteCard
-from harness.evaluation.scores import Scores
+from harness.evaluation.catalogue import CARDS, MODULES
+from harness.evaluation.catalogue import SuiteCard as SuiteCard
+from harness.evaluation.scores import Scores as Scores
 from harness.files import digest, digest_files
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from harness.data.corpora import Source, count_items, source
 from harness.data.hub import model_digest
@@ -12,9 +12,20 @@ from harness.files import digest, digest_files
 from harness.plugin.config import MethodConfig, label_share
 from harness.plugin.stage import Stage
 
-if TYPE_CHECKING:
-    from harness.plugin.kit import Artefact
-    from harness.plugin.method import Method
+
+class Declaring(Protocol):
+    """A plugin's class, as far as it declares and is built; see harness.plugin.Method.
+
+    It stands here as a protocol, because the class itself is built from a kit, which is built from
+    what is declared.
+    """
+
+    def __call__(self, config: Any, kit: Any) -> Any: ...
+    def corpora(self, config: Any) -> dict[str, str]: ...
+    def models(self, config: Any) -> list[str]: ...
+    def files(self, config: Any) -> list[Path]: ...
+    def stages(self, config: Any) -> list[Stage]: ...
+    def artefacts(self, config: Any) -> list[Any]: ...
 
 
 class Declared:
@@ -25,7 +36,7 @@ class Declared:
     """
 
     def __init__(
-        self, name: str, source_digest: str, method: "type[Method[Any]]", config: MethodConfig
+        self, name: str, source_digest: str, method: Declaring, config: MethodConfig
     ) -> None:
         """`name` and `source_digest`: of the plugin."""
         self.name, self.source_digest, self.config = name, source_digest, config
@@ -52,8 +63,8 @@ class Declared:
         return self.method.stages(self.config)
 
     @cached_property
-    def artefacts(self) -> "list[Artefact]":
-        """What trials share."""
+    def artefacts(self) -> list[Any]:
+        """What trials share: each is a harness.plugin.Artefact."""
         return self.method.artefacts(self.config)
 
     @property

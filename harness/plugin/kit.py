@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from transformers import AutoTokenizer
 
 from harness import PROTOCOL
+from harness.arrays import shared_arrays
 from harness.data.corpora import source
 from harness.data.hub import model_folder, model_shape
 from harness.data.label_subsets import label_subset
@@ -18,12 +19,9 @@ from harness.device import random_state_kept
 from harness.encoders.backbone import Encoder
 from harness.encoders.masked_lm import Generator, VocabularyHead
 from harness.errors import UserError, reason
-from harness.files import cache_folder, digest_files, digest_of, shared_arrays
+from harness.files import cache_folder, digest_files, digest_of
 from harness.plugin.config import MethodConfig, TrainingConfig, label_share
 from harness.plugin.declared import Declared
-
-if TYPE_CHECKING:
-    from harness.plugin.method import Method
 
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 """A tokenizer needs one of these files. Without any, transformers builds a tokenizer that knows no
@@ -58,7 +56,7 @@ class Kit:
         """The configuration."""
         return self.declared.config
 
-    def build(self) -> "Method[Any]":
+    def build(self) -> Any:
         """The method itself, with its modules, on the kit's device."""
         return self.declared.method(self.config, self).to(self.device)
 
@@ -137,7 +135,7 @@ class Kit:
 
         They are built now if no trial has built them yet; torch's random state does not change.
         """
-        artefact = {found.name: found for found in self.declared.artefacts}[name]
+        artefact: Artefact = {found.name: found for found in self.declared.artefacts}[name]
         values = {field: getattr(self.config, field) for field in artefact.fields}
         digest = digest_of([self.identity(), values])
         folder = cache_folder() / "artefacts" / f"{self.declared.name}-{name}-{digest}"

@@ -8,6 +8,7 @@ import pytest
 from harness.cli import options
 from harness.cli.show import _command
 from harness.plugin import registry
+from harness.trials.record import Record
 from harness.trials.trial import resolve
 
 
@@ -24,12 +25,16 @@ def test_the_printed_configuration_is_read_back_as_it_was(
     method: str, values: dict[str, Any]
 ) -> None:
     config = resolve(registry.load(method), values)
-    record = {
-        "method": method,
-        "configuration": config.model_dump(mode="json"),
-        "encoder": config.encoder,
-        "seed": 0,
-    }
+    record = Record(
+        key="1" * 32,
+        status="finished",
+        role="final",
+        method=method,
+        setting=config.setting,
+        encoder=config.encoder,
+        seed=0,
+        configuration=config.model_dump(mode="json"),
+    )
     words = shlex.split(_command(record, method))
     given = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
     assert (

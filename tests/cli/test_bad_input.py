@@ -357,7 +357,7 @@ def test_setting_that_the_method_has_not(refused: Refused, space: SpaceFile) -> 
 
 def test_encoder_among_the_hyperparameters(refused: Refused, space: SpaceFile) -> None:
     path = space("learning_rate: [1e-4, 5e-4]", "encoder: [tiny-bert]")
-    refused(["sweep", path], line_of(path, "      encoder"), "once for the whole space")
+    refused(["sweep", path], line_of(path, "      encoder"), "for the whole space")
 
 
 @pytest.mark.parametrize("numbers", ["[]", "[one]", "[-1]", f"[{2**32}]"])
@@ -395,7 +395,7 @@ def test_seed_or_subset_among_the_hyperparameters(
     refused(
         ["plan", path],
         line_of(path, f"{key}:"),
-        f"the {key} is no hyperparameter",
+        f"the {key} is not a hyperparameter",
         f"`{key}s:` under search",
     )
 
@@ -405,7 +405,7 @@ def test_set_of_the_seed_or_subset_of_a_sweep(key: str, refused: Refused, space:
     refused(
         ["sweep", space(), "--set", f"{key}=1"],
         f"--set {key}",
-        "no hyperparameter",
+        "not a hyperparameter",
         f"`{key}s:`",
         f"--{key}s",
     )

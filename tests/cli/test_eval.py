@@ -67,7 +67,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.errors import UserError
-from harness.evaluation.suites import Scores, register
+from harness.evaluation.suites import Scores, SuiteCard, register
 
 
 @dataclass
@@ -201,7 +201,7 @@ def test_an_encoder_offline_has_the_scores_of_the_method_pooling(
         "cls",
     )
     assert set(row.uncertainty) == {"graded", "graded-dev"}
-    assert all(row[name] for name in COST), {name: row[name] for name in COST}
+    assert all(getattr(row, name) for name in COST), vars(row)
     assert (row.parameters_trainable, row.parameters_added) == (0, 0)
     assert row.parameters_total == trial.parameters_total
     assert row.wall_seconds > row.evaluation_seconds
@@ -210,7 +210,7 @@ def test_an_encoder_offline_has_the_scores_of_the_method_pooling(
 def test_mean_pooling_is_what_a_plain_encoder_gets(harness: Any, store: Path) -> None:
     """The library of sentence-transformers has it so."""
     assert harness("eval", "tiny-bert", *GRADED_EVAL, "--store", store).code == 0
-    assert evaluation(store)["configuration"]["pooling"] == "mean"
+    assert evaluation(store).configuration["pooling"] == "mean"
     run = [
         "run",
         "pooling",
@@ -279,7 +279,7 @@ def test_a_final_trial_has_its_own_scores_from_its_weights(
         "configuration",
         "source_digest",
     ):
-        assert row[name] == trial[name], name
+        assert getattr(row, name) == getattr(trial, name), name
 
 
 def test_without_its_weights_a_trial_is_trained_again(
@@ -356,9 +356,7 @@ def test_damaged_weights_are_named(
         shutil.copy(other, weights)
     else:
         weights.write_bytes(weights.read_bytes()[: 1000 if damage == "cut" else 0])
-    check_sentence(
-        harness("eval", trial.key, *GRADED_EVAL, "--store", store), "weights", weights
-    )
+    check_sentence(harness("eval", trial.key, *GRADED_EVAL, "--store", store), "weights", weights)
     assert not [row for row in rows(store) if row.role == "evaluation"]
 
 
@@ -404,9 +402,9 @@ def test_a_key_that_several_trials_start_with(
 ) -> None:
     one, two = trials.values()
     prefix = one.key[:4]
-    path = store / f"{two['key']}.parquet"
+    path = store / f"{two.key}.parquet"
     table = pq.read_table(path)
-    renamed = table.set_column(0, "key", [[prefix + two["key"][4:]]])
+    renamed = table.set_column(0, "key", [[prefix + two.key[4:]]])
     pq.write_table(renamed, path)
     answer = harness("eval", prefix, *GRADED_EVAL, "--store", store)
     check_sentence(answer, f'2 trials have keys that start with "{prefix}"', "give more characters")
@@ -416,9 +414,9 @@ def test_pooling_is_not_for_trials(
     harness: Any, trials: dict[str, dict[str, Any]], store: Path
 ) -> None:
     answer = harness(
-        "eval", trials["final"]["key"], *GRADED_EVAL, "--pooling", "cls", "--store", store
+        "eval", trials["final"].key, *GRADED_EVAL, "--pooling", "cls", "--store", store
     )
-    check_sentence(answer, "--pooling", trials["final"]["key"][:10])
+    check_sentence(answer, "--pooling", trials["final"].key[:10])
 
 
 # Nothing is measured twice
@@ -447,7 +445,7 @@ def test_what_is_stored_is_not_measured_again(
     assert answer.code == 0, answer.err
     assert "graded (in the store)" in answer.out
     assert before.stat().st_mtime_ns == written
-    assert evaluation(store, "mine")["status"] == "finished"
+    assert evaluation(store, "mine").status == "finished"
     no_embedding(monkeypatch)
     answer = harness(*command, f"graded,{my_suite()}")
     assert answer.code == 0
@@ -482,7 +480,7 @@ def test_what_failed_is_tried_again(
     flag.touch()
     command = ["eval", trial.key, *GRADED_EVAL, "--method", path, "--store", store]
     assert harness(*command).code == 1
-    assert evaluation(store)["status"] == "failed"
+    assert evaluation(store).status == "failed"
     flag.unlink()
     assert harness(*command).code == 0
     check_scores(evaluation(store), trial)
@@ -509,7 +507,7 @@ def test_a_kill_keeps_the_suites_before_it(
     assert process("eval", "tiny-bert", "--suite", f"graded,{path}", "--store", store).code == -9
     [row] = rows(store)
     assert (row.suite, row.status) == ("graded", "finished")
-    assert {path.name for path in store.iterdir()} == {f"{row['key']}.parquet"}
+    assert {path.name for path in store.iterdir()} == {f"{row.key}.parquet"}
 
 
 # A user's suite
@@ -524,7 +522,7 @@ def test_a_suite_of_a_file(
     row = evaluation(store, "mine")
     assert set(row.test) == {"short", "long"}
     assert row.details == {"short/rows": 2, "long/rows": 4}
-    assert row.evaluates == evaluation(store)["evaluates"], "one model, whatever is measured"
+    assert row.evaluates == evaluation(store).evaluates, "one model, whatever is measured"
     assert row.test["short"] > 0
 
 
@@ -549,7 +547,10 @@ def test_a_trial_whose_own_suite_is_edited_runs_again(
     harness: Any, my_suite: Callable[..., Path], flag: Path, store: Path
 ) -> None:
     flag.touch()
-    dev = '@register("mine", {"short"', '@register("mine", dev_tasks=("short",), data={"short"'
+    dev = (
+        '@register("mine", {"short"',
+        '@register(SuiteCard("mine", dev_tasks=("short",)), data={"short"',
+    )
     path = my_suite(*dev)
     path.write_text(path.read_text().replace("needed}, lambda: [])", "needed}, files=lambda: [])"))
     command = [
@@ -564,7 +565,7 @@ def test_a_trial_whose_own_suite_is_edited_runs_again(
     ]
     answer = harness(*command)
     assert answer.code == 0, answer.err
-    assert set(rows(store)[0]["test"]) == {"long"}
+    assert set(rows(store)[0].test) == {"long"}
     assert harness(*command).out.startswith("Already in the store")
     path.write_text(path.read_text() + "\n# a remark\n")
     assert not harness(*command).out.startswith("Already in the store")
@@ -637,7 +638,7 @@ def test_a_suite_that_raises_costs_its_task_alone(
         "long: AssertionError: odd",
         {"short"},
     )
-    assert evaluation(store)["status"] == "finished"
+    assert evaluation(store).status == "finished"
 
 
 # Bad data: the others are scored
@@ -705,14 +706,12 @@ def test_a_damaged_file_is_named_and_the_other_tasks_are_scored(
     assert row.reason.startswith(f"{task}: {archive}")
     assert member in row.reason
     assert told in row.reason
-    assert f"missing in sts: {row['reason']}" in answer.out
-    assert set(row.test) == {"sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"} - {
-        task
-    }
+    assert f"missing in sts: {row.reason}" in answer.out
+    assert set(row.test) == {"sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"} - {task}
     assert set(row.dev) == {"stsb-dev", "sickr-dev"}
     assert all(np.isfinite([*row.test.values(), *row.details.values()]))
     assert not [name for name in row.details if name.startswith(f"{task}/")]
-    assert evaluation(store)["status"] == "finished"
+    assert evaluation(store).status == "finished"
 
 
 def test_a_whole_archive_has_an_average(
@@ -723,17 +722,15 @@ def test_a_whole_archive_has_an_average(
     assert answer.code == 0, answer.out + answer.err
     row = evaluation(store, "sts")
     tests = {name: score for name, score in row.test.items() if name != "avg"}
-    assert row.test["avg"] == pytest.approx(
-        np.mean([round(score, 2) for score in tests.values()])
-    )
+    assert row.test["avg"] == pytest.approx(np.mean([round(score, 2) for score in tests.values()]))
     assert set(row.uncertainty) == {*row.test, "stsb-dev", "sickr-dev"}
-    assert set(evaluation(store, "retrieval")["test"]) == {
+    assert set(evaluation(store, "retrieval").test) == {
         "recall@1",
         "recall@3",
         "recall@5",
         "recall@10",
     }
-    assert -8 <= evaluation(store, "geometry")["test"]["uniformity"] <= 0
+    assert -8 <= evaluation(store, "geometry").test["uniformity"] <= 0
 
 
 def test_a_cut_archive(harness: Any, senteval: Callable[..., Path], store: Path) -> None:
@@ -761,7 +758,7 @@ def test_a_broken_archive(harness: Any, senteval: Callable[..., Path], store: Pa
         assert (row.status, row.test) == ("failed", {})
         assert f"{archive}" in row.reason
         assert "cannot be read" in row.reason
-    assert evaluation(store)["status"] == "finished"
+    assert evaluation(store).status == "finished"
 
 
 def test_no_archive_at_all(harness: Any, store: Path) -> None:
@@ -773,8 +770,8 @@ def test_no_archive_at_all(harness: Any, store: Path) -> None:
     assert not store.exists()
     answer = harness("eval", "tiny-bert", "--suite", "sts,graded", "--store", store)
     assert (answer.code, answer.err) == (1, "")
-    assert evaluation(store)["status"] == "finished"
-    reason = evaluation(store, "sts")["reason"]
+    assert evaluation(store).status == "finished"
+    reason = evaluation(store, "sts").reason
     assert reason.startswith("sts12, sts13,")
     assert reason.count("senteval.tar") == 2, "one sentence for all tasks"
 
@@ -1035,7 +1032,7 @@ def test_dev_vectors_are_kept_apart_where_they_differ(
     ]
     assert harness(*command).code == 0
     assert sorted(folder.name for folder in (kept / trial.key).iterdir()) == ["dev", "test"]
-    (store / f"{evaluation(store)['key']}.parquet").unlink()
+    (store / f"{evaluation(store).key}.parquet").unlink()
     answer = harness(*command)
     assert "embeddings were kept" in answer.out
     check_scores(evaluation(store), trial)
@@ -1076,7 +1073,7 @@ def test_kept_vectors_of_another_width_than_the_model_gives(
         "eval", "tiny-bert", "--suite", my_suite(), "--keep-embeddings", "--store", store
     )
     assert (answer.code, answer.err) == (1, "")
-    assert f"delete {array.parent}" in evaluation(store, "mine")["reason"]
+    assert f"delete {array.parent}" in evaluation(store, "mine").reason
     assert sorted(kept.rglob("*")) == before, "what does not fit is not kept"
 
 
@@ -1099,7 +1096,7 @@ def test_embeddings_that_cannot_be_kept_cost_no_score(
     kept.touch()
     answer = harness("eval", "tiny-bert", *GRADED_EVAL, "--keep-embeddings", "--store", store)
     assert answer.code == 0, answer.err
-    assert evaluation(store)["status"] == "finished"
+    assert evaluation(store).status == "finished"
     assert "are not kept" in caplog.text
 
 
@@ -1111,8 +1108,8 @@ def test_a_run_stores_uncertainty_and_details(harness: Any, store: Path) -> None
     assert harness(*run).code == 0
     [row] = rows(store)
     spread, score = row.uncertainty["graded"], row.test["graded"]
-    assert spread["low"] < score < spread["high"]
-    assert 0 < spread["standard_error"] < 10
+    assert spread.low < score < spread.high
+    assert 0 < spread.standard_error < 10
     assert row.details["graded/all/spearman"] == pytest.approx(score)
     assert "graded/all/pearson" in row.details
 

@@ -18,6 +18,7 @@ POOLING = ["pooling", "--encoder", "tiny-bert", "--set", "suite=graded"]
 GOOD = """\
 \"\"\"A bag of words.\"\"\"
 
+import pydantic
 import torch
 from torch import Tensor, nn
 
@@ -263,7 +264,7 @@ def test_run_stores_one_record_and_runs_once(harness: Any, tmp_path: Path) -> No
     assert first.code == 0, first.err
     written = files(store)
     [row] = Store(store).read().records()
-    assert set(written) == {f"{row['key']}.parquet"}
+    assert set(written) == {f"{row.key}.parquet"}
     assert (row.method, row.encoder, row.seed, row.role) == (
         "pooling",
         "tiny-bert",
@@ -387,8 +388,8 @@ def test_check_passes_what_is_right(harness: Any, plugin: Callable[..., Path]) -
         ('"contrastive": loss}', '"contrast": loss}', "losses() must return ['contrastive']"),
         ('"words*"', '"word"', 'stage "contrastive" trains nothing: no parameter matches word'),
         ('"words*"', '"still"', 'the loss "contrastive" has no gradient'),
-        ('"learning_rate"}', '"learning_rat"}', 'the learning rate "learning_rat" is no field'),
-        ('streams={"contrastive"', 'streams={"pairs"', "its streams ['pairs'] are not all in data()"),
+        ('"learning_rate"}', '"learning_rat"}', 'no field "learning_rat" for the learning rate'),
+        ('streams={"contrastive"', 'streams={"pairs"', "its streams ['pairs'] are not all in corpora()"),
         ("return vectors", "return vectors - vectors.mean(0)", "embed() depends on the batch"),
         ("return vectors", "return vectors * mask.sum(1).max()", "embed() depends on the batch"),
         ("return vectors", "return vectors + torch.rand_like(vectors)", "embed() is random"),
@@ -400,7 +401,7 @@ def test_check_passes_what_is_right(harness: Any, plugin: Callable[..., Path]) -
             "        with torch.no_grad():\n            self.still.add_(1)\n        loss = ",
             "the frozen parameter still moved",
         ),
-        ("width: int = 8", "width: int = method.Field(0, ge=1)", "the defaults are refused"),
+        ("width: int = 8", "width: int = pydantic.Field(0, ge=1)", "the defaults are refused"),
         ("nn.Parameter(torch.zeros(1))", "nn.Parameter(torch.zeros(1, 2).view(3))", "__init__ raises RuntimeError"),
         ("        return [\n", "        raise ValueError('no stage')\n        return [\n", "ValueError: no stage"),
         (
@@ -438,7 +439,7 @@ def test_table_of_the_store(swept: Any, harness: Any) -> None:
 
 def test_list_trials(swept: Any, harness: Any) -> None:
     lines = harness("list", "trials", "--store", swept.store).out.splitlines()
-    keys = Store(swept.store).keys()
+    keys = Store(swept.store).finished_keys()
     assert {line.split()[0] for line in lines} == {key[:10] for key in keys}
     assert sorted(line.split()[2] for line in lines) == ["final", "final", "search", "search"]
 
@@ -468,7 +469,7 @@ def test_show_prints_a_trial_whose_command_runs_again(
     answer = harness("show", row.key[:10], "--store", swept.store)
     assert answer.code == 0
     for line in (
-        f"key: {row['key']}",
+        f"key: {row.key}",
         "role: final",
         "  learning_rate: ",
         "  graded-dev: ",

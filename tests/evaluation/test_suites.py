@@ -9,8 +9,9 @@ import pytest
 
 from harness.data.sts_pairs import Pairs
 from harness.errors import TrialFailure, UserError
-from harness.evaluation.bootstrap import Uncertainty
-from harness.evaluation.suites import SHIPPED, Embeddings, Scores, Suite, register, suite
+from harness.evaluation.catalogue import CARDS, SuiteCard
+from harness.evaluation.scores import Scores, Uncertainty
+from harness.evaluation.suites import Embeddings, Suite, register, suite
 
 WORDS = """
 the old young small red green cat dog bird horse farmer baker river house street sees likes paints
@@ -186,7 +187,7 @@ def toy(**options: Any) -> tuple[Suite, list[str]]:
         "dev": lambda: Data("dev", ["old cat", "young horse"]),
     }
 
-    @register("toy", data, list, dev_tasks=("dev",), **options)
+    @register(SuiteCard("toy", dev_tasks=("dev",), **options), data, list)
     def score(task: str, _: Data, vectors: np.ndarray) -> Scores:
         spread = {task: Uncertainty(2.0, 0.0, 1.0)}
         return Scores(
@@ -252,7 +253,7 @@ def test_a_suite_without_dev_tasks_cannot_select() -> None:
 # How a suite is found
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", CARDS)
 def test_shipped_suites_have_their_names(name: str) -> None:
     assert suite(name).name == name
     assert suite(name) is suite(name)

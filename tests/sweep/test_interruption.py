@@ -44,7 +44,7 @@ def results(store: Path) -> dict[str, dict[str, Any]]:
     return {
         row.key: {
             name: value
-            for name, value in row.items()
+            for name, value in vars(row).items()
             if name not in OF_THE_RUN and not name.endswith("_seconds")
         }
         for row in Store(store).read().records()

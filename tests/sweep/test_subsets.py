@@ -108,9 +108,7 @@ def test_sweep_runs_every_subset_once(folder: Path, process: Callable[..., Any])
         )
         scores: dict[float, dict[int, float]] = {}
         for row in searched:
-            scores.setdefault(row.configuration["learning_rate"], {})[row.subset] = row[
-                "dev"
-            ]["graded-dev"]
+            scores.setdefault(row.configuration["learning_rate"], {})[row.subset] = row.dev_score
         assert [set(by_subset) for by_subset in scores.values()] == [{0, 1}, {0, 1}]
         best = max(scores, key=lambda rate: sum(scores[rate].values()))
         assert {row.configuration["learning_rate"] for row in final} == {best}

@@ -116,7 +116,11 @@ def first(sweep: Callable[..., Swept]) -> Swept:
 def second(first: Swept, sweep: Callable[..., Swept]) -> Swept:
     """The same again, with a higher budget for the sampler."""
     assert first.written
-    return sweep(["chosen", "rounded", "sampled"], SPACE.replace("configurations: 3", "configurations: 5"), "store")
+    return sweep(
+        ["chosen", "rounded", "sampled"],
+        SPACE.replace("configurations: 3", "configurations: 5"),
+        "store",
+    )
 
 
 def test_sweep_succeeds(first: Swept) -> None:
@@ -191,9 +195,7 @@ def test_sampler_spends_its_budget(first: Swept) -> None:
 def test_sampler_chooses_the_best_mean_over_seeds(first: Swept) -> None:
     scores: dict[float, list[float]] = {}
     for row in first.of("sampled", "search"):
-        scores.setdefault(row.configuration["learning_rate"], []).append(
-            row.dev["graded-dev"]
-        )
+        scores.setdefault(row.configuration["learning_rate"], []).append(row.dev["graded-dev"])
     best = max(scores, key=lambda rate: sum(scores[rate]))
     assert {row.configuration["learning_rate"] for row in first.of("sampled", "final")} == {best}
 
@@ -217,9 +219,9 @@ def test_higher_budget_runs_only_the_difference(first: Swept, second: Swept) -> 
 
 def test_same_sweep_again_runs_nothing_else(first: Swept, second: Swept) -> None:
     assert {name: second.written[name] for name in first.written} == first.written
-    assert {
-        row.method for row in second.rows if f"{row['key']}.parquet" not in first.written
-    } == {"sampled"}
+    assert {row.method for row in second.rows if f"{row.key}.parquet" not in first.written} == {
+        "sampled"
+    }
     for number in (1, 2, 3):
         assert f"search, round {number}: 0 to run" in second.answer.out
 
@@ -233,12 +235,10 @@ def test_command_line_narrows(sweep: Callable[..., Swept]) -> None:
     assert {row.method for row in narrowed.rows} == {"chosen", "sampled"}
     assert len(narrowed.values("chosen", "noise")) == 1
     assert sorted(narrowed.values("sampled", "learning_rate", "width").values()) == [2]
-    assert {
-        row.configuration["width"] for row in narrowed.rows if row.method == "sampled"
-    } == {4}
-    assert {
-        row.configuration["favours"] for row in narrowed.rows if row.method == "chosen"
-    } == {"both"}
+    assert {row.configuration["width"] for row in narrowed.rows if row.method == "sampled"} == {4}
+    assert {row.configuration["favours"] for row in narrowed.rows if row.method == "chosen"} == {
+        "both"
+    }
     assert sorted(row.seed for row in narrowed.of("sampled", "final")) == [5, 6, 7]
 
 
@@ -268,10 +268,10 @@ def test_failures_are_recorded_with_their_reasons(faulty: Swept) -> None:
     assert {fault: row.status for fault, row in rows.items()} == {
         "raise": "failed", "none": "finished", "die": "failed", "no fault": "finished",
     }  # fmt: skip
-    assert rows["raise"]["reason"] == "ValueError: a planted fault"
-    assert "worker died" in rows["die"]["reason"]
-    assert "\n" not in rows["die"]["reason"]
-    assert rows["raise"]["dev"] == rows["die"]["dev"] == {}
+    assert rows["raise"].reason == "ValueError: a planted fault"
+    assert "worker died" in rows["die"].reason
+    assert "\n" not in rows["die"].reason
+    assert rows["raise"].dev == rows["die"].dev == {}
 
 
 def test_failures_do_not_keep_the_rest_from_its_end(faulty: Swept) -> None:
@@ -303,7 +303,7 @@ def test_failed_trials_are_tried_again(faulty: Swept, repaired: Swept) -> None:
     assert {fault: row.key for fault, row in rows.items()} == {
         fault: row.key for fault, row in fault_rows(faulty).items()
     }
-    kept = [f"{row['key']}.parquet" for row in faulty.rows if row.status == "finished"]
+    kept = [f"{row.key}.parquet" for row in faulty.rows if row.status == "finished"]
     assert {name: repaired.written[name] for name in kept} == {
         name: faulty.written[name] for name in kept
     }

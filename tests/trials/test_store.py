@@ -147,10 +147,8 @@ def test_what_a_killed_writer_leaves_is_not_read(store: Store) -> None:
     """The whole file and half of it, under the temporary name of `write`."""
     store.write(record(1))
     content = (store.folder / f"{record(1).key}.parquet").read_bytes()
-    (store.folder / f".{record(2)['key']}.parquet.0123.tmp").write_bytes(
-        content[: len(content) // 2]
-    )
-    (store.folder / f".{record(3)['key']}.parquet").write_bytes(content)
+    (store.folder / f".{record(2).key}.parquet.0123.tmp").write_bytes(content[: len(content) // 2])
+    (store.folder / f".{record(3).key}.parquet").write_bytes(content)
     reading = store.read()
     assert [row.seed for row in reading.records()] == [1]
     assert reading.unreadable == []

@@ -1,0 +1,32 @@
+"""Named arrays in a folder of the cache: built once, memory-mapped by every process that reads them."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+from filelock import FileLock
+
+from harness.files import written_whole
+
+
+def shared_arrays(
+    folder: Path, build: Callable[[], Mapping[str, np.ndarray]]
+) -> dict[str, np.ndarray]:
+    """The named arrays of a folder, memory-mapped.
+
+    When the folder is not there, one process builds it and the others wait for it.
+    """
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.with_suffix(".lock")):
+            if not folder.is_dir():
+                _save_arrays(folder, build())
+    files = sorted(folder.glob("*.npy"))
+    return {path.stem: np.load(path, mmap_mode="r", allow_pickle=False) for path in files}
+
+
+def _save_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    with written_whole(folder) as temporary:
+        temporary.mkdir()
+        for name, array in arrays.items():
+            np.save(temporary / f"{name}.npy", array, allow_pickle=False)

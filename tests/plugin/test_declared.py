@@ -1,0 +1,67 @@
+"""What a plugin declares: how many steps its stages have, as the plan and the loop say it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.data.label_subsets import label_subset
+from harness.plugin.kit import Kit
+from harness.training.loop import Trainer
+
+KitFor = Callable[..., Kit]
+
+
+@pytest.mark.parametrize(
+    ("method", "values", "steps"),
+    [
+        ("simcse", {"epochs": 0.33}, 3),  # 7 batches an epoch; 2.31 steps are rounded up
+        ("simcse", {"epochs": 3, "max_steps": 5}, 5),
+        ("simcse", {"setting": "sup", "epochs": 2}, 6),
+        ("diffaug", {"setting": "sup", "accumulation": 2, "stage1_steps": 4, "epochs": 1}, 5),
+        ("clsr", {"epochs": 3}, 6),  # 20 pairs: two full batches, and the short one is dropped
+        ("esimcse", {}, 7),
+    ],
+)
+def test_the_plan_and_the_loop_have_the_same_number_of_steps(
+    kit_for: KitFor, triplets: Path, method: str, values: dict[str, Any], steps: int
+) -> None:
+    corpus = {"pairs": str(triplets)} if method == "clsr" else {}
+    kit = kit_for(method, **corpus, **values)
+    assert kit.declared.steps() == steps
+    outcome = Trainer(kit.build(), kit, 0, lambda: 1.0, lambda _: None).run()
+    assert outcome.steps == steps
+
+
+@pytest.mark.parametrize("subset", [0, 1, 2])
+def test_a_share_of_the_labels_counts_as_it_is_drawn(kit_for: KitFor, subset: int) -> None:
+    """The size of a random subset varies a little; the plan asks for the size of this one."""
+    kit = kit_for("simcse", setting="sup", label_fraction=0.4, subset=subset, batch_size=2)
+    items = len(label_subset(20, 0.4, subset))
+    assert kit.declared.steps() == 3 * -(-items // 2)
+    assert Trainer(kit.build(), kit, 0, lambda: 1.0, lambda _: None).run().steps == (
+        kit.declared.steps()
+    )
+
+
+def test_what_is_declared_is_asked_once(kit_for: KitFor, monkeypatch: pytest.MonkeyPatch) -> None:
+    declared = kit_for("simcse").declared
+    asked: list[str] = []
+    stages = declared.method.stages
+
+    def counted(config: Any) -> Any:
+        asked.append("stages")
+        return stages(config)
+
+    monkeypatch.setattr(declared.method, "stages", counted)
+    assert declared.stages is declared.stages
+    assert declared.steps() == 7
+    assert asked == ["stages"]
+
+
+def test_a_published_size_plans_a_corpus_that_is_not_here(
+    kit_for: KitFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HARNESS_HUB", raising=False)
+    assert kit_for("simcse", sentences="wiki1m", batch_size=64).declared.steps() == 15_625
