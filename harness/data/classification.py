@@ -37,13 +37,13 @@ class Splits(dict[str, Labelled]):
         return [text for rows in self.values() for text in (*rows.texts, *(rows.second or ()))]
 
 
-Row = tuple[tuple[str, ...], int]
+LabelledRow = tuple[tuple[str, ...], int]
 """The texts of an item (one, or a pair), and its class"""
 
 
 def polar(positive: str, negative: str) -> Splits:
     """MR, CR, SUBJ, MPQA: a file for each class (the positive one is class 1), a sentence a line, in latin-1."""
-    rows: list[Row] = []
+    rows: list[LabelledRow] = []
     for member, label in ((positive, 1), (negative, 0)):
         rows += [((_words(line),), label) for line in lines(member, encoding="latin-1")]
     return Splits(all=_sorted(rows))
@@ -75,16 +75,16 @@ def mrpc() -> Splits:
     )
 
 
-def _sst_rows(member: str) -> list[Row]:
-    rows: list[Row] = []
+def _sst_rows(member: str) -> list[LabelledRow]:
+    rows: list[LabelledRow] = []
     for number, line in enumerate(lines(member), start=1):
         text, label = _fields(line, 2, member, number)
         rows.append(((_words(text),), _label(label, BINARY_LABELS, member, number)))
     return rows
 
 
-def _trec_rows(member: str) -> list[Row]:
-    rows: list[Row] = []
+def _trec_rows(member: str) -> list[LabelledRow]:
+    rows: list[LabelledRow] = []
     for number, line in enumerate(lines(member, encoding="latin-1"), start=1):
         label, _, rest = line.strip().partition(":")
         _, space, text = rest.partition(" ")
@@ -94,15 +94,15 @@ def _trec_rows(member: str) -> list[Row]:
     return rows
 
 
-def _mrpc_rows(member: str) -> list[Row]:
-    rows: list[Row] = []
+def _mrpc_rows(member: str) -> list[LabelledRow]:
+    rows: list[LabelledRow] = []
     for number, line in enumerate(lines(member)[1:], start=2):
         label, _, _, one, two = _fields(line, 5, member, number)
         rows.append(((_words(one), _words(two)), _label(label, BINARY_LABELS, member, number)))
     return rows
 
 
-def _sorted(rows: list[Row]) -> Labelled:
+def _sorted(rows: list[LabelledRow]) -> Labelled:
     rows = sorted(rows, key=lambda row: (*(len(text.split()) for text in row[0]), row[1]))
     texts = list(zip(*(row[0] for row in rows), strict=True))
     return Labelled(

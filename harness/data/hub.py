@@ -12,10 +12,9 @@ from typing import Any, Literal
 from harness.errors import UserError, suggest
 from harness.files import digest_files
 
-Kind = Literal["models", "datasets"]
+RepositoryKind = Literal["models", "datasets"]
 EMBEDDED = Path(__file__).resolve().parent.parent / "embedded" / "hub"
 MODEL_FILES = ("*.json", "*.safetensors", "vocab.txt", "merges.txt", "*.model")
-WEIGHTS = "model.safetensors"
 
 
 def mirrors() -> list[Path]:
@@ -58,7 +57,7 @@ def _looks_like_path(name: str) -> bool:
     return name.startswith((".", "/", "~")) or Path(name).is_dir()
 
 
-def _from_hub(kind: Kind, repository: str, patterns: list[str], download: bool) -> Path:
+def _from_hub(kind: RepositoryKind, repository: str, patterns: list[str], download: bool) -> Path:
     """Folder of the Hub's snapshot, with the files that match `patterns`."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
@@ -87,11 +86,11 @@ def _from_hub(kind: Kind, repository: str, patterns: list[str], download: bool) 
     )
 
 
-def _nearest(kind: Kind, repository: str) -> str:
+def _nearest(kind: RepositoryKind, repository: str) -> str:
     return suggest(repository, known(kind)) if kind == "models" else ""
 
 
-def known(kind: Kind) -> list[str]:
+def known(kind: RepositoryKind) -> list[str]:
     """Names of the models or data sets that the mirrors hold."""
     marker = "config.json" if kind == "models" else "*"
     found = set()

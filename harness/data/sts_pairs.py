@@ -79,7 +79,7 @@ def sick(split: str) -> Pairs:
     return _table(f"SICK/SICK_{split}.txt", 1, (1, 2, 3))
 
 
-def graded(split: str) -> Pairs:
+def graded_pairs(split: str) -> Pairs:
     """The embedded pairs (dev or test): score, first, second."""
     path = data_file(GRADED, f"{split}.tsv")
     return _parse(split_lines(path.read_text(encoding="utf-8")), str(path), 0, (1, 2, 0))
@@ -129,6 +129,6 @@ LOADERS: dict[str, Callable[[], Pairs]] = {
     "sickr": lambda: sick("test_annotated"),
     "stsb-dev": lambda: sts_benchmark("dev"),
     "sickr-dev": lambda: sick("trial"),
-    "graded-dev": lambda: graded("dev"),
-    "graded": lambda: graded("test"),
+    "graded-dev": lambda: graded_pairs("dev"),
+    "graded": lambda: graded_pairs("test"),
 }

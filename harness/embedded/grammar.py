@@ -12,7 +12,7 @@ import random
 Concept = tuple[str, ...]
 Meaning = dict[str, Concept]
 
-SENTENCES, TRIPLETS, DEV_PAIRS, TEST_PAIRS = 6000, 1500, 400, 600
+SENTENCE_COUNT, TRIPLET_COUNT, DEV_PAIR_COUNT, TEST_PAIR_COUNT = 6000, 1500, 400, 600
 
 # One scene a line: who | verb | what | place. A space parts concepts and a slash parts the
 # wordings of one concept. Each verb's past tense is also its participle, so passives need no table.
@@ -66,7 +66,7 @@ _SHARED = {
 }
 
 # What each slot counts for in the similarity of two meanings; the topic is the verb's scene.
-WEIGHTS = {"topic": 2, "verb": 3, "what": 3, "who": 3, "place": 3} | dict.fromkeys(_SHARED, 1)
+SLOT_WEIGHTS = {"topic": 2, "verb": 3, "what": 3, "who": 3, "place": 3} | dict.fromkeys(_SHARED, 1)
 
 
 def _concepts(text: str) -> list[Concept]:
@@ -102,18 +102,18 @@ def draw_meaning(rng: random.Random, scene: int) -> Meaning:
 def similarity(first: Meaning, second: Meaning) -> float:
     """The weighted share of the slots filled in either meaning that both fill alike, in [0, 1]."""
     slots = first.keys() | second.keys()
-    kept = sum(WEIGHTS[slot] for slot in slots if first.get(slot) == second.get(slot))
-    return kept / sum(WEIGHTS[slot] for slot in slots)
+    kept = sum(SLOT_WEIGHTS[slot] for slot in slots if first.get(slot) == second.get(slot))
+    return kept / sum(SLOT_WEIGHTS[slot] for slot in slots)
 
 
 def blend(first: Meaning, second: Meaning, changed: set[str]) -> Meaning:
     """`first` with its `changed` slots taken, or left out, as in `second`."""
     changed = changed | {"topic"} if "verb" in changed else changed
-    sources = {slot: second if slot in changed else first for slot in WEIGHTS}
+    sources = {slot: second if slot in changed else first for slot in SLOT_WEIGHTS}
     return {slot: source[slot] for slot, source in sources.items() if slot in source}
 
 
-def render(rng: random.Random, meaning: Meaning, negated: bool = False) -> str:
+def put_in_words(rng: random.Random, meaning: Meaning, negated: bool = False) -> str:
     """Put a meaning in words: random wordings, active or passive, adverbials in any order."""
     said = {slot: rng.choice(wordings) for slot, wordings in meaning.items()}
     who = " ".join(filter(None, ("the", said.get("quality"), said["who"])))
@@ -138,7 +138,7 @@ class Writer:
 
     def _say(self, meaning: Meaning, negated: bool = False) -> str:
         """A sentence of this meaning that was not written before."""
-        while (sentence := render(self._rng, meaning, negated)) in self._written:
+        while (sentence := put_in_words(self._rng, meaning, negated)) in self._written:
             pass
         self._written.add(sentence)
         return sentence
@@ -177,7 +177,7 @@ class Writer:
         """
         scene, first = self._draw()
         other = self._draw(scene if self._rng.random() < 0.5 else None)[1]
-        slots = [slot for slot in WEIGHTS if slot != "topic"]
+        slots = [slot for slot in SLOT_WEIGHTS if slot != "topic"]
         changed = set(self._rng.sample(slots, self._rng.randint(0, len(slots))))
         second = blend(first, other, changed)
         return round(5 * similarity(first, second), 2), self._say(first), self._say(second)
@@ -187,13 +187,13 @@ def corpus(seed: int) -> dict[str, str]:
     """The whole corpus, as file names and the text of each file."""
     writer = Writer(seed)
     texts = {}
-    for name, count in (("dev.tsv", DEV_PAIRS), ("test.tsv", TEST_PAIRS)):
+    for name, count in (("dev.tsv", DEV_PAIR_COUNT), ("test.tsv", TEST_PAIR_COUNT)):
         pairs = (writer.pair() for _ in range(count))
         texts[name] = "".join(f"{score:.2f}\t{one}\t{two}\n" for score, one, two in pairs)
     table = io.StringIO()
     rows = csv.writer(table, lineterminator="\n")
     rows.writerow(("sent0", "sent1", "hard_neg"))
-    rows.writerows(writer.triplet() for _ in range(TRIPLETS))
+    rows.writerows(writer.triplet() for _ in range(TRIPLET_COUNT))
     texts["triplets.csv"] = table.getvalue()
-    texts["sentences.txt"] = "".join(f"{writer.sentence()}\n" for _ in range(SENTENCES))
+    texts["sentences.txt"] = "".join(f"{writer.sentence()}\n" for _ in range(SENTENCE_COUNT))
     return texts

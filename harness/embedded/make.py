@@ -26,7 +26,7 @@ VECTORS = "vectors.txt"
 MODEL = Path("models/tiny-bert")
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MASK_SHARE = 0.15
-STEPS, BATCH_SIZE, LEARNING_RATE = 800, 64, 1e-3
+PRETRAINING_STEPS, BATCH_SIZE, LEARNING_RATE = 800, 64, 1e-3
 
 
 def write_corpus(folder: Path, seed: int) -> None:
@@ -116,8 +116,10 @@ def pretrain(
     model = tiny_bert(len(tokenizer)).train()
     rows = [torch.tensor(row) for row in tokenizer(sentences)["input_ids"]]
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LEARNING_RATE, STEPS, pct_start=0.1)
-    for _ in range(STEPS):
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, LEARNING_RATE, PRETRAINING_STEPS, pct_start=0.1
+    )
+    for _ in range(PRETRAINING_STEPS):
         batch = torch.randint(len(rows), (BATCH_SIZE,)).tolist()
         losses = pretraining_losses(model, tokenizer, [rows[number] for number in batch])
         optimizer.zero_grad()
@@ -127,9 +129,8 @@ def pretrain(
     return model.eval()
 
 
-def main() -> None:
-    """Write the corpus, its word vectors and the model into the folder named on the command line."""
-    out_folder = Path(sys.argv[1])
+def write_default(out_folder: Path) -> None:
+    """Write the corpus, its word vectors and the model into `out_folder`."""
     write_corpus(out_folder / CORPUS, SEED)
     sentences = (out_folder / CORPUS / "sentences.txt").read_text(encoding="utf-8").splitlines()
     (out_folder / CORPUS / VECTORS).write_text(
@@ -139,4 +140,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    write_default(Path(sys.argv[1]))

@@ -19,7 +19,7 @@ LEVEL = 95.0
 """Percent of the resamples inside an interval"""
 NORMAL = 1.959964
 """Standard errors on either side of the mean that hold LEVEL percent of a normal distribution"""
-BLOCK = 65_536
+COUNTS_PER_BLOCK = 65_536
 """Counts held at once, to stay in a core's cache"""
 
 
@@ -34,7 +34,7 @@ class Uncertainty:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairedComparison:
     """Of two systems on the same pairs: the first one's Spearman x100 minus the second one's."""
 
     difference: float
@@ -50,20 +50,22 @@ def uncertainty(
 
     Raises TrialFailure where no correlation is defined.
     """
-    return summary(replicates([cosines], gold, seed=seed, resamples=resamples)[0])
+    return uncertainty_of_replicates(replicates([cosines], gold, seed=seed, resamples=resamples)[0])
 
 
-def compared(observed: float, differences: np.ndarray) -> Comparison:
+def paired_comparison(observed: float, differences: np.ndarray) -> PairedComparison:
     """Whether two systems differ: the observed difference of their scores, and that in every resample (resamples,).
 
     The p-value is the share of resamples whose difference is as far from the observed one as that is from 0
     (Berg-Kirkpatrick, Burkett and Klein 2012, two-sided).
     """
     as_far = int((np.abs(differences - observed) >= abs(observed)).sum())
-    return Comparison(observed, summary(differences), (as_far + 1) / (len(differences) + 1))
+    return PairedComparison(
+        observed, uncertainty_of_replicates(differences), (as_far + 1) / (len(differences) + 1)
+    )
 
 
-def summary(values: np.ndarray) -> Uncertainty:
+def uncertainty_of_replicates(values: np.ndarray) -> Uncertainty:
     """Of replicates (resamples,), which may be sums or differences of several sets' replicates."""
     outside = (100 - LEVEL) / 2
     low, high = np.percentile(values, [outside, 100 - outside]).tolist()
@@ -96,7 +98,7 @@ def replicates(
 def _resamples(size: int, seed: int, resamples: int) -> Iterator[np.ndarray]:
     """Blocks of (resamples, size): how often each pair is drawn."""
     generator = np.random.default_rng(seed)
-    rows = max(1, BLOCK // size)
+    rows = max(1, COUNTS_PER_BLOCK // size)
     for start in range(0, resamples, rows):
         count = min(rows, resamples - start)
         drawn = generator.integers(0, size, (count, size)) + np.arange(count)[:, None] * size

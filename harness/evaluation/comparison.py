@@ -6,7 +6,7 @@ import numpy as np
 
 from harness.data.sts_pairs import Pairs
 from harness.errors import UserError
-from harness.evaluation.bootstrap import Comparison, compared, replicates
+from harness.evaluation.bootstrap import PairedComparison, paired_comparison, replicates
 from harness.evaluation.correlation import correlation
 from harness.evaluation.cosines import pair_cosines
 from harness.evaluation.sts import correlations
@@ -24,7 +24,7 @@ def pairs_of_tests(suite: Suite) -> dict[str, Pairs]:
 
 def differences(
     suite: Suite, first: Embed, second: Embed
-) -> dict[str, tuple[float, float, Comparison]]:
+) -> dict[str, tuple[float, float, PairedComparison]]:
     """Test -> Spearman x100 of either model, and their difference by paired bootstrap; the average last.
 
     Raises UserError for a suite without gold similarities, TrialFailure where a model has no correlation.
@@ -32,15 +32,15 @@ def differences(
     tests = pairs_of_tests(suite)
     texts = list(chain.from_iterable(pairs.texts for pairs in tests.values()))
     vectors = [Embeddings(embed, texts) for embed in (first, second)]
-    found: dict[str, tuple[float, float, Comparison]] = {}
+    found: dict[str, tuple[float, float, PairedComparison]] = {}
     drawn = []
     for task, pairs in tests.items():
         cosines = [pair_cosines(each(pairs.first), each(pairs.second)) for each in vectors]
         one, two = (correlation(each, pairs.gold).spearman for each in cosines)
         drawn.append(np.subtract(*replicates(cosines, pairs.gold)))
-        found[task] = one, two, compared(one - two, drawn[-1])
+        found[task] = one, two, paired_comparison(one - two, drawn[-1])
     if suite.average:
         one = float(np.mean([round(score, 2) for score, _, _ in found.values()]))
         two = float(np.mean([round(score, 2) for _, score, _ in found.values()]))
-        found[suite.average] = one, two, compared(one - two, np.mean(drawn, axis=0))
+        found[suite.average] = one, two, paired_comparison(one - two, np.mean(drawn, axis=0))
     return found

@@ -11,7 +11,7 @@ from harness.errors import TrialFailure
 from harness.evaluation.cosines import first_rows, pair_cosines, unit_rows
 from harness.evaluation.suites import Scores, register
 
-BLOCK = 512
+ROWS_PER_BLOCK = 512
 """Rows of a Gram matrix held at once: a block of 512 x 2,758 float32 is 5.6 MB"""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BOUNDARIES = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0)
@@ -87,8 +87,8 @@ def uniformity(vectors: np.ndarray) -> float:
     """
     doubled = 2 * _directions(vectors).astype(np.float32)
     total = 0.0
-    for start in range(0, len(doubled), BLOCK):
-        kernel = doubled[start : start + BLOCK] @ doubled[start:].T
+    for start in range(0, len(doubled), ROWS_PER_BLOCK):
+        kernel = doubled[start : start + ROWS_PER_BLOCK] @ doubled[start:].T
         np.exp(kernel, out=kernel)
         square, right = kernel[:, : len(kernel)], kernel[:, len(kernel) :]
         total += right.sum(dtype=np.float64)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from harness.errors import TrialFailure, UserError
 from harness.evaluation.suites import Embed
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class KeptEmbeddings:
@@ -84,7 +84,7 @@ class KeptEmbeddings:
             pq.write_table(pa.table({"text": texts}), path.with_suffix(".tmp"))
             path.with_suffix(".tmp").replace(path.with_suffix(".parquet"))
         except OSError as error:
-            logger.warning("the embeddings %s are not kept: %s", path, error)
+            _logger.warning("the embeddings %s are not kept: %s", path, error)
         else:
             self._parts[-1] = np.load(
                 path.with_suffix(".npy"), mmap_mode="r"

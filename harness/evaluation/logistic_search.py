@@ -21,9 +21,9 @@ CURVATURE = 0.1
 """p (1 - p) of an average row, for the scales; a guess decides only how many steps it takes"""
 TOLERANCE = 5e-4
 """Largest slope along a scaled axis; margins are then within about 1 % of the minimum's: hardly a row changes side"""
-STEPS = 500
+MOST_STEPS = 500
 
-Split = tuple[np.ndarray, np.ndarray]
+RowSplit = tuple[np.ndarray, np.ndarray]
 """Indices of the rows that are fitted, and of those held out"""
 
 
@@ -45,8 +45,8 @@ def principal_axes(features: np.ndarray) -> Axes:
     return Axes(centred @ directions, np.maximum(variances, 0))
 
 
-def search(
-    features: Axes, labels: np.ndarray, splits: Sequence[Split], refitted: np.ndarray
+def search_penalties(
+    features: Axes, labels: np.ndarray, splits: Sequence[RowSplit], refitted: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fit every penalty on the rows of every split, and on the rows `refitted`.
 
@@ -55,7 +55,7 @@ def search(
     Raises TrialFailure when the optimisation does not arrive.
     """
     problem = _Problem(features, labels, [*(fitted for fitted, _ in splits), refitted])
-    options = {"gtol": TOLERANCE, "ftol": 0, "maxiter": STEPS, "maxfun": 2 * STEPS}
+    options = {"gtol": TOLERANCE, "ftol": 0, "maxiter": MOST_STEPS, "maxfun": 2 * MOST_STEPS}
     start = -problem(np.zeros(problem.size))[
         1
     ]  # a ridge regression's step from zero, for these scales

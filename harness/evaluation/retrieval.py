@@ -16,7 +16,7 @@ PARAPHRASE = 5.0
 
 
 @dataclass(frozen=True)
-class Protocol:
+class RetrievalProtocol:
     """What counts as found. The papers do not say; the default is that of diffcse.md, section 5."""
 
     corpus: Literal["distinct", "all", "pairs"] = "distinct"
@@ -28,10 +28,10 @@ class Protocol:
 
 
 PROTOCOLS = {
-    "distinct": Protocol(),
-    "position": Protocol(corpus="all", exclude="position"),
-    "any5": Protocol(accept="any5"),
-    "pairs": Protocol(corpus="pairs"),
+    "distinct": RetrievalProtocol(),
+    "position": RetrievalProtocol(corpus="all", exclude="position"),
+    "any5": RetrievalProtocol(accept="any5"),
+    "pairs": RetrievalProtocol(corpus="pairs"),
 }
 """Those of the calibration in diffcse.md, section 5, the default first. `position` depends on the order of the rows where
 the partner has copies: with all-MiniLM-L6-v2 recall@1 is 61.3 to 71.6, in the order of the file 65.5."""
@@ -57,13 +57,13 @@ class Retrieval:
         two = one + len(pairs)
         self._queries, self._partners = np.concatenate([one, two]), np.concatenate([two, one])
 
-    def recall(self, protocol: Protocol | None = None) -> dict[int, float]:
+    def recall(self, protocol: RetrievalProtocol | None = None) -> dict[int, float]:
         """Cutoff k -> percent of the queries (both sentences of each paraphrase) whose partner is among the k nearest.
 
         Another sentence as near as the partner (to 1e-6) counts as nearer, so that no encoder gains from ties. Copies
         of the partner, where they are searched, rank in the order of the rows: only the partner's own row is a hit.
         """
-        protocol = protocol or Protocol()
+        protocol = protocol or RetrievalProtocol()
         corpus = self._corpus(protocol)
         cosines = self._units[self._queries] @ self._units[corpus].T
         cosines[self._excluded(self._queries, corpus, protocol)] = -np.inf
@@ -94,7 +94,7 @@ class Retrieval:
         order = np.argsort(-cosines, kind="stable")[:count]
         return [(self.texts[corpus[place]], float(cosines[place])) for place in order]
 
-    def _corpus(self, protocol: Protocol) -> np.ndarray:
+    def _corpus(self, protocol: RetrievalProtocol) -> np.ndarray:
         """The rows that are searched."""
         if protocol.corpus == "all":
             return np.arange(len(self.texts))
@@ -103,13 +103,15 @@ class Retrieval:
         paraphrases: np.ndarray = self._distinct[np.unique(self._string[self._queries])]
         return paraphrases
 
-    def _excluded(self, queries: np.ndarray, corpus: np.ndarray, protocol: Protocol) -> np.ndarray:
+    def _excluded(
+        self, queries: np.ndarray, corpus: np.ndarray, protocol: RetrievalProtocol
+    ) -> np.ndarray:
         """(queries, corpus): what is no candidate. A corpus of distinct sentences has a query once at most."""
         own: np.ndarray = queries[:, None] == corpus
         by_position = protocol.corpus == "all" and protocol.exclude == "position"
         return own if by_position else self._same_string(queries, corpus)
 
-    def _wanted(self, corpus: np.ndarray, protocol: Protocol) -> np.ndarray:
+    def _wanted(self, corpus: np.ndarray, protocol: RetrievalProtocol) -> np.ndarray:
         """(queries, corpus): what counts as found."""
         wanted: np.ndarray = self._same_string(self._partners, corpus)
         if protocol.accept == "any5":

@@ -25,10 +25,16 @@ from sklearn.model_selection import StratifiedKFold
 from harness.data.classification import DATASETS, Splits
 from harness.data.senteval import archive
 from harness.errors import TrialFailure
-from harness.evaluation.logistic_search import PENALTIES, Axes, Split, principal_axes, search
+from harness.evaluation.logistic_search import (
+    PENALTIES,
+    Axes,
+    RowSplit,
+    principal_axes,
+    search_penalties,
+)
 from harness.evaluation.suites import Scores, register
 
-DEV = "transfer-dev"
+DEV_TASK = "transfer-dev"
 FOLDS, FAST_FOLDS = 10, 5
 FOLD_SEED = 1111
 """SentEval's, whatever the trial's seed"""
@@ -96,16 +102,16 @@ def single_test(
     return Accuracy(dev, 100 * accuracy_score(labels["test"], predicted), (penalty,), f1)
 
 
-def _folds(labels: np.ndarray, folds: int) -> list[Split]:
+def _folds(labels: np.ndarray, folds: int) -> list[RowSplit]:
     return list(StratifiedKFold(folds, shuffle=True, random_state=FOLD_SEED).split(labels, labels))
 
 
 def _fit(
-    features: Axes, labels: np.ndarray, splits: list[Split], rows: np.ndarray | None = None
+    features: Axes, labels: np.ndarray, splits: list[RowSplit], rows: np.ndarray | None = None
 ) -> tuple[float, float, LogisticRegression]:
     """The penalty that is best over the splits, its mean accuracy there, and its model of `rows` (all by default)."""
     rows = np.arange(len(labels)) if rows is None else rows
-    accuracies, starts = search(features, labels, splits, rows)
+    accuracies, starts = search_penalties(features, labels, splits, rows)
     means = accuracies.mean(0)
     best = int(
         means.round(2).argmax()
@@ -198,9 +204,9 @@ def accuracies(task: str, data: Splits | AllTasks, vectors: np.ndarray) -> Score
 
 transfer_suite = register(
     "transfer",
-    {**DATASETS, DEV: AllTasks},
+    {**DATASETS, DEV_TASK: AllTasks},
     lambda: [archive()],
-    dev_tasks=(DEV,),
+    dev_tasks=(DEV_TASK,),
     average="transfer-avg",
     sentences_dev=105_000,
     sentences_test=105_000,

@@ -11,12 +11,18 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 import harness.embedded
-from harness.embedded.grammar import DEV_PAIRS, SENTENCES, TEST_PAIRS, TRIPLETS, corpus
+from harness.embedded.grammar import (
+    DEV_PAIR_COUNT,
+    SENTENCE_COUNT,
+    TEST_PAIR_COUNT,
+    TRIPLET_COUNT,
+    corpus,
+)
 from harness.embedded.make import CORPUS, MODEL, SEED, VECTORS, pretraining_losses, write_model
 from harness.embedded.words import WIDTH, word_vectors
 
 HUB = Path(harness.embedded.__file__).parent / "hub"
-GRADED = {"dev.tsv": DEV_PAIRS, "test.tsv": TEST_PAIRS}
+GRADED = {"dev.tsv": DEV_PAIR_COUNT, "test.tsv": TEST_PAIR_COUNT}
 
 
 def sentences() -> list[str]:
@@ -80,9 +86,9 @@ def test_words_that_mean_the_same_have_near_vectors() -> None:
 
 
 def test_corpus_sizes() -> None:
-    assert len(sentences()) == SENTENCES
+    assert len(sentences()) == SENTENCE_COUNT
     assert triplets()[0] == ["sent0", "sent1", "hard_neg"]
-    assert len(triplets()) == TRIPLETS + 1
+    assert len(triplets()) == TRIPLET_COUNT + 1
     assert {name: len(pairs(name)) for name in GRADED} == GRADED
 
 

@@ -7,7 +7,13 @@ from scipy.stats import spearmanr
 
 from harness.errors import TrialFailure
 from harness.evaluation import bootstrap
-from harness.evaluation.bootstrap import Comparison, compared, of_mean, replicates, uncertainty
+from harness.evaluation.bootstrap import (
+    PairedComparison,
+    of_mean,
+    paired_comparison,
+    replicates,
+    uncertainty,
+)
 
 
 def scored(count: int, seed: int = 0, noise: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -19,10 +25,10 @@ def scored(count: int, seed: int = 0, noise: float = 1.0) -> tuple[np.ndarray, n
 
 def paired(
     one: np.ndarray, two: np.ndarray, gold: np.ndarray, seed: int = 0, resamples: int = 1000
-) -> Comparison:
+) -> PairedComparison:
     """Two systems as harness.evaluation.comparison compares them."""
     observed = 100 * float(spearmanr(one, gold).statistic - spearmanr(two, gold).statistic)
-    return compared(
+    return paired_comparison(
         observed, np.subtract(*replicates([one, two], gold, seed=seed, resamples=resamples))
     )
 
@@ -68,7 +74,7 @@ def test_seeds_blocks_and_order(monkeypatch: pytest.MonkeyPatch) -> None:
     assert uncertainty(cosines, gold, seed=2) != expected
     order = np.random.default_rng(0).permutation(300)
     shuffled = uncertainty(cosines[order], gold[order], seed=1)
-    monkeypatch.setattr(bootstrap, "BLOCK", 1000)
+    monkeypatch.setattr(bootstrap, "COUNTS_PER_BLOCK", 1000)
     for other in (shuffled, uncertainty(cosines, gold, seed=1)):
         values = (other.standard_error, other.low, other.high)
         assert values == pytest.approx(

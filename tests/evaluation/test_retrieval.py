@@ -11,11 +11,11 @@ from scipy.stats import ortho_group
 from harness.data.sts_pairs import LOADERS, Pairs
 from harness.errors import TrialFailure
 from harness.evaluation.embedder import Embedder
-from harness.evaluation.retrieval import PROTOCOLS, Protocol, Retrieval
+from harness.evaluation.retrieval import PROTOCOLS, Retrieval, RetrievalProtocol
 from harness.plugin.kit import Kit
 
 ALL_PROTOCOLS = [
-    Protocol(*values)  # type: ignore[arg-type]
+    RetrievalProtocol(*values)  # type: ignore[arg-type]
     for values in product(("distinct", "all", "pairs"), ("string", "position"), ("partner", "any5"))
 ]
 CALIBRATION = {
@@ -48,7 +48,7 @@ def embedded(pairs: Pairs, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
 
 
 def searched(
-    pairs: Pairs, first: np.ndarray, second: np.ndarray, protocol: Protocol
+    pairs: Pairs, first: np.ndarray, second: np.ndarray, protocol: RetrievalProtocol
 ) -> list[float]:
     """The same query by query, with lists and sorting."""
     rows = list(
@@ -89,7 +89,7 @@ def searched(
 
 
 @pytest.mark.parametrize("protocol", ALL_PROTOCOLS, ids=str)
-def test_recall_against_a_search_written_out(pairs: Pairs, protocol: Protocol) -> None:
+def test_recall_against_a_search_written_out(pairs: Pairs, protocol: RetrievalProtocol) -> None:
     vectors = embedded(pairs)
     found = Retrieval(pairs, *vectors).recall(protocol)
     assert list(found) == [1, 3, 5, 10]

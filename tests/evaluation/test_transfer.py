@@ -18,9 +18,9 @@ from sklearn.model_selection import StratifiedKFold
 from harness.data.classification import DATASETS, Labelled, Splits
 from harness.data.senteval import lines
 from harness.errors import TrialFailure, UserError
-from harness.evaluation import logistic_search as penalty_search
+from harness.evaluation import logistic_search
 from harness.evaluation import transfer as transfer_module
-from harness.evaluation.logistic_search import PENALTIES, principal_axes, search
+from harness.evaluation.logistic_search import PENALTIES, principal_axes, search_penalties
 from harness.evaluation.transfer import (
     dev_average,
     nested_cross_validation,
@@ -308,7 +308,7 @@ def validated(features: np.ndarray, labels: np.ndarray, folds: int) -> tuple[flo
 @pytest.fixture
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search goes on to where float32 ends, so that not a row falls on the other side."""
-    monkeypatch.setattr(penalty_search, "TOLERANCE", 5e-5)
+    monkeypatch.setattr(logistic_search, "TOLERANCE", 5e-5)
 
 
 @pytest.mark.usefixtures("exact")
@@ -371,7 +371,7 @@ def test_given_dev_set_against_scikit_learn() -> None:
 def test_search_is_near_the_minimum_at_its_own_tolerance(classes: int) -> None:
     features, labels = problem(400, classes, seed=5)
     axes = principal_axes(features)
-    _, coefficients = search(axes, labels, stratified(labels, 4), np.arange(400))
+    _, coefficients = search_penalties(axes, labels, stratified(labels, 4), np.arange(400))
     for weight_decay, own in zip(PENALTIES, coefficients, strict=True):
         margins = axes.rows @ own[:, :-1].T + own[:, -1]
         expected = (
@@ -389,7 +389,7 @@ def test_weight_decay_is_that_of_sentevals_linear_layer() -> None:
     """A linear layer with two outputs in torch, mean cross entropy and weight decay on the weights, to its minimum."""
     features, labels = problem(300, 2, seed=6)
     axes = principal_axes(features)
-    _, coefficients = search(axes, labels, stratified(labels, 4), np.arange(300))
+    _, coefficients = search_penalties(axes, labels, stratified(labels, 4), np.arange(300))
     inputs, targets = torch.from_numpy(features).double(), torch.from_numpy(labels)
     for weight_decay, own in zip(PENALTIES, coefficients, strict=True):
         layer = torch.nn.Linear(features.shape[1], 2, dtype=torch.float64)
@@ -418,7 +418,7 @@ def test_weight_decay_is_that_of_sentevals_linear_layer() -> None:
 
 def test_the_penalty_matters_and_of_equals_the_smallest_is_taken() -> None:
     features, labels = problem(200, 2, seed=7)
-    _, coefficients = search(
+    _, coefficients = search_penalties(
         principal_axes(features), labels, stratified(labels, 4), np.arange(200)
     )
     norms = np.linalg.norm(coefficients[:, 0, :-1], axis=1)
@@ -470,7 +470,7 @@ def test_awkward_features_converge_without_a_warning(kind: str) -> None:
 
 
 def test_a_search_that_does_not_arrive_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(penalty_search, "STEPS", 2)
+    monkeypatch.setattr(logistic_search, "MOST_STEPS", 2)
     features, labels = problem(200, 2, seed=11)
     with pytest.raises(TrialFailure, match="did not converge"):
         nested_cross_validation(features, labels, folds=5)
