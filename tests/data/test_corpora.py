@@ -8,14 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness.data.corpora import (
-    SOURCES,
-    Corpus,
-    count_items,
-    read_entailments,
-    read_similar_pairs,
-    source,
-)
+from harness.data.corpora import SOURCES, count_items, source
+from harness.data.readers import Corpus, read_entailments, read_similar_pairs
 from harness.errors import UserError
 
 
