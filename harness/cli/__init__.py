@@ -1,4 +1,7 @@
-"""The command line: one verb, one file. Verbs import what is heavy inside themselves, so that help is instant."""
+"""The command line: one verb, one file.
+
+A verb imports what is heavy inside itself, so that help is instant.
+"""
 
 import sys
 
@@ -34,8 +37,11 @@ app.command("eval")(eval_)
 
 
 def main() -> None:
-    """Run one verb. A user's mistake is one sentence and exit code 2, a model without a score one and exit code
-    1; Ctrl-C is exit code 130."""
+    """Run one verb.
+
+    A user's mistake is one sentence and exit code 2, a model without a score is one sentence and
+    exit code 1, and Ctrl-C is exit code 130.
+    """
     try:
         app()
     except UserError as error:

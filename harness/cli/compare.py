@@ -18,8 +18,9 @@ def compare(
     method: MethodOption = None,
     store: options.Store = None,
 ) -> None:
-    """Compare two models on the same sentence pairs: the difference of their Spearman x100, its interval and p-value
-    by paired bootstrap.
+    """Compare two models on the same sentence pairs.
+
+    It prints the difference of their Spearman x100, with interval and p-value by paired bootstrap.
 
     Example: harness compare 4f2a sentence-transformers/all-MiniLM-L6-v2
     """
@@ -34,11 +35,11 @@ def compare(
     from harness.trials.lookup import model
 
     measured, found = named(suite), options.opened(store)
-    pairs_of_tests(measured)  # told before models are loaded or trained
+    pairs_of_tests(measured)  # it raises before models are loaded or trained
     models = [model(each, found, pooling=pooling, method=method) for each in (a, b)]
     console = Console(highlight=False)
     with console.status("loading") as status:
-        measurements = [Measurement(each, found, told=status.update) for each in models]
+        measurements = [Measurement(each, found, status=status.update) for each in models]
         rows = differences(measured, measurements[0].embed, measurements[1].embed)
     table = Table("task", box=box.SIMPLE_HEAD)
     for title in ("A", "B", "A - B", "95 % interval", "p"):
@@ -58,7 +59,8 @@ def compare(
     console.print(f"A: {models[0].label}\nB: {models[1].label}", soft_wrap=True, markup=False)
     console.print(table)
     console.print(
-        f"Spearman x100; {RESAMPLES} resamples of the sentence pairs, the same for both models. p: two-sided, for no "
-        "difference; one checkpoint each, so the spread over seeds is not in it.",
+        f"Spearman x100; {RESAMPLES} resamples of the sentence pairs, the same for both models. "
+        "p: two-sided, for no difference; there is one checkpoint of each model, so the spread "
+        "over seeds is not in it.",
         soft_wrap=True,
     )

@@ -1,6 +1,6 @@
 """`harness eval`: suites on any model."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -10,7 +10,9 @@ from harness.errors import UserError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from harness.evaluation.scores import Uncertainty
     from harness.evaluation.suites import Suite
+    from harness.trials.record import Record
 
 Named = Annotated[
     str,
@@ -50,9 +52,11 @@ def eval_(
     method: MethodOption = None,
     store: options.Store = None,
 ) -> None:
-    """Measure a model with one or more suites and store the scores; what is stored is not measured again.
+    """Measure a model with one or more suites, and store the scores.
 
-    Example: harness eval sentence-transformers/all-MiniLM-L6-v2 --suite sts,transfer,retrieval,geometry
+    What is stored is not measured again.
+
+    Example: harness eval sentence-transformers/all-MiniLM-L6-v2 --suite sts,transfer
     """
     from rich.console import Console
 
@@ -68,18 +72,18 @@ def eval_(
     console = Console(highlight=False)
     console.print(model.label, soft_wrap=True, markup=False)
     records = {each.name: found.get(evaluation_key(model, each)) for each in suites}
-    to_do = [each for each in suites if (records[each.name] or {}).get("status") != "finished"]
+    to_do = [each for each in suites if not _finished(records[each.name])]
     for each in suites:
         if each not in to_do:
-            _print(console, each, records[each.name] or {}, "in the store")
+            _print(console, each, records[each.name], "in the store")
     complete = True
     if to_do:
         with console.status("loading") as status:
-            measurement = Measurement(model, found, keep=keep_embeddings, told=status.update)
+            measurement = Measurement(model, found, keep=keep_embeddings, status=status.update)
             for each, record in zip(to_do, evaluations(measurement, to_do), strict=True):
                 found.write(record)
                 _print(console, each, record, _cost(record))
-                complete &= record["status"] == "finished"
+                complete &= record.finished
         if keep_embeddings:
             console.print(f"embeddings: {measurement.folder}", soft_wrap=True)
     if not complete:
@@ -102,38 +106,42 @@ def _check(suites: "list[Suite]") -> None:
         raise missing[0]
 
 
-def _cost(record: dict[str, Any]) -> str:
-    embedding, rate = record["evaluation_seconds"], record["sentences_per_second"]
-    embedded = (
-        f"embedding {embedding:.1f} s ({rate:.0f} sentences/s)" if rate else "embeddings were kept"
-    )
-    return f"{embedded}, scoring {record['wall_seconds'] - embedding:.1f} s"
+def _finished(record: "Record | None") -> bool:
+    return record is not None and record.finished
 
 
-def _print(console: "Console", suite: "Suite", record: dict[str, Any], how: str) -> None:
-    """One metric a line, with the bootstrap's interval, and what is missing."""
+def _cost(record: "Record") -> str:
+    embedding, rate = record.evaluation_seconds or 0.0, record.sentences_per_second
+    embedded = "embeddings were kept"
+    if rate:
+        embedded = f"embedding {embedding:.1f} s ({rate:.0f} sentences/s)"
+    return f"{embedded}, scoring {(record.wall_seconds or 0.0) - embedding:.1f} s"
+
+
+def _print(console: "Console", suite: "Suite", record: "Record | None", how: str) -> None:
+    """Print one metric a line, with the bootstrap's interval, and what is missing."""
     from rich import box
     from rich.table import Table
 
+    if record is None:
+        return
     table = Table("metric", box=box.SIMPLE_HEAD)
     for title in ("score", "standard error", "95 % interval"):
         table.add_column(title, justify="right")
-    scores, spread = record["dev"] | record["test"], record["uncertainty"]
+    scores = {**record.dev, **record.test}
     small = max((abs(value) for value in scores.values()), default=0) < 10
     for metric, value in scores.items():
-        table.add_row(
-            metric, f"{value:.4f}" if small else f"{value:.2f}", *_uncertain(spread.get(metric))
-        )
+        shown = f"{value:.4f}" if small else f"{value:.2f}"
+        table.add_row(metric, shown, *_uncertain(record.uncertainty.get(metric)))
     console.print(f"\n{suite.name} ({how})", soft_wrap=True)
     if scores:
         console.print(table)
-    if record["reason"]:
-        console.print(f"missing in {suite.name}: {record['reason']}", soft_wrap=True, markup=False)
+    if record.reason:
+        missing = f"missing in {suite.name}: {record.reason}"
+        console.print(missing, soft_wrap=True, markup=False)
 
 
-def _uncertain(spread: dict[str, float] | None) -> list[str]:
-    return (
-        [f"{spread['standard_error']:.2f}", f"{spread['low']:.2f} to {spread['high']:.2f}"]
-        if spread
-        else ["", ""]
-    )
+def _uncertain(spread: "Uncertainty | None") -> list[str]:
+    if spread is None:
+        return ["", ""]
+    return [f"{spread.standard_error:.2f}", f"{spread.low:.2f} to {spread.high:.2f}"]

@@ -14,7 +14,7 @@ def list_(
     ],
     store: options.Store = None,
 ) -> None:
-    """List methods, search spaces, evaluation suites, papers with reported numbers, or the trials in the store.
+    """List methods, search spaces, suites, papers with reported numbers, or the store's trials.
 
     Example: harness list methods
     """
@@ -39,11 +39,12 @@ def _spaces() -> None:
 
 
 def _suites() -> None:
-    from harness.evaluation.suites import SHIPPED, suite
+    from harness.evaluation.catalogue import CARDS
+    from harness.evaluation.suites import suite
 
-    for name in SHIPPED:
+    for name in CARDS:
         found = suite(name)
-        dev = f"; selects on {found.dev_tasks[0]}" if found.dev_tasks else ""
+        dev = f"; selects on {found.card.dev}" if found.card.dev else ""
         typer.echo(f"{name:<12} {', '.join(found.tests)}{dev}")
 
 
@@ -55,17 +56,12 @@ def _papers() -> None:
 
 
 def _trials(store: options.Store) -> None:
-    from harness.trials.store import label
-
     reading = options.opened(store).read()
-    rows = reading.rows()
     for name, reason in reading.unreadable:
         typer.echo(f"{name} cannot be read and is left out: {reason}", err=True)
-    for row in sorted(rows, key=lambda row: (row["started"] is None, str(row["started"]))):
-        dev = next(
-            (f"{value:.2f}" for name, value in row["dev"].items() if not name.endswith("-start")),
-            "",
-        )
-        role = row["suite"] if row["role"] == "evaluation" else row["role"]
-        state = f"{row['key'][:10]}  {row['status']:<9} {role:<10} dev {dev:>6}"
-        typer.echo(f"{state}  {label(row)}  {row['reason'] or ''}")
+    records = reading.records()
+    for record in sorted(records, key=lambda each: (each.started is None, str(each.started))):
+        dev = "" if record.dev_score is None else f"{record.dev_score:.2f}"
+        role = record.suite if record.role == "evaluation" else record.role
+        state = f"{record.key[:10]}  {record.status:<9} {role:<10} dev {dev:>6}"
+        typer.echo(f"{state}  {record.label}  {record.reason or ''}")

@@ -1,5 +1,6 @@
 """Options that several verbs share, and how their text becomes values."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,9 +30,11 @@ Set = Annotated[
 Encoder = Annotated[
     list[str] | None, typer.Option("--encoder", help="Instead of the space's encoders.")
 ]
-Trials = Annotated[
+Configurations = Annotated[
     int | None,
-    typer.Option("--trials", min=1, help="At most so many configurations per search and round."),
+    typer.Option(
+        "--configurations", min=1, help="At most so many configurations per search and round."
+    ),
 ]
 Seeds = Annotated[
     str | None, typer.Option("--seeds", metavar="0,1,2", help="Instead of the space's final seeds.")
@@ -55,7 +58,10 @@ Gpus = Annotated[
 
 
 def values(given: list[str] | None) -> dict[str, Any]:
-    """`key=value` texts as a dictionary; values are read as YAML. Raises UserError for text without "="."""
+    """`key=value` texts as a dictionary; the values are read as YAML.
+
+    Raises UserError for text without "=", and for a value that is not YAML.
+    """
     import yaml
 
     found = {}
@@ -77,13 +83,14 @@ def numbers(given: str | None, option: str) -> tuple[int, ...]:
     parts = given.split(",") if given else []
     if not all(part.strip().isdecimal() and int(part) < 2**32 for part in parts):
         raise UserError(
-            f'{option} {given}: whole numbers from 0 to 4294967295 with commas between them, for example "0,1,2"'
+            f"{option} {given}: whole numbers from 0 to 4294967295 with commas between them, for "
+            f'example "0,1,2"'
         )
     return tuple(int(part) for part in parts)
 
 
 def split_targets(targets: list[str]) -> tuple[tuple[str, ...], Path]:
-    """Methods and the space's file, which comes last. Raises UserError when it is no YAML file."""
+    """Methods, and the space's file, which comes last. Raises UserError when it is not YAML."""
     *methods, space = targets
     if not space.endswith((".yaml", ".yml")):
         raise UserError(
@@ -101,21 +108,33 @@ def opened(store: Path | None) -> "stores.Store":
     return Opened(store or DEFAULT_STORE)
 
 
-def searches(
-    targets: list[str],
-    set_: list[str] | None,
-    encoder: list[str] | None,
-    trials: int | None,
-    seeds: str | None,
-    subsets: str | None,
-) -> "list[Search]":
-    """The searches that the command line asks for. Raises UserError for whatever is wrong with them."""
-    from harness.sweep.overrides import Narrowing
-    from harness.sweep.overrides import searches as narrowed
-    from harness.sweep.space import load
+@dataclass(frozen=True)
+class SweepOptions:
+    """What `harness sweep` and `harness plan` are told about a space."""
 
-    methods, path = split_targets(targets)
-    repeats = numbers(seeds, "--seeds"), numbers(subsets, "--subsets")
-    return narrowed(
-        *load(path), Narrowing(methods, tuple(encoder or ()), values(set_), trials, *repeats)
-    )
+    targets: list[str]
+    """Methods, then the space's file"""
+    set_: list[str] | None
+    encoder: list[str] | None
+    configurations: int | None
+    seeds: str | None
+    subsets: str | None
+
+    def searches(self) -> "list[Search]":
+        """The searches that the command line asks for.
+
+        Raises UserError for whatever is wrong with them.
+        """
+        from harness.sweep.overrides import Overrides, searches
+        from harness.sweep.space import load
+
+        methods, path = split_targets(self.targets)
+        overrides = Overrides(
+            methods=methods,
+            encoders=tuple(self.encoder or ()),
+            values=values(self.set_),
+            configurations=self.configurations,
+            seeds=numbers(self.seeds, "--seeds"),
+            subsets=numbers(self.subsets, "--subsets"),
+        )
+        return searches(*load(path), overrides)

@@ -26,7 +26,9 @@ def picture(
     method: MethodOption = None,
     store: options.Store = None,
 ) -> None:
-    """Draw models side by side on STS-B test: cosines by gold score, their densities, and a plane of the embeddings.
+    """Draw models side by side on STS-B test.
+
+    The pictures are cosines by gold score, their densities, and a plane of the embeddings.
 
     Example: harness picture 4f2a 77c0 --output pictures
     """
@@ -46,7 +48,7 @@ def picture(
         output.mkdir(parents=True, exist_ok=True)  # told before models are loaded or trained
     with console.status("loading") as status:
         for each in models:
-            vectors = Embeddings(Measurement(each, found, told=status.update).embed, pairs.texts)
+            vectors = Embeddings(Measurement(each, found, status=status.update).embed, pairs.texts)
             drawn.append(Drawn(each.label, vectors(pairs.first), vectors(pairs.second)))
     with _writing(output):
         for path in draw(drawn, pairs, output):

@@ -1,22 +1,37 @@
 """`harness plan`: what a sweep would do."""
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from harness.cli import options
+
+if TYPE_CHECKING:
+    from harness.sweep.plan import PlanLine
+    from harness.sweep.search import Search
 
 
 def plan(
     targets: options.Targets,
     set_: options.Set = None,
     encoder: options.Encoder = None,
-    trials: options.Trials = None,
+    configurations: options.Configurations = None,
     seeds: options.Seeds = None,
     subsets: options.Subsets = None,
     store: options.Store = None,
     cpus_per_trial: options.Cpus = 1,
 ) -> None:
-    """Show a sweep's resolved trials, what the store already has, and the estimated cost; runs nothing.
+    """Show the trials of a sweep, what the store already has, and the estimated cost.
+
+    It runs nothing.
 
     Example: harness plan methods/d2cse search_spaces/unsup.yaml
     """
+    chosen = options.SweepOptions(targets, set_, encoder, configurations, seeds, subsets)
+    print_plan(chosen.searches(), store, cpus_per_trial)
+
+
+def print_plan(searches: "list[Search]", store: Path | None, cpus_per_trial: float) -> None:
+    """Print the plan of the searches, with `cpus_per_trial` CPU cores for each trial."""
     import os
     import sys
 
@@ -24,50 +39,46 @@ def plan(
     from rich.console import Console
     from rich.table import Table
 
-    from harness.sweep.plan import Line
     from harness.sweep.plan import plan as make
     from harness.sweep.terminal import duration
 
-    searches = options.searches(targets, set_, encoder, trials, seeds, subsets)
     made = make(searches, options.opened(store))
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     table = Table(box=box.SIMPLE_HEAD)
-    for column in ("search", "round", "varied", "trials", "stored", "updates", "each"):
-        table.add_column(
-            column, justify="right" if column in ("trials", "stored", "updates", "each") else "left"
-        )
-
-    def cells(line: Line) -> list[str]:
-        trials = "decided by the round before" if line.trials is None else str(line.trials)
-        steps = "?" if line.steps is None else str(line.steps)
-        return [
-            line.search,
-            line.round,
-            "\n".join(f"{name}: {value}" for name, value in line.varied.items()),
-            trials,
-            str(line.stored),
-            steps,
-            "?" if line.seconds is None else duration(line.seconds),
-        ]
-
+    for column in ("search", "round", "varied"):
+        table.add_column(column)
+    for column in ("trials", "stored", "steps", "each"):
+        table.add_column(column, justify="right")
     for line in made.lines:
-        table.add_row(*cells(line))
+        table.add_row(*_cells(line))
     console.print(table)
     for search in searches:
-        console.print(f"{search.label}: {_fixed(search.config.model_dump())}", soft_wrap=True)
+        values = _values(search.config.model_dump())
+        console.print(f"{search.label}: {values}", soft_wrap=True, markup=False)
     slots = max(1, int((os.cpu_count() or 1) / cpus_per_trial))
     seconds = made.seconds(slots)
-    cost = (
-        f"about {duration(seconds)}"
-        if seconds is not None
-        else "unknown (an encoder or corpus is not here)"
-    )
+    cost = "unknown (an encoder or a corpus is not here)"
+    if seconds is not None:
+        cost = f"about {duration(seconds)}"
     console.print(f"\n{made.to_run} trials to run; estimated time with {slots} at a time: {cost}")
     for sentence in made.missing:
-        console.print(f"Not here yet: {sentence}", soft_wrap=True)
+        console.print(f"Not here yet: {sentence}", soft_wrap=True, markup=False)
 
 
-def _fixed(values: dict[str, object]) -> str:
-    return ", ".join(
-        f"{name}={value}" for name, value in values.items() if name not in ("setting", "encoder")
-    )
+def _cells(line: "PlanLine") -> list[str]:
+    from harness.sweep.terminal import duration
+
+    return [
+        line.search,
+        line.round,
+        "\n".join(f"{name}: {value}" for name, value in line.varied.items()),
+        "the round before decides" if line.trials is None else str(line.trials),
+        str(line.stored),
+        "?" if line.steps is None else str(line.steps),
+        "?" if line.seconds is None else duration(line.seconds),
+    ]
+
+
+def _values(values: dict[str, object]) -> str:
+    shown = {name: value for name, value in values.items() if name not in ("setting", "encoder")}
+    return ", ".join(f"{name}={value}" for name, value in shown.items())

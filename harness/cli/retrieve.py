@@ -18,7 +18,9 @@ def retrieve(
     method: MethodOption = None,
     store: options.Store = None,
 ) -> None:
-    """Show the sentences of STS-B test nearest to each query by cosine, as DiffCSE's Table 9 and D2CSE's Table 3.
+    """Show the sentences of STS-B test that are nearest to each query by cosine.
+
+    DiffCSE's Table 9 and D2CSE's Table 3 do the same.
 
     Example: harness retrieve 4f2a "you can do it, too." "this is not a problem."
     """
@@ -35,7 +37,7 @@ def retrieve(
     console = Console(highlight=False)
     with console.status("loading") as status:
         vectors = Embeddings(
-            Measurement(chosen, found, told=status.update).embed, [*pairs.texts, *queries]
+            Measurement(chosen, found, status=status.update).embed, [*pairs.texts, *queries]
         )
         retrieval = Retrieval(pairs, vectors(pairs.first), vectors(pairs.second))
     console.print(chosen.label, soft_wrap=True, markup=False)

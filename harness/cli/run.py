@@ -1,10 +1,14 @@
 """`harness run`: one configuration."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.cli import options
+
+if TYPE_CHECKING:
+    from harness.training.progress import Progress
+    from harness.trials.record import Record
 
 
 def run(
@@ -18,7 +22,7 @@ def run(
 ) -> None:
     """Train one configuration in this process, score it on dev and test, and store it.
 
-    Example: harness run simcse --encoder tiny-bert --set suite=graded --set sentences=graded-sentences
+    Example: harness run simcse --encoder tiny-bert --set suite=graded
     """
     from rich.console import Console
 
@@ -33,21 +37,23 @@ def run(
     trial = Trial(method, values, seed)
     found = options.opened(store)
     found.check_writable()
-    record = found.get(key(trial))
+    name = key(trial)
     console = Console(highlight=False)
-    if record is not None and record["status"] == "finished":
+
+    def train() -> "Record":
+        console.print(f"{trial.label}: {trial.config.model_dump()}", soft_wrap=True, markup=False)
+        return attempt(trial, lambda now: console.print(_progress(now)), found.weights(name))
+
+    stored = found.get(name)
+    if stored is not None and stored.finished:
         console.print("Already in the store:")
-    else:
-        console.print(f"{trial.label}: {trial.config.model_dump()}", soft_wrap=True)
-        record = attempt(
-            trial,
-            lambda now: console.print(
-                f"step {now.step}/{now.total_steps}, loss {now.loss:.3f}, {now.sentences_per_second:.0f} sentences/s"
-                + (f", dev {now.dev:.2f}" if now.dev is not None else "")
-            ),
-            found.weights(key(trial)),
-        )
-        found.write(record)
+    record = found.finished(name, train)
     print_record(record, console, method)
-    if record["status"] != "finished":
+    if not record.finished:
         raise typer.Exit(1)
+
+
+def _progress(now: "Progress") -> str:
+    dev = "" if now.dev is None else f", dev {now.dev:.2f}"
+    speed = f"{now.sentences_per_second:.0f} sentences/s"
+    return f"step {now.step}/{now.total_steps}, loss {now.loss:.3f}, {speed}{dev}"

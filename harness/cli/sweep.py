@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from harness.cli import options
-from harness.cli.plan import plan
+from harness.cli.plan import print_plan
 from harness.cli.table import table
 
 
@@ -13,37 +13,38 @@ def sweep(
     targets: options.Targets,
     set_: options.Set = None,
     encoder: options.Encoder = None,
-    trials: options.Trials = None,
+    configurations: options.Configurations = None,
     seeds: options.Seeds = None,
     subsets: options.Subsets = None,
     store: options.Store = None,
     cpus_per_trial: options.Cpus = 1,
     gpus_per_trial: options.Gpus = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan and stop, as `harness plan`.")
+        bool, typer.Option("--dry-run", help="Print the plan and stop, as `harness plan` does.")
     ] = False,
 ) -> None:
-    """Run a search space: search on dev, retrain the chosen configuration on the final seeds, score it on test.
+    """Run a search space: search on dev, train the chosen configuration on the final seeds, test it.
 
-    What the store has is not run again, so the same command goes on where an interrupted one stopped.
+    What the store has is not run again, so the same command goes on where an interrupted one
+    stopped.
 
-    Example: harness sweep methods/d2cse search_spaces/unsup.yaml --encoder mini-bert --trials 4 --set max_steps=250
+    Example: harness sweep methods/d2cse search_spaces/unsup.yaml --encoder mini-bert
     """
+    chosen = options.SweepOptions(targets, set_, encoder, configurations, seeds, subsets)
+    searches = chosen.searches()
     if dry_run:
-        plan(targets, set_, encoder, trials, seeds, subsets, store, cpus_per_trial)
+        print_plan(searches, store, cpus_per_trial)
         return
     from rich.console import Console
 
-    from harness.sweep.driver import driver as sweeping
+    from harness.sweep import driver
     from harness.sweep.ray_engine import Resources
     from harness.sweep.terminal import Terminal
 
-    searches = options.searches(targets, set_, encoder, trials, seeds, subsets)
     console = Console(highlight=False)
+    resources = Resources(cpus_per_trial, gpus_per_trial)
     with Terminal(console) as terminal:
-        result = sweeping.run(
-            searches, options.opened(store), Resources(cpus_per_trial, gpus_per_trial), terminal
-        )
+        result = driver.run(searches, options.opened(store), resources, terminal)
     table(store=store)
     for label in result.undecided:
         console.print(f"No configuration of {label} finished, so none could be chosen.")

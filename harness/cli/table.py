@@ -24,7 +24,9 @@ def table(
         Path | None, typer.Option(help="Write to this file instead of the screen.")
     ] = None,
 ) -> None:
-    """Print the results: mean±std over seeds and label subsets with n, alone or beside the numbers of a paper.
+    """Print the results as mean±std over seeds and label subsets, with n.
+
+    They stand alone, or beside the numbers of a paper.
 
     Example: harness table --paper diffaug --format latex --output table1.tex
     """
@@ -39,14 +41,15 @@ def table(
         raise UserError("--format parquet is not for the screen; say where with --output")
     folder = store or DEFAULT_STORE
     if paper is None:
-        from harness.report.store_tables import own_sheets
+        from harness.report.store_tables import store_sheets
 
-        sheets = own_sheets(Store(folder).read(), folder)
+        sheets = store_sheets(Store(folder).read(), folder)
     else:
         from harness.plugin.registry import names
+        from harness.report.commands import Commands
         from harness.report.paper_tables import paper_sheets
 
-        sheets = paper_sheets(Store(folder).read(), paper, names(), folder)
+        sheets = paper_sheets(Store(folder).read(), paper, Commands(names(), folder))
     to_screen = output is None and sys.stdout.isatty()
     content = render(sheets, format, shutil.get_terminal_size().columns if to_screen else 140)
     if output is None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from harness.errors import TrialFailure
 from harness.evaluation.correlation import check_defined
+from harness.evaluation.scores import Uncertainty
 
 RESAMPLES = 1000
 LEVEL = 95.0
@@ -21,16 +22,6 @@ NORMAL = 1.959964
 """Standard errors between the mean of a normal distribution and either end of its LEVEL interval"""
 COUNTS_PER_BLOCK = 65_536
 """Counts that are held at once, so that they stay in the cache of a core"""
-
-
-@dataclass(frozen=True)
-class Uncertainty:
-    """Of a Spearman correlation x100."""
-
-    standard_error: float
-    low: float
-    """Percentile interval"""
-    high: float
 
 
 @dataclass(frozen=True)

@@ -1,84 +1,132 @@
-"""What the tables know of a suite: its columns in the papers' order, its units and decimals, how it is measured."""
+"""The suites that are shipped, each declared once: for the evaluation and for the tables alike.
 
+Nothing heavy is imported here, so `harness table` prints without waiting for scipy or torch. The
+scoring functions are in the modules that `MODULES` names.
+"""
+
+import functools
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 
-AVERAGE = "avg"  # the mean over the tasks, taken within each trial
+STS_AVERAGE = "avg"
+"""Name of the mean over the seven STS tasks, which is taken within each trial"""
 STSB_DEV = "stsb-dev"
 
 
 @dataclass(frozen=True)
-class Layout:
-    """How a suite is printed."""
+class SuiteCard:
+    """How a suite is called, what it reports, and how its figures are printed."""
 
-    headings: Mapping[str, str]
-    """Test metric -> its heading in the papers, in their order, the average last"""
-    unit: str
+    name: str
+    headings: Mapping[str, str] = field(default_factory=dict)
+    """Test metric -> its heading in the papers, in their order, the average last.
+
+    A metric that is not here is printed under its own name."""
+    unit: str = ""
+    """The unit of the scores, as a caption says it; "": the suite's own"""
     protocol: str = ""
-    """How it is measured, where papers differ or leave it out"""
+    """How the suite measures, where papers differ or leave it out"""
     average: str | None = None
-    """The metric that is a mean over the others"""
-    dev: str | None = None
-    """What the suite itself would select by"""
-    decimals: int | None = 2
-    """None: two, or four where all values lie between -1 and 1"""
+    """The metric that is the mean over the tests, rounded to two decimals as papers do"""
+    dev_tasks: tuple[str, ...] = ()
+    """The tasks that may select; the first one does"""
+    decimals: int | None = None
+    """Digits after the point; None: two, or four where all values lie between -1 and 1"""
+
+    @property
+    def units(self) -> str:
+        """The unit of the scores as a caption says it."""
+        return self.unit or f'Scores of the suite "{self.name}" in its own units'
+
+    @property
+    def dev(self) -> str | None:
+        """The task that selects, where there is one."""
+        return self.dev_tasks[0] if self.dev_tasks else None
+
+    def tasks(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The test metrics without their average: those with a heading, then the rest of `names`."""
+        printed = [name for name in self.headings if name != self.average]
+        return (*printed, *sorted(set(names) - {*printed, self.average}))
+
+    def dumped(self) -> str | None:
+        """The card as JSON, for the record of a user's suite; None for a shipped one."""
+        return None if CARDS.get(self.name) == self else json.dumps(asdict(self), sort_keys=True)
 
 
-LAYOUTS: Mapping[str, Layout] = {
-    "sts": Layout(
-        {
-            **{f"sts{year}": f"STS{year}" for year in range(12, 17)},
-            "stsb": "STS-B",
-            "sickr": "SICK-R",
-            AVERAGE: "Avg.",
-        },
-        unit="Spearman x100",
-        average=AVERAGE,
-        dev=STSB_DEV,
-    ),
-    "graded": Layout({"graded": "graded"}, unit="Spearman x100", dev="graded-dev"),
-    "transfer": Layout(
-        {
-            **{task: task.upper() for task in ("mr", "cr", "subj", "mpqa")},
-            "sst2": "SST",
-            "trec": "TREC",
-            "mrpc": "MRPC",
-            "transfer-avg": "Avg.",
-        },
-        unit="Accuracy x100",
-        protocol="SentEval's protocol: a logistic regression on frozen embeddings; MR, CR, SUBJ and MPQA in a nested "
-        "10-fold cross-validation, SST, TREC and MRPC on their test sets; its penalty is chosen on held-out training "
-        "rows, for SST on the dev set.",
-        average="transfer-avg",
-        dev="transfer-dev",
-    ),
-    "retrieval": Layout(
-        {f"recall@{cutoff}": f"R@{cutoff}" for cutoff in (1, 3, 5, 10)},
-        unit="Recall in percent",
-        protocol="Searched are the distinct sentences of STS-B test; queries are both sentences of the 97 pairs with "
-        "gold score 5.0, the query itself removed; a hit is the other sentence of the pair among the k nearest.",
-    ),
-    "geometry": Layout(
-        {
-            "alignment": "Alignment",
-            "uniformity": "Uniformity",
-            "mean-cosine": "mean cosine",
-            "first-component": "first component",
-        },
-        unit="Plain values, not x100",
-        protocol="On STS-B test: alignment of the pairs with gold score above 4, uniformity of all sentences (both: "
-        "lower is better), mean cosine of two sentences, share of the variance along the first principal component.",
-        decimals=4,
-    ),
+_STS = SuiteCard(
+    "sts",
+    {
+        **{f"sts{year}": f"STS{year}" for year in range(12, 17)},
+        "stsb": "STS-B",
+        "sickr": "SICK-R",
+        STS_AVERAGE: "Avg.",
+    },
+    unit="Spearman x100",
+    average=STS_AVERAGE,
+    dev_tasks=(STSB_DEV, "sickr-dev"),
+    decimals=2,
+)
+_GRADED = SuiteCard(
+    "graded", {"graded": "graded"}, unit="Spearman x100", dev_tasks=("graded-dev",), decimals=2
+)
+_TRANSFER = SuiteCard(
+    "transfer",
+    {
+        **{task: task.upper() for task in ("mr", "cr", "subj", "mpqa")},
+        "sst2": "SST",
+        "trec": "TREC",
+        "mrpc": "MRPC",
+        "transfer-avg": "Avg.",
+    },
+    unit="Accuracy x100",
+    protocol="SentEval's protocol: a logistic regression on frozen embeddings; MR, CR, SUBJ and "
+    "MPQA in a nested 10-fold cross-validation, SST, TREC and MRPC on their test sets; its penalty "
+    "is chosen on held-out training rows, for SST on the dev set.",
+    average="transfer-avg",
+    dev_tasks=("transfer-dev",),
+    decimals=2,
+)
+_RETRIEVAL = SuiteCard(
+    "retrieval",
+    {f"recall@{cutoff}": f"R@{cutoff}" for cutoff in (1, 3, 5, 10)},
+    unit="Recall in percent",
+    protocol="The distinct sentences of STS-B test are searched; queries are both sentences of the "
+    "97 pairs with gold score 5.0, and the query itself is removed; a hit is the other sentence of "
+    "the pair among the k nearest.",
+    decimals=2,
+)
+_GEOMETRY = SuiteCard(
+    "geometry",
+    {
+        "alignment": "Alignment",
+        "uniformity": "Uniformity",
+        "mean-cosine": "mean cosine",
+        "first-component": "first component",
+    },
+    unit="Plain values, not x100",
+    protocol="On STS-B test: alignment of the pairs with gold score above 4, uniformity of all "
+    "sentences (both: lower is better), mean cosine of two sentences, share of the variance along "
+    "the first principal component.",
+    decimals=4,
+)
+
+CARDS: Mapping[str, SuiteCard] = {
+    card.name: card for card in (_STS, _GRADED, _TRANSFER, _RETRIEVAL, _GEOMETRY)
 }
-"""The suites that are shipped, in the order of their sheets"""
+"""The shipped suites by name, in the order of their tables"""
+
+MODULES = {
+    "sts": "harness.evaluation.sts",
+    "graded": "harness.evaluation.sts",
+    "transfer": "harness.evaluation.transfer",
+    "retrieval": "harness.evaluation.retrieval",
+    "geometry": "harness.evaluation.geometry",
+}
+"""Suite -> the module with its scoring function"""
 
 DISPLAY: Mapping[str, str] = {
-    **{
-        metric: heading
-        for layout in LAYOUTS.values()
-        for metric, heading in layout.headings.items()
-    },
+    **{metric: heading for card in CARDS.values() for metric, heading in card.headings.items()},
     STSB_DEV: "STS-B dev",
     "transfer-dev": "transfer dev",
 }
@@ -94,39 +142,33 @@ class Metric:
     split: str = "test"
 
 
-def layout(suite: str) -> Layout:
-    """Any suite's; the units of a user's own are its own."""
-    own = Layout(
-        {}, f'Scores of the suite "{suite}" in its own units', average=AVERAGE, decimals=None
-    )
-    return LAYOUTS.get(suite, own)
+def card(name: str, dumped: str | None = None) -> SuiteCard:
+    """The card of a suite: a shipped one, the one that a record carries, or a bare one."""
+    if name in CARDS:
+        return CARDS[name]
+    return _parsed(dumped) if dumped else SuiteCard(name)
 
 
-def tasks(suite: str, names: Iterable[str]) -> tuple[str, ...]:
-    """The suite's test metrics without their average: all of a shipped one, also those that `names` does not have, then
-    the others of `names`."""
-    known = layout(suite)
-    printed = [name for name in known.headings if name != known.average]
-    return (*printed, *sorted(set(names) - {*printed, known.average}))
+@functools.cache
+def _parsed(dumped: str) -> SuiteCard:
+    values = json.loads(dumped)
+    return SuiteCard(**{**values, "dev_tasks": tuple(values["dev_tasks"])})
 
 
-STS_TASKS = tasks("sts", ())
-
-
-def unnamed(names: Iterable[str]) -> str:
+def suite_of(names: Iterable[str]) -> str:
     """The name of a suite that a record does not name, from its test metrics."""
-    found = set(names) - {AVERAGE}
-    return "sts" if found <= set(STS_TASKS) else " ".join(sorted(found))
+    found = set(names) - {STS_AVERAGE}
+    return "sts" if found <= set(_STS.headings) else " ".join(sorted(found))
 
 
 def rank(suite: str) -> int:
-    """Position among the suites of a store: in the order of LAYOUTS, a user's own after them."""
-    return list(LAYOUTS).index(suite) if suite in LAYOUTS else len(LAYOUTS)
+    """Position among the suites of a store: in the order of CARDS, a user's own after them."""
+    return list(CARDS).index(suite) if suite in CARDS else len(CARDS)
 
 
 def headed(columns: Sequence[object]) -> str:
-    """The suite of a published table, from its headings: `sts` for any that is not another's."""
-    for suite, known in LAYOUTS.items():
+    """The suite of a published table, from its headings: `sts` unless another suite has one."""
+    for suite, known in CARDS.items():
         own = {heading for metric, heading in known.headings.items() if metric != known.average}
         if suite != "sts" and own & set(columns):
             return suite
@@ -134,10 +176,13 @@ def headed(columns: Sequence[object]) -> str:
 
 
 def metric_under(heading: str, columns: Sequence[object]) -> Metric:
-    """The metric under a heading of a published table. `Avg.` is the suite's own average, or else that of STS, which
-    DiffCSE and D2CSE also print as `STS` beside other suites."""
+    """The metric under a heading of a published table.
+
+    `Avg.` is the suite's own average, or else that of STS, which DiffCSE and D2CSE also print as
+    `STS` beside other suites.
+    """
     for suite in (headed(columns), "sts"):
-        for metric, shown in LAYOUTS[suite].headings.items():
+        for metric, shown in CARDS[suite].headings.items():
             if shown == heading:
                 return Metric(suite, metric)
-    return Metric("sts", AVERAGE)
+    return Metric("sts", STS_AVERAGE)

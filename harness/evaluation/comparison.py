@@ -47,8 +47,8 @@ def differences(
         drawn.append(np.subtract(*replicates(cosines, pairs.gold)))
         found[task] = one, two, paired_comparison(one - two, drawn[-1])
     # The average is that of rounded scores, as in the papers.
-    if suite.average:
+    if suite.card.average:
         one = float(np.mean([round(score, 2) for score, _, _ in found.values()]))
         two = float(np.mean([round(score, 2) for _, score, _ in found.values()]))
-        found[suite.average] = one, two, paired_comparison(one - two, np.mean(drawn, axis=0))
+        found[suite.card.average] = one, two, paired_comparison(one - two, np.mean(drawn, axis=0))
     return found

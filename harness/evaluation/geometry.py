@@ -12,7 +12,8 @@ from harness.data.senteval import archive
 from harness.data.sts_pairs import LOADERS, Pairs
 from harness.errors import TrialFailure
 from harness.evaluation.cosines import first_rows, pair_cosines, unit_rows
-from harness.evaluation.suites import Scores, register
+from harness.evaluation.scores import Scores
+from harness.evaluation.suites import register
 
 ROWS_PER_BLOCK = 512
 """Rows of a Gram matrix that are held at once: 512 x 2,758 float32 numbers are 5.6 MB"""

@@ -12,7 +12,8 @@ from harness.data.senteval import archive
 from harness.data.sts_pairs import LOADERS, Pairs
 from harness.errors import TrialFailure
 from harness.evaluation.cosines import NOISE, first_rows, unit_rows
-from harness.evaluation.suites import Scores, register
+from harness.evaluation.scores import Scores
+from harness.evaluation.suites import register
 
 CUTOFFS = (1, 3, 5, 10)
 PARAPHRASE = 5.0

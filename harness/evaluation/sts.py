@@ -7,13 +7,13 @@ from harness.data.hub import data_file
 from harness.data.senteval import archive
 from harness.data.sts_pairs import LOADERS, YEARS, Pairs
 from harness.evaluation.bootstrap import uncertainty
+from harness.evaluation.catalogue import CARDS
 from harness.evaluation.correlation import spearman, sts_scores
 from harness.evaluation.cosines import pair_cosines
-from harness.evaluation.suites import Scores, register
+from harness.evaluation.scores import Scores
+from harness.evaluation.suites import register
 
 TESTS = (*YEARS, "stsb", "sickr")
-DEV = ("stsb-dev", "sickr-dev")
-"""The dev tasks; the first one selects"""
 GRADED_FILES = ("dev.tsv", "test.tsv")
 
 
@@ -43,10 +43,8 @@ def selecting(pairs: Pairs, vectors: np.ndarray) -> float:
 
 sts = register(
     "sts",
-    {name: LOADERS[name] for name in (*TESTS, *DEV)},
+    {name: LOADERS[name] for name in (*TESTS, *CARDS["sts"].dev_tasks)},
     lambda: [archive()],
-    dev_tasks=DEV,
-    average="avg",
     select=selecting,
     sentences_dev=2_900,
     sentences_test=26_000,
@@ -56,7 +54,6 @@ graded = register(
     "graded",
     {name: LOADERS[name] for name in ("graded-dev", "graded")},
     lambda: [data_file(GRADED, name) for name in GRADED_FILES],
-    dev_tasks=("graded-dev",),
     select=selecting,
     sentences_dev=800,
     sentences_test=1_200,

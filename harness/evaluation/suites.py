@@ -4,12 +4,11 @@ Shipped ones are found by name; a user's is a Python file that registers one, an
 """
 
 import functools
-import hashlib
 import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -17,17 +16,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from harness.errors import UserError, suggest
-from harness.evaluation.bootstrap import Uncertainty, of_mean
-from harness.files import digest_files
-
-SHIPPED = {
-    "sts": "harness.evaluation.sts",
-    "graded": "harness.evaluation.sts",
-    "transfer": "harness.evaluation.transfer",
-    "retrieval": "harness.evaluation.retrieval",
-    "geometry": "harness.evaluation.geometry",
-}
-"""Suite -> the module that holds it"""
+from harness.evaluation.bootstrap import of_mean
+from harness.evaluation.catalogue import CARDS, MODULES, SuiteCard
+from harness.evaluation.scores import Scores
+from harness.files import digest, digest_files
 
 
 class Data(Protocol):
@@ -36,25 +28,6 @@ class Data(Protocol):
     @property
     def texts(self) -> list[str]:
         """The sentences whose vectors the scoring function gets, in this order."""
-
-
-@dataclass(frozen=True)
-class Scores:
-    """What a task's scoring function found."""
-
-    metrics: dict[str, float]
-    """The figures that are reported"""
-    details: dict[str, float] = field(default_factory=dict)
-    """Further ones, `task/figure`"""
-    uncertainty: dict[str, Uncertainty] = field(default_factory=dict)
-    """Of metrics"""
-
-    def __or__(self, other: "Scores") -> "Scores":
-        return Scores(
-            self.metrics | other.metrics,
-            self.details | other.details,
-            self.uncertainty | other.uncertainty,
-        )
 
 
 class Embed(Protocol):
@@ -81,40 +54,45 @@ class Embeddings:
 
 @dataclass(frozen=True, eq=False)
 class Suite:
-    """A scoring function and its data."""
+    """A card, a scoring function, and the data."""
 
-    name: str
+    card: SuiteCard
     score: Callable[[str, Any, np.ndarray], Scores]
-    """(task, data, vectors of data.texts) -> scores. Raises TrialFailure where the vectors have no score"""
+    """(task, data, vectors of data.texts) -> scores.
+
+    It raises TrialFailure where the vectors have no score."""
     data: Mapping[str, Callable[[], Data]]
-    """Task -> its data. Raises UserError where a file is missing or damaged"""
+    """Task -> its data. It raises UserError where a file is missing or damaged"""
     files: Callable[[], list[Path]]
-    """The data files, for keys; raises UserError when one is missing"""
-    dev_tasks: tuple[str, ...] = ()
-    """The tasks that may select; the first one does"""
-    average: str | None = None
-    """Name of the mean of the tests' metrics, rounded to two decimals as papers do"""
+    """The data files, for keys. It raises UserError when one is missing"""
     select: Callable[[Any, np.ndarray], float] | None = None
-    """(data, vectors) -> the score that selects, where the scoring function finds more than that"""
+    """(data, vectors) -> the score that selects, where the scoring function computes more"""
     sentences_dev: int = 0
     """Distinct sentences that a dev score embeds, for estimates"""
     sentences_test: int = 0
+    """Distinct sentences that the test scores embed, for estimates"""
     code_digest: str = ""
-    """Of a user's file; shipped suites change with harness.PROTOCOL"""
+    """Digest of a user's file; shipped suites change with harness.PROTOCOL"""
+
+    @property
+    def name(self) -> str:
+        """What the suite is called."""
+        return self.card.name
 
     @property
     def dev(self) -> str:
         """The task that selects. Raises UserError for a suite that has none."""
-        if not self.dev_tasks:
+        if self.card.dev is None:
             raise UserError(
-                f'suite "{self.name}" has no dev score, so nothing could select on it; use sts or transfer'
+                f'suite "{self.name}" has no dev score, so nothing could select on it; use sts or '
+                f"transfer"
             )
-        return self.dev_tasks[0]
+        return self.card.dev
 
     @property
     def tests(self) -> tuple[str, ...]:
         """The tasks that are reported."""
-        return tuple(task for task in self.data if task not in self.dev_tasks)
+        return tuple(task for task in self.data if task not in self.card.dev_tasks)
 
     def load(self, task: str) -> Any:
         """A task's data, read once per process."""
@@ -145,13 +123,13 @@ class Suite:
 
     def averaged(self, found: Scores) -> Scores:
         """The average of the tests, where there is one and no test is missing."""
-        if self.average is None or not set(self.tests) <= set(found.metrics):
+        if self.card.average is None or not set(self.tests) <= set(found.metrics):
             return Scores({})
         mean = sum(round(found.metrics[task], 2) for task in self.tests) / len(self.tests)
         if not set(self.tests) <= set(found.uncertainty):
-            return Scores({self.average: mean})
+            return Scores({self.card.average: mean})
         spread = of_mean(mean, [found.uncertainty[task] for task in self.tests])
-        return Scores({self.average: mean}, uncertainty={self.average: spread})
+        return Scores({self.card.average: mean}, uncertainty={self.card.average: spread})
 
     def digest(self) -> str:
         """Of the suite's files and a user's code. Raises UserError when a file is missing."""
@@ -164,24 +142,29 @@ def _loaded(suite: Suite, task: str) -> Any:
 
 
 def register(
-    name: str,
+    card: SuiteCard | str,
     data: Mapping[str, Callable[[], Data]],
     files: Callable[[], list[Path]],
     **options: Any,
 ) -> Callable[[Callable[[str, Any, np.ndarray], Scores]], Suite]:
-    """Decorator that makes a scoring function the suite `name`; `options` are further fields of Suite."""
-    return lambda score: Suite(name, score, data, files, **options)
+    """Decorator that makes a scoring function a suite.
+
+    `card`: how the suite is called and printed; a name alone is enough for a user's suite that has
+    neither dev task nor average. `options`: further fields of Suite.
+    """
+    own = CARDS.get(card, SuiteCard(card)) if isinstance(card, str) else card
+    return lambda score: Suite(own, score, data, files, **options)
 
 
 def suite(name: str) -> Suite:
     """The suite called `name`, or that of a Python file. Raises UserError for an unknown one."""
     if name.endswith(".py"):
         return _from_file(Path(name).resolve())
-    if name not in SHIPPED:
+    if name not in CARDS:
         raise UserError(
-            f'unknown suite "{name}"{suggest(name, SHIPPED)}, or the path of a Python file with one'
+            f'unknown suite "{name}"{suggest(name, CARDS)}, or the path of a Python file with one'
         )
-    return _suites(importlib.import_module(SHIPPED[name]))[name]
+    return _suites(importlib.import_module(MODULES[name]))[name]
 
 
 def _suites(module: ModuleType) -> dict[str, Suite]:
@@ -191,12 +174,14 @@ def _suites(module: ModuleType) -> dict[str, Suite]:
 def _from_file(path: Path) -> Suite:
     if not path.is_file():
         raise UserError(f"there is no suite {path}: no such file")
-    return _imported(path, hashlib.sha256(path.read_bytes()).hexdigest()[:16])
+    return _imported(path, digest(path.read_bytes()))
 
 
 @functools.cache
-def _imported(path: Path, digest: str) -> Suite:
-    spec = importlib.util.spec_from_file_location(f"harness_suite_{path.stem}_{digest[:8]}", path)
+def _imported(path: Path, code_digest: str) -> Suite:
+    spec = importlib.util.spec_from_file_location(
+        f"harness_suite_{path.stem}_{code_digest[:8]}", path
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -210,13 +195,13 @@ def _imported(path: Path, digest: str) -> Suite:
     own = {
         name: found
         for name, found in _suites(module).items()
-        if name not in SHIPPED or found is not suite(name)
+        if name not in CARDS or found is not suite(name)
     }
     if len(own) != 1:
         raise UserError(f"{path} holds {len(own)} suites; one function under @register is one")
     [(name, found)] = own.items()
-    if name in SHIPPED:
+    if name in CARDS:
         raise UserError(
             f'{path} calls its suite "{name}", as a shipped one is called; give it a name of its own'
         )
-    return replace(found, code_digest=digest)
+    return replace(found, code_digest=code_digest)

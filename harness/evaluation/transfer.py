@@ -35,7 +35,8 @@ from harness.evaluation.logistic_search import (
     principal_axes,
     search_penalties,
 )
-from harness.evaluation.suites import Scores, register
+from harness.evaluation.scores import Scores
+from harness.evaluation.suites import register
 
 DEV_TASK = "transfer-dev"
 FOLDS, FAST_FOLDS = 10, 5
@@ -223,8 +224,6 @@ transfer_suite = register(
     "transfer",
     {**DATASETS, DEV_TASK: AllTasks},
     lambda: [archive()],
-    dev_tasks=(DEV_TASK,),
-    average="transfer-avg",
     sentences_dev=105_000,
     sentences_test=105_000,
 )(accuracies)

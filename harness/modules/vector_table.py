@@ -1,11 +1,8 @@
 """Sentence vectors of an encoder that never changes, for a whole corpus at once."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 from torch import Tensor
-
 
 SHARE_OF_MEMORY = 0.5
 """Of a GPU's free memory, what a table of vectors may take."""

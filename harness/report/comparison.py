@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from harness.evaluation.catalogue import Metric
 from harness.report.groups import Cell, Group
 from harness.report.matching import Finder, Found, Wanted, run_of, wanted
-from harness.report.measured_trials import Trial
+from harness.report.measured_trials import MeasuredTrial
 from harness.report.reported import Row, Systems, Table
 
 
@@ -39,7 +39,7 @@ class Comparison:
         )
 
     @property
-    def unmeasured(self) -> list[Trial]:
+    def unmeasured(self) -> list[MeasuredTrial]:
         """Those of our trials that do not have the metric yet."""
         return (
             [trial for trial in self.found.group.trials if not trial.has(self.metric)]

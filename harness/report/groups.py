@@ -1,4 +1,4 @@
-"""Trials to cells: what is comparable is averaged over seeds and label subsets, what is not stays apart."""
+"""Trials to cells: comparable trials are averaged over seeds and label subsets."""
 
 import json
 import math
@@ -9,28 +9,24 @@ from typing import Any
 
 import pyarrow as pa
 
-from harness.evaluation.catalogue import LAYOUTS, STSB_DEV, layout, tasks
-from harness.report.measured_trials import (
-    IDENTITY,
-    Identity,
-    Interval,
-    Trial,
-    dev_metric,
-    trials_of,
-)
+from harness.evaluation.catalogue import CARDS, STSB_DEV, SuiteCard, card
+from harness.evaluation.scores import Uncertainty
+from harness.report.measured_trials import IDENTITY, Identity, MeasuredTrial, trials_of
 from harness.report.variance import Components, Draw, components, design, squares
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A score over n trials: mean, sample std (ddof 1; None for one trial) and, over several subsets of the labels, the
-    components of its variance; for one trial the uncertainty of its own score, where it was computed."""
+    """A score over n comparable trials."""
 
     mean: float
     std: float | None
+    """The sample standard deviation (ddof 1); None for one trial"""
     n: int
     components: Components | None = None
-    interval: Interval | None = None
+    """The components of the variance, over several subsets of the labels"""
+    uncertainty: Uncertainty | None = None
+    """For one trial: the uncertainty of its own score, where it was computed"""
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,7 @@ class Group:
     """Comparable trials: they differ in nothing but the seed and the subset of the labels."""
 
     identity: Identity
-    trials: tuple[Trial, ...]
+    trials: tuple[MeasuredTrial, ...]
     selects: str
     """The dev metric that selected the trials"""
     suite: str | None = None
@@ -86,7 +82,10 @@ class Group:
 
     @property
     def n(self) -> str:
-        """Number of trials, or `5x3` for subsets x seeds; `1=` where nothing was trained: there is no seed to vary."""
+        """Number of trials, or `5x3` for subsets x seeds.
+
+        `1=` means that nothing was trained, so that there is no seed to vary.
+        """
         return "1=" if len(self.trials) == 1 and not self.trials[0].trained else design(self.draws)
 
     @property
@@ -96,8 +95,10 @@ class Group:
 
     @property
     def parts(self) -> list["Group"]:
-        """For each suite, the group of those trials that were measured by it, with their own n; the suite that they
-        were scored with by themselves comes first."""
+        """For each suite, the group of those trials that it measured, with their own n.
+
+        The suite in the trials' own rows comes first.
+        """
         own = {trial.own for trial in self.trials}
         names = {name for trial in self.trials for name in trial.suites}
         return [
@@ -113,11 +114,29 @@ class Group:
         """The part of this suite, or None."""
         return next((part for part in self.parts if part.suite == suite), None)
 
+    @property
+    def card(self) -> SuiteCard:
+        """The card of the suite."""
+        assert self.suite is not None
+        return self.trials[0].suites[self.suite].card
+
+    @property
+    def own(self) -> bool:
+        """Whether the suite is the one in the trials' own rows."""
+        return any(trial.own == self.suite for trial in self.trials)
+
     @cached_property
     def dev(self) -> Mapping[str, Cell]:
         """Dev metrics that every trial has."""
-        alone = self.trials[0].intervals if len(self.trials) == 1 else {}
+        alone = self.trials[0].uncertainty if len(self.trials) == 1 else {}
         return _cells([trial.dev for trial in self.trials], self.draws, alone)
+
+    @cached_property
+    def dev_before(self) -> Cell | None:
+        """The dev score before training, where every trial has it."""
+        scores = [trial.dev_before for trial in self.trials]
+        known = [score for score in scores if score is not None]
+        return _cell(known, self.draws, None) if len(known) == len(scores) else None
 
     @cached_property
     def test(self) -> Mapping[str, Cell]:
@@ -129,30 +148,32 @@ class Group:
         cells = _cells(
             [scores.test for scores in found],
             self.draws,
-            found[0].intervals if len(found) == 1 else {},
+            found[0].uncertainty if len(found) == 1 else {},
         )
-        average = layout(self.suite).average
+        average = self.card.average
         if average and not set(self.tasks) <= set(cells):
             cells.pop(average, None)  # a mean over other tasks is another quantity
         return cells
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Of the suite, without their average, also those that are missing here."""
+        """The suite's metrics without their average, also those that are missing here."""
         names = {name for trial in self.trials for name in trial.suites[str(self.suite)].test}
-        return tasks(str(self.suite), names)
+        return self.card.tasks(names)
 
     @property
     def dev_mean(self) -> float:
-        """What decides between groups, over the trials that have it; never a test score. -inf where it was not
-        measured."""
+        """The mean dev score, by which one group is chosen among several; never a test score.
+
+        It is over the trials that have the score, and -inf where none has it.
+        """
         scores = [trial.dev[self.selects] for trial in self.trials if self.selects in trial.dev]
         mean = math.fsum(scores) / len(scores) if scores else math.nan
         return -math.inf if math.isnan(mean) else mean
 
 
 def comparable_groups(table: pa.Table) -> list[Group]:
-    """The final trials of the store and those that were evaluated, in groups of comparable ones, sorted."""
+    """The final trials of a store and those that were evaluated, in groups of comparable ones."""
     found = [
         Group(identity, tuple(trials), _selects(trials, identity))
         for identity, trials in trials_of(table).items()
@@ -160,28 +181,31 @@ def comparable_groups(table: pa.Table) -> list[Group]:
     return sorted(found, key=lambda group: tuple(map(str, group.identity)))
 
 
-def _selects(trials: Sequence[Trial], identity: Identity) -> str:
-    """What the trials' own rows say; without any, what the suite of their configuration selects by."""
-    if any(trial.own for trial in trials):
-        return dev_metric(trial.selects for trial in trials if trial.selects) or STSB_DEV
-    suite = json.loads(identity[IDENTITY.index("configuration")] or "{}").get("suite", "sts")
-    if suite in LAYOUTS:
-        return LAYOUTS[suite].dev or STSB_DEV
-    return dev_metric(name for trial in trials for name in trial.dev) or STSB_DEV
+def _selects(trials: Sequence[MeasuredTrial], identity: Identity) -> str:
+    """What the trials' own rows say, or else what the suite of their configuration selects by."""
+    named = [trial.selects for trial in trials if trial.selects]
+    if named:
+        return named[0]
+    configuration = json.loads(identity[IDENTITY.index("configuration")] or "{}")
+    suite = configuration.get("suite", "sts")
+    if suite in CARDS:
+        return card(suite).dev or STSB_DEV
+    measured = sorted(name for trial in trials for name in trial.dev)
+    return STSB_DEV if STSB_DEV in measured else next(iter(measured), STSB_DEV)
 
 
 def _cells(
-    trials: Sequence[Mapping[str, float]], draws: Sequence[Draw], intervals: Mapping[str, Interval]
+    trials: Sequence[Mapping[str, float]], draws: Sequence[Draw], spread: Mapping[str, Uncertainty]
 ) -> dict[str, Cell]:
     names = set.intersection(*(set(trial) for trial in trials))
     return {
-        name: _cell([trial[name] for trial in trials], draws, intervals.get(name))
+        name: _cell([trial[name] for trial in trials], draws, spread.get(name))
         for name in sorted(names)
     }
 
 
-def _cell(values: list[float], draws: Sequence[Draw], interval: Interval | None) -> Cell:
-    """fsum: the result does not depend on the order of the trials in the store."""
+def _cell(values: list[float], draws: Sequence[Draw], uncertainty: Uncertainty | None) -> Cell:
+    """With fsum the result does not depend on the order of the trials in the store."""
     n = len(values)
     std = math.sqrt(squares(values) / (n - 1)) if n > 1 else None
-    return Cell(math.fsum(values) / n, std, n, components(values, draws), interval)
+    return Cell(math.fsum(values) / n, std, n, components(values, draws), uncertainty)

@@ -1,22 +1,21 @@
-"""Which trials answer a reported number, and the command that would run them."""
+"""Which trials answer a reported number."""
 
-import shlex
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
 from harness.evaluation.catalogue import STSB_DEV
 from harness.report.groups import Group
-from harness.report.measured_trials import Trial
-from harness.report.reported import REPOSITORY, Row, Run, Systems
-from harness.trials.store import DEFAULT_STORE
+from harness.report.reported import Row, Run, Systems
 
-SUBSETS = "0,1,2,3,4"
-"""Of the labels, where only a share of them is used: five (diffaug.md, section 7)"""
 ALL_LABELS: Mapping[str, Any] = {"label_fraction": 1}
+
+
+def yaml_text(value: Any) -> str:
+    """A hyperparameter as `--set` reads it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Wanted:
     """Of the method, which the trials must not have changed"""
 
     def __str__(self) -> str:
-        told = [f"{name}={_text(value)}" for name, value in self.configuration]
+        told = [f"{name}={yaml_text(value)}" for name, value in self.configuration]
         return " ".join([self.method, self.setting, self.encoder, *told])
 
 
@@ -110,48 +109,6 @@ class Finder:
         return Found(best, len(fitting))
 
 
-def command(target: Wanted, store: Path) -> str:
-    """The sweep whose final trials answer the reported number."""
-    words = [
-        "harness",
-        "sweep",
-        f"methods/{target.method}",
-        _space(target),
-        "--encoder",
-        target.encoder,
-    ]
-    for name, value in target.configuration:
-        words += ["--set", f"{name}={_text(value)}"]
-        if name == "label_fraction":
-            words += ["--subsets", SUBSETS]
-    return shlex.join([*words, *_option(store)])
-
-
-def evaluation(trial: Trial, group: Group, suite: str, store: Path) -> str:
-    """The command that measures a trial by one more suite. A frozen encoder that nobody ran is told by its name."""
-    model = [trial.key[:10]]
-    if trial.own is None and group.method == "pooling":
-        model = [group.encoder, "--pooling", str(group.configuration["pooling"])]
-    return shlex.join(["harness", "eval", *model, "--suite", suite, *_option(store)])
-
-
-def obstacle(target: Wanted, methods: Collection[str]) -> str:
-    """Why the sweep cannot be run yet ("" when it can)."""
-    if target.method not in methods:
-        return f"no method {target.method}"
-    if not (REPOSITORY / _space(target)).exists():
-        return f"no {_space(target)}"
-    return ""
-
-
-def _option(store: Path) -> list[str]:
-    return [] if store == DEFAULT_STORE else ["--store", str(store)]
-
-
-def _space(target: Wanted) -> str:
-    return f"search_spaces/{target.setting}.yaml"
-
-
 def _fits(group: Group, target: Wanted) -> bool:
     """Defaults hold where nothing else is said."""
     has, needs = (
@@ -159,8 +116,3 @@ def _fits(group: Group, target: Wanted) -> bool:
         for values in (group.configuration, dict(target.configuration))
     )
     return all(name in has and has[name] == value for name, value in needs.items())
-
-
-def _text(value: Any) -> str:
-    """A hyperparameter as `--set` reads it (YAML)."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -10,10 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.evaluation.catalogue import STSB_DEV, Metric, unnamed
+from harness.evaluation.catalogue import Metric, SuiteCard, card, suite_of
+from harness.evaluation.scores import Uncertainty
 from harness.report.variance import Draw
-
-BEFORE = "-start"  # suffix of a dev metric taken before training
 
 IDENTITY = (
     "method",
@@ -26,61 +25,48 @@ IDENTITY = (
     "precision",
     "protocol",
 )
-"""Columns in which two trials must agree to be averaged: all that decides a result, but for the seed, and for the
-subset (in `configuration`) where only a share of the labels is used."""
+"""Columns in which two trials must agree to be averaged.
+
+They are all that decides a result but the seed; and but the subset (in `configuration`) where only a
+share of the labels is used."""
 
 Identity = tuple[Any, ...]
 """Values of IDENTITY"""
 
 _COLUMNS = (
-    "key",
-    "role",
-    "status",
-    "suite",
-    "evaluates",
-    "seed",
-    "subset",
-    "steps",
-    "dev",
-    "test",
-    "uncertainty",
-)
+    "key", "role", "status", "suite", "suite_card", "evaluates", "seed", "subset", "steps",
+    "selected_by", "dev_before", "dev", "test", "uncertainty",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Interval:
-    """Uncertainty of one model's score: bootstrap over the items of the test, not over seeds."""
-
-    standard_error: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Scores:
+class SuiteScores:
     """What one suite measured of a trial."""
 
+    card: SuiteCard
     dev: Mapping[str, float]
     test: Mapping[str, float]
-    intervals: Mapping[str, Interval]
+    uncertainty: Mapping[str, Uncertainty]
 
 
 @dataclass(frozen=True)
-class Trial:
+class MeasuredTrial:
     """One training run, or one model that never trained, with all that was measured of it."""
 
     key: str
     draw: Draw
     trained: bool
     own: str | None
-    """The suite that it was scored with by itself; None: the store has evaluations of it only"""
+    """The suite in the trial's own row; None: the store has only evaluations of it"""
     selects: str | None
     """The dev metric by which it was selected, where its own row says so"""
-    suites: Mapping[str, Scores]
+    dev_before: float | None
+    """The score of that metric before training"""
+    suites: Mapping[str, SuiteScores]
 
     @cached_property
     def dev(self) -> dict[str, float]:
-        """Every dev score; of a metric measured twice the trial's own."""
+        """Every dev score; of a metric that was measured twice, the one in the trial's own row."""
         return {
             name: value
             for suite in self._own_last
@@ -88,27 +74,32 @@ class Trial:
         }
 
     @cached_property
-    def intervals(self) -> dict[str, Interval]:
-        """Of the dev scores."""
+    def uncertainty(self) -> dict[str, Uncertainty]:
+        """The uncertainty of the dev scores."""
         return {
             name: value
             for suite in self._own_last
-            for name, value in self.suites[suite].intervals.items()
+            for name, value in self.suites[suite].uncertainty.items()
         }
 
     def has(self, metric: Metric) -> bool:
-        """Whether it was measured."""
+        """Whether the metric was measured."""
+        if metric.split == "dev":
+            return metric.name in self.dev
         scores = self.suites.get(metric.suite)
-        return metric.name in (self.dev if metric.split == "dev" else scores.test if scores else ())
+        return scores is not None and metric.name in scores.test
 
     @property
     def _own_last(self) -> list[str]:
         return sorted(self.suites, key=lambda suite: (suite == self.own, suite))
 
 
-def trials_of(table: pa.Table) -> dict[Identity, list[Trial]]:
-    """The final trials of a store and those that were evaluated, by identity, sorted by key. Scores of a partial
-    evaluation count: its other tasks are missing. Those of a search trial do not: its seed chose the configuration."""
+def trials_of(table: pa.Table) -> dict[Identity, list[MeasuredTrial]]:
+    """The final trials of a store and those that were evaluated, by identity, sorted by key.
+
+    Scores of a partial evaluation count, since only its other tasks are missing. Those of a search
+    trial do not count: its seed chose the configuration.
+    """
     searched = table.filter(pc.field("role") == "search")["key"]
     shown = table.filter(
         pc.field("role").isin(["final", "evaluation"])
@@ -119,12 +110,6 @@ def trials_of(table: pa.Table) -> dict[Identity, list[Trial]]:
     for identity, row in zip(_identities(shown), shown.select(_COLUMNS).to_pylist(), strict=True):
         rows[identity][row["subset"] or 0, row["seed"]].append(row)
     return {identity: _trials(draws) for identity, draws in rows.items()}
-
-
-def dev_metric(names: Iterable[str]) -> str | None:
-    """The metric that selects: STS-B dev wherever it was measured."""
-    found = sorted(name for name in names if not name.endswith(BEFORE))
-    return STSB_DEV if STSB_DEV in found else next(iter(found), None)
 
 
 def _identities(table: pa.Table) -> Iterator[Identity]:
@@ -145,44 +130,56 @@ def _without_subset(configuration: str) -> str:
     )
 
 
-def _trials(draws: Mapping[Draw, list[dict[str, Any]]]) -> list[Trial]:
-    """Of one identity: one trial for each seed and subset."""
+def _trials(draws: Mapping[Draw, list[dict[str, Any]]]) -> list[MeasuredTrial]:
+    """The trials of one identity: one for each seed and subset."""
     rows = [row for found in draws.values() for row in found]
-    name = unnamed(
+    name = suite_of(
         metric for row in rows if row["suite"] is None for metric in _numbers(row["test"])
     )
-    return sorted(
-        (_trial(draw, found, name) for draw, found in draws.items()), key=lambda trial: trial.key
-    )
+    trials = [_trial(draw, found, name) for draw, found in draws.items()]
+    return sorted(trials, key=lambda trial: trial.key)
 
 
-def _trial(draw: Draw, rows: Sequence[Mapping[str, Any]], unnamed_suite: str) -> Trial:
-    """A metric measured twice is the final row's; then a finished evaluation's rather than a partial one's."""
-    rows = sorted(
-        rows, key=lambda row: (row["role"] != "final", row["status"] != "finished", row["key"])
-    )
-    suites: dict[str, Scores] = {}
+def _trial(draw: Draw, rows: Sequence[Mapping[str, Any]], unnamed_suite: str) -> MeasuredTrial:
+    """Of a metric that was measured twice, the final row's value stands.
+
+    After it come finished evaluations, then partial ones.
+    """
+    rows = sorted(rows, key=_precedence)
+    suites: dict[str, SuiteScores] = {}
     for row in reversed(rows):
         name = row["suite"] or unnamed_suite
-        suites[name] = _over(suites.get(name), row)
+        suites[name] = _over(suites.get(name) or _nothing(name, row), row)
     first, final = rows[0], rows[0]["role"] == "final"
-    return Trial(
+    return MeasuredTrial(
         key=first["key"] if final else first["evaluates"],
         draw=draw,
+        # An own row without a number of steps is one of a method that trains.
         trained=any(row["steps"] != 0 if row["role"] == "final" else row["steps"] for row in rows),
         own=(first["suite"] or unnamed_suite) if final else None,
-        selects=dev_metric(_numbers(first["dev"])) if final else None,
+        selects=first["selected_by"] if final else None,
+        dev_before=first["dev_before"] if final else None,
         suites=suites,
     )
 
 
-def _over(below: Scores | None, row: Mapping[str, Any]) -> Scores:
-    below = below or Scores({}, {}, {})
-    intervals = {name: Interval(**values) for name, values in row["uncertainty"] or () if values}
-    return Scores(
+def _precedence(row: Mapping[str, Any]) -> tuple[bool, bool, str]:
+    return row["role"] != "final", row["status"] != "finished", row["key"]
+
+
+def _nothing(suite: str, row: Mapping[str, Any]) -> SuiteScores:
+    return SuiteScores(card(suite, row["suite_card"]), {}, {}, {})
+
+
+def _over(below: SuiteScores, row: Mapping[str, Any]) -> SuiteScores:
+    """The scores of a row; where it has none, those below."""
+    spread = row["uncertainty"] or ()
+    own = {name: Uncertainty(**values) for name, values in spread if values}
+    return SuiteScores(
+        below.card,
         {**below.dev, **_numbers(row["dev"])},
         {**below.test, **_numbers(row["test"])},
-        {**below.intervals, **intervals},
+        {**below.uncertainty, **own},
     )
 
 

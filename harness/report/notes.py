@@ -7,28 +7,29 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.trials.store import DEFAULT_STORE, Reading, label
+from harness.trials.record import label
+from harness.trials.store import DEFAULT_STORE, Reading
 
 SHOWN = 5
+"""Lines of one kind that a note holds"""
+_NAMED = ("method", "setting", "encoder", "seed", "label_fraction", "subset")
 
 
 def shortcomings(trials: pa.Table) -> list[str]:
-    """How many trials and evaluations failed, how many have scores for some of their tasks only, and why the first
-    ones."""
+    """How many trials and evaluations failed or lack some scores, and why the first ones did."""
     rows = _unfinished(trials)
     notes = []
     for status in ("failed", "partial"):
         for noun, evaluation in (("trial", False), ("evaluation", True)):
-            told = sorted(
-                _told(row)
+            lines = sorted(
+                _line(row)
                 for row in rows
                 if row["status"] == status and (row["role"] == "evaluation") == evaluation
             )
-            if told:
-                more = [f"and {len(told) - SHOWN} more"] if told[SHOWN:] else []
-                notes.append(
-                    f"{counted(len(told), f'{status} {noun}')}: {'; '.join([*told[:SHOWN], *more])}"
-                )
+            if lines:
+                more = [f"and {len(lines) - SHOWN} more"] if lines[SHOWN:] else []
+                count = counted(len(lines), f"{status} {noun}")
+                notes.append(f"{count}: {'; '.join([*lines[:SHOWN], *more])}")
     return notes
 
 
@@ -57,33 +58,22 @@ def counted(number: int, noun: str) -> str:
 
 
 def _unfinished(trials: pa.Table) -> list[dict[str, Any]]:
-    """But an evaluation that was made again with all of its data, which gave it another key."""
-    columns = (
-        "role",
-        "status",
-        "suite",
-        "method",
-        "setting",
-        "encoder",
-        "seed",
-        "label_fraction",
-        "subset",
-        "reason",
-    )
-    rows = (
-        trials.filter(pc.field("status").isin(["failed", "partial"]))
-        .select((*columns, "evaluates"))
-        .to_pylist()
-    )
+    """The rows that failed or are partial.
+
+    An evaluation that was made again with all of its data has another key; the old row is left out.
+    """
+    unfinished = trials.filter(pc.field("status").isin(["failed", "partial"]))
+    rows = unfinished.select([*_NAMED, "role", "status", "suite", "reason", "evaluates"])
     done = trials.filter((pc.field("role") == "evaluation") & (pc.field("status") == "finished"))
     finished = set(zip(done["evaluates"].to_pylist(), done["suite"].to_pylist(), strict=True))
     return [
         row
-        for row in rows
+        for row in rows.to_pylist()
         if row["role"] != "evaluation" or (row["evaluates"], row["suite"]) not in finished
     ]
 
 
-def _told(row: Mapping[str, Any]) -> str:
+def _line(row: Mapping[str, Any]) -> str:
     suite = f", {row['suite']}" if row["role"] == "evaluation" else ""
-    return f"{label(row)}{suite} ({' '.join((row['reason'] or 'no reason given').split())})"
+    named = label(*(row[name] for name in _NAMED))
+    return f"{named}{suite} ({' '.join((row['reason'] or 'no reason given').split())})"

@@ -1,16 +1,16 @@
 """The tables of a paper: each published number, ours beside it, and how to run what is missing."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 
-from harness.evaluation.catalogue import DISPLAY, LAYOUTS
+from harness.evaluation.catalogue import CARDS, DISPLAY
+from harness.report.commands import Commands
 from harness.report.comparison import Comparison, compare
 from harness.report.groups import comparable_groups
-from harness.report.matching import Finder, command, evaluation, obstacle
+from harness.report.matching import Finder
 from harness.report.notes import unreadable
 from harness.report.reported import Paper, Systems, Table, load_paper, load_systems
 from harness.report.sheet import (
@@ -46,114 +46,147 @@ RECORDS = pa.schema(
 )
 
 
-def paper_sheets(reading: Reading, name: str, methods: Collection[str], store: Path) -> list[Sheet]:
-    """The compared tables of the paper `name` with ours; `methods` are those that can be run today."""
-    paper, systems, finder = (
-        load_paper(name),
-        load_systems(),
-        Finder(comparable_groups(reading.table)),
-    )
-    sheets = [_sheet(paper, table, systems, finder, methods, store) for table in paper.compared]
-    return [*sheets[:-1], replace(sheets[-1], notes=[*sheets[-1].notes, *unreadable(reading)])]
+def paper_sheets(reading: Reading, name: str, commands: Commands) -> list[Sheet]:
+    """The compared tables of the paper `name`, with ours beside the published numbers."""
+    paper, systems = load_paper(name), load_systems()
+    finder = Finder(comparable_groups(reading.table))
+    sheets = [
+        _PaperSheet(paper, table, systems, finder, commands).sheet() for table in paper.compared
+    ]
+    last = replace(sheets[-1], notes=[*sheets[-1].notes, *unreadable(reading)])
+    return [*sheets[:-1], last]
 
 
-def _sheet(
-    paper: Paper,
-    table_name: str,
-    systems: Systems,
-    finder: Finder,
-    methods: Collection[str],
-    store: Path,
-) -> Sheet:
-    table = paper.tables[table_name]
-    sections = compare(table, f"{paper.paper}.{table_name}", systems, finder)
-    comparisons = [each for _, rows in sections for row in rows for each in row]
-    origins = list(
-        dict.fromkeys(name for each in comparisons for name in (str(each.row.origin), each.origin))
-    )
-    return Sheet(
-        title=f"{paper.title}. Table {table_name.removeprefix('table')}: {table.about}",
-        columns=["", "", "n", *map(str, table.columns)],
-        text_columns=2,
-        sections=[
-            Section(
-                heading, [line for row in rows for line in _lines(row, origins, table, methods)]
-            )
-            for heading, rows in sections
-        ],
-        caption=_caption(table),
-        notes=[
-            *(
-                f"[{index}] {origin.replace('quoted:', 'quoted from ')}"
-                for index, origin in enumerate(origins, 1)
-            ),
-            *(
-                f"published, {column}: {runs}"
-                for column, runs in table.runs.items()
-                if column in table.columns
-            ),
-            *_choices(comparisons),
-            *_to_fill(comparisons, methods, store),
-        ],
-        records=pa.Table.from_pylist(
-            [
-                {"paper": paper.paper, "table": table_name, **_record(each, methods, store)}
-                for each in comparisons
+class _PaperSheet:
+    """One published table and ours."""
+
+    def __init__(
+        self, paper: Paper, name: str, systems: Systems, finder: Finder, commands: Commands
+    ) -> None:
+        self.paper, self.name, self.commands = paper, name, commands
+        self.table = paper.tables[name]
+        self.sections = compare(self.table, f"{paper.paper}.{name}", systems, finder)
+        self.comparisons = [each for _, rows in self.sections for row in rows for each in row]
+        named = (name for each in self.comparisons for name in (str(each.row.origin), each.origin))
+        self.origins = list(dict.fromkeys(named))
+        """Where the published numbers come from; a number is the place in this list"""
+
+    def sheet(self) -> Sheet:
+        """The table, ready to be rendered."""
+        number = self.name.removeprefix("table")
+        return Sheet(
+            title=f"{self.paper.title}. Table {number}: {self.table.about}",
+            columns=["", "", "n", *map(str, self.table.columns)],
+            text_columns=2,
+            sections=[
+                Section(heading, [line for row in rows for line in self._lines(row)])
+                for heading, rows in self.sections
             ],
-            schema=RECORDS,
-        ),
-    )
+            caption=_caption(self.table),
+            notes=[*self._sources(), *_choices(self.comparisons), *self._to_fill()],
+            records=pa.Table.from_pylist(
+                [self._record(each) for each in self.comparisons], schema=RECORDS
+            ),
+        )
+
+    def _lines(self, row: list[Comparison]) -> list[Line]:
+        """Published; then ours and Δ where something has been measured, or why nothing can be."""
+        reported = row[0].row
+        own = reported.origin == "this paper"
+        runs = str(self.table.runs.get(reported.system, "")) if own else ""
+        label = f"{reported.label} {self._source(str(reported.origin))}"
+        lines = [[label, "published", runs, *(self._published(each) for each in row)]]
+        cells, places = [each.cell for each in row], [each.decimals for each in row]
+        if any(cells):
+            lines.append(["", "ours", _n(row), *map(score, cells, places)])
+            parts = component_lines(cells, places)
+            lines += [["", said, "", *numbers] for said, numbers in parts]
+            lines.append(["", "Δ", "", *(difference(each.delta, each.decimals) for each in row)])
+        elif self._without_method(row):
+            lines.append(["", "no method", "", *("" for _ in row)])
+        return lines
+
+    def _without_method(self, row: list[Comparison]) -> bool:
+        needed = {each.wanted.method for each in row if each.wanted}
+        return bool(needed) and needed.isdisjoint(self.commands.methods)
+
+    def _published(self, each: Comparison) -> str:
+        """The published number, with its own source where that is not the row's."""
+        if each.published is None:
+            return ""
+        std = "" if each.published_std is None else f"±{each.published_std}"
+        source = "" if each.origin == each.row.origin else f" {self._source(each.origin)}"
+        return f"{each.published:.{each.decimals}f}{std}{source}"
+
+    def _source(self, origin: str) -> str:
+        return f"[{self.origins.index(origin) + 1}]"
+
+    def _sources(self) -> list[str]:
+        """Where the published numbers come from, and over how many runs they are."""
+        origins = [origin.replace("quoted:", "quoted from ") for origin in self.origins]
+        runs = self.table.runs.items()
+        return [
+            *(f"[{index}] {origin}" for index, origin in enumerate(origins, 1)),
+            *(f"published, {name}: {n}" for name, n in runs if name in self.table.columns),
+        ]
+
+    def _to_fill(self) -> list[str]:
+        """The commands for what is missing, and the rows that cannot be run yet."""
+        missing: dict[str, None] = {}
+        unmeasured: dict[str, None] = {}
+        waiting: dict[str, dict[str, None]] = defaultdict(dict)
+        for each in self.comparisons:
+            target = each.wanted
+            if each.found:
+                for trial in each.unmeasured:
+                    group, suite = each.found.group, each.metric.suite
+                    unmeasured[self.commands.evaluation(trial, group, suite)] = None
+            elif target and (reason := self.commands.obstacle(target)):
+                row = f"{each.row.label} ({target.setting}, {target.encoder})"
+                waiting[reason][row] = None
+            elif target:
+                missing[self.commands.sweep(target)] = None
+        lines = [f"  {command}" for command in (*missing, *unmeasured)]
+        return [
+            *(["To fill:", *lines] if lines else []),
+            *(["Not available yet:"] if waiting else []),
+            *(f"  {reason}: {'; '.join(waiting[reason])}" for reason in sorted(waiting)),
+        ]
+
+    def _record(self, each: Comparison) -> dict[str, object]:
+        target = each.wanted
+        return {
+            "paper": self.paper.paper,
+            "table": self.name,
+            "group": each.group,
+            "label": each.row.label,
+            "system": each.row.system,
+            "variant": each.row.variant,
+            "method": target.method if target else None,
+            "setting": target.setting if target else each.row.setting,
+            "encoder": target.encoder if target else each.row.encoder,
+            "column": each.column,
+            "origin": each.origin,
+            "published": each.published,
+            "published_std": each.published_std,
+            **cell_record(each.cell),
+            "delta": each.delta,
+            "candidates": each.found.candidates if each.found else 0,
+            "keys": key_list(each.measured.keys) if each.measured else "",
+            "command": self.commands.sweep(target) if target else None,
+            "obstacle": self.commands.obstacle(target) if target else "quoted only",
+        }
 
 
 def _caption(table: Table) -> str:
-    protocol = LAYOUTS[table.suite].protocol
-    return (
-        (
-            f"{table.metric[0].upper()}{table.metric[1:]}; ours: mean±sample std over n seeds, "
-            "selected on dev, test never selects; Δ = ours - published."
-        )
-        + (f" Ours: {protocol}" if protocol else "")
-        + (f" {OVER_SUBSETS}" if table.fractions else "")
-    )
-
-
-def _lines(
-    row: list[Comparison], origins: list[str], table: Table, methods: Collection[str]
-) -> list[Line]:
-    """Published; ours and Δ where something has been measured, or that there is no method to run."""
-    reported = row[0].row
-    runs = str(table.runs.get(reported.system, "")) if reported.origin == "this paper" else ""
-    label = f"{reported.label} {_source(str(reported.origin), origins)}"
-    lines = [[label, "published", runs, *(_published(each, origins) for each in row)]]
-    cells, places = [each.cell for each in row], [each.decimals for each in row]
-    if any(cells):
-        lines.append(["", "ours", _n(row), *map(score, cells, places)])
-        lines += [["", said, "", *numbers] for said, numbers in component_lines(cells, places)]
-        lines.append(["", "Δ", "", *(difference(each.delta, each.decimals) for each in row)])
-    elif _without_method(row, methods):
-        lines.append(["", "no method", "", *("" for _ in row)])
-    return lines
-
-
-def _without_method(row: list[Comparison], methods: Collection[str]) -> bool:
-    needed = {each.wanted.method for each in row if each.wanted}
-    return bool(needed) and needed.isdisjoint(methods)
-
-
-def _published(each: Comparison, origins: list[str]) -> str:
-    """With its own source where that is not the row's."""
-    if each.published is None:
-        return ""
-    source = "" if each.origin == each.row.origin else f" {_source(each.origin, origins)}"
-    return (
-        f"{each.published:.{each.decimals}f}"
-        + ("" if each.published_std is None else f"±{each.published_std}")
-        + source
-    )
-
-
-def _source(origin: str, origins: list[str]) -> str:
-    return f"[{origins.index(origin) + 1}]"
+    protocol = CARDS[table.suite].protocol
+    parts = [
+        f"{table.metric[0].upper()}{table.metric[1:]}; ours: mean±sample std over n seeds, "
+        "selected on dev, test never selects; Δ = ours - published.",
+        f"Ours: {protocol}" if protocol else "",
+        OVER_SUBSETS if table.fractions else "",
+    ]
+    return " ".join(part for part in parts if part)
 
 
 def _n(row: list[Comparison]) -> str:
@@ -172,49 +205,3 @@ def _choices(comparisons: Iterable[Comparison]) -> list[str]:
             if each.found and each.found.candidates > 1
         )
     )
-
-
-def _to_fill(comparisons: Iterable[Comparison], methods: Collection[str], store: Path) -> list[str]:
-    """The commands for what has not been run or not been measured, and the rows that cannot be run yet."""
-    runs: dict[str, None] = {}
-    evaluations: dict[str, None] = {}
-    waiting: dict[str, dict[str, None]] = defaultdict(dict)
-    for each in comparisons:
-        if each.found:
-            for trial in each.unmeasured:
-                evaluations[evaluation(trial, each.found.group, each.metric.suite, store)] = None
-        elif each.wanted and (reason := obstacle(each.wanted, methods)):
-            waiting[reason][f"{each.row.label} ({each.wanted.setting}, {each.wanted.encoder})"] = (
-                None
-            )
-        elif each.wanted:
-            runs[command(each.wanted, store)] = None
-    commands = [*runs, *evaluations]
-    return [
-        *(["To fill:", *(f"  {line}" for line in commands)] if commands else []),
-        *(["Not available yet:"] if waiting else []),
-        *(f"  {reason}: {'; '.join(waiting[reason])}" for reason in sorted(waiting)),
-    ]
-
-
-def _record(each: Comparison, methods: Collection[str], store: Path) -> dict[str, object]:
-    target = each.wanted
-    return {
-        "group": each.group,
-        "label": each.row.label,
-        "system": each.row.system,
-        "variant": each.row.variant,
-        "method": target.method if target else None,
-        "setting": target.setting if target else each.row.setting,
-        "encoder": target.encoder if target else each.row.encoder,
-        "column": each.column,
-        "origin": each.origin,
-        "published": each.published,
-        "published_std": each.published_std,
-        **cell_record(each.cell),
-        "delta": each.delta,
-        "candidates": each.found.candidates if each.found else 0,
-        "keys": key_list(each.measured.keys) if each.measured else "",
-        "command": command(target, store) if target else None,
-        "obstacle": obstacle(target, methods) if target else "quoted only",
-    }

@@ -7,7 +7,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from harness.errors import UserError, suggest
-from harness.evaluation.catalogue import LAYOUTS, Metric, headed, metric_under
+from harness.evaluation.catalogue import CARDS, Metric, headed, metric_under
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SYSTEMS = "systems"
@@ -81,7 +81,7 @@ class Table(_Data):
 
     def decimals(self, index: int) -> int:
         """Digits after the point in a column: two, but of metrics that are no percentages as many as are printed."""
-        if LAYOUTS[self.metrics[index].suite].decimals == 2:
+        if CARDS[self.metrics[index].suite].decimals == 2:
             return 2
         values = [str(row.values[index]) for group in self.groups for row in group.rows]
         return max(len(value.partition(".")[2]) for value in values)

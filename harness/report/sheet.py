@@ -86,16 +86,16 @@ def component_lines(
 
 def cell_record(cell: Cell | None) -> dict[str, float | int | None]:
     """A cell as the columns CELL of the machine-readable formats."""
-    parts, interval = (cell.components, cell.interval) if cell else (None, None)
+    parts, spread = (cell.components, cell.uncertainty) if cell else (None, None)
     return {
         "mean": cell.mean if cell else None,
         "std": cell.std if cell else None,
         "std_between_subsets": parts.between if parts else None,
         "std_within_subsets": parts.within if parts else None,
         "n": cell.n if cell else 0,
-        "standard_error": interval.standard_error if interval else None,
-        "low": interval.low if interval else None,
-        "high": interval.high if interval else None,
+        "standard_error": spread.standard_error if spread else None,
+        "low": spread.low if spread else None,
+        "high": spread.high if spread else None,
     }
 
 

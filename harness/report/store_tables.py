@@ -2,15 +2,16 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from harness.evaluation.catalogue import DISPLAY, Layout, layout, rank, tasks
+from harness.evaluation.catalogue import DISPLAY, rank
 from harness.report.groups import Cell, Group, comparable_groups
-from harness.report.measured_trials import BEFORE, IDENTITY
+from harness.report.measured_trials import IDENTITY
 from harness.report.notes import nothing_yet, shortcomings, unreadable
 from harness.report.sheet import (
     CELL,
@@ -32,7 +33,7 @@ RECORDS = pa.schema(
         ("protocol", pa.int32()),
         ("label_fraction", pa.float64()),  # null: the method has no such choice
         ("suite", pa.string()),
-        ("split", pa.string()),  # dev | test
+        ("split", pa.string()),  # dev_before | dev | test
         ("metric", pa.string()),
         *CELL,
         ("keys", pa.string()),  # beginnings of the trials' keys
@@ -40,88 +41,98 @@ RECORDS = pa.schema(
 )
 
 
-def own_sheets(reading: Reading, store: Path) -> list[Sheet]:
-    """One sheet for each suite in the store, and for each metric that selected; the notes stand under the last one."""
+@dataclass(frozen=True)
+class ScoreColumn:
+    """A column of scores."""
+
+    heading: str
+    cell: Callable[[Group], Cell | None]
+    decimals: int = 2
+
+
+def store_sheets(reading: Reading, store: Path) -> list[Sheet]:
+    """One sheet for each suite in the store, and for each metric that selected.
+
+    The notes stand under the last one.
+    """
     parts: dict[tuple[str, str], list[Group]] = defaultdict(list)
     for group in comparable_groups(reading.table):
         for part in group.parts:
             parts[part.selects, str(part.suite)].append(part)
     notes = [*shortcomings(reading.table), *unreadable(reading)]
     if not parts:
-        return [
-            Sheet(
-                "",
-                [],
-                0,
-                [],
-                "",
-                [nothing_yet(reading.table, store), *notes],
-                RECORDS.empty_table(),
-            )
-        ]
+        notes = [nothing_yet(reading.table, store), *notes]
+        return [Sheet("", [], 0, [], "", notes, RECORDS.empty_table())]
     order = sorted(parts, key=lambda key: (key[0], rank(key[1]), _tasks(parts[key])))
     return [_sheet(parts[key], notes if key == order[-1] else []) for key in order]
 
 
 def _sheet(groups: list[Group], notes: list[str]) -> Sheet:
-    suite = str(groups[0].suite)
-    own = any(trial.own == suite for group in groups for trial in group.trials)
-    shown = layout(suite)
-    dev, test = _dev(groups, shown, own), _tests(groups, shown)
+    own = any(group.own for group in groups)
+    dev = _dev_columns(groups, own=own)
+    columns = [*dev, *_test_columns(groups)]
     names = _names(groups)
-    places = [2] * len(dev) + [_decimals(shown, groups, name) for name in test]
     rows = zip(zip(*names.values(), strict=True), groups, strict=True)
+    lines = [line for name, group in rows for line in _lines(name, group, columns)]
     return Sheet(
-        title="" if own else f"suite {suite}",
-        columns=[*names, "n", *dev.values(), *(DISPLAY.get(name, name) for name in test)],
+        title="" if own else f"suite {groups[0].suite}",
+        columns=[*names, "n", *(column.heading for column in columns)],
         text_columns=len(names),
-        sections=[
-            Section(
-                "",
-                [line for name, group in rows for line in _lines(name, group, dev, test, places)],
-            )
-        ],
-        caption=_caption(shown, groups, selected=groups[0].selects in dev),
+        sections=[Section("", lines)],
+        caption=_caption(groups, selected=any(column.heading == "dev" for column in dev)),
         notes=notes,
         records=_records(groups),
     )
 
 
 def _tasks(groups: list[Group]) -> tuple[str, ...]:
-    return tasks(str(groups[0].suite), (name for group in groups for name in group.tasks))
+    return groups[0].card.tasks(name for group in groups for name in group.tasks)
 
 
-def _tests(groups: list[Group], shown: Layout) -> list[str]:
+def _test_columns(groups: list[Group]) -> list[ScoreColumn]:
     """The suite's metrics, their average last."""
-    average = shown.average
-    averaged = average and (
-        average in shown.headings or any(average in group.test for group in groups)
-    )
-    return [*_tasks(groups), *([average] if average and averaged else [])]
+    card, names = groups[0].card, list(_tasks(groups))
+    printed = card.average in card.headings or any(card.average in group.test for group in groups)
+    if card.average and printed:
+        names.append(card.average)
+
+    def column(name: str) -> ScoreColumn:
+        heading = card.headings.get(name) or DISPLAY.get(name, name)
+        return ScoreColumn(heading, lambda group: group.test.get(name), _decimals(groups, name))
+
+    return [column(name) for name in names]
 
 
-def _dev(groups: list[Group], shown: Layout, own: bool) -> dict[str, str]:
-    """The dev metrics with their headings: what selected, also before training where the trials were scored with this
-    suite, and the suite's own."""
-    selects = groups[0].selects
+def _dev_columns(groups: list[Group], *, own: bool) -> list[ScoreColumn]:
+    """The dev scores: those that selected, and the suite's own.
+
+    `own`: whether the suite is the one in the trials' own rows; then those before training, too.
+    """
+
+    def column(heading: str, name: str) -> ScoreColumn:
+        return ScoreColumn(heading, lambda group: group.dev.get(name))
+
+    selects, dev = groups[0].selects, groups[0].card.dev
     if own:
-        return {selects + BEFORE: "dev before", selects: "dev"}
-    headings = {selects: "dev"} | (
-        {shown.dev: DISPLAY[shown.dev]} if shown.dev and shown.dev != selects else {}
-    )
-    return {
-        name: heading
-        for name, heading in headings.items()
+        before = ScoreColumn("dev before", lambda group: group.dev_before)
+        return [before, column("dev", selects)]
+    named = {selects: "dev"}
+    if dev and dev != selects:
+        named[dev] = DISPLAY.get(dev, dev)
+    return [
+        column(heading, name)
+        for name, heading in named.items()
         if any(name in group.dev for group in groups)
-    }
+    ]
 
 
-def _decimals(shown: Layout, groups: list[Group], name: str) -> int:
-    if shown.decimals is not None:
-        return shown.decimals
-    return (
-        4 if all(abs(group.test[name].mean) <= 1 for group in groups if name in group.test) else 2
-    )
+def _decimals(groups: list[Group], name: str) -> int:
+    """Digits after the point of a test metric."""
+    known = groups[0].card.decimals
+    if known is not None:
+        return known
+    means = [group.test[name].mean for group in groups if name in group.test]
+    return 4 if all(abs(mean) <= 1 for mean in means) else 2
 
 
 def _names(groups: list[Group]) -> dict[str, list[str]]:
@@ -138,18 +149,10 @@ def _names(groups: list[Group]) -> dict[str, list[str]]:
     return columns
 
 
-def _lines(
-    name: Sequence[str],
-    group: Group,
-    dev: Iterable[str],
-    test: Iterable[str],
-    places: Sequence[int],
-) -> list[Line]:
-    """The group's scores; under them the components of their variance where several subsets were drawn."""
-    cells = [
-        *(group.dev.get(metric) for metric in dev),
-        *(group.test.get(metric) for metric in test),
-    ]
+def _lines(name: Sequence[str], group: Group, columns: Sequence[ScoreColumn]) -> list[Line]:
+    """The group's scores, and the components of their variance where several subsets were drawn."""
+    cells = [column.cell(group) for column in columns]
+    places = [column.decimals for column in columns]
     blank = [""] * len(name)  # n too; the first column says what the numbers are
     return [
         [*name, group.n, *map(score, cells, places)],
@@ -157,23 +160,17 @@ def _lines(
     ]
 
 
-def _caption(shown: Layout, groups: list[Group], *, selected: bool) -> str:
-    selects = groups[0].selects
-    return (
-        f"{shown.unit}, mean±sample std over n seeds"
-        + (
-            f"; selected on dev ({DISPLAY.get(selects, selects)}), test never selects."
-            if selected
-            else "."
-        )
-        + (f" {shown.protocol}" if shown.protocol else "")
-        + (
-            " 1=: nothing is trained, so no seed."
-            if any(group.n == "1=" for group in groups)
-            else ""
-        )
-        + (f" {OVER_SUBSETS}" if any(group.subsets > 1 for group in groups) else "")
-    )
+def _caption(groups: list[Group], *, selected: bool) -> str:
+    card, selects = groups[0].card, groups[0].selects
+    chosen = f"; selected on dev ({DISPLAY.get(selects, selects)}), test never selects."
+    untrained = any(group.n == "1=" for group in groups)
+    parts = [
+        f"{card.units}, mean±sample std over n seeds" + (chosen if selected else "."),
+        card.protocol,
+        "1=: nothing is trained, so there is no seed." if untrained else "",
+        OVER_SUBSETS if any(group.subsets > 1 for group in groups) else "",
+    ]
+    return " ".join(part for part in parts if part)
 
 
 def _configurations(groups: list[Group]) -> list[str]:
@@ -211,14 +208,15 @@ def _text(value: Any) -> str:
 
 def _records(groups: Iterable[Group]) -> pa.Table:
     rows = [
-        dict(zip(IDENTITY, group.identity, strict=True))
-        | {
+        {
+            **dict(zip(IDENTITY, group.identity, strict=True)),
             "label_fraction": group.label_fraction,
             "suite": group.suite,
             "keys": key_list(group.keys),
+            "split": split,
+            "metric": metric,
+            **cell_record(cell),
         }
-        | {"split": split, "metric": metric}
-        | cell_record(cell)
         for group in groups
         for split, metric, cell in _cells(group)
     ]
@@ -226,11 +224,11 @@ def _records(groups: Iterable[Group]) -> pa.Table:
 
 
 def _cells(group: Group) -> list[tuple[str, str, Cell]]:
-    """The dev scores that the suite measured, the test scores."""
+    """(split, metric, cell) of the scores that the suite measured."""
     measured = {name for trial in group.trials for name in trial.suites[str(group.suite)].dev}
+    before = group.dev_before if group.own else None
     return [
-        (split, metric, cells[metric])
-        for split, cells in (("dev", group.dev), ("test", group.test))
-        for metric in sorted(cells)
-        if split == "test" or metric in measured
+        *([("dev_before", group.selects, before)] if before else []),
+        *(("dev", name, cell) for name, cell in sorted(group.dev.items()) if name in measured),
+        *(("test", name, cell) for name, cell in sorted(group.test.items())),
     ]

@@ -1,5 +1,7 @@
-"""What a trial will cost when nothing like it has been run: arithmetic over this machine's speed, good to a factor of
-about two."""
+"""What a trial will cost when nothing like it has been run.
+
+It is arithmetic over this machine's speed, right to a factor of about two.
+"""
 
 import functools
 import time
@@ -19,20 +21,24 @@ TOKENS_PER_SENTENCE = 24
 
 
 def seconds(declared: Declared, steps: int, *, tested: bool) -> float | None:
-    """Of one trial with so many updates; None when the encoder's shape is not at hand."""
+    """Seconds of one trial with so many steps; None when the encoder's shape is not at hand.
+
+    `tested`: whether the tests are scored, too.
+    """
     config = declared.config
     try:
         parameters = layer_parameters(config.encoder)
     except UserError:
         return None
     measured = suite(config.suite)
-    trains = isinstance(config, TrainingConfig)
-    evaluations = 1 + steps // config.evaluation_interval if trains else 1
+    evaluations = 1
+    if isinstance(config, TrainingConfig):
+        evaluations += steps // config.evaluation_interval
     sentences = measured.sentences_dev * evaluations
     sentences += measured.sentences_test if tested else 0
     evaluation = 2 * parameters * TOKENS_PER_SENTENCE * sentences / speed("fp32")
     stages = declared.stages
-    if not stages or not trains:
+    if not stages or not isinstance(config, TrainingConfig):
         return evaluation
     rate = speed(resolve_precision(config.precision, device()))
     training = sum(

@@ -1,4 +1,4 @@
-"""A search space, narrowed by the command line and checked against the methods, as searches."""
+"""A search space, narrowed by the command line and checked against its methods, as searches."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -14,91 +14,85 @@ from harness.sweep.yaml_lines import Document, Location
 from harness.trials.trial import resolve
 
 OF_THE_SPACE = ("encoder", "setting", "suite")
+"""Fields that a space names once, for all of its methods"""
 REPEATED = {"seed": "seeds", "subset": "subsets"}
-"""What is said under `search` and `final`, and never varied like a hyperparameter"""
+"""What stands under `search` and `final`, and is never varied like a hyperparameter"""
 
 
 @dataclass(frozen=True)
-class Narrowing:
+class Overrides:
     """What the command line says about a space; it beats the file."""
 
     methods: tuple[str, ...] = ()
-    """Names or paths; empty: all of the space"""
+    """Names or paths of methods; empty: all of the space"""
     encoders: tuple[str, ...] = ()
-    """Empty: those of the space"""
+    """Names of encoders; empty: those of the space"""
     values: Mapping[str, Any] = field(default_factory=dict)
-    """Hyperparameters fixed for every method that has them; what they fix is not searched"""
-    trials: int | None = None
-    """At most so many configurations per search and round (of a grid, drawn at random)"""
+    """Hyperparameters that are fixed for every method that has them, and then not searched"""
+    configurations: int | None = None
+    """At most so many configurations per search and round; those of a grid are drawn at random"""
     seeds: tuple[int, ...] = ()
     """Final seeds; empty: those of the space"""
     subsets: tuple[int, ...] = ()
     """Final subsets of the labels; empty: those of the space"""
 
+    def without(self, axes: Mapping[str, Any]) -> dict[str, Any]:
+        """The axes that the command line leaves to the search."""
+        return {name: axis for name, axis in axes.items() if name not in self.values}
 
-def searches(space: Space, document: Document, narrowing: Narrowing) -> list[Search]:
+
+def searches(space: Space, document: Document, overrides: Overrides) -> list[Search]:
     """One search per method and encoder, in the file's order.
 
-    Raises UserError for an unknown method, corpus or hyperparameter, and for a value that a method refuses.
+    Raises UserError for an unknown method, corpus or hyperparameter, and for a value that a method
+    refuses.
     """
-    locators = _methods(space, document, narrowing.methods)
-    _check_shared(
-        space, document, narrowing.values, [registry.load(locator) for locator in locators.values()]
-    )
-    encoders = (
-        [narrowing.values["encoder"]]
-        if "encoder" in narrowing.values
-        else narrowing.encoders or space.encoders
-    )
+    locators = _methods(space, document, overrides.methods)
+    plugins = [registry.load(locator) for locator in locators.values()]
+    _check_shared(space, document, overrides.values, plugins)
+    encoders = overrides.encoders or space.encoders
+    if "encoder" in overrides.values:
+        encoders = [overrides.values["encoder"]]
     found = []
     for name, locator in locators.items():
         _check_values(registry.load(locator), name, space, document)
-        found += [
-            _search(locator, encoder, space, space.methods[name] or MethodSpace(), narrowing)
-            for encoder in encoders
-        ]
+        part = space.methods[name] or MethodSpace()
+        found += [_search(locator, encoder, space, part, overrides) for encoder in encoders]
     for search in found:
         _ = search.declared.sources  # an unknown corpus is refused here, before anything runs
     return found
 
 
 def _search(
-    locator: str, encoder: str, space: Space, part: MethodSpace, narrowing: Narrowing
+    locator: str, encoder: str, space: Space, part: MethodSpace, overrides: Overrides
 ) -> Search:
     plugin = registry.load(locator)
     fields = plugin.method.config_type.model_fields
-    given = {
-        "setting": space.setting,
-        "suite": space.suite,
-        **space.set,
-        **part.set,
-        **narrowing.values,
-    }
+    named = {"setting": space.setting, "suite": space.suite}
+    given = {**named, **space.set, **part.set, **overrides.values}
     fixed = {key: value for key, value in given.items() if key in fields} | {"encoder": encoder}
     resolve(plugin, fixed)
-    free = [
-        {key: axis for key, axis in axes.items() if key not in narrowing.values}
-        for axes in rounds(part)
-    ]
-    ranges = {key: axis for key, axis in (part.ranges or {}).items() if key not in narrowing.values}
+    free = [overrides.without(axes) for axes in rounds(part)]
+    ranges = overrides.without(part.ranges or {})
+    limit = overrides.configurations
     sampler = part.sampler if ranges else None
-    if sampler is not None and narrowing.trials is not None:
-        sampler = sampler.model_copy(update={"trials": narrowing.trials})
+    if sampler is not None and limit is not None:
+        sampler = sampler.model_copy(update={"configurations": limit})
     return Search(
         method=locator,
         fixed=fixed,
         rounds=tuple(axes for axes in free if axes),
         ranges=ranges,
         sampler=sampler,
-        repeats={"search": space.search, "final": _final(space, narrowing)},
-        limit=narrowing.trials,
+        repeats={"search": space.search, "final": _final(space, overrides)},
+        limit=limit,
     )
 
 
-def _final(space: Space, narrowing: Narrowing) -> Repeats:
+def _final(space: Space, overrides: Overrides) -> Repeats:
     return Repeats(
-        seeds=list(narrowing.seeds) or space.final.seeds,
-        subsets=list(narrowing.subsets) or space.final.subsets,
+        seeds=list(overrides.seeds) or space.final.seeds,
+        subsets=list(overrides.subsets) or space.final.subsets,
     )
 
 
@@ -125,7 +119,7 @@ def _known(name: str, document: Document) -> str:
 def _check_shared(
     space: Space, document: Document, values: Mapping[str, Any], plugins: list[Plugin]
 ) -> None:
-    """What is set for all methods must mean something to at least one of them."""
+    """At least one of the methods must have what is set for all of them."""
     fields = {key for plugin in plugins for key in plugin.method.config_type.model_fields}
     every = {key for name in space.methods for key in _fields_of(name)} | fields
     for key in space.set:
@@ -145,7 +139,7 @@ def _check_shared(
 
 
 def _fields_of(name: str) -> Iterable[str]:
-    """The hyperparameters of a method of the space, or nothing when it cannot be found (yet)."""
+    """The hyperparameters of a method of the space; nothing when it cannot be found (yet)."""
     return registry.load(name).method.config_type.model_fields if name in registry.names() else ()
 
 
@@ -157,7 +151,7 @@ def _check_values(plugin: Plugin, name: str, space: Space, document: Document) -
     shared = [(("set", key), key, [value]) for key, value in space.set.items() if key in fields]
     for location, key, values in [*shared, *_given(name, space.methods[name] or MethodSpace())]:
         if key in OF_THE_SPACE:
-            raise document.error(location, f"{key} is said once for the whole space, not here")
+            raise document.error(location, f"{key} stands once, for the whole space, not here")
         if key in REPEATED:
             raise document.error(location, _repeated(key))
         if key not in fields:
@@ -169,11 +163,13 @@ def _check_values(plugin: Plugin, name: str, space: Space, document: Document) -
 
 
 def _repeated(key: str) -> str:
-    return f"the {key} is no hyperparameter; a space has `{REPEATED[key]}:` under search and final"
+    return (
+        f"the {key} is not a hyperparameter; a space has `{REPEATED[key]}:` under search and final"
+    )
 
 
 def _given(name: str, part: MethodSpace) -> Iterable[tuple[Location, str, list[Any]]]:
-    """Where, which hyperparameter, which values: everything that a method's part of the file says."""
+    """Everything that a method's part of the file says: place, hyperparameter, values."""
     for key, value in part.set.items():
         yield ("methods", name, "set", key), key, [value]
     for number, axes in enumerate(rounds(part)):
@@ -189,8 +185,7 @@ def _known_values(axis: Any) -> list[Any]:
     if isinstance(axis, Span):
         return list(axis.values())
     if isinstance(axis, Range):
-        inner = axis.low + (
-            axis.step or (axis.high - axis.low) / math.pi
-        )  # no whole number, unless all are
+        # A value inside the range, which is not a whole number unless all values are.
+        inner = axis.low + (axis.step or (axis.high - axis.low) / math.pi)
         return [axis.low, min(inner, axis.high), axis.high]
     return [] if isinstance(axis, Between) else list(axis)

@@ -1,4 +1,4 @@
-"""What a sweep would do: the resolved trials, what the store already has, and what the rest would cost."""
+"""What a sweep would do: its trials, what the store already has, and what the rest would cost."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,35 +7,36 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.sweep import cost
-from harness.sweep.driver import sampled, scores
+from harness.sweep.scored import Scored, sampled_of, scored_of
 from harness.sweep.search import Search, best
 from harness.sweep.space import Between, Range, Span, Values
+from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import Role, Trial, key
 
 
 @dataclass(frozen=True)
-class Line:
+class PlanLine:
     """One round of one search, or its final seeds and subsets."""
 
     search: str
     round: str
     varied: dict[str, str]
-    """What differs between its trials: hyperparameters, or seeds and subsets"""
+    """In what its trials differ: hyperparameters, or seeds and subsets"""
     trials: int | None
-    """None: decided by the round before"""
+    """None: the round before decides"""
     stored: int
     steps: int | None
-    """Updates per trial; None: the corpus is not here and its size is not published"""
+    """Optimiser steps of a trial; None: the corpus is not here and its size is not published"""
     seconds: float | None
-    """Of one trial, estimated; None: the encoder or the corpus is not at hand"""
+    """Estimate for one trial; None: the encoder or the corpus is not at hand"""
 
 
 @dataclass(frozen=True)
 class Plan:
     """All lines, and what is missing before the plan could run."""
 
-    lines: list[Line]
+    lines: list[PlanLine]
     missing: list[str]
 
     @property
@@ -45,19 +46,18 @@ class Plan:
 
     def seconds(self, slots: int) -> float | None:
         """Estimated time with `slots` trials at a time; None when a line has no estimate."""
-        costs = [
-            ((line.trials or 0) - line.stored) * line.seconds if line.seconds is not None else None
+        known = [
+            ((line.trials or 0) - line.stored) * line.seconds
             for line in self.lines
+            if line.seconds is not None
         ]
-        known = [cost for cost in costs if cost is not None]
-        return sum(known) / slots if len(known) == len(costs) else None
+        return sum(known) / slots if len(known) == len(self.lines) else None
 
 
 def plan(searches: Iterable[Search], store: Store) -> Plan:
-    """Nothing is downloaded, trained or written."""
-    rows = store.read().rows()
-    finished = {row["key"] for row in rows if row["status"] == "finished"}
-    lines: list[Line] = []
+    """The plan of the searches. Nothing is downloaded, trained or written."""
+    planner = _Planner(store)
+    lines: list[PlanLine] = []
     missing: dict[str, None] = {}
     for search in searches:
         try:
@@ -65,106 +65,108 @@ def plan(searches: Iterable[Search], store: Store) -> Plan:
                 key(trial, download=False)
         except UserError as error:
             missing[str(error)] = None
-        searched, chosen = _rounds(search, finished, rows, store)
-        lines += searched
-        finals = search.trials([chosen or search.fixed], "final")
-        stored = _stored(finals, finished) if chosen else 0
-        lines.append(_line(search, "final", _repeats(finals), len(finals), stored, rows))
+        lines += planner.lines(search)
     return Plan(lines, list(missing))
 
 
-def _rounds(
-    search: Search, finished: set[str], rows: list[dict[str, Any]], store: Store
-) -> tuple[list[Line], Values | None]:
-    """The lines of the search, and the configuration that it chooses when the store has all of it."""
-    lines = []
-    scored: list[tuple[Values, float]] = []
-    complete = True
-    for number, axes in enumerate(search.rounds):
-        shown = {name: _describe(axis) for name, axis in axes.items()}
-        if not complete and any(isinstance(axis, Between) for axis in axes.values()):
-            lines.append(_line(search, f"round {number + 1}", shown, None, 0, rows))
-            continue
-        configurations = search.configurations(number, scored if complete else [])
-        trials = search.trials(configurations, "search")
-        stored = _stored(trials, finished) if complete else 0
-        complete = complete and stored == len(trials)
-        if complete:
-            scored += scores(search, configurations, store)
-        lines.append(_line(search, f"round {number + 1}", shown, len(trials), stored, rows))
-    if search.sampler is not None:
-        ranges = {name: _describe(axis) for name, axis in search.ranges.items()}
-        scored = sampled(search, store)
-        budget, known = search.sampler.trials, len(scored)
-        complete = known >= budget
+class _Planner:
+    """A store that was read once, for all searches."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.finished = [record for record in store.read().records() if record.finished]
+        self.keys = {record.key for record in self.finished}
+
+    def lines(self, search: Search) -> list[PlanLine]:
+        """The lines of a search: its rounds or its sampler, then the final seeds."""
+        lines, chosen = self._rounds(search)
+        finals = search.trials([chosen or search.fixed], "final")
+        stored = self._stored(finals) if chosen else 0
+        return [*lines, self._line(search, "final", _repeats(finals), len(finals), stored)]
+
+    def _rounds(self, search: Search) -> tuple[list[PlanLine], Values | None]:
+        """The lines of the search, and what it chooses when the store has all of it."""
+        lines = []
+        scored: Scored = []
+        complete = True
+        for number, axes in enumerate(search.rounds):
+            title, shown = f"round {number + 1}", {name: _axis(axis) for name, axis in axes.items()}
+            if not complete and any(isinstance(axis, Between) for axis in axes.values()):
+                lines.append(self._line(search, title, shown, None, 0))
+                continue
+            configurations = search.configurations(number, scored if complete else [])
+            trials = search.trials(configurations, "search")
+            stored = self._stored(trials) if complete else 0
+            complete = complete and stored == len(trials)
+            if complete:
+                scored += scored_of(search, configurations, self.store)
+            lines.append(self._line(search, title, shown, len(trials), stored))
+        if search.sampler is not None:
+            scored = sampled_of(search, self.store)
+            complete = len(scored) >= search.sampler.configurations
+            lines.append(self._sampler_line(search, len(scored)))
+        if not complete:
+            return lines, None
+        return lines, best(scored) if scored else search.fixed
+
+    def _sampler_line(self, search: Search, known: int) -> PlanLine:
+        """`known`: configurations that the store has."""
+        assert search.sampler is not None
+        budget = search.sampler.configurations
+        ranges = {name: _axis(axis) for name, axis in search.ranges.items()}
         each = len(search.trials([search.fixed], "search"))
-        lines.append(
-            _line(
-                search, search.sampler.name, ranges, budget * each, min(known, budget) * each, rows
-            )
-        )
-    if not complete:
-        return lines, None
-    return lines, best(scored) if scored else search.fixed
+        stored = min(known, budget) * each
+        return self._line(search, search.sampler.name, ranges, budget * each, stored)
+
+    def _line(
+        self, search: Search, title: str, shown: dict[str, str], trials: int | None, stored: int
+    ) -> PlanLine:
+        steps = search.declared.steps()
+        seconds = self._seconds(search, steps, "final" if title == "final" else "search")
+        return PlanLine(search.label, title, shown, trials, stored, steps, seconds)
+
+    def _seconds(self, search: Search, steps: int | None, role: Role) -> float | None:
+        """The median cost of this method and encoder in the store, or else an estimate.
+
+        The training part is scaled to the number of steps.
+        """
+        if steps is None:
+            return None
+        identity = (search.name, search.config.encoder, search.config.setting, role)
+        alike = [
+            _scaled(record, steps)
+            for record in self.finished
+            if (record.method, record.encoder, record.setting, record.role) == identity
+        ]
+        if alike:
+            return float(median(alike))
+        return cost.seconds(search.declared, steps, tested=role == "final")
+
+    def _stored(self, trials: list[Trial]) -> int:
+        try:
+            return sum(key(trial, download=False) in self.keys for trial in trials)
+        except UserError:
+            return 0  # a model or a file is not here, so nothing of it can be in the store
 
 
-def _line(
-    search: Search,
-    title: str,
-    shown: dict[str, str],
-    trials: int | None,
-    stored: int,
-    rows: list[dict[str, Any]],
-) -> Line:
-    steps = search.declared.steps()
-    role: Role = "final" if title == "final" else "search"
-    seconds = _seconds(search, steps, role, rows)
-    return Line(search.label, title, shown, trials, stored, steps, seconds)
+def _scaled(record: Record, steps: int) -> float:
+    """What the trial would have cost with so many steps."""
+    training, whole = record.training_seconds or 0.0, record.wall_seconds or 0.0
+    return whole - training + training * steps / max(1, record.steps or 0)
 
 
 def _repeats(trials: list[Trial]) -> dict[str, str]:
-    """The seeds, and the subsets of the labels where they matter, on which one configuration is run."""
+    """The seeds, and the label subsets where they matter, on which one configuration is run."""
     seeds = dict.fromkeys(trial.seed for trial in trials)
     subsets = dict.fromkeys(
         trial.configuration["subset"] for trial in trials if "subset" in trial.configuration
     )
-    told = {"seeds": seeds, "subsets": subsets}
-    return {name: ", ".join(map(str, values)) for name, values in told.items() if values}
+    repeats = {"seeds": seeds, "subsets": subsets}
+    return {name: ", ".join(map(str, values)) for name, values in repeats.items() if values}
 
 
-def _seconds(
-    search: Search, steps: int | None, role: Role, rows: list[dict[str, Any]]
-) -> float | None:
-    """Median cost of this method and encoder in the store, its training part scaled to the number of updates; when
-    there is none, from arithmetic."""
-    config = search.config
-    if steps is None:
-        return None
-    alike = [
-        row
-        for row in rows
-        if row["status"] == "finished" and row["role"] == role
-        and (row["method"], row["encoder"], row["setting"]) == (search.name, config.encoder, config.setting)
-    ]  # fmt: skip
-    if not alike:
-        return cost.seconds(search.declared, steps, tested=role == "final")
-    per_row = [
-        row["wall_seconds"]
-        - row["training_seconds"]
-        + row["training_seconds"] * steps / max(1, row["steps"])
-        for row in alike
-    ]
-    return float(median(per_row))
-
-
-def _stored(trials: list[Trial], finished: set[str]) -> int:
-    try:
-        return sum(key(trial, download=False) in finished for trial in trials)
-    except UserError:
-        return 0  # a model or file is not here, so nothing of it can be in the store
-
-
-def _describe(axis: Any) -> str:
+def _axis(axis: Any) -> str:
+    """An axis of a round or a range of a sampler, as text."""
     if isinstance(axis, Between):
         return f"between the two best, step {axis.step:g}"
     if isinstance(axis, Range):

@@ -1,4 +1,7 @@
-"""Trials on Ray Tune: a local Ray, or the cluster that RAY_ADDRESS names. The store, not Tune, remembers results."""
+"""Trials on Ray Tune: a local Ray, or the cluster that RAY_ADDRESS names.
+
+The store remembers the results, not Tune.
+"""
 
 import os
 import secrets
@@ -8,21 +11,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 os.environ.update(
     RAY_USAGE_STATS_ENABLED="0",  # no telemetry
-    RAY_CHDIR_TO_TRIAL_DIR="0",  # paths of the command line stay valid
+    RAY_CHDIR_TO_TRIAL_DIR="0",  # paths of the command line stay valid in a worker
     RAY_AIR_NEW_OUTPUT="0",
     RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="1",  # a trial without a GPU sees none
+    # Ray starts workers at niceness 15, so that they starve when anything else runs.
+    RAY_worker_niceness=str(os.getpriority(os.PRIO_PROCESS, 0)),
     TUNE_DISABLE_AUTO_CALLBACK_LOGGERS="1",
     TUNE_DISABLE_SIGINT_HANDLER="1",  # Ctrl-C is ours
     TUNE_GLOBAL_CHECKPOINT_S="86400",  # no snapshots: the store is the ledger
     TUNE_DISABLE_STRICT_METRIC_CHECKING="1",
 )
 if not os.environ.get("RAY_ADDRESS"):
-    # a local Ray's ports are open to the network, so that only this process and its workers know the token;
-    # Ray reads it when it is imported
+    # The ports of a local Ray are open to the network, so only this process and its workers may
+    # know the token. Ray reads it when it is imported.
     os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
 
 import optuna
@@ -31,8 +36,9 @@ from ray import tune
 from ray.tune.search.optuna import OptunaSearch
 
 from harness.errors import UserError
-from harness.sweep.driver import worker
+from harness.sweep import worker
 from harness.sweep.space import Range, Repeats, Sampler, Values
+from harness.sweep.watcher import TrialWatcher
 from harness.trials.store import Store
 from harness.trials.trial import Trial, failed
 
@@ -45,26 +51,13 @@ SAMPLERS = {
 }
 
 
-class Watcher(Protocol):
-    """Who is told how the trials go."""
-
-    def started(self, trial: Trial) -> None:
-        """A worker has taken the trial."""
-
-    def progressed(self, trial: Trial, report: Mapping[str, Any]) -> None:
-        """A `harness.training.loop.Progress`, as a dictionary."""
-
-    def ended(self, trial: Trial, report: Mapping[str, Any]) -> None:
-        """`status`, `reason`, `dev`."""
-
-
 @dataclass(frozen=True)
 class Resources:
     """What one trial occupies."""
 
     cpus: float = 1
     gpus: float | None = None
-    """None: one where there are GPUs, else none"""
+    """None: one GPU where there are any, else none"""
 
 
 @dataclass(frozen=True)
@@ -74,12 +67,13 @@ class Sampling:
     template: Trial
     """The trial that every suggestion completes"""
     repeats: Repeats
-    """On which each is run"""
+    """The seeds and subsets on which each configuration is run"""
     ranges: Mapping[str, Range | list[Any]]
     sampler: Sampler
     budget: int
     """Configurations"""
     known: list[tuple[Values, float]]
+    """Configurations with their mean dev scores"""
 
 
 class Engine:
@@ -114,32 +108,36 @@ class Engine:
         slots = int(total.get("CPU", 0) / self.resources.cpus)
         return max(1, min(slots, int(total.get("GPU", 0) / gpus)) if gpus else slots)
 
-    def run(self, trials: list[Trial], watcher: Watcher) -> None:
-        """Run every trial once; their records are in the store afterwards, failed ones too."""
+    def run(self, trials: list[Trial], watcher: TrialWatcher) -> None:
+        """Run every trial once; all their records are in the store afterwards, failed ones too."""
         tasks = [worker.task(trial) for trial in trials]
         relay = _Relay(watcher, self.store, worker.given)
         self._fit(worker.run_one, relay, tune.TuneConfig(), {"task": tune.grid_search(tasks)})
 
-    def sample(self, sampling: Sampling, watcher: Watcher) -> None:
+    def sample(self, sampling: Sampling, watcher: TrialWatcher) -> None:
         """Let an Optuna sampler suggest configurations until the budget is spent."""
+        sampler, known = sampling.sampler, sampling.known
         searcher = _Searcher(
             {name: _distribution(axis) for name, axis in sampling.ranges.items()},
             metric="score",
             mode="max",
-            sampler=SAMPLERS[sampling.sampler.name](
-                seed=sampling.sampler.seed + len(sampling.known)
-            ),
-            points_to_evaluate=[values for values, _ in sampling.known] or None,
-            evaluated_rewards=[score for _, score in sampling.known] or None,
+            # A resumed search must not suggest the points of its first part again.
+            sampler=SAMPLERS[sampler.name](seed=sampler.seed + len(known)),
+            points_to_evaluate=[values for values, _ in known] or None,
+            evaluated_rewards=[score for _, score in known] or None,
         )
         template, repeats = worker.task(sampling.template), sampling.repeats
         self._fit(
             partial(worker.run_suggested, template=template, repeats=repeats),
             _Relay(
-                watcher, self.store, lambda values: worker.suggested(template, repeats, values)[0]
+                watcher,
+                self.store,
+                lambda values: worker.suggested(template, repeats, values)[0],
             ),
             tune.TuneConfig(
-                search_alg=searcher, num_samples=sampling.budget, max_concurrent_trials=self.slots
+                search_alg=searcher,
+                num_samples=sampling.budget,
+                max_concurrent_trials=self.slots,
             ),
         )
 
@@ -162,31 +160,37 @@ class Engine:
             run_config=tune.RunConfig(
                 storage_path=str(self._folder),
                 verbose=0,
-                failure_config=tune.FailureConfig(
-                    max_failures=1
-                ),  # a lost worker or node, not a failed trial
+                # This counts lost workers and nodes. A failed trial is a record, not an error.
+                failure_config=tune.FailureConfig(max_failures=1),
                 callbacks=[relay],
             ),
         ).fit()
 
 
 class _Searcher(OptunaSearch):  # type: ignore[misc]
-    """Optuna is told how a configuration ended, not how it goes: a configuration is several trials, on its seeds."""
+    """Optuna hears how a configuration ended, not how it goes.
+
+    A configuration is several trials, one for each of its seeds and subsets.
+    """
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Nothing: reports on the way have no score."""
+        """Does nothing, since reports on the way have no score."""
 
 
 class _Relay(tune.Callback):  # type: ignore[misc]
-    """Tune's events as ours. A worker that died without a word is recorded as a failed trial."""
+    """Passes Tune's events on to the watcher.
+
+    A worker that died without a word is recorded as a failed trial.
+    """
 
     def __init__(
-        self, watcher: Watcher, store: Store, ours: Callable[[dict[str, Any]], Trial]
+        self, watcher: TrialWatcher, store: Store, ours: Callable[[dict[str, Any]], Trial]
     ) -> None:
+        """`ours`: from Tune's configuration of a trial to our trial."""
         self.watcher, self.store, self.ours = watcher, store, ours
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tune snapshots its callbacks; nothing is ever restored from one."""
+        """Tune takes snapshots of its callbacks; nothing is ever restored from one."""
         return {}
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
@@ -205,20 +209,22 @@ class _Relay(tune.Callback):  # type: ignore[misc]
         ours = self.ours(trial.config)
         reason = f"the worker died: {str(trial.get_error() or 'killed').strip().splitlines()[-1]}"
         record = failed(ours, reason)
-        known = self.store.get(record["key"])
-        if (
-            known is None or known["status"] != "finished"
-        ):  # it may have died after its record was written
-            self.store.write(record)
+        self.store.finished(
+            record.key, lambda: record
+        )  # it may have died after its record was there
         self.watcher.ended(ours, {"status": "failed", "reason": reason, "dev": None})
 
 
 def _name(ours: Callable[[dict[str, Any]], Trial], trial: Any) -> str:
-    """What the Ray dashboard shows: method, setting, encoder, seed."""
+    """The name of a trial in the Ray dashboard: method, setting, encoder, seed."""
     return f"{ours(trial.config).label} {trial.trial_id[-5:]}".replace(" ", "_")
 
 
 def _affordable(wanted: Resources) -> Resources:
+    """The resources with the number of GPUs filled in.
+
+    Raises UserError when no machine has as many.
+    """
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     gpus = wanted.gpus
     if gpus is None:
@@ -228,16 +234,17 @@ def _affordable(wanted: Resources) -> Resources:
     most = max(nodes, key=lambda node: (node.get("GPU", 0), node.get("CPU", 0)))
     raise UserError(
         f"no machine has {wanted.cpus:g} CPUs and {gpus:g} GPUs for one trial: the largest has "
-        f"{most.get('CPU', 0):g} and {most.get('GPU', 0):g}; lower --cpus-per-trial or --gpus-per-trial"
+        f"{most.get('CPU', 0):g} and {most.get('GPU', 0):g}; lower --cpus-per-trial or "
+        f"--gpus-per-trial"
     )
 
 
 def _distribution(axis: Range | list[Any]) -> optuna.distributions.BaseDistribution:
+    """A range of a space as Optuna's distribution."""
     if isinstance(axis, list):
         return optuna.distributions.CategoricalDistribution(axis)
-    whole = all(float(number).is_integer() for number in (axis.low, axis.high, axis.step or 0.5))
-    if whole and axis.step is not None:
-        return optuna.distributions.IntDistribution(
-            int(axis.low), int(axis.high), step=int(axis.step)
-        )
+    numbers = (axis.low, axis.high, axis.step or 0.5)
+    if axis.step is not None and all(float(number).is_integer() for number in numbers):
+        low, high = int(axis.low), int(axis.high)
+        return optuna.distributions.IntDistribution(low, high, step=int(axis.step))
     return optuna.distributions.FloatDistribution(axis.low, axis.high, log=axis.log, step=axis.step)

@@ -1,4 +1,4 @@
-"""What a sweep tries of one method on one encoder, round by round, and which configuration it settles on."""
+"""A search: what a sweep tries of one method on one encoder, and what it chooses."""
 
 import random
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,9 @@ class Search:
     """One method on one encoder."""
 
     method: str
+    """Name or path of the plugin"""
     fixed: Values
+    """What all configurations of the search share"""
     rounds: tuple[Round, ...]
     ranges: Mapping[str, Range | list[Any]]
     sampler: Sampler | None
@@ -52,7 +54,7 @@ class Search:
 
     @property
     def label(self) -> str:
-        """For people: method, setting, encoder."""
+        """The search as people read it: method, setting, encoder."""
         return f"{self.name} {self.config.setting} {Path(self.config.encoder).name}"
 
     @property
@@ -68,7 +70,10 @@ class Search:
         return digest_of(parts)
 
     def configurations(self, number: int, scored: list[tuple[Values, float]]) -> list[Values]:
-        """What round `number` tries, given all scores so far, from the best configuration so far."""
+        """What round `number` tries: its axes around the best configuration so far.
+
+        `scored`: all configurations so far, with their mean dev scores.
+        """
         base = best(scored) if scored else self.fixed
         tried = [self._coerced({**base, **axes}) for axes in expand(self.rounds[number], scored)]
         if self.limit is not None and self.limit < len(tried):
@@ -77,12 +82,12 @@ class Search:
         return tried
 
     def _coerced(self, values: Values) -> Values:
-        """The same keys with values of the configuration's types: "1e-5" becomes 1e-05."""
+        """The same values in the types of the configuration: the text "1e-5" becomes 1e-05."""
         config = resolve(registry.load(self.method), values)
         return {name: getattr(config, name) for name in values}
 
     def trials(self, configurations: Iterable[Values], role: Role) -> list[Trial]:
-        """Each configuration on each seed and subset of the role, as far as they change its result."""
+        """Each configuration on each seed and subset of the role that changes its result."""
         return [
             trial
             for configuration in configurations
@@ -93,8 +98,10 @@ class Search:
 
 
 def repeated(trial: Trial, repeats: Repeats) -> list[Trial]:
-    """The trial on each seed, but on one where nothing trains; and on each subset of the labels where it uses only a
-    share of them."""
+    """The trial on each seed, and on each label subset where it uses only a share of the labels.
+
+    Where nothing trains, the first seed stands for all.
+    """
     declared = trial.declared
     choices = [{"subset": subset} for subset in repeats.subsets] if declared.draws_labels else [{}]
     seeds = repeats.seeds if declared.stages else repeats.seeds[:1]

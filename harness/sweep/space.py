@@ -73,7 +73,7 @@ class Sampler(_Part):
     """An Optuna sampler with a budget of configurations."""
 
     name: Literal["tpe", "random", "qmc"] = "tpe"
-    trials: int = Field(ge=1)
+    configurations: int = Field(ge=1)
     seed: int = 0
 
 
@@ -162,7 +162,7 @@ def _check_selector(space: Space, document: Document) -> None:
         raise document.error(("suite",), str(error)) from None
     metric = space.select.metric
     location: Location = ("select", "metric") if "select" in document.content else ("suite",)
-    if metric in (*measured.tests, measured.average):
+    if metric in (*measured.tests, measured.card.average):
         raise document.error(
             location, f'"{metric}" is a test score and test scores never select; use "{dev}"'
         )

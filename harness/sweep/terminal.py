@@ -12,18 +12,22 @@ from rich.text import Text
 
 from harness.sweep.search import Search
 from harness.sweep.space import Values
+from harness.sweep.watcher import RoundPlan
 from harness.trials.trial import Trial
 
 
 class Terminal:
-    """Shows what runs, what is done, the best so far and the time left. Use as a context manager."""
+    """Shows what runs, what is done, the best score so far and the time left.
+
+    It is a SweepWatcher, and it is used as a context manager.
+    """
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self.running: dict[tuple[str, int], tuple[Trial, Mapping[str, Any]]] = {}
         self.best: dict[str, float] = {}
-        self.title, self.total, self.done, self.failed, self.slots = "", 0, 0, 0, 1
-        self.varied: set[str] = set()
+        self.plan = RoundPlan("", 0, 0, 1, set())
+        self.done, self.failed = 0, 0
         self.clock = time.monotonic()
         self.live = Live(
             console=console, get_renderable=self._view, refresh_per_second=2, transient=True
@@ -38,27 +42,29 @@ class Terminal:
         if self.console.is_terminal:
             self.live.stop()
 
-    def round(self, title: str, trials: int, stored: int, slots: int, varied: set[str]) -> None:
+    def round(self, plan: RoundPlan) -> None:
         """A round begins."""
-        self.title, self.total, self.done, self.slots, self.varied = title, trials, 0, slots, varied
+        self.plan, self.done = plan, 0
         self.running.clear()
         self.clock = time.monotonic()
-        self._say(f"{title}: {trials} to run, {stored} already in the store, {slots} at a time")
+        self._say(
+            f"{plan.title}: {plan.to_run} to run, {plan.stored} already in the store, "
+            f"{plan.slots} at a time"
+        )
 
     def chosen(self, search: Search, configuration: Values, dev: float | None) -> None:
-        """A search has settled."""
+        """A search has chosen a configuration."""
         if dev is not None:
             varied = {name for axes in search.rounds for name in axes} | set(search.ranges)
-            self._say(
-                f"chosen for {search.label}: {_values(configuration, varied)} ({search.metric} {dev:.2f})"
-            )
+            values = _values(configuration, varied)
+            self._say(f"chosen for {search.label}: {values} ({search.metric} {dev:.2f})")
 
     def started(self, trial: Trial) -> None:
         """A worker has taken the trial."""
         self.running[_identity(trial)] = (trial, {})
 
     def progressed(self, trial: Trial, report: Mapping[str, Any]) -> None:
-        """Steps, loss, perhaps a dev score."""
+        """A trial has done more steps, and may have a new dev score."""
         self.running[_identity(trial)] = (trial, report)
         if report.get("dev") is not None and not self.console.is_terminal:
             self._say(
@@ -67,34 +73,30 @@ class Terminal:
             )
 
     def ended(self, trial: Trial, report: Mapping[str, Any]) -> None:
-        """Finished or failed."""
+        """A trial has finished or failed."""
         self.running.pop(_identity(trial), None)
         self.done += 1
-        name = self._name(trial)
+        where = f"[{self.done}/{self.plan.to_run}] {self._name(trial)}"
         if report.get("status") != "finished":
             self.failed += 1
-            self._say(f"[{self.done}/{self.total}] {name}: FAILED: {report.get('reason')}")
+            self._say(f"{where}: FAILED: {report.get('reason')}")
             return
-        group = f"{trial.search} {trial.role}"
-        self.best[group] = max(report["dev"], self.best.get(group, report["dev"]))
-        self._say(
-            f"[{self.done}/{self.total}] {name}: dev {report['dev']:.2f} (best {self.best[group]:.2f}); {self._left()}"
-        )
+        group, dev = f"{trial.search} {trial.role}", report["dev"]
+        self.best[group] = max(dev, self.best.get(group, dev))
+        self._say(f"{where}: dev {dev:.2f} (best {self.best[group]:.2f}); {self._left()}")
 
     def _name(self, trial: Trial) -> str:
-        shown = _values(trial.configuration, self.varied)
+        shown = _values(trial.configuration, self.plan.varied)
         return f"{trial.label} {shown}".strip()
 
     def _left(self) -> str:
-        """Time left in this round, counting what the running trials have already done."""
-        parts = sum(
-            report["step"] / report["total_steps"] for _, report in self.running.values() if report
-        )
-        worked = self.done + parts
+        """Time left in this round; the part that running trials have done counts."""
+        reports = [report for _, report in self.running.values() if report]
+        worked = self.done + sum(report["step"] / report["total_steps"] for report in reports)
         if not worked:
             return "time left unknown"
-        seconds = (time.monotonic() - self.clock) / worked * (self.total - worked)
-        return f"about {duration(seconds)} left in this round"
+        per_trial = (time.monotonic() - self.clock) / worked
+        return f"about {duration(per_trial * (self.plan.to_run - worked))} left in this round"
 
     def _say(self, line: str) -> None:
         self.console.print(Text(line), soft_wrap=True)
@@ -102,19 +104,12 @@ class Terminal:
     def _view(self) -> Group:
         table = Table(box=None, pad_edge=False)
         for column in ("running", "step", "loss", "dev", "sentences/s"):
-            table.add_column(
-                column, justify="left" if column == "running" else "right", no_wrap=True
-            )
+            justify = "left" if column == "running" else "right"
+            table.add_column(column, justify=justify, no_wrap=True)  # type: ignore[arg-type]
         for trial, report in self.running.values():
-            cells = (
-                [f"{report['step']}/{report['total_steps']}", f"{report['loss']:.3f}"]
-                if report
-                else ["", ""]
-            )
-            dev = f"{report['dev']:.2f}" if report.get("dev") is not None else ""
-            rate = f"{report['sentences_per_second']:.0f}" if report else ""
-            table.add_row(escape(self._name(trial)), *cells, dev, rate)
-        state = f"{self.title}: {self.done}/{self.total} done, {self.failed} failed; {self._left()}"
+            table.add_row(escape(self._name(trial)), *_cells(report))
+        counts = f"{self.done}/{self.plan.to_run} done, {self.failed} failed"
+        state = f"{self.plan.title}: {counts}; {self._left()}"
         return Group(table, Text(state, style="bold"))
 
 
@@ -126,10 +121,18 @@ def duration(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
 
 
+def _cells(report: Mapping[str, Any]) -> list[str]:
+    """Step, loss, dev and speed of a running trial; empty before its first report."""
+    if not report:
+        return ["", "", "", ""]
+    dev = f"{report['dev']:.2f}" if report.get("dev") is not None else ""
+    steps = f"{report['step']}/{report['total_steps']}"
+    return [steps, f"{report['loss']:.3f}", dev, f"{report['sentences_per_second']:.0f}"]
+
+
 def _identity(trial: Trial) -> tuple[str, int]:
-    return repr(
-        sorted(trial.configuration.items(), key=lambda item: item[0])
-    ) + trial.method + trial.role, trial.seed
+    values = repr(sorted(trial.configuration.items(), key=lambda item: item[0]))
+    return values + trial.method + trial.role, trial.seed
 
 
 def _values(configuration: Mapping[str, Any], names: set[str]) -> str:

@@ -11,9 +11,11 @@ import torch
 from ray import tune
 
 from harness.plugin import registry
+from harness.sweep.scored import finished_score
 from harness.sweep.search import repeated
 from harness.sweep.space import Repeats
 from harness.training.progress import Progress
+from harness.trials.record import Record
 from harness.trials.run import attempt
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
@@ -38,50 +40,42 @@ def suggested(
 
 
 def run_one(settings: dict[str, Any], *, store: str, cpus: float) -> None:
-    """One trial of a grid or one final trial."""
+    """Run one trial of a grid, or one final trial."""
     _execute(given(settings), Store(Path(store)), cpus)
 
 
 def run_suggested(
     settings: dict[str, Any], *, template: dict[str, Any], repeats: Repeats, store: str, cpus: float
 ) -> None:
-    """A suggested configuration on every search seed and subset; the sampler is told the mean, or -inf when one
-    failed."""
-    scores = []
-    for trial in suggested(template, repeats, settings):
-        record = _execute(trial, Store(Path(store)), cpus)
-        scores.append(score(record))
-    mean = (
-        -math.inf
-        if None in scores
-        else sum(found for found in scores if found is not None) / len(scores)
-    )
-    tune.report({"score": mean, **_summary(record)})
+    """Run a suggested configuration on every search seed and subset.
+
+    The sampler gets the mean of the dev scores, or -inf when a trial has failed.
+    """
+    records = [
+        _execute(trial, Store(Path(store)), cpus)
+        for trial in suggested(template, repeats, settings)
+    ]
+    scores = [finished_score(record) for record in records]
+    known = [found for found in scores if found is not None]
+    mean = sum(known) / len(known) if len(known) == len(scores) else -math.inf
+    tune.report({"score": mean, **_summary(records[-1])})
 
 
-def score(record: Mapping[str, Any]) -> float | None:
-    """The dev score of a record, None for a failed one."""
-    if record["status"] != "finished":
-        return None
-    return next(
-        float(value) for name, value in record["dev"].items() if not name.endswith("-start")
-    )
+def _execute(trial: Trial, store: Store, cpus: float) -> Record:
+    """Run the trial, unless another sweep has finished it meanwhile.
 
-
-def _execute(trial: Trial, store: Store, cpus: float) -> dict[str, Any]:
-    """Run unless another sweep has finished it meanwhile; the record is written before anyone is told."""
+    The record is in the store before Tune hears of it.
+    """
     torch.set_num_threads(max(1, int(cpus)))
-    record = store.get(key(trial))
-    if record is None or record["status"] != "finished":
-        record = attempt(trial, _tell, store.weights(key(trial)))
-        store.write(record)
+    name = key(trial)
+    record = store.finished(name, lambda: attempt(trial, _report, store.weights(name)))
     tune.report(_summary(record))
     return record
 
 
-def _tell(progress: Progress) -> None:
+def _report(progress: Progress) -> None:
     tune.report(asdict(progress))
 
 
-def _summary(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {"status": record["status"], "reason": record.get("reason"), "dev": score(record)}
+def _summary(record: Record) -> dict[str, Any]:
+    return {"status": record.status, "reason": record.reason, "dev": finished_score(record)}

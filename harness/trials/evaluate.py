@@ -1,13 +1,11 @@
-"""Suites on a model: embed everything once, score task by task, one record a suite."""
+"""Suites on a model: embed everything once, score task by task, give one record per suite."""
 
-import hashlib
-import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
@@ -16,35 +14,44 @@ from harness.device import device
 from harness.errors import UserError, reason
 from harness.evaluation.embedder import Embedder
 from harness.evaluation.kept_embeddings import KeptEmbeddings
-from harness.evaluation.suites import Embeddings, Scores, Suite
-from harness.files import cache_folder
+from harness.evaluation.scores import Scores
+from harness.evaluation.suites import Embeddings, Suite
+from harness.files import cache_folder, digest_of
 from harness.training.memory import Peak, peak_memory
 from harness.trials.lookup import Model
-from harness.trials.run import scores_record, size_record, trained
+from harness.trials.record import Record, Status
+from harness.trials.run import sizes, trained
 from harness.trials.store import Store
 from harness.trials.trial import describe, key
 
-Told = Callable[[str], None]
+StatusLine = Callable[[str], None]
+Missing = dict[tuple[str, str], str]
+"""(suite, task) -> why it has no score"""
 
 
 class Measurement:
     """A model whose sentences are embedded once for all that is measured."""
 
     def __init__(
-        self, model: Model, store: Store, *, keep: bool = False, told: Told = lambda _: None
+        self,
+        model: Model,
+        store: Store,
+        *,
+        keep: bool = False,
+        status: StatusLine = lambda _: None,
     ) -> None:
-        """`keep`: write the embeddings to the cache, for later suites; kept ones are read in any case. `told`: what a
-        person waiting would like to know.
+        """`keep`: write the embeddings to the cache, for later suites. Kept ones are always read.
 
-        Raises UserError when the model cannot be loaded.
+        `status`: called with a line about what is being done, for the person who waits. Raises
+        UserError when the model cannot be loaded.
         """
-        self.model, self.told = model, told
+        self.model, self.status = model, status
         weights = store.weights(key(model.trial))
         self.method, kit = trained(
-            model.trial, weights, lambda now: told(f"training: {now.step}/{now.total_steps}")
+            model.trial, weights, lambda now: status(f"training: {now.step}/{now.total_steps}")
         )
         self.embedder = Embedder(self.method, kit)
-        self.embedder.progress = lambda done, total: told(f"embedding: {done}/{total} sentences")
+        self.embedder.progress = lambda done, total: status(f"embedding: {done}/{total} sentences")
         self.folder = cache_folder() / "embeddings" / key(model.trial)
         """Where embeddings are kept"""
         self._kept = {
@@ -57,24 +64,25 @@ class Measurement:
         return self._kept[dev](texts, dev=dev)
 
     def apart(self, suite: Suite, task: str) -> bool:
-        """Whether a task's sentences have other vectors than the tests'."""
-        return task in suite.dev_tasks and self.embedder.dev_differs
+        """Whether the sentences of a task have other vectors than those of the tests."""
+        return task in suite.card.dev_tasks and self.embedder.dev_differs
 
 
 def evaluation_key(model: Model, suite: Suite) -> str:
     """Digest of all that decides the scores: the model's trial, the suite, its data."""
     try:
-        digest = suite.digest()
+        data = suite.digest()
     except UserError:
-        digest = "missing"
-    identity = [key(model.trial), suite.name, digest, PROTOCOL]
-    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
+        data = "missing"
+    return digest_of([key(model.trial), suite.name, data, PROTOCOL], 32)
 
 
-def evaluations(measurement: Measurement, suites: Sequence[Suite]) -> Iterator[dict[str, Any]]:
-    """The record of each suite, as soon as it is there. A task without data or without a score is left out and named
-    in `reason`; the others have theirs."""
-    missing: dict[tuple[str, str], str] = {}
+def evaluations(measurement: Measurement, suites: Sequence[Suite]) -> Iterator[Record]:
+    """The record of each suite, as soon as it is there.
+
+    A task without data or without a score is named in `reason`; the other tasks have their scores.
+    """
+    missing: Missing = {}
     with peak_memory(device()) as memory:
         vectors = _embedded(measurement, suites, missing)
         for suite in suites:
@@ -82,16 +90,18 @@ def evaluations(measurement: Measurement, suites: Sequence[Suite]) -> Iterator[d
             found = _scores(measurement, suite, vectors, missing)
             seconds = time.perf_counter() - clock
             memory.measure()
-            yield _record(measurement, suite, found, _reasons(suite, missing), memory) | {
-                "started": started,
-                "wall_seconds": measurement.embedder.seconds + seconds,
-            }
+            record = _record(measurement, suite, found, _reasons(suite, missing), memory)
+            seconds += measurement.embedder.seconds
+            yield replace(record, started=started, wall_seconds=seconds)
 
 
 def _embedded(
-    measurement: Measurement, suites: Sequence[Suite], missing: dict[tuple[str, str], str]
+    measurement: Measurement, suites: Sequence[Suite], missing: Missing
 ) -> dict[bool, Embeddings]:
-    """The vectors for tests (False) and for dev tasks that differ (True), in one pass each; none when it fails."""
+    """The vectors for tests (False) and for dev tasks that differ (True), in one pass each.
+
+    There are none when embedding fails; `missing` then says why.
+    """
     texts: dict[bool, list[list[str]]] = {False: [], True: []}
     for suite in suites:
         for task in suite.data:
@@ -115,14 +125,14 @@ def _scores(
     measurement: Measurement,
     suite: Suite,
     vectors: dict[bool, Embeddings],
-    missing: dict[tuple[str, str], str],
+    missing: Missing,
 ) -> dict[str, Scores]:
     """Task -> its scores."""
     found: dict[str, Scores] = {}
     for task in suite.data:
         if (suite.name, task) in missing:
             continue
-        measurement.told(f"{suite.name}: scoring {task}")
+        measurement.status(f"{suite.name}: scoring {task}")
         try:
             found[task] = suite.measure(task, vectors[measurement.apart(suite, task)])
         except Exception as error:
@@ -130,7 +140,7 @@ def _scores(
     return found
 
 
-def _reasons(suite: Suite, missing: dict[tuple[str, str], str]) -> str | None:
+def _reasons(suite: Suite, missing: Missing) -> str | None:
     """What is missing, and why; tasks with one reason together."""
     tasks: dict[str, list[str]] = {}
     for (name, task), why in missing.items():
@@ -145,33 +155,37 @@ def _record(
     found: dict[str, Scores],
     missing: str | None,
     memory: Peak,
-) -> dict[str, Any]:
+) -> Record:
     model, embedder = measurement.model, measurement.embedder
-    tests = reduce(
-        Scores.__or__, (found[task] for task in suite.tests if task in found), Scores({})
-    )
+    tests = _together(found[task] for task in suite.tests if task in found)
     tests = tests | suite.averaged(tests)
-    devs = reduce(
-        Scores.__or__, (found[task] for task in suite.dev_tasks if task in found), Scores({})
+    devs = _together(found[task] for task in suite.card.dev_tasks if task in found)
+    status: Status = "finished"
+    if missing:
+        status = "partial" if found else "failed"
+    known = model.record
+    return replace(
+        describe(model.trial),
+        key=evaluation_key(model, suite),
+        role="evaluation",
+        suite=suite.name,
+        suite_card=suite.card.dumped(),
+        selected_by=suite.card.dev,
+        evaluates=key(model.trial),
+        status=status,
+        reason=missing,
+        dev=devs.metrics,
+        test=tests.metrics,
+        details=tests.details | devs.details,
+        uncertainty=tests.uncertainty | devs.uncertainty,
+        steps=known.steps if known else 0,
+        evaluation_seconds=embedder.seconds,
+        sentences_per_second=embedder.sentences / embedder.seconds if embedder.seconds else None,
+        **sizes(measurement.method, memory),
+        parameters_trainable=known.parameters_trainable if known else 0,
+        precision=known.precision if known else "fp32",
     )
-    everything = Scores(
-        tests.metrics, tests.details | devs.details, tests.uncertainty | devs.uncertainty
-    )
-    known = model.record or {}
-    return {
-        **describe(model.trial),
-        "key": evaluation_key(model, suite),
-        "role": "evaluation",
-        "suite": suite.name,
-        "evaluates": key(model.trial),
-        "status": ("partial" if found else "failed") if missing else "finished",
-        "reason": missing,
-        "dev": devs.metrics,
-        **scores_record(everything),
-        "steps": known.get("steps", 0),
-        "evaluation_seconds": embedder.seconds,
-        "sentences_per_second": embedder.sentences / embedder.seconds if embedder.seconds else None,
-        **size_record(measurement.method, memory),
-        "parameters_trainable": known.get("parameters_trainable", 0),
-        "precision": known.get("precision", "fp32"),
-    }
+
+
+def _together(scores: Iterable[Scores]) -> Scores:
+    return reduce(Scores.__or__, scores, Scores({}))

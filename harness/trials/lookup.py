@@ -3,13 +3,13 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness.data.hub import model_folder
 from harness.data.senteval import archive
 from harness.errors import UserError
 from harness.plugin import registry
-from harness.trials.store import Store, find
+from harness.trials.record import Record
+from harness.trials.store import Store, only
 from harness.trials.trial import Trial, key
 
 KEY = re.compile(r"[0-9a-f]{4,32}")
@@ -23,7 +23,7 @@ class Model:
 
     name: str
     trial: Trial
-    record: dict[str, Any] | None = None
+    record: Record | None = None
 
     @property
     def label(self) -> str:
@@ -40,14 +40,9 @@ def model(name: str, store: Store, *, pooling: str | None, method: str | None) -
     Raises UserError when there is none, or when a trial's plugin, data or models have changed since.
     """
     if KEY.fullmatch(name) and not Path(name).exists():
-        matches = [row for row in find(store.read().rows(), name) if row["role"] != "evaluation"]
-        if len(matches) > 1:
-            keys = ", ".join(row["key"][: len(name) + 4] for row in matches[:5])
-            raise UserError(
-                f'{len(matches)} trials have keys that start with "{name}": {keys}; give more characters'
-            )
-        if matches:
-            return _stored(matches[0], pooling, method)
+        trials = [record for record in store.matching(name) if record.role != "evaluation"]
+        if trials:
+            return _stored(only(trials, name), pooling, method)
     folder = model_folder(name)
     values = {"encoder": name} | ({} if _sts_is_here() else {"suite": "graded"})
     if (folder / MODULES).is_file() and pooling is None:
@@ -55,24 +50,23 @@ def model(name: str, store: Store, *, pooling: str | None, method: str | None) -
     return Model(name, Trial("pooling", values | {"pooling": pooling or "mean"}, 0))
 
 
-def _stored(record: dict[str, Any], pooling: str | None, method: str | None) -> Model:
-    name = record["key"][:10]
+def _stored(record: Record, pooling: str | None, method: str | None) -> Model:
+    name = record.key[:10]
     if pooling is not None:
         raise UserError(f"--pooling is for plain encoders; trial {name} has its method's own")
-    if record["status"] != "finished":
-        raise UserError(f"trial {name} has not finished ({record['reason']})")
-    plugin = method or record["method"]
+    if not record.finished:
+        raise UserError(f"trial {name} has not finished ({record.reason})")
+    plugin = method or record.method
     if method is None and plugin not in registry.names():
         raise UserError(
             f"trial {name}: no method {plugin} is known here; name its folder with --method PATH"
         )
-    trial = Trial(
-        plugin, record["configuration"], record["seed"], record["role"], record["search"] or ""
-    )
-    if key(trial) != record["key"]:
+    assert record.role != "evaluation"
+    trial = Trial(plugin, record.configuration, record.seed, record.role, record.search)
+    if key(trial) != record.key:
         raise UserError(
-            f"trial {name} was made with other code, data or models than are here now; `harness show {name}` tells "
-            f"which, and runs it again"
+            f"trial {name} was made with other code, data or models than are here now; `harness "
+            f"show {name}` names them, and the command that it prints runs the trial again"
         )
     return Model(name, trial, record)
 

@@ -2,8 +2,8 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ import transformers
 from harness.device import device, resolve_precision
 from harness.errors import TrialFailure, UserError, reason
 from harness.evaluation.embedder import Embedder
-from harness.evaluation.suites import Scores, Suite, suite
+from harness.evaluation.scores import Scores
+from harness.evaluation.suites import Suite, suite
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import FrozenMethod, Method
@@ -24,66 +25,66 @@ from harness.training.memory import Peak, peak_memory
 from harness.training.parameters import added, count, trained_names
 from harness.training.progress import Outcome, Progress
 from harness.training.seeds import seed_everything
+from harness.trials.record import Record
 from harness.trials.trial import Trial, describe, failed
 
 logger = logging.getLogger(__name__)
 Report = Callable[[Progress], None]
 
 
-def attempt(trial: Trial, report: Report, weights: Path | None = None) -> dict[str, Any]:
-    """The record of a trial that ran, or of one that failed with its reason."""
+def attempt(trial: Trial, report: Report, weights: Path | None = None) -> Record:
+    """The record of a trial that ran, or of one that failed, with its reason.
+
+    `report` hears of the progress. `weights`: the file for a final trial's trained weights.
+    """
     started, clock = datetime.now(UTC), time.perf_counter()
     try:
-        return run(trial, report, weights)
+        record = run(trial, report, weights)
     except Exception as error:
         unforeseen = not isinstance(error, TrialFailure | UserError)
         logger.error("trial %s failed: %s", trial.label, reason(error), exc_info=unforeseen)
-        return failed(trial, reason(error)) | {
-            "started": started,
-            "wall_seconds": time.perf_counter() - clock,
-        }
+        record = failed(trial, reason(error))
+    return replace(record, started=started, wall_seconds=time.perf_counter() - clock)
 
 
-def run(trial: Trial, report: Report, weights: Path | None = None) -> dict[str, Any]:
-    """Train and evaluate; the record for the store. A final trial's trained weights are kept in the file `weights`.
-
-    Raises TrialFailure when the trial cannot go on.
-    """
-    started, clock = datetime.now(UTC), time.perf_counter()
+def run(trial: Trial, report: Report, weights: Path | None = None) -> Record:
+    """Train and evaluate one trial. Raises TrialFailure when it cannot go on."""
     measured = suite(trial.config.suite)
     final = trial.role == "final"
     for task in (measured.dev, *(measured.tests if final else ())):
-        measured.load(task)  # a damaged file is told before the training, not after it
+        measured.load(
+            task
+        )  # a damaged file should stop the trial before the training, not after it
     with peak_memory(device()) as memory:
         method, kit = built(trial)
         embedder = Embedder(method, kit)
-        dev = {f"{measured.dev}-start": measured.score_dev(embedder)}
+        before = measured.score_dev(embedder)
         outcome, precision = train(method, kit, trial, measured, embedder, report)
         if outcome.best_dev is None:
-            dev[measured.dev] = dev[f"{measured.dev}-start"]
-        else:  # once more where it was chosen in bf16
-            dev[measured.dev] = (
-                outcome.best_dev if precision == "fp32" else measured.score_dev(embedder)
-            )
+            dev = before
+        elif precision == "fp32":
+            dev = outcome.best_dev
+        else:  # it was chosen in bf16, and what is stored is embedded in float32
+            dev = measured.score_dev(embedder)
         if final and weights is not None:
             keep(method, kit, weights)
         found = measured.score_test(embedder) if final else Scores({})
-    return {
-        **describe(trial),
-        "status": "finished",
-        "dev": dev,
-        **scores_record(found),
-        "history": outcome.history,
-        "steps": outcome.steps,
-        "started": started,
-        "wall_seconds": time.perf_counter() - clock,
-        "training_seconds": outcome.seconds,
-        "evaluation_seconds": embedder.seconds,
-        "sentences_per_second": outcome.sentences / outcome.seconds if outcome.seconds else None,
-        **size_record(method, memory),
-        "parameters_trainable": outcome.trainable_parameters,
-        "precision": precision,
-    }
+    return replace(
+        describe(trial),
+        dev_before=before,
+        dev={measured.dev: dev},
+        test=found.metrics,
+        details=found.details,
+        uncertainty=found.uncertainty,
+        history=list(outcome.history),
+        steps=outcome.steps,
+        training_seconds=outcome.seconds,
+        evaluation_seconds=embedder.seconds,
+        sentences_per_second=outcome.sentences / outcome.seconds if outcome.seconds else None,
+        **sizes(method, memory),
+        parameters_trainable=outcome.trainable_parameters,
+        precision=precision,
+    )
 
 
 def built(trial: Trial) -> tuple[Method[Any], Kit]:
@@ -145,14 +146,8 @@ def trained(trial: Trial, weights: Path, report: Report) -> tuple[Method[Any], K
     return method, kit
 
 
-def scores_record(found: Scores) -> Mapping[str, Any]:
-    """The columns of a suite's test scores."""
-    spread = {name: asdict(uncertainty) for name, uncertainty in found.uncertainty.items()}
-    return {"test": found.metrics, "details": found.details, "uncertainty": spread}
-
-
-def size_record(method: Method[Any], memory: Peak) -> Mapping[str, Any]:
-    """The columns of memory and parameters."""
+def sizes(method: Method[Any], memory: Peak) -> dict[str, Any]:
+    """The fields of a record about memory and numbers of parameters."""
     return {
         "peak_host_memory_mib": memory.host,
         "peak_gpu_memory_mib": memory.gpu,

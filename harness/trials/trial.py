@@ -4,7 +4,7 @@ import functools
 import platform
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +21,7 @@ from harness.plugin import registry
 from harness.plugin.config import MethodConfig
 from harness.plugin.declared import Declared
 from harness.plugin.registry import Plugin
+from harness.trials.record import Record
 
 VERSIONED = ("torch", "transformers", "ray", "optuna", "numpy", "scipy", "pyarrow")
 Role = Literal["search", "final"]
@@ -102,35 +103,39 @@ def data_digest(declared: Declared, *, download: bool = True) -> str:
     return declared.data_digest(measured.files(), download=download) + measured.code_digest
 
 
-def failed(trial: Trial, reason: str) -> dict[str, Any]:
+def failed(trial: Trial, reason: str) -> Record:
     """The record of a trial that did not finish."""
-    return {**describe(trial), "status": "failed", "reason": reason}
+    return replace(describe(trial), status="failed", reason=reason)
 
 
-def describe(trial: Trial) -> dict[str, Any]:
-    """The part of a record that is known before the trial runs, and that a failed one has too."""
+def describe(trial: Trial) -> Record:
+    """The part of a finished record that is known before the trial runs."""
     declared, config = trial.declared, trial.config
-    return {
-        "key": key(trial),
-        "role": trial.role,
-        "search": trial.search,
-        "method": declared.name,
-        "setting": config.setting,
-        "encoder": config.encoder,
-        "seed": trial.seed,
-        "suite": suite(config.suite).name,
-        "configuration": config.model_dump(mode="json"),
-        "source_digest": declared.source_digest,
-        "data_digest": data_digest(declared),
-        "model_digest": declared.model_digest(),
-        "protocol": PROTOCOL,
-        "threads": torch.get_num_threads(),
-        "host": platform.node(),
-        "device": _device_name(),
-        "versions": {"harness": __version__, "python": platform.python_version()}
-        | {name: version(name) for name in VERSIONED},
-        "commit": commit(),
-    }
+    measured = suite(config.suite)
+    packages = {name: version(name) for name in VERSIONED}
+    return Record(
+        key=key(trial),
+        status="finished",
+        role=trial.role,
+        search=trial.search,
+        method=declared.name,
+        setting=config.setting,
+        encoder=config.encoder,
+        seed=trial.seed,
+        suite=measured.name,
+        suite_card=measured.card.dumped(),
+        selected_by=measured.card.dev,
+        configuration=config.model_dump(mode="json"),
+        source_digest=declared.source_digest,
+        data_digest=data_digest(declared),
+        model_digest=declared.model_digest(),
+        protocol=PROTOCOL,
+        threads=torch.get_num_threads(),
+        host=platform.node(),
+        device=_device_name(),
+        versions={"harness": __version__, "python": platform.python_version(), **packages},
+        commit=commit(),
+    )
 
 
 def _device_name() -> str:

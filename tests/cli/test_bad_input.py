@@ -245,7 +245,7 @@ def test_between_without_a_round_before(refused: Refused, space: SpaceFile) -> N
 def test_grid_beside_ranges(refused: Refused, space: SpaceFile) -> None:
     path = space(
         "    grid:",
-        "    ranges: {temperature: {low: 0.1, high: 0.2}}\n    sampler: {trials: 2}\n    grid:",
+        "    ranges: {temperature: {low: 0.1, high: 0.2}}\n    sampler: {configurations: 2}\n    grid:",
     )
     refused(["sweep", path], line_of(path, "simcse"), "grid and ranges exclude each other")
 
@@ -275,7 +275,7 @@ def test_range_that_no_sampler_can_draw_from(
     axis: str, reason: str, refused: Refused, space: SpaceFile
 ) -> None:
     """Before anything runs: with `plan`, which runs nothing."""
-    ranges = f"    ranges:\n      {axis}\n    sampler: {{trials: 2}}\n"
+    ranges = f"    ranges:\n      {axis}\n    sampler: {{configurations: 2}}\n"
     path = space("    grid:\n      learning_rate: [1e-4, 5e-4]\n", ranges)
     refused(["plan", path], line_of(path, axis), reason)
 
@@ -381,7 +381,7 @@ def test_seeds_and_subsets_of_a_space(
         ("    grid:\n      learning_rate: [1e-4, 5e-4]", "    rounds:\n      - KEY: [0, 1]"),
         (
             "    grid:\n      learning_rate: [1e-4, 5e-4]",
-            "    ranges:\n      KEY: {low: 0, high: 4, step: 1}\n    sampler: {trials: 2}",
+            "    ranges:\n      KEY: {low: 0, high: 4, step: 1}\n    sampler: {configurations: 2}",
         ),
         ("    grid:", "    set:\n      KEY: 1\n    grid:"),
         ("set: {", "set: {KEY: 1, "),

@@ -32,8 +32,8 @@ def trial(harness: Any, store: Path) -> str:
     values = ["suite=graded", "pooling=cls"]
     settings = [word for value in values for word in ("--set", value)]
     harness("run", "pooling", "--encoder", "tiny-bert", *settings, "--store", store)
-    [row] = Store(store).read().rows()
-    return str(row["key"])
+    [row] = Store(store).read().records()
+    return str(row.key)
 
 
 @pytest.fixture
@@ -80,9 +80,9 @@ def test_two_models_differ_by_the_difference_of_their_scores(
     harness("eval", "tiny-bert", "--suite", "graded", "--store", store)
     harness("eval", trial, "--suite", "graded", "--store", store)
     scores = {
-        row["configuration"]["pooling"]: row["test"]["graded"]
-        for row in Store(store).read().rows()
-        if row["role"] == "evaluation"
+        row.configuration["pooling"]: row.test["graded"]
+        for row in Store(store).read().records()
+        if row.role == "evaluation"
     }
     [there] = compared(trial[:8], "tiny-bert", "--suite", "graded").values()
     [back] = compared("tiny-bert", trial[:8], "--suite", "graded").values()

@@ -15,6 +15,7 @@ from harness.evaluation import embedder as embedding
 from harness.evaluation.embedder import Embedder
 from harness.plugin import registry
 from harness.training.loop import Trainer
+from harness.trials.record import Record
 from harness.trials.run import attempt
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
@@ -127,13 +128,13 @@ def my_suite(tmp_path: Path, flag: Path) -> Callable[..., Path]:
     return write
 
 
-def rows(store: Path) -> list[dict[str, Any]]:
-    return Store(store).read().rows()
+def rows(store: Path) -> list[Record]:
+    return Store(store).read().records()
 
 
-def evaluation(store: Path, suite: str = "graded") -> dict[str, Any]:
+def evaluation(store: Path, suite: str = "graded") -> Record:
     """The one evaluation by this suite."""
-    [row] = [row for row in rows(store) if row["role"] == "evaluation" and row["suite"] == suite]
+    [row] = [row for row in rows(store) if row.role == "evaluation" and row.suite == suite]
     return row
 
 
@@ -146,20 +147,19 @@ def check_sentence(answer: Any, *parts: object, code: int = 2) -> None:
         assert str(part) in answer.err, answer.err
 
 
-def check_scores(row: dict[str, Any], expected: dict[str, Any]) -> None:
+def check_scores(row: Record, expected: Record) -> None:
     """The same scores, details and uncertainties as another row's."""
     for column in ("test", "details"):
-        shared = row[column].keys() & expected[column].keys()
+        found, wanted = getattr(row, column), getattr(expected, column)
+        shared = found.keys() & wanted.keys()
         assert shared, column
-        assert shared == expected[column].keys()
+        assert shared == wanted.keys()
         for name in shared:
-            assert row[column][name] == pytest.approx(expected[column][name], abs=1e-6), name
-    for name, spread in expected["uncertainty"].items():
-        assert row["uncertainty"][name] == pytest.approx(spread, abs=1e-6)
-    selected = [name for name in expected["dev"] if not name.endswith("-start")]
-    assert all(
-        row["dev"][name] == pytest.approx(expected["dev"][name], abs=1e-6) for name in selected
-    )
+            assert found[name] == pytest.approx(wanted[name], abs=1e-6), name
+    for name, spread in expected.uncertainty.items():
+        assert vars(row.uncertainty[name]) == pytest.approx(vars(spread), abs=1e-6)
+    for name, score in expected.dev.items():
+        assert row.dev[name] == pytest.approx(score, abs=1e-6)
 
 
 def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,21 +190,21 @@ def test_an_encoder_offline_has_the_scores_of_the_method_pooling(
         "pooling=cls",
     ]
     assert harness(*run, "--store", store).code == 0
-    [trial] = [row for row in rows(store) if row["role"] == "final"]
+    [trial] = [row for row in rows(store) if row.role == "final"]
     row = evaluation(store)
     check_scores(row, trial)
-    assert (row["status"], row["reason"], row["evaluates"]) == ("finished", None, trial["key"])
-    assert row["key"] != trial["key"]
-    assert (row["method"], row["encoder"], row["configuration"]["pooling"]) == (
+    assert (row.status, row.reason, row.evaluates) == ("finished", None, trial.key)
+    assert row.key != trial.key
+    assert (row.method, row.encoder, row.configuration["pooling"]) == (
         "pooling",
         "tiny-bert",
         "cls",
     )
-    assert set(row["uncertainty"]) == {"graded", "graded-dev"}
+    assert set(row.uncertainty) == {"graded", "graded-dev"}
     assert all(row[name] for name in COST), {name: row[name] for name in COST}
-    assert (row["parameters_trainable"], row["parameters_added"]) == (0, 0)
-    assert row["parameters_total"] == trial["parameters_total"]
-    assert row["wall_seconds"] > row["evaluation_seconds"]
+    assert (row.parameters_trainable, row.parameters_added) == (0, 0)
+    assert row.parameters_total == trial.parameters_total
+    assert row.wall_seconds > row.evaluation_seconds
 
 
 def test_mean_pooling_is_what_a_plain_encoder_gets(harness: Any, store: Path) -> None:
@@ -222,7 +222,7 @@ def test_mean_pooling_is_what_a_plain_encoder_gets(harness: Any, store: Path) ->
         "pooling=mean",
     ]
     harness(*run, "--store", store)
-    [trial] = [row for row in rows(store) if row["role"] == "final"]
+    [trial] = [row for row in rows(store) if row.role == "final"]
     check_scores(evaluation(store), trial)
 
 
@@ -250,7 +250,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for role, seed in (("search", 42), ("final", 1)):
         trial = Trial("simcse", values, seed, role)
         store.write(attempt(trial, lambda _: None, store.weights(key(trial))))
-    assert [row["status"] for row in store.read().rows()] == ["finished"] * 2
+    assert [row.status for row in store.read().records()] == ["finished"] * 2
     return store.folder
 
 
@@ -258,7 +258,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trials(trained: Path, store: Path) -> dict[str, dict[str, Any]]:
     """Role -> row, in a store of this test's own."""
     shutil.copytree(trained, store)
-    return {row["role"]: row for row in rows(store)}
+    return {row.role: row for row in rows(store)}
 
 
 def test_a_final_trial_has_its_own_scores_from_its_weights(
@@ -266,11 +266,11 @@ def test_a_final_trial_has_its_own_scores_from_its_weights(
 ) -> None:
     no_training(monkeypatch)
     trial = trials["final"]
-    answer = harness("eval", trial["key"][:8], *GRADED_EVAL, "--store", store)
+    answer = harness("eval", trial.key[:8], *GRADED_EVAL, "--store", store)
     assert answer.code == 0, answer.err
     row = evaluation(store)
     check_scores(row, trial)
-    assert row["evaluates"] == trial["key"]
+    assert row.evaluates == trial.key
     for name in (
         "seed",
         "steps",
@@ -286,9 +286,9 @@ def test_without_its_weights_a_trial_is_trained_again(
     harness: Any, trials: dict[str, dict[str, Any]], store: Path
 ) -> None:
     trial = trials["final"]
-    weights = Store(store).weights(trial["key"])
+    weights = Store(store).weights(trial.key)
     weights.unlink()
-    assert harness("eval", trial["key"], *GRADED_EVAL, "--store", store).code == 0
+    assert harness("eval", trial.key, *GRADED_EVAL, "--store", store).code == 0
     check_scores(evaluation(store), trial)
     assert weights.is_file()
 
@@ -297,16 +297,16 @@ def test_a_search_trial_is_trained_again_and_gets_test_scores(
     harness: Any, trials: dict[str, dict[str, Any]], store: Path, tmp_path: Path
 ) -> None:
     trial = trials["search"]
-    assert trial["test"] == {}
-    assert harness("eval", trial["key"], *GRADED_EVAL, "--store", store).code == 0
-    values = {name: value for name, value in trial["configuration"].items() if value is not None}
+    assert trial.test == {}
+    assert harness("eval", trial.key, *GRADED_EVAL, "--store", store).code == 0
+    values = {name: value for name, value in trial.configuration.items() if value is not None}
     settings = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
-    harness("run", "simcse", *settings, "--seed", trial["seed"], "--store", tmp_path / "other")
+    harness("run", "simcse", *settings, "--seed", trial.seed, "--store", tmp_path / "other")
     [final] = rows(tmp_path / "other")
     row = evaluation(store)
-    assert row["evaluates"] == trial["key"] != final["key"]
+    assert row.evaluates == trial.key != final.key
     check_scores(row, final)
-    assert row["dev"]["graded-dev"] == pytest.approx(trial["dev"]["graded-dev"], abs=1e-6)
+    assert row.dev["graded-dev"] == pytest.approx(trial.dev["graded-dev"], abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -335,9 +335,9 @@ def test_weights_are_all_that_training_changed(
     answer = harness("run", method, "--encoder", "tiny-bert", *settings, "--store", store)
     assert answer.code == 0, answer.err
     [trial] = rows(store)
-    assert trial["steps"] > 0
+    assert trial.steps > 0
     no_training(monkeypatch)
-    answer = harness("eval", trial["key"], *GRADED_EVAL, "--store", store)
+    answer = harness("eval", trial.key, *GRADED_EVAL, "--store", store)
     assert answer.code == 0, answer.err
     check_scores(evaluation(store), trial)
 
@@ -347,7 +347,7 @@ def test_damaged_weights_are_named(
     damage: str, harness: Any, trials: dict[str, dict[str, Any]], store: Path, tmp_path: Path
 ) -> None:
     trial = trials["final"]
-    weights = Store(store).weights(trial["key"])
+    weights = Store(store).weights(trial.key)
     if damage == "another method's":
         values = ["suite=graded", "sentences=graded-sentences", "max_steps=1", "batch_size=8"]
         settings = [word for value in values for word in ("--set", value)]
@@ -357,9 +357,9 @@ def test_damaged_weights_are_named(
     else:
         weights.write_bytes(weights.read_bytes()[: 1000 if damage == "cut" else 0])
     check_sentence(
-        harness("eval", trial["key"], *GRADED_EVAL, "--store", store), "weights", weights
+        harness("eval", trial.key, *GRADED_EVAL, "--store", store), "weights", weights
     )
-    assert not [row for row in rows(store) if row["role"] == "evaluation"]
+    assert not [row for row in rows(store) if row.role == "evaluation"]
 
 
 def test_a_trial_whose_plugin_has_no_name_here(
@@ -368,7 +368,7 @@ def test_a_trial_whose_plugin_has_no_name_here(
     path = plugin()
     assert harness("run", path, "--store", store).code == 0
     [trial] = rows(store)
-    command = ["eval", trial["key"], *GRADED_EVAL, "--store", store]
+    command = ["eval", trial.key, *GRADED_EVAL, "--store", store]
     check_sentence(harness(*command), "no method toy is known here", "--method PATH")
     answer = harness(*command, "--method", path)
     assert answer.code == 0, answer.err
@@ -383,8 +383,8 @@ def test_a_trial_whose_plugin_has_changed_is_refused(
     [trial] = rows(store)
     path.write_text(path.read_text() + "\n# a remark\n")
     registry.load.cache_clear()
-    answer = harness("eval", trial["key"], *GRADED_EVAL, "--method", path, "--store", store)
-    check_sentence(answer, trial["key"][:10], "other code", "harness show")
+    answer = harness("eval", trial.key, *GRADED_EVAL, "--method", path, "--store", store)
+    check_sentence(answer, trial.key[:10], "other code", "harness show")
     assert len(rows(store)) == 1
 
 
@@ -395,7 +395,7 @@ def test_a_trial_that_failed_is_refused(
     path = plugin("raise ValueError('odd')")
     assert harness("run", path, "--store", store).code == 1
     [trial] = rows(store)
-    answer = harness("eval", trial["key"], *GRADED_EVAL, "--method", path, "--store", store)
+    answer = harness("eval", trial.key, *GRADED_EVAL, "--method", path, "--store", store)
     check_sentence(answer, "has not finished", "ValueError: odd")
 
 
@@ -403,7 +403,7 @@ def test_a_key_that_several_trials_start_with(
     harness: Any, trials: dict[str, dict[str, Any]], store: Path
 ) -> None:
     one, two = trials.values()
-    prefix = one["key"][:4]
+    prefix = one.key[:4]
     path = store / f"{two['key']}.parquet"
     table = pq.read_table(path)
     renamed = table.set_column(0, "key", [[prefix + two["key"][4:]]])
@@ -463,14 +463,14 @@ def test_what_is_missing_is_tried_again(
     assert answer.code == 1
     assert f"missing in mine: long: {flag}, line 3: no sentence" in answer.out
     first = evaluation(store, "mine")
-    assert (first["status"], set(first["test"])) == ("partial", {"short"})
-    assert first["reason"] == f"long: {flag}, line 3: no sentence"
+    assert (first.status, set(first.test)) == ("partial", {"short"})
+    assert first.reason == f"long: {flag}, line 3: no sentence"
     flag.touch()
     assert harness(*command).code == 0
     again = evaluation(store, "mine")
-    assert (again["key"], again["status"], again["reason"]) == (first["key"], "finished", None)
-    assert set(again["test"]) == {"short", "long"}
-    assert again["details"]["long/rows"] == 4, "a row for every text, copies too"
+    assert (again.key, again.status, again.reason) == (first.key, "finished", None)
+    assert set(again.test) == {"short", "long"}
+    assert again.details["long/rows"] == 4, "a row for every text, copies too"
 
 
 def test_what_failed_is_tried_again(
@@ -480,7 +480,7 @@ def test_what_failed_is_tried_again(
     harness("run", path, "--store", store)
     [trial] = rows(store)
     flag.touch()
-    command = ["eval", trial["key"], *GRADED_EVAL, "--method", path, "--store", store]
+    command = ["eval", trial.key, *GRADED_EVAL, "--method", path, "--store", store]
     assert harness(*command).code == 1
     assert evaluation(store)["status"] == "failed"
     flag.unlink()
@@ -496,7 +496,7 @@ def test_an_interruption_keeps_the_suites_before_it(
     assert answer.code == 130
     assert "the same command goes on from there" in answer.err
     [row] = rows(store)
-    assert (row["suite"], row["status"]) == ("graded", "finished")
+    assert (row.suite, row.status) == ("graded", "finished")
 
 
 @pytest.mark.slow
@@ -508,7 +508,7 @@ def test_a_kill_keeps_the_suites_before_it(
     )
     assert process("eval", "tiny-bert", "--suite", f"graded,{path}", "--store", store).code == -9
     [row] = rows(store)
-    assert (row["suite"], row["status"]) == ("graded", "finished")
+    assert (row.suite, row.status) == ("graded", "finished")
     assert {path.name for path in store.iterdir()} == {f"{row['key']}.parquet"}
 
 
@@ -522,10 +522,10 @@ def test_a_suite_of_a_file(
     answer = harness("eval", "tiny-bert", "--suite", f"{my_suite()},graded", "--store", store)
     assert answer.code == 0, answer.err
     row = evaluation(store, "mine")
-    assert set(row["test"]) == {"short", "long"}
-    assert row["details"] == {"short/rows": 2, "long/rows": 4}
-    assert row["evaluates"] == evaluation(store)["evaluates"], "one model, whatever is measured"
-    assert row["test"]["short"] > 0
+    assert set(row.test) == {"short", "long"}
+    assert row.details == {"short/rows": 2, "long/rows": 4}
+    assert row.evaluates == evaluation(store)["evaluates"], "one model, whatever is measured"
+    assert row.test["short"] > 0
 
 
 def test_an_edited_suite_is_another_one(
@@ -537,12 +537,12 @@ def test_an_edited_suite_is_another_one(
     one = evaluation(store, "mine")
     my_suite("float(np.linalg.norm(vectors, axis=1).mean())", "2.5")
     assert harness(*command).code == 0
-    both = {row["key"]: row for row in rows(store)}
+    both = {row.key: row for row in rows(store)}
     assert len(both) == 2
-    del both[one["key"]]
+    del both[one.key]
     [other] = both.values()
-    assert other["test"] == {"short": 2.5, "long": 2.5}
-    assert other["evaluates"] == one["evaluates"]
+    assert other.test == {"short": 2.5, "long": 2.5}
+    assert other.evaluates == one.evaluates
 
 
 def test_a_trial_whose_own_suite_is_edited_runs_again(
@@ -632,7 +632,7 @@ def test_a_suite_that_raises_costs_its_task_alone(
     answer = harness("eval", "tiny-bert", "--suite", f"{path},graded", "--store", store)
     assert (answer.code, answer.err) == (1, "")
     row = evaluation(store, "mine")
-    assert (row["status"], row["reason"], set(row["test"])) == (
+    assert (row.status, row.reason, set(row.test)) == (
         "partial",
         "long: AssertionError: odd",
         {"short"},
@@ -701,17 +701,17 @@ def test_a_damaged_file_is_named_and_the_other_tasks_are_scored(
     answer = harness("eval", "tiny-bert", "--suite", "sts,graded", "--store", store)
     assert (answer.code, answer.err) == (1, "")
     row = evaluation(store, "sts")
-    assert row["status"] == "partial"
-    assert row["reason"].startswith(f"{task}: {archive}")
-    assert member in row["reason"]
-    assert told in row["reason"]
+    assert row.status == "partial"
+    assert row.reason.startswith(f"{task}: {archive}")
+    assert member in row.reason
+    assert told in row.reason
     assert f"missing in sts: {row['reason']}" in answer.out
-    assert set(row["test"]) == {"sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"} - {
+    assert set(row.test) == {"sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"} - {
         task
     }
-    assert set(row["dev"]) == {"stsb-dev", "sickr-dev"}
-    assert all(np.isfinite([*row["test"].values(), *row["details"].values()]))
-    assert not [name for name in row["details"] if name.startswith(f"{task}/")]
+    assert set(row.dev) == {"stsb-dev", "sickr-dev"}
+    assert all(np.isfinite([*row.test.values(), *row.details.values()]))
+    assert not [name for name in row.details if name.startswith(f"{task}/")]
     assert evaluation(store)["status"] == "finished"
 
 
@@ -722,11 +722,11 @@ def test_a_whole_archive_has_an_average(
     answer = harness("eval", "tiny-bert", "--suite", "sts,retrieval,geometry", "--store", store)
     assert answer.code == 0, answer.out + answer.err
     row = evaluation(store, "sts")
-    tests = {name: score for name, score in row["test"].items() if name != "avg"}
-    assert row["test"]["avg"] == pytest.approx(
+    tests = {name: score for name, score in row.test.items() if name != "avg"}
+    assert row.test["avg"] == pytest.approx(
         np.mean([round(score, 2) for score in tests.values()])
     )
-    assert set(row["uncertainty"]) == {*row["test"], "stsb-dev", "sickr-dev"}
+    assert set(row.uncertainty) == {*row.test, "stsb-dev", "sickr-dev"}
     assert set(evaluation(store, "retrieval")["test"]) == {
         "recall@1",
         "recall@3",
@@ -744,11 +744,11 @@ def test_a_cut_archive(harness: Any, senteval: Callable[..., Path], store: Path)
     answer = harness("eval", "tiny-bert", "--suite", "sts", "--store", store)
     assert (answer.code, answer.err) == (1, "")
     row = evaluation(store, "sts")
-    assert row["status"] == "partial"
-    assert {"sts12", "stsb"} <= set(row["test"])
-    assert not {"sickr", "avg"} & set(row["test"])
+    assert row.status == "partial"
+    assert {"sts12", "stsb"} <= set(row.test)
+    assert not {"sickr", "avg"} & set(row.test)
     for member in (SICK, "SICK/SICK_trial.txt"):
-        assert f"{archive}, {member}: cannot be read" in row["reason"]
+        assert f"{archive}, {member}: cannot be read" in row.reason
 
 
 def test_a_broken_archive(harness: Any, senteval: Callable[..., Path], store: Path) -> None:
@@ -758,9 +758,9 @@ def test_a_broken_archive(harness: Any, senteval: Callable[..., Path], store: Pa
     assert (answer.code, answer.err) == (1, "")
     for name in ("transfer", "retrieval"):
         row = evaluation(store, name)
-        assert (row["status"], row["test"]) == ("failed", {})
-        assert f"{archive}" in row["reason"]
-        assert "cannot be read" in row["reason"]
+        assert (row.status, row.test) == ("failed", {})
+        assert f"{archive}" in row.reason
+        assert "cannot be read" in row.reason
     assert evaluation(store)["status"] == "finished"
 
 
@@ -841,12 +841,12 @@ def test_a_broken_embedding_is_never_a_score(
     assert harness("run", path, "--store", store).code == 0
     [trial] = rows(store)
     flag.touch()
-    answer = harness("eval", trial["key"], *GRADED_EVAL, "--method", path, "--store", store)
+    answer = harness("eval", trial.key, *GRADED_EVAL, "--method", path, "--store", store)
     assert (answer.code, answer.err) == (1, "")
     row = evaluation(store)
-    assert (row["status"], row["dev"], row["test"], row["details"]) == ("failed", {}, {}, {})
-    assert reason in row["reason"]
-    assert row["reason"] in answer.out
+    assert (row.status, row.dev, row.test, row.details) == ("failed", {}, {}, {})
+    assert reason in row.reason
+    assert row.reason in answer.out
 
 
 def test_a_store_that_cannot_be_written(harness: Any, tmp_path: Path) -> None:
@@ -923,7 +923,7 @@ def test_all_suites_of_a_call_are_embedded_in_one_pass(
     assert set(texts) == distinct, "the archive's sentences are the graded ones"
     assert len(texts) == len(distinct)
     assert sum(sizes) == len({text.lower() for text in distinct})
-    assert len({row["evaluation_seconds"] for row in rows(store)}) == 1
+    assert len({row.evaluation_seconds for row in rows(store)}) == 1
 
 
 def test_dev_sentences_are_embedded_again_where_their_vectors_differ(
@@ -949,7 +949,7 @@ def test_dev_sentences_are_embedded_again_where_their_vectors_differ(
         return embed(self, texts, dev=dev)
 
     monkeypatch.setattr(Embedder, "__call__", watched)
-    assert harness("eval", trial["key"], *GRADED_EVAL, "--store", store).code == 0
+    assert harness("eval", trial.key, *GRADED_EVAL, "--store", store).code == 0
     sizes = {split: len(texts) for split, texts in graded_texts().items()}
     assert sorted(passes) == sorted([(sizes["test"], False), (sizes["dev"], True)])
     check_scores(evaluation(store), trial)
@@ -1025,7 +1025,7 @@ def test_dev_vectors_are_kept_apart_where_they_differ(
     [trial] = rows(store)
     command = [
         "eval",
-        trial["key"],
+        trial.key,
         *GRADED_EVAL,
         "--method",
         path,
@@ -1034,7 +1034,7 @@ def test_dev_vectors_are_kept_apart_where_they_differ(
         store,
     ]
     assert harness(*command).code == 0
-    assert sorted(folder.name for folder in (kept / trial["key"]).iterdir()) == ["dev", "test"]
+    assert sorted(folder.name for folder in (kept / trial.key).iterdir()) == ["dev", "test"]
     (store / f"{evaluation(store)['key']}.parquet").unlink()
     answer = harness(*command)
     assert "embeddings were kept" in answer.out
@@ -1110,11 +1110,11 @@ def test_a_run_stores_uncertainty_and_details(harness: Any, store: Path) -> None
     run = ["run", "pooling", "--encoder", "tiny-bert", "--set", "suite=graded", "--store", store]
     assert harness(*run).code == 0
     [row] = rows(store)
-    spread, score = row["uncertainty"]["graded"], row["test"]["graded"]
+    spread, score = row.uncertainty["graded"], row.test["graded"]
     assert spread["low"] < score < spread["high"]
     assert 0 < spread["standard_error"] < 10
-    assert row["details"]["graded/all/spearman"] == pytest.approx(score)
-    assert "graded/all/pearson" in row["details"]
+    assert row.details["graded/all/spearman"] == pytest.approx(score)
+    assert "graded/all/pearson" in row.details
 
 
 def test_a_damaged_test_file_is_told_before_the_training(
@@ -1131,5 +1131,5 @@ def test_a_damaged_test_file_is_told_before_the_training(
     answer = harness("run", "simcse", "--encoder", "tiny-bert", *settings, "--store", store)
     assert answer.code == 1
     [row] = rows(store)
-    assert (row["status"], row["reason"]) == ("failed", f"{archive} has no member {SICK}")
+    assert (row.status, row.reason) == ("failed", f"{archive} has no member {SICK}")
     assert "Traceback" not in answer.err + caplog.text

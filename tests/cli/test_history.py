@@ -31,11 +31,11 @@ def test_an_analysed_run_stores_its_curves(process: Any, harness: Any, tmp_path:
     assert {"divergence", "divergence-unit", "divergence-entailment", "divergence-dropout", "convergence",
             "convergence-key-0", "convergence-value-0"} <= set(first)  # fmt: skip
     assert points[points["stage"] == "contrastive"]["metric"].tolist() == ["loss", "dev"]
-    [record] = Store(tmp_path).read().rows()
+    [record] = Store(tmp_path).read().records()
     dev = points[points["metric"] == "dev"]
     assert dev["step"].tolist() == [2, 4, 6]
-    assert dev["value"].max() == record["dev"]["graded-dev"]
-    shown = harness("show", record["key"], "--store", tmp_path).out.splitlines()
+    assert dev["value"].max() == record.dev["graded-dev"]
+    shown = harness("show", record.key, "--store", tmp_path).out.splitlines()
     curves = [line for line in shown if line.startswith(("  augmentation ", "  contrastive "))]
     assert len(curves) == points.groupby(["stage", "metric"]).ngroups, "a line a metric"
     start, end = first["divergence"].iloc[[0, -1]]

@@ -233,16 +233,16 @@ def test_run_stores_one_record_and_runs_once(harness: Any, tmp_path: Path) -> No
     first = harness("run", *POOLING, "--seed", 3, "--store", store)
     assert first.code == 0, first.err
     written = files(store)
-    [row] = Store(store).read().rows()
+    [row] = Store(store).read().records()
     assert set(written) == {f"{row['key']}.parquet"}
-    assert (row["method"], row["encoder"], row["seed"], row["role"]) == (
+    assert (row.method, row.encoder, row.seed, row.role) == (
         "pooling",
         "tiny-bert",
         3,
         "final",
     )
-    assert row["status"] == "finished"
-    assert set(row["test"]) == {"graded"}
+    assert row.status == "finished"
+    assert set(row.test) == {"graded"}
     second = harness("run", *POOLING, "--seed", 3, "--store", store)
     assert second.code == 0
     assert second.out.startswith("Already in the store:")
@@ -262,8 +262,8 @@ def test_run_takes_one_subset(harness: Any, plugin: Callable[..., Path], tmp_pat
     settings = [word for value in values for word in ("--set", value)]
     answer = harness("run", plugin(), *settings, "--store", tmp_path / "store")
     assert answer.code == 0, answer.err
-    [row] = Store(tmp_path / "store").read().rows()
-    assert (row["label_fraction"], row["subset"]) == (0.5, 3)
+    [row] = Store(tmp_path / "store").read().records()
+    assert (row.label_fraction, row.subset) == (0.5, 3)
     assert "seed 0 subset 3 of 50 %" in harness("list", "trials", "--store", tmp_path / "store").out
     assert harness(*again(answer.out), "--store", tmp_path / "store").out.startswith(
         "Already in the store:"
@@ -279,8 +279,8 @@ def test_run_that_fails_is_stored_with_its_reason_and_tried_again(
     arguments = ["run", path, "--set", "max_steps=2", "--store", store]
     answer = harness(*arguments)
     assert answer.code == 1
-    [row] = Store(store).read().rows()
-    assert (row["status"], row["reason"], row["dev"], row["test"]) == (
+    [row] = Store(store).read().records()
+    assert (row.status, row.reason, row.dev, row.test) == (
         "failed",
         "ValueError: odd",
         {},
@@ -289,8 +289,8 @@ def test_run_that_fails_is_stored_with_its_reason_and_tried_again(
     assert "ValueError: odd" in harness("list", "trials", "--store", store).out
     repaired.touch()
     assert harness(*arguments).code == 0
-    [now] = Store(store).read().rows()
-    assert (now["status"], now["reason"], now["key"]) == ("finished", None, row["key"])
+    [now] = Store(store).read().records()
+    assert (now.status, now.reason, now.key) == ("finished", None, row.key)
 
 
 def test_run_whose_loss_is_not_finite_fails(
@@ -299,9 +299,9 @@ def test_run_whose_loss_is_not_finite_fails(
     path = plugin('return {"contrastive": loss}', 'return {"contrastive": loss * float("nan")}')
     answer = harness("run", path, "--set", "max_steps=2", "--store", tmp_path / "store")
     assert answer.code == 1
-    [row] = Store(tmp_path / "store").read().rows()
-    assert row["status"] == "failed"
-    assert "nan" in row["reason"] or "not finite" in row["reason"]
+    [row] = Store(tmp_path / "store").read().records()
+    assert row.status == "failed"
+    assert "nan" in row.reason or "not finite" in row.reason
 
 
 def test_again_of_a_plugin_that_has_a_path(
@@ -435,8 +435,8 @@ def test_plan_estimates_from_the_store(swept: Any, harness: Any, tmp_path: Path)
 def test_show_prints_a_trial_whose_command_runs_again(
     swept: Any, harness: Any, tmp_path: Path
 ) -> None:
-    row = next(row for row in Store(swept.store).read().rows() if row["role"] == "final")
-    answer = harness("show", row["key"][:10], "--store", swept.store)
+    row = next(row for row in Store(swept.store).read().records() if row.role == "final")
+    answer = harness("show", row.key[:10], "--store", swept.store)
     assert answer.code == 0
     for line in (
         f"key: {row['key']}",
@@ -449,8 +449,8 @@ def test_show_prints_a_trial_whose_command_runs_again(
         assert f"\n{line}" in f"\n{answer.out}"
     repeated = harness(*again(answer.out), "--store", tmp_path / "again")
     assert repeated.code == 0, repeated.err
-    [record] = Store(tmp_path / "again").read().rows()
-    assert (record["key"], record["dev"], record["test"]) == (row["key"], row["dev"], row["test"])
+    [record] = Store(tmp_path / "again").read().records()
+    assert (record.key, record.dev, record.test) == (row.key, row.dev, row.test)
 
 
 def test_failed_and_damaged_files_are_named_under_the_table(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.plugin import registry
-from harness.sweep.overrides import Narrowing, searches
+from harness.sweep.overrides import Overrides, searches
 from harness.sweep.space import load
 from harness.trials.checking import problems
 
@@ -27,5 +27,5 @@ def test_keeps_the_contract(name: str) -> None:
 def test_every_shipped_space_is_valid(path: Path) -> None:
     """Names, values and ranges of every axis, for every method and encoder."""
     space, document = load(path)
-    found = searches(space, document, Narrowing())
+    found = searches(space, document, Overrides())
     assert {search.method for search in found} == set(space.methods)

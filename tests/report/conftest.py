@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from harness.evaluation.scores import Uncertainty
+from harness.report.commands import Commands
 from harness.report.paper_tables import paper_sheets
 from harness.report.sheet import Line, Sheet
+from harness.trials.record import Record
 from harness.trials.store import Store
 
 TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "avg")
@@ -32,7 +35,8 @@ def record(number: int, configuration: dict[str, Any] | None = None) -> dict[str
         "encoder": "bert-base-uncased",
         "seed": number,
         "configuration": {"learning_rate": 3e-5, "batch_size": 64} | (configuration or {}),
-        "dev": {"stsb-dev": 80.0, "stsb-dev-start": 50.0},
+        "dev_before": 50.0,
+        "dev": {"stsb-dev": 80.0},
         "steps": 100,
         "versions": {},
         "source_digest": "source-1",
@@ -40,6 +44,14 @@ def record(number: int, configuration: dict[str, Any] | None = None) -> dict[str
         "model_digest": "model-1",
         "protocol": 1,
     }
+
+
+def typed(values: dict[str, Any]) -> Record:
+    """The record with these values; STS-B dev selects where it was measured."""
+    dev = sorted(values["dev"])
+    chosen = "stsb-dev" if "stsb-dev" in dev else next(iter(dev), None)
+    spread = {name: Uncertainty(**found) for name, found in values.get("uncertainty", {}).items()}
+    return Record(**{"selected_by": chosen, **values, "uncertainty": spread})
 
 
 @pytest.fixture
@@ -56,7 +68,7 @@ def add_trial(store: Store) -> Callable[..., str]:
         made = (
             record(next(numbers), configuration) | {"test": dict.fromkeys(TASKS, score)} | different
         )
-        store.write(made)
+        store.write(typed(made))
         return str(made["key"])
 
     return add
@@ -82,9 +94,10 @@ def add_evaluation(store: Store) -> Callable[..., str]:
             "suite": suite,
             "evaluates": of,
             "dev": {},
+            "dev_before": None,
             "test": test,
         }
-        store.write(record(int(of, 16), configuration) | evaluation | different)
+        store.write(typed(record(int(of, 16), configuration) | evaluation | different))
         return key
 
     return add
@@ -114,7 +127,7 @@ def paper_table(store: Store) -> Callable[..., PaperTable]:
     """paper_table(paper, number, folder=...): a table of a paper; `folder`: what the commands call the store."""
 
     def table(paper: str, number: int, folder: Path | None = None) -> PaperTable:
-        sheets = paper_sheets(store.read(), paper, METHODS, folder or store.folder)
+        sheets = paper_sheets(store.read(), paper, Commands(METHODS, folder or store.folder))
         (sheet,) = (sheet for sheet in sheets if f". Table {number}: " in sheet.title)
         return PaperTable(sheet)
 

@@ -61,7 +61,6 @@ def test_of_a_metric_measured_twice_the_trials_own_stands(
     assert (part.test["stsb"].mean, part.test["extra"].mean) == (70.0, 5.0)
     assert {name: cell.mean for name, cell in part.dev.items()} == {
         "stsb-dev": 80.0,
-        "stsb-dev-start": 50.0,
         "sickr-dev": 66.0,
     }
 
@@ -201,7 +200,11 @@ def test_what_selected_is_what_the_trials_own_row_says(
     store: Store, add_trial: Add, add_evaluation: Add
 ) -> None:
     key = add_trial(
-        dev={"graded-dev": 60.0, "graded-dev-start": 40.0}, test={"graded": 55.0}, suite="graded"
+        selected_by="graded-dev",
+        dev={"graded-dev": 60.0},
+        dev_before=40.0,
+        test={"graded": 55.0},
+        suite="graded",
     )
     add_evaluation("sts", {"stsb": 70.0}, of=key, dev={"stsb-dev": 81.0})
     group = group_of(store)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.evaluation.catalogue import STS_TASKS
+from harness.evaluation.catalogue import CARDS
 from harness.report.groups import comparable_groups
 from harness.trials.store import Store
 
@@ -16,7 +16,7 @@ AddTrial = Callable[..., str]
 def test_mean_and_sample_std_are_numpys(store: Store, add_trial: AddTrial) -> None:
     scores = np.random.default_rng(0).normal(75, 1, size=(10, 2))
     for dev, test in scores:
-        add_trial(dev={"stsb-dev": dev, "stsb-dev-start": 50.0}, score=test)
+        add_trial(dev={"stsb-dev": dev}, score=test)
     (group,) = comparable_groups(store.read().table)
     assert group.n == "10"
     for cell, column in ((group.dev["stsb-dev"], scores[:, 0]), (group.test["avg"], scores[:, 1])):
@@ -65,10 +65,10 @@ def test_one_trial_without_training_has_no_seed(store: Store, add_trial: AddTria
 
 def test_no_average_over_other_tasks(store: Store, add_trial: AddTrial) -> None:
     add_trial()
-    add_trial(test=dict.fromkeys((*STS_TASKS[:-1], "avg"), 75.0))
+    add_trial(test=dict.fromkeys((*CARDS["sts"].tasks(())[:-1], "avg"), 75.0))
     (group,) = comparable_groups(store.read().table)
-    assert [part.tasks for part in group.parts] == [STS_TASKS]
-    assert set(group.test) == set(STS_TASKS) - {"sickr"}
+    assert [part.tasks for part in group.parts] == [CARDS["sts"].tasks(())]
+    assert set(group.test) == set(CARDS["sts"].tasks(())) - {"sickr"}
     assert {cell.n for cell in group.test.values()} == {2}
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UserError
-from harness.report import matching
+from harness.report import commands, matching
+from harness.report.commands import Commands
 from harness.report.comparison import compare
 from harness.report.paper_tables import paper_sheets
 from harness.report.render import render
@@ -22,7 +23,7 @@ PAPERS = ("clsr", "d2cse", "dcpcse", "diffaug", "diffcse")
 
 def sheet_of(store: Store, paper: str, number: int = 0) -> Sheet:
     """Of the tables that are compared, the first (Table 1) or another one."""
-    return paper_sheets(store.read(), paper, METHODS, store.folder)[number]
+    return paper_sheets(store.read(), paper, Commands(METHODS, store.folder))[number]
 
 
 def lines_of(sheet: Sheet, label: str) -> list[Line]:
@@ -42,7 +43,7 @@ def test_the_five_papers_are_here() -> None:
 def test_every_published_number_is_printed_with_an_empty_store(
     store: Store, paper: str, width: int
 ) -> None:
-    sheets = paper_sheets(store.read(), paper, METHODS, store.folder)
+    sheets = paper_sheets(store.read(), paper, Commands(METHODS, store.folder))
     for sheet, table in zip(sheets, load_paper(paper).compared.values(), strict=True):
         text = render([sheet], "terminal", width).decode().replace("\n", " ")
         for row in (row for group in table.groups for row in group.rows):
@@ -111,7 +112,7 @@ def test_a_reproduced_row_is_the_same_run(store: Store, add_trial: AddTrial) -> 
 
 def test_columns_can_be_different_runs(store: Store, add_trial: AddTrial) -> None:
     pooled = {"method": "pooling", "steps": 0, "configuration": {"pooling": "mean"}}
-    add_trial(dev={"stsb-dev": 59.0, "stsb-dev-start": 59.0}, **pooled)
+    add_trial(dev={"stsb-dev": 59.0}, dev_before=59.0, **pooled)
     _, ours, delta = lines_of(sheet_of(store, "clsr"), "BERT-base")
     assert ours == ["", "ours", "1=/0/0", "59.00", "", ""]
     assert delta == ["", "Δ", "", "-0.32", "", ""]
@@ -122,8 +123,8 @@ def test_what_is_missing_has_its_command(
 ) -> None:
     (tmp_path / "search_spaces").mkdir()
     (tmp_path / "search_spaces" / "unsup.yaml").touch()
-    monkeypatch.setattr(matching, "REPOSITORY", tmp_path)
-    sheet = paper_sheets(store.read(), "diffaug", METHODS, Path("results/trials"))[0]
+    monkeypatch.setattr(commands, "shipped", lambda name: tmp_path / name)
+    sheet = paper_sheets(store.read(), "diffaug", Commands(METHODS, Path("results/trials")))[0]
     fill, available = sheet.notes.index("To fill:"), sheet.notes.index("Not available yet:")
     encoder = "--encoder bert-base-uncased"
     assert list(sheet.notes[fill + 1 : available]) == [

@@ -12,11 +12,12 @@ import pytest
 
 from harness.cli.table import table
 from harness.errors import UserError
+from harness.report.commands import Commands
 from harness.report.latex import escape
 from harness.report.paper_tables import paper_sheets
 from harness.report.render import render
 from harness.report.sheet import Section, Sheet, difference
-from harness.report.store_tables import own_sheets
+from harness.report.store_tables import store_sheets
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
@@ -43,7 +44,9 @@ def test_every_latex_special_is_escaped() -> None:
 
 def test_latex_is_a_booktabs_table(filled: Store) -> None:
     text = render(
-        paper_sheets(filled.read(), "diffaug", ["simcse"], filled.folder)[:1], "latex", 140
+        paper_sheets(filled.read(), "diffaug", Commands(["simcse"], filled.folder))[:1],
+        "latex",
+        140,
     ).decode()
     for command in (r"\toprule", r"\midrule", r"\bottomrule", r"\caption{", r"75.40$\pm$1.37"):
         assert command in text
@@ -55,7 +58,7 @@ def test_latex_is_a_booktabs_table(filled: Store) -> None:
 
 
 def test_markdown_is_a_table_with_one_width(filled: Store) -> None:
-    text = render(own_sheets(filled.read(), filled.folder), "markdown", 140).decode()
+    text = render(store_sheets(filled.read(), filled.folder), "markdown", 140).decode()
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len(rows) == 4
     assert {line.count(" | ") for line in rows} == {13}
@@ -70,8 +73,8 @@ def test_markdown_text_cannot_break_the_table() -> None:
 @pytest.mark.parametrize("width", [40, 80, 120, 140])
 def test_the_terminal_table_loses_no_digit_and_breaks_no_word(filled: Store, width: int) -> None:
     for sheet in (
-        *own_sheets(filled.read(), filled.folder),
-        *paper_sheets(filled.read(), "diffaug", ["simcse"], Path()),
+        *store_sheets(filled.read(), filled.folder),
+        *paper_sheets(filled.read(), "diffaug", Commands(["simcse"], Path())),
     ):
         text = render([sheet], "terminal", width).decode()
         for line in (line for section in sheet.sections for line in section.lines):
@@ -81,19 +84,23 @@ def test_the_terminal_table_loses_no_digit_and_breaks_no_word(filled: Store, wid
 
 def test_the_paper_table_fits_120_columns(filled: Store) -> None:
     text = render(
-        paper_sheets(filled.read(), "diffaug", ["simcse"], filled.folder)[:1], "terminal", 120
+        paper_sheets(filled.read(), "diffaug", Commands(["simcse"], filled.folder))[:1],
+        "terminal",
+        120,
     ).decode()
     assert max(map(len, text[: text.index("[1] quoted")].splitlines())) <= 120
     assert any(line.count("75.40±1.37") == 8 for line in text.splitlines())
 
 
 def test_text_in_brackets_is_not_markup(store: Store) -> None:
-    text = render(paper_sheets(store.read(), "diffaug", [], store.folder), "terminal", 140).decode()
+    text = render(
+        paper_sheets(store.read(), "diffaug", Commands([], store.folder)), "terminal", 140
+    ).decode()
     assert "BERT ([CLS])" in text
 
 
 def test_parquet_and_csv_hold_the_same_tidy_rows(filled: Store, tmp_path: Path) -> None:
-    sheets = paper_sheets(filled.read(), "diffaug", ["simcse"], filled.folder)
+    sheets = paper_sheets(filled.read(), "diffaug", Commands(["simcse"], filled.folder))
     path = tmp_path / "table.parquet"
     path.write_bytes(render(sheets, "parquet", 140))
     frame = pandas.read_parquet(path)
@@ -114,7 +121,7 @@ def test_parquet_and_csv_hold_the_same_tidy_rows(filled: Store, tmp_path: Path) 
 
 
 def test_an_empty_store_is_an_empty_parquet_table(store: Store) -> None:
-    content = render(own_sheets(store.read(), store.folder), "parquet", 140)
+    content = render(store_sheets(store.read(), store.folder), "parquet", 140)
     assert pq.read_table(pa.BufferReader(content)).num_rows == 0
 
 
@@ -122,9 +129,9 @@ def test_an_empty_store_is_an_empty_parquet_table(store: Store) -> None:
 def test_the_same_store_gives_the_same_bytes(filled: Store, format: str) -> None:
     def both() -> bytes:
         reading = filled.read()
-        own = render(own_sheets(reading, filled.folder), format, 140)
+        own = render(store_sheets(reading, filled.folder), format, 140)
         return own + render(
-            paper_sheets(reading, "diffaug", ["simcse"], filled.folder), format, 140
+            paper_sheets(reading, "diffaug", Commands(["simcse"], filled.folder)), format, 140
         )
 
     before = both()

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness.report.render import render
-from harness.report.store_tables import own_sheets
+from harness.report.store_tables import store_sheets
 from harness.trials.store import Reading, Store
 
 AddTrial = Callable[..., str]
 
 
 def printed(reading: Reading, width: int = 140) -> str:
-    return render(own_sheets(reading, Path("somewhere")), "terminal", width).decode()
+    return render(store_sheets(reading, Path("somewhere")), "terminal", width).decode()
 
 
 def test_one_trial_has_no_spread(store: Store, add_trial: AddTrial) -> None:
@@ -31,7 +31,7 @@ def test_one_trial_has_no_spread(store: Store, add_trial: AddTrial) -> None:
 def test_seeds_are_aggregated(store: Store, add_trial: AddTrial) -> None:
     for score in (74.0, 75.0, 76.0):
         add_trial(score=score)
-    (sheet,) = own_sheets(store.read(), store.folder)
+    (sheet,) = store_sheets(store.read(), store.folder)
     assert sheet.sections[0].lines == [
         [
             "simcse",
@@ -50,7 +50,7 @@ def test_only_what_differs_is_shown(store: Store, add_trial: AddTrial) -> None:
     add_trial({"learning_rate": 3e-5})
     add_trial({"learning_rate": 3e-5}, source_digest="source-2-of-the-plugin")
     add_trial(method="d2cse")
-    (sheet,) = own_sheets(store.read(), store.folder)
+    (sheet,) = store_sheets(store.read(), store.folder)
     assert [(line[0], line[3]) for line in sheet.sections[0].lines] == [
         ("d2cse", ""),
         ("simcse", "learning_rate=1e-05, source_digest=source-1"),
@@ -63,10 +63,12 @@ def test_one_table_a_suite(store: Store, add_trial: AddTrial) -> None:
     add_trial()
     add_trial(
         {"suite": "graded"},
-        dev={"graded-dev": 60.0, "graded-dev-start": 40.0},
+        selected_by="graded-dev",
+        dev={"graded-dev": 60.0},
+        dev_before=40.0,
         test={"graded": 55.0},
     )
-    graded, sts_sheet = own_sheets(store.read(), store.folder)
+    graded, sts_sheet = store_sheets(store.read(), store.folder)
     assert list(graded.columns[4:]) == ["dev before", "dev", "graded"]
     assert sts_sheet.columns[-1] == "Avg."
     assert graded.sections[0].lines[0][4:] == ["40.00", "60.00", "55.00"]
@@ -74,7 +76,7 @@ def test_one_table_a_suite(store: Store, add_trial: AddTrial) -> None:
 
 def test_an_incomplete_row_has_no_average(store: Store, add_trial: AddTrial) -> None:
     add_trial(test={"sts12": 70.0, "avg": 70.0})
-    (sheet,) = own_sheets(store.read(), store.folder)
+    (sheet,) = store_sheets(store.read(), store.folder)
     assert sheet.sections[0].lines[0][6:] == ["70.00", *[""] * 7]
 
 

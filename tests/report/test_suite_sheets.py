@@ -10,9 +10,10 @@ from pathlib import Path
 import pandas
 import pytest
 
+from harness.evaluation.catalogue import SuiteCard
 from harness.report.render import render
 from harness.report.sheet import Sheet
-from harness.report.store_tables import own_sheets
+from harness.report.store_tables import store_sheets
 from harness.trials.store import Store
 
 Add = Callable[..., str]
@@ -33,14 +34,14 @@ method   setting  encoder             n  dev before         dev       STS12     
 pooling  unsup    bert-base-uncased  1=       50.00       80.00       60.00       60.00       60.00       60.00       60.00       60.00       60.00       60.00
 simcse   unsup    bert-base-uncased   2  50.00±0.00  80.00±0.00  75.00±1.41  75.00±1.41  75.00±1.41  75.00±1.41  75.00±1.41  75.00±1.41  75.00±1.41  75.00±1.41
 
-Spearman x100, mean±sample std over n seeds; selected on dev (STS-B dev), test never selects. 1=: nothing is trained, so no seed.
+Spearman x100, mean±sample std over n seeds; selected on dev (STS-B dev), test never selects. 1=: nothing is trained, so there is no seed.
 1 failed trial: simcse unsup bert-base-uncased seed 3 (loss is nan)
-"""  # noqa: E501
+"""
 
 
 def sheets(store: Store) -> dict[str, Sheet]:
     """Title -> sheet."""
-    return {sheet.title: sheet for sheet in own_sheets(store.read(), Path("somewhere"))}
+    return {sheet.title: sheet for sheet in store_sheets(store.read(), Path("somewhere"))}
 
 
 def lines(sheet: Sheet) -> list[list[str]]:
@@ -59,7 +60,7 @@ def test_a_store_without_evaluations_is_printed_as_ever(store: Store, add_trial:
     add_trial(method="pooling", score=60.0, steps=0)
     add_trial(status="failed", reason="loss is nan", dev={}, test={})
     assert (
-        render(own_sheets(store.read(), store.folder), "terminal", 160).decode()
+        render(store_sheets(store.read(), store.folder), "terminal", 160).decode()
         == WITHOUT_EVALUATIONS
     )
 
@@ -69,7 +70,7 @@ def test_naming_the_trials_suite_changes_nothing(store: Store, add_trial: Add) -
     add_trial(suite="sts")
     add_trial({"suite": "graded"}, dev={"graded-dev": 60.0}, test={"graded": 55.0})
     add_trial({"suite": "graded"}, dev={"graded-dev": 60.0}, test={"graded": 55.0}, suite="graded")
-    graded, sts = own_sheets(store.read(), store.folder)
+    graded, sts = store_sheets(store.read(), store.folder)
     assert [lines(graded)[0][3], lines(sts)[0][3]] == ["2", "2"]
     assert {sheet.caption[:13] for sheet in (graded, sts)} == {"Spearman x100"}
 
@@ -203,10 +204,13 @@ def test_a_failed_evaluation_is_named_and_is_no_trial(
 
 
 def test_a_users_suite_has_any_names(store: Store, add_trial: Add, add_evaluation: Add) -> None:
-    add_evaluation("mine", {"zeta": 0.8123, "count": 1234.5, "avg": 0.5}, of=add_trial())
+    card = SuiteCard("mine", {"mine-avg": "Mean"}, unit="Apples", average="mine-avg")
+    measured = {"zeta": 0.8123, "count": 1234.5, "mine-avg": 0.5}
+    add_evaluation("mine", measured, of=add_trial(), suite_card=card.dumped())
     sheet = sheets(store)["suite mine"]
-    assert sheet.columns[4:] == ["dev", "count", "zeta", "Avg."]
+    assert sheet.columns[4:] == ["dev", "count", "zeta", "Mean"], "an average stands last"
     assert lines(sheet)[0][5:] == ["1234.50", "0.8123", "0.5000"]
+    assert sheet.caption.startswith("Apples, mean±sample std")
 
 
 def test_users_suites_come_last_each_in_a_sheet(
@@ -244,7 +248,7 @@ def test_trials_that_other_dev_scores_selected_stay_apart(
     key = add_trial(by_graded, dev={"graded-dev": 60.0}, test={"graded": 55.0}, suite="graded")
     add_evaluation("retrieval", RETRIEVAL, of=key, configuration=by_graded)
     add_evaluation("sts", {"stsb": 70.0}, of=key, configuration=by_graded, dev={"stsb-dev": 66.0})
-    found = own_sheets(store.read(), store.folder)
+    found = store_sheets(store.read(), store.folder)
     assert [(sheet.title, "graded-dev" in sheet.caption) for sheet in found] == [
         ("suite sts", True),
         ("", True),
@@ -290,7 +294,7 @@ def test_records_have_the_uncertainty_of_one_model(
     ]
     assert set(zip(known.standard_error, known.low, known.high, strict=True)) == {(0.5, 79.0, 81.0)}
     assert set(frame[frame.metric == "recall@1"].n) == {2}
-    assert frame[frame.metric == "stsb-dev"].suite.tolist() == ["sts"]
+    assert frame[frame.metric == "stsb-dev"].split.tolist() == ["dev_before", "dev"]
 
     rows = list(csv.DictReader(io.StringIO(told("--store", store.folder, "--format", "csv"))))
     assert len(rows) == len(frame)

@@ -42,12 +42,12 @@ OF_THE_RUN = {
 def results(store: Path) -> dict[str, dict[str, Any]]:
     """Key -> all that does not depend on when and beside what the trial ran."""
     return {
-        row["key"]: {
+        row.key: {
             name: value
             for name, value in row.items()
             if name not in OF_THE_RUN and not name.endswith("_seconds")
         }
-        for row in Store(store).read().rows()
+        for row in Store(store).read().records()
     }
 
 
@@ -173,7 +173,7 @@ def test_ctrl_c_is_said_leaves_nothing_running_and_goes_on(
         assert processes_left(mark, 20) == []
     before = written(store)
     assert 0 < len(before) < TRIALS
-    assert {row["status"] for row in results(store).values()} == {"finished"}
+    assert {row.status for row in results(store).values()} == {"finished"}
     answer = process("sweep", *targets, "--store", store)
     assert answer.code == 0, answer.out + answer.err
     assert {name: written(store)[name] for name in before} == before

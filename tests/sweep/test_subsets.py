@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.sweep.overrides import Narrowing, searches
+from harness.sweep.overrides import Overrides, searches
 from harness.sweep.search import Search
 from harness.sweep.space import load
 from harness.trials.store import Store
@@ -23,7 +23,7 @@ methods:
     grid: {learning_rate: [0.001, 0.01]}
   sampled:
     ranges: {learning_rate: {low: 0.001, high: 0.1, log: true}}
-    sampler: {trials: 2}
+    sampler: {configurations: 2}
 """
 FULL = [(subset, seed) for subset in (0, 2) for seed in (0, 1)]
 
@@ -38,11 +38,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, write_plugin: Callable[...,
     return folder
 
 
-def search(folder: Path, method: str = "gridded", text: str = SPACE, **narrowing: Any) -> Search:
+def search(folder: Path, method: str = "gridded", text: str = SPACE, **overrides: Any) -> Search:
     """The search of one method."""
     path = folder / "space.yaml"
     path.write_text(text, encoding="utf-8")
-    [found] = searches(*load(path), Narrowing(methods=(str(folder / f"{method}.py"),), **narrowing))
+    [found] = searches(*load(path), Overrides(methods=(str(folder / f"{method}.py"),), **overrides))
     return found
 
 
@@ -99,22 +99,22 @@ def test_sweep_runs_every_subset_once(folder: Path, process: Callable[..., Any])
     arguments = [*(folder / f"{name}.py" for name in ("gridded", "sampled")), folder / "space.yaml"]
     answer = process("sweep", *arguments, "--store", folder / "store")
     assert answer.code == 0, answer.out + answer.err
-    rows = Store(folder / "store").read().rows()
-    assert {row["label_fraction"] for row in rows} == {0.5}
+    rows = Store(folder / "store").read().records()
+    assert {row.label_fraction for row in rows} == {0.5}
     for method in ("gridded", "sampled"):
         searched, final = (
-            [row for row in rows if (row["method"], row["role"]) == (method, role)]
+            [row for row in rows if (row.method, row.role) == (method, role)]
             for role in ("search", "final")
         )
         scores: dict[float, dict[int, float]] = {}
         for row in searched:
-            scores.setdefault(row["configuration"]["learning_rate"], {})[row["subset"]] = row[
+            scores.setdefault(row.configuration["learning_rate"], {})[row.subset] = row[
                 "dev"
             ]["graded-dev"]
         assert [set(by_subset) for by_subset in scores.values()] == [{0, 1}, {0, 1}]
         best = max(scores, key=lambda rate: sum(scores[rate].values()))
-        assert {row["configuration"]["learning_rate"] for row in final} == {best}
-        assert sorted((row["subset"], row["seed"]) for row in final) == FULL
+        assert {row.configuration["learning_rate"] for row in final} == {best}
+        assert sorted((row.subset, row.seed) for row in final) == FULL
     assert "seed 1 subset=2" in answer.out
     assert " 2x2 " in answer.out
     planned = process("plan", *arguments, "--store", folder / "store").out

@@ -40,7 +40,7 @@ methods:
     ranges:
       learning_rate: {low: 1.0e-3, high: 1.0e-1, log: true}
       width: {low: 4, high: 16, step: 4}
-    sampler: {trials: 3}
+    sampler: {configurations: 3}
 """
 )
 FAULTY = (
@@ -66,12 +66,12 @@ class Swept:
 
     def of(self, method: str, role: str) -> list[dict[str, Any]]:
         """The rows of one method in one role."""
-        return [row for row in self.rows if (row["method"], row["role"]) == (method, role)]
+        return [row for row in self.rows if (row.method, row.role) == (method, role)]
 
     def values(self, method: str, *names: str) -> Counter[tuple[Any, ...]]:
         """How often each configuration was searched, told by these hyperparameters."""
         return Counter(
-            tuple(row["configuration"][name] for name in names) for row in self.of(method, "search")
+            tuple(row.configuration[name] for name in names) for row in self.of(method, "search")
         )
 
 
@@ -98,7 +98,7 @@ def sweep(folder: Path, process: Callable[..., Any]) -> Callable[..., Swept]:
         written = {
             path.name: path.stat().st_mtime_ns for path in (folder / store).glob("*.parquet")
         }
-        return Swept(answer, Store(folder / store).read().rows(), written)
+        return Swept(answer, Store(folder / store).read().records(), written)
 
     return call
 
@@ -116,12 +116,12 @@ def first(sweep: Callable[..., Swept]) -> Swept:
 def second(first: Swept, sweep: Callable[..., Swept]) -> Swept:
     """The same again, with a higher budget for the sampler."""
     assert first.written
-    return sweep(["chosen", "rounded", "sampled"], SPACE.replace("trials: 3", "trials: 5"), "store")
+    return sweep(["chosen", "rounded", "sampled"], SPACE.replace("configurations: 3", "configurations: 5"), "store")
 
 
 def test_sweep_succeeds(first: Swept) -> None:
     assert first.answer.code == 0, first.answer.out + first.answer.err
-    assert {row["status"] for row in first.rows} == {"finished"}
+    assert {row.status for row in first.rows} == {"finished"}
 
 
 def test_grid_runs_every_combination_once(first: Swept) -> None:
@@ -131,19 +131,19 @@ def test_grid_runs_every_combination_once(first: Swept) -> None:
 
 
 def test_every_trial_has_its_own_file(first: Swept) -> None:
-    keys = [row["key"] for row in first.rows]
+    keys = [row.key for row in first.rows]
     assert len(set(keys)) == len(keys)
     assert {f"{key}.parquet" for key in keys} == set(first.written)
 
 
 def test_best_on_dev_wins_though_another_is_better_on_test(first: Swept) -> None:
     [final] = first.of("chosen", "final")
-    assert (final["configuration"]["favours"], final["configuration"]["noise"]) == ("dev", 0.25)
+    assert (final.configuration["favours"], final.configuration["noise"]) == ("dev", 0.25)
     dev = {
-        tuple(row["configuration"].values()): row["dev"]["graded-dev"]
+        tuple(row.configuration.values()): row.dev["graded-dev"]
         for row in first.of("chosen", "search")
     }
-    assert final["dev"]["graded-dev"] == max(dev.values())
+    assert final.dev["graded-dev"] == max(dev.values())
     assert (
         "chosen for chosen unsup tiny-bert: favours=dev noise=0.25 (graded-dev " in first.answer.out
     )
@@ -151,16 +151,17 @@ def test_best_on_dev_wins_though_another_is_better_on_test(first: Swept) -> None
 
 def test_that_other_would_have_won_on_test(first: Swept, folder: Path) -> None:
     [final] = first.of("chosen", "final")
-    other = {**final["configuration"], "favours": "test"}
+    other = {**final.configuration, "favours": "test"}
     record = attempt(Trial(str(folder / "chosen.py"), other, 0), lambda _: None)
-    assert record["test"]["graded"] > final["test"]["graded"]
-    assert record["dev"]["graded-dev"] < final["dev"]["graded-dev"]
+    assert record.test["graded"] > final.test["graded"]
+    assert record.dev["graded-dev"] < final.dev["graded-dev"]
 
 
 def test_search_never_sees_a_test_score(first: Swept) -> None:
     for row in first.rows:
-        assert set(row["test"]) == ({"graded"} if row["role"] == "final" else set())
-        assert set(row["dev"]) == {"graded-dev-start", "graded-dev"}
+        assert set(row.test) == ({"graded"} if row.role == "final" else set())
+        assert set(row.dev) == {"graded-dev"}
+        assert row.dev_before is not None
 
 
 def test_rounds_start_from_the_best_so_far(first: Swept) -> None:
@@ -174,7 +175,7 @@ def test_rounds_start_from_the_best_so_far(first: Swept) -> None:
     }
     assert first.values("rounded", "favours", "noise") == searched
     [final] = first.of("rounded", "final")
-    assert (final["configuration"]["favours"], final["configuration"]["noise"]) == ("both", 0.2)
+    assert (final.configuration["favours"], final.configuration["noise"]) == ("both", 0.2)
 
 
 def test_sampler_spends_its_budget(first: Swept) -> None:
@@ -184,22 +185,22 @@ def test_sampler_spends_its_budget(first: Swept) -> None:
     for rate, width in searched:
         assert 1e-3 <= rate <= 1e-1
         assert width in (4, 8, 12, 16)
-    assert {row["seed"] for row in first.of("sampled", "search")} == {42, 43}
+    assert {row.seed for row in first.of("sampled", "search")} == {42, 43}
 
 
 def test_sampler_chooses_the_best_mean_over_seeds(first: Swept) -> None:
     scores: dict[float, list[float]] = {}
     for row in first.of("sampled", "search"):
-        scores.setdefault(row["configuration"]["learning_rate"], []).append(
-            row["dev"]["graded-dev"]
+        scores.setdefault(row.configuration["learning_rate"], []).append(
+            row.dev["graded-dev"]
         )
     best = max(scores, key=lambda rate: sum(scores[rate]))
-    assert {row["configuration"]["learning_rate"] for row in first.of("sampled", "final")} == {best}
+    assert {row.configuration["learning_rate"] for row in first.of("sampled", "final")} == {best}
 
 
 def test_final_seeds(first: Swept) -> None:
-    assert sorted(row["seed"] for row in first.of("sampled", "final")) == [0, 1]
-    assert [row["seed"] for row in first.of("chosen", "final")] == [0]  # nothing trains
+    assert sorted(row.seed for row in first.of("sampled", "final")) == [0, 1]
+    assert [row.seed for row in first.of("chosen", "final")] == [0]  # nothing trains
 
 
 def test_higher_budget_runs_only_the_difference(first: Swept, second: Swept) -> None:
@@ -217,7 +218,7 @@ def test_higher_budget_runs_only_the_difference(first: Swept, second: Swept) -> 
 def test_same_sweep_again_runs_nothing_else(first: Swept, second: Swept) -> None:
     assert {name: second.written[name] for name in first.written} == first.written
     assert {
-        row["method"] for row in second.rows if f"{row['key']}.parquet" not in first.written
+        row.method for row in second.rows if f"{row['key']}.parquet" not in first.written
     } == {"sampled"}
     for number in (1, 2, 3):
         assert f"search, round {number}: 0 to run" in second.answer.out
@@ -225,20 +226,20 @@ def test_same_sweep_again_runs_nothing_else(first: Swept, second: Swept) -> None
 
 def test_command_line_narrows(sweep: Callable[..., Swept]) -> None:
     narrowed = sweep(
-        ["chosen", "sampled"], SPACE, "narrow", "--trials", "1", "--seeds", "5,6,7", "--set", "favours=both",
+        ["chosen", "sampled"], SPACE, "narrow", "--configurations", "1", "--seeds", "5,6,7", "--set", "favours=both",
         "--set", "width=4", "--encoder", "tiny-bert",
     )  # fmt: skip
     assert narrowed.answer.code == 0, narrowed.answer.out + narrowed.answer.err
-    assert {row["method"] for row in narrowed.rows} == {"chosen", "sampled"}
+    assert {row.method for row in narrowed.rows} == {"chosen", "sampled"}
     assert len(narrowed.values("chosen", "noise")) == 1
     assert sorted(narrowed.values("sampled", "learning_rate", "width").values()) == [2]
     assert {
-        row["configuration"]["width"] for row in narrowed.rows if row["method"] == "sampled"
+        row.configuration["width"] for row in narrowed.rows if row.method == "sampled"
     } == {4}
     assert {
-        row["configuration"]["favours"] for row in narrowed.rows if row["method"] == "chosen"
+        row.configuration["favours"] for row in narrowed.rows if row.method == "chosen"
     } == {"both"}
-    assert sorted(row["seed"] for row in narrowed.of("sampled", "final")) == [5, 6, 7]
+    assert sorted(row.seed for row in narrowed.of("sampled", "final")) == [5, 6, 7]
 
 
 # Trials that fail
@@ -259,12 +260,12 @@ def repaired(faulty: Swept, folder: Path, sweep: Callable[..., Swept]) -> Swept:
 
 
 def fault_rows(swept: Swept) -> dict[str, dict[str, Any]]:
-    return {row["configuration"]["fault"]: row for row in swept.of("faulty", "search")}
+    return {row.configuration["fault"]: row for row in swept.of("faulty", "search")}
 
 
 def test_failures_are_recorded_with_their_reasons(faulty: Swept) -> None:
     rows = fault_rows(faulty)
-    assert {fault: row["status"] for fault, row in rows.items()} == {
+    assert {fault: row.status for fault, row in rows.items()} == {
         "raise": "failed", "none": "finished", "die": "failed", "no fault": "finished",
     }  # fmt: skip
     assert rows["raise"]["reason"] == "ValueError: a planted fault"
@@ -278,9 +279,9 @@ def test_failures_do_not_keep_the_rest_from_its_end(faulty: Swept) -> None:
     assert "fault=raise: FAILED: ValueError: a planted fault" in faulty.answer.out
     assert "Failed trials: 2" in faulty.answer.out
     finals = faulty.of("faulty", "final")
-    assert sorted(row["seed"] for row in finals) == [0, 1]
-    assert {row["configuration"]["fault"] for row in finals} <= {"none", "no fault"}
-    assert {row["status"] for row in finals} == {"finished"}
+    assert sorted(row.seed for row in finals) == [0, 1]
+    assert {row.configuration["fault"] for row in finals} <= {"none", "no fault"}
+    assert {row.status for row in finals} == {"finished"}
 
 
 def test_failures_of_another_grid_do_not_count(faulty: Swept, sweep: Callable[..., Swept]) -> None:
@@ -298,11 +299,11 @@ def test_failed_trials_are_tried_again(faulty: Swept, repaired: Swept) -> None:
     assert repaired.answer.code == 0, repaired.answer.out + repaired.answer.err
     assert "search, round 1: 2 to run, 2 already in the store" in repaired.answer.out
     rows = fault_rows(repaired)
-    assert {row["status"] for row in rows.values()} == {"finished"}
-    assert {fault: row["key"] for fault, row in rows.items()} == {
-        fault: row["key"] for fault, row in fault_rows(faulty).items()
+    assert {row.status for row in rows.values()} == {"finished"}
+    assert {fault: row.key for fault, row in rows.items()} == {
+        fault: row.key for fault, row in fault_rows(faulty).items()
     }
-    kept = [f"{row['key']}.parquet" for row in faulty.rows if row["status"] == "finished"]
+    kept = [f"{row['key']}.parquet" for row in faulty.rows if row.status == "finished"]
     assert {name: repaired.written[name] for name in kept} == {
         name: faulty.written[name] for name in kept
     }

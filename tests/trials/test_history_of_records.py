@@ -1,10 +1,12 @@
 """Curves in the store: what a trial remembered along training comes back, for the harness and for other readers."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
 import pandas as pd
 
+from harness.trials.record import Record
 from harness.trials.store import Store
 
 HISTORY = [
@@ -17,11 +19,12 @@ HISTORY = [
 def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:
     """By the harness, pandas and DuckDB, from a file of its own and from a compacted one."""
     store = Store(tmp_path)
-    record = {"status": "finished", "method": "diffaug", "configuration": {}, "versions": {}}
-    store.write({**record, "key": "a" * 32, "history": HISTORY})
-    store.write({**record, "key": "b" * 32})
+    named = {"method": "diffaug", "setting": "semisup", "encoder": "tiny-bert"}
+    plain = Record("b" * 32, "finished", "final", seed=0, configuration={}, **named)
+    store.write(replace(plain, key="a" * 32, history=HISTORY))
+    store.write(plain)
     for _ in range(2):
-        assert [row["history"] for row in store.read().rows()] == [HISTORY, []]
+        assert [row.history for row in store.read().records()] == [HISTORY, []]
         frame = pd.concat(
             pd.read_parquet(path) for path in sorted(tmp_path.glob("*.parquet"))
         ).set_index("key")

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from harness.errors import UserError
-from harness.trials.store import SCHEMA, Store, find
+from harness.trials.record import SCHEMA, Record
+from harness.trials.store import Store
 
 
-def record(number: int, **different: Any) -> dict[str, Any]:
+def record(number: int, **different: Any) -> Record:
     """A finished trial with this number in its key."""
-    return {
+    values = {
         "key": f"{number:032x}",
         "status": "finished",
         "role": "final",
@@ -36,14 +36,17 @@ def record(number: int, **different: Any) -> dict[str, Any]:
             "max_steps": None,
             "encoder": "tiny-bert",
         },
-        "dev": {"graded-dev-start": 25.0, "graded-dev": 40.0 + number},
+        "selected_by": "graded-dev",
+        "dev_before": 25.0,
+        "dev": {"graded-dev": 40.0 + number},
         "test": {"graded": 50.0},
         "steps": 10,
         "wall_seconds": 1.5,
         "started": datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC),
         "versions": {"torch": "2.9"},
         "protocol": 1,
-    } | different
+    }
+    return Record(**{**values, **different})
 
 
 def keys_of(store: Store) -> list[int]:
@@ -62,10 +65,10 @@ def store(tmp_path: Path) -> Store:
 def test_what_is_written_is_read(store: Store) -> None:
     given = record(1)
     store.write(given)
-    [row] = store.read().rows()
-    assert {name: row[name] for name in given} == given
-    assert set(row) == set(SCHEMA.names)
-    assert store.get(given["key"]) == row
+    [row] = store.read().records()
+    assert row == given
+    assert set(row.row()) == set(SCHEMA.names)
+    assert store.get(given.key) == row
 
 
 def test_label_fraction_and_subset_are_columns(store: Store) -> None:
@@ -75,7 +78,7 @@ def test_label_fraction_and_subset_are_columns(store: Store) -> None:
     frame = store.read().table.to_pandas().set_index("key").sort_index()
     assert frame["label_fraction"].fillna(-1).tolist() == [0.01, -1]
     assert frame["subset"].fillna(-1).tolist() == [3, -1]
-    assert set(frame["schema_version"]) == {3}
+    assert set(frame["schema_version"]) == {4}
 
 
 def test_file_of_another_version_is_named(store: Store) -> None:
@@ -88,33 +91,36 @@ def test_file_of_another_version_is_named(store: Store) -> None:
 
 
 def test_store_that_is_not_there_is_empty(store: Store) -> None:
-    assert store.read().rows() == []
-    assert store.keys() == set()
-    assert store.get(record(1)["key"]) is None
+    assert store.read().records() == []
+    assert store.finished_keys() == set()
+    assert store.get(record(1).key) is None
     assert store.compact(at_least=0) == 0
     assert not store.folder.exists()
 
 
 def test_keys_are_told_apart_by_status(store: Store) -> None:
     store.write(record(1))
-    store.write(record(2, status="failed", reason="ValueError: odd", test=None, dev=None))
-    assert store.keys() == {record(1)["key"]}
-    assert store.keys("failed") == {record(2)["key"]}
+    store.write(record(2, status="failed", reason="ValueError: odd", test={}, dev={}))
+    assert store.finished_keys() == {record(1).key}
 
 
 def test_failure_is_replaced_by_what_finished(store: Store) -> None:
     store.write(record(1, status="failed", reason="ValueError: odd"))
     store.write(record(1))
-    [row] = store.read().rows()
-    assert (row["status"], row["reason"]) == ("finished", None)
+    [row] = store.read().records()
+    assert (row.status, row.reason) == ("finished", None)
     assert len(list(store.folder.iterdir())) == 1
 
 
-def test_key_is_found_by_its_beginning() -> None:
-    rows = [{"key": "aab"}, {"key": "aac"}, {"key": "b"}]
-    assert [row["key"] for row in find(rows, "aa")] == ["aab", "aac"]
-    assert [row["key"] for row in find(rows, "aac")] == ["aac"]
-    assert find(rows, "c") == []
+def test_a_trial_is_found_by_the_first_characters_of_its_key(store: Store) -> None:
+    for number, key in enumerate(("aab", "aac", "b")):
+        store.write(record(number, key=key))
+    assert sorted(row.key for row in store.matching("aa")) == ["aab", "aac"]
+    assert store.find("aac").key == "aac"
+    with pytest.raises(UserError, match='2 trials have keys that start with "aa": aab, aac'):
+        store.find("aa")
+    with pytest.raises(UserError, match=r'no trial in .* has a key that starts with "c"'):
+        store.find("c")
 
 
 def test_one_line_reads_it_elsewhere(store: Store) -> None:
@@ -140,20 +146,21 @@ def test_one_line_reads_it_elsewhere(store: Store) -> None:
 def test_what_a_killed_writer_leaves_is_not_read(store: Store) -> None:
     """The whole file and half of it, under the temporary name of `write`."""
     store.write(record(1))
-    content = (store.folder / f"{record(1)['key']}.parquet").read_bytes()
+    content = (store.folder / f"{record(1).key}.parquet").read_bytes()
     (store.folder / f".{record(2)['key']}.parquet.0123.tmp").write_bytes(
         content[: len(content) // 2]
     )
     (store.folder / f".{record(3)['key']}.parquet").write_bytes(content)
     reading = store.read()
-    assert [row["seed"] for row in reading.rows()] == [1]
+    assert [row.seed for row in reading.records()] == [1]
     assert reading.unreadable == []
-    assert store.get(record(2)["key"]) is None
+    assert store.get(record(2).key) is None
 
 
 WRITE_AND_DIE = """
 import os, signal, sys
 import pyarrow.parquet as pq
+from harness.trials.record import Record
 from harness.trials.store import Store
 whole = pq.write_table
 def half(table, where, **options):
@@ -162,7 +169,9 @@ def half(table, where, **options):
         file.truncate(os.path.getsize(where) // 2)
     os.kill(os.getpid(), signal.SIGKILL)
 pq.write_table = half
-Store(sys.argv[1]).write({"key": "1" * 32, "status": "finished", "configuration": {}, "versions": {}})
+named = {"method": "simcse", "setting": "unsup", "encoder": "tiny-bert"}
+given = Record("1" * 32, "finished", "final", seed=1, configuration={}, **named)
+Store(sys.argv[1]).write(given)
 """
 
 
@@ -172,7 +181,7 @@ def test_writer_that_is_killed_while_it_writes(store: Store) -> None:
     assert done.returncode == -9
     assert len(list(store.folder.iterdir())) == 2
     reading = store.read()
-    assert [row["seed"] for row in reading.rows()] == [1]
+    assert [row.seed for row in reading.records()] == [1]
     assert reading.unreadable == []
 
 
@@ -182,15 +191,15 @@ def test_writer_that_is_killed_while_it_writes(store: Store) -> None:
 def test_damaged_file_is_named_and_the_rest_read(content: bytes | None, store: Store) -> None:
     for number in (1, 2):
         store.write(record(number))
-    damaged = store.folder / f"{record(1)['key']}.parquet"
+    damaged = store.folder / f"{record(1).key}.parquet"
     damaged.write_bytes(damaged.read_bytes()[:-20] if content is None else content)
     reading = store.read()
-    assert [row["seed"] for row in reading.rows()] == [2]
+    assert [row.seed for row in reading.records()] == [2]
     [(name, reason)] = reading.unreadable
     assert name == damaged.name
     assert reason
     assert "\n" not in reason
-    assert store.get(record(1)["key"]) is None
+    assert store.get(record(1).key) is None
     store.write(record(1))
     assert keys_of(store) == [1, 2]
 
@@ -199,7 +208,7 @@ def test_foreign_parquet_file_is_named(store: Store) -> None:
     store.write(record(1))
     pq.write_table(pa.table({"price": [1.0]}), store.folder / "prices.parquet")
     reading = store.read()
-    assert [row["seed"] for row in reading.rows()] == [1]
+    assert [row.seed for row in reading.records()] == [1]
     [(name, reason)] = reading.unreadable
     assert name == "prices.parquet"
     assert "not a trial record" in reason
@@ -207,11 +216,11 @@ def test_foreign_parquet_file_is_named(store: Store) -> None:
 
 def test_columns_of_another_type_are_named(store: Store) -> None:
     store.write(record(1))
-    table = pq.read_table(store.folder / f"{record(1)['key']}.parquet")
+    table = pq.read_table(store.folder / f"{record(1).key}.parquet")
     odd = table.set_column(table.column_names.index("seed"), "seed", pa.array(["one"]))
     pq.write_table(odd, store.folder / "odd.parquet")
     reading = store.read()
-    assert [row["seed"] for row in reading.rows()] == [1]
+    assert [row.seed for row in reading.records()] == [1]
     assert [name for name, _ in reading.unreadable] == ["odd.parquet"]
 
 
@@ -255,13 +264,7 @@ def test_compaction_keeps_every_trial(store: Store) -> None:
     assert store.compact(at_least=10) == 10
     assert len(list(store.folder.iterdir())) == 1
     assert store.read().table.sort_by("key").equals(before)
-    assert store.get(record(3)["key"]) == before.filter(pc.equal(before["seed"], 3)).to_pylist()[
-        0
-    ] | {
-        **{name: record(3)[name] for name in ("configuration", "versions", "dev", "test")},
-        "details": {},
-        "uncertainty": {},
-    }
+    assert store.get(record(3).key) == record(3)
 
 
 def test_compaction_waits_for_enough_files(store: Store) -> None:
@@ -286,16 +289,16 @@ def test_what_finished_wins_over_a_failure_whatever_file_it_is_in(
     finished_in: str | None, store: Store
 ) -> None:
     """None: the trial's own file, and failures in the large ones."""
-    own = store.folder / f"{record(1)['key']}.parquet"
+    own = store.folder / f"{record(1).key}.parquet"
     names = ["compact-a.parquet", "compact-b.parquet", own.name]
     for name in names:
         finished = name == (finished_in or own.name)
         store.write(record(1) if finished else record(1, status="failed", reason="odd"))
         own.rename(store.folder / name)
-    [row] = store.read().rows()
-    assert row["status"] == "finished"
-    assert store.keys() == {record(1)["key"]}
-    assert store.get(record(1)["key"]) == row
+    [row] = store.read().records()
+    assert row.status == "finished"
+    assert store.finished_keys() == {record(1).key}
+    assert store.get(record(1).key) == row
 
 
 def test_trial_that_finishes_while_its_failure_is_compacted_is_kept(
@@ -314,7 +317,7 @@ def test_trial_that_finishes_while_its_failure_is_compacted_is_kept(
 
     monkeypatch.setattr(pq, "write_table", write_beside)
     store.compact(at_least=1)
-    assert store.keys() == {record(1)["key"], record(2)["key"]}
+    assert store.finished_keys() == {record(1).key, record(2).key}
 
 
 # Several at once

@@ -1,0 +1,59 @@
+"""The commands that would fill a table: a sweep that is missing, an evaluation that is missing."""
+
+import shlex
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.files import shipped
+from harness.report.groups import Group
+from harness.report.matching import Wanted, yaml_text
+from harness.report.measured_trials import MeasuredTrial
+from harness.trials.store import DEFAULT_STORE
+
+SUBSETS = "0,1,2,3,4"
+"""Of the labels, where only a share of them is used: five (diffaug.md, section 7)"""
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Commands for the methods that can be run here, and for one store."""
+
+    methods: Collection[str]
+    store: Path
+
+    def sweep(self, target: Wanted) -> str:
+        """The sweep whose final trials answer a reported number."""
+        space = f"search_spaces/{_space(target)}"
+        words = ["harness", "sweep", f"methods/{target.method}", space]
+        words += ["--encoder", target.encoder]
+        for name, value in target.configuration:
+            words += ["--set", f"{name}={yaml_text(value)}"]
+            if name == "label_fraction":
+                words += ["--subsets", SUBSETS]
+        return shlex.join([*words, *self._store()])
+
+    def evaluation(self, trial: MeasuredTrial, group: Group, suite: str) -> str:
+        """The command that measures a trial by one more suite.
+
+        A frozen encoder that nobody ran as a trial is called by its name.
+        """
+        model = [trial.key[:10]]
+        if trial.own is None and group.method == "pooling":
+            model = [group.encoder, "--pooling", str(group.configuration["pooling"])]
+        return shlex.join(["harness", "eval", *model, "--suite", suite, *self._store()])
+
+    def obstacle(self, target: Wanted) -> str:
+        """Why the sweep cannot be run yet; "" when it can."""
+        if target.method not in self.methods:
+            return f"no method {target.method}"
+        if not (shipped("search_spaces") / _space(target)).exists():
+            return f"no search_spaces/{_space(target)}"
+        return ""
+
+    def _store(self) -> list[str]:
+        return [] if self.store == DEFAULT_STORE else ["--store", str(self.store)]
+
+
+def _space(target: Wanted) -> str:
+    return f"{target.setting}.yaml"

@@ -1,0 +1,55 @@
+"""What the store knows of a search: configurations with their mean dev scores."""
+
+from collections import defaultdict
+
+from harness.sweep.search import Search
+from harness.sweep.space import Values
+from harness.trials.record import Record
+from harness.trials.store import Store
+from harness.trials.trial import key
+
+Scored = list[tuple[Values, float]]
+"""Configurations, each with the mean of its dev scores"""
+
+
+def finished_score(record: Record) -> float | None:
+    """The dev score of a finished record, None for a failed one."""
+    return record.dev_score if record.finished else None
+
+
+def scored_of(search: Search, configurations: list[Values], store: Store) -> Scored:
+    """Those of the configurations of which all search trials have finished.
+
+    The mean is over the search seeds and label subsets.
+    """
+    records = {record.key: record for record in store.read().records()}
+    scored: Scored = []
+    for values in configurations:
+        keys = [key(trial) for trial in search.trials([values], "search")]
+        scores = [finished_score(records[name]) for name in keys if name in records]
+        known = [score for score in scores if score is not None]
+        if len(known) == len(keys):
+            scored.append((values, sum(known) / len(known)))
+    return scored
+
+
+def sampled_of(search: Search, store: Store) -> Scored:
+    """The configurations that a sampler's search has finished so far.
+
+    A configuration counts when every search seed and label subset of it is in the store.
+    """
+    scores: dict[str, list[float]] = defaultdict(list)
+    values: dict[str, Values] = {}
+    for record in store.read().records():
+        score = finished_score(record)
+        if record.search != search.id or record.role != "search" or score is None:
+            continue
+        tried = {name: value for name, value in record.configuration.items() if name != "subset"}
+        values[repr(tried)] = tried
+        scores[repr(tried)].append(score)
+    complete = [
+        name
+        for name in sorted(scores)
+        if len(scores[name]) == len(search.trials([values[name]], "search"))
+    ]
+    return [(values[name], sum(scores[name]) / len(scores[name])) for name in complete]

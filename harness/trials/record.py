@@ -1,0 +1,214 @@
+"""A record: what the store keeps of a trial, or of an evaluation of one."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from datetime import datetime
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from harness.evaluation.scores import Uncertainty
+
+SCHEMA_VERSION = 4
+Status = Literal["finished", "partial", "failed"]
+RecordRole = Literal["search", "final", "evaluation"]
+
+_METRICS = pa.map_(pa.string(), pa.float64())
+_INTERVALS = pa.map_(
+    pa.string(),
+    pa.struct([(name, pa.float64()) for name in ("standard_error", "low", "high")]),
+)
+_CURVES = pa.list_(
+    pa.struct(
+        [
+            ("step", pa.int64()),
+            ("stage", pa.string()),
+            ("metric", pa.string()),
+            ("value", pa.float64()),
+        ]
+    )
+)
+SCHEMA = pa.schema(
+    [
+        ("key", pa.string()),
+        ("schema_version", pa.int32()),
+        ("status", pa.string()),
+        ("reason", pa.string()),
+        ("role", pa.string()),
+        ("search", pa.string()),
+        ("suite", pa.string()),
+        ("suite_card", pa.string()),
+        ("evaluates", pa.string()),
+        ("method", pa.string()),
+        ("setting", pa.string()),
+        ("encoder", pa.string()),
+        ("seed", pa.int64()),
+        ("label_fraction", pa.float64()),
+        ("subset", pa.int64()),
+        ("configuration", pa.string()),
+        ("selected_by", pa.string()),
+        ("dev_before", pa.float64()),
+        ("dev", _METRICS),
+        ("test", _METRICS),
+        ("details", _METRICS),
+        ("uncertainty", _INTERVALS),
+        ("history", _CURVES),
+        ("steps", pa.int64()),
+        ("wall_seconds", pa.float64()),
+        ("training_seconds", pa.float64()),
+        ("evaluation_seconds", pa.float64()),
+        ("sentences_per_second", pa.float64()),
+        ("peak_host_memory_mib", pa.float64()),
+        ("peak_gpu_memory_mib", pa.float64()),
+        ("parameters_total", pa.int64()),
+        ("parameters_trainable", pa.int64()),
+        ("parameters_added", pa.int64()),
+        ("precision", pa.string()),
+        ("threads", pa.int32()),
+        ("host", pa.string()),
+        ("device", pa.string()),
+        ("started", pa.timestamp("us", tz="UTC")),
+        ("versions", pa.string()),
+        ("commit", pa.string()),
+        ("source_digest", pa.string()),
+        ("data_digest", pa.string()),
+        ("model_digest", pa.string()),
+        ("protocol", pa.int32()),
+    ]
+)
+"""The columns of a Parquet file, in order; `Record` says what each of them means"""
+_MAPS = ("dev", "test", "details", "uncertainty")
+_JSON = ("configuration", "versions")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One row of the store. The fields are the columns of its Parquet files."""
+
+    key: str
+    """Digest of everything that decides the result"""
+    status: Status
+    """`partial`: an evaluation in which some tasks have no score"""
+    role: RecordRole
+    """`search`: scored on dev only; `final`: on dev and test; `evaluation`: by `harness eval`"""
+    method: str
+    setting: str
+    encoder: str
+    seed: int
+    configuration: Mapping[str, Any]
+    """Every hyperparameter, resolved"""
+    reason: str | None = None
+    """Why it failed, or what is missing"""
+    search: str = ""
+    """Identifier of the search that asked for the trial"""
+    suite: str | None = None
+    """The suite that measured"""
+    suite_card: str | None = None
+    """JSON of the card of a user's suite; None for a shipped suite"""
+    evaluates: str | None = None
+    """Key of the trial that an evaluation measured"""
+    selected_by: str | None = None
+    """The dev metric that selects"""
+    dev_before: float | None = None
+    """The score of that metric before training; it is recorded, and it never selects"""
+    dev: Mapping[str, float] = field(default_factory=dict)
+    """Dev metric -> score"""
+    test: Mapping[str, float] = field(default_factory=dict)
+    """Test metric -> score: Spearman x100 of STS, accuracy x100 of transfer tasks, ..."""
+    details: Mapping[str, float] = field(default_factory=dict)
+    """Further figures, named `task/figure` or `task/subset/figure`"""
+    uncertainty: Mapping[str, Uncertainty] = field(default_factory=dict)
+    """Dev or test metric -> uncertainty of its score"""
+    history: list[Mapping[str, Any]] = field(default_factory=list)
+    """Along training: step, stage, metric, value"""
+    steps: int | None = None
+    """Optimiser steps of all stages"""
+    wall_seconds: float | None = None
+    """Of the whole trial"""
+    training_seconds: float | None = None
+    """Of the training steps alone"""
+    evaluation_seconds: float | None = None
+    """Spent embedding sentences for dev and test scores"""
+    sentences_per_second: float | None = None
+    """Sentences trained on per training second; in an evaluation, sentences embedded per second"""
+    peak_host_memory_mib: float | None = None
+    """Resident memory of the process"""
+    peak_gpu_memory_mib: float | None = None
+    """Memory that torch allocated; None without a GPU"""
+    parameters_total: int | None = None
+    parameters_trainable: int | None = None
+    parameters_added: int | None = None
+    """Parameters outside the pretrained models"""
+    precision: str | None = None
+    """`bf16` or `fp32`, as the trial ran"""
+    threads: int | None = None
+    host: str | None = None
+    device: str | None = None
+    started: datetime | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Package -> version"""
+    commit: str | None = None
+    source_digest: str | None = None
+    data_digest: str | None = None
+    model_digest: str | None = None
+    protocol: int | None = None
+
+    @property
+    def dev_score(self) -> float | None:
+        """The score of the metric that selects; None where there is none."""
+        return None if self.selected_by is None else self.dev.get(self.selected_by)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing of it is missing."""
+        return self.status == "finished"
+
+    @property
+    def label_fraction(self) -> float | None:
+        """Share of the labels that was used; None where the method has no such choice."""
+        return self.configuration.get("label_fraction")
+
+    @property
+    def subset(self) -> int | None:
+        """Which random subset of the labels; None where the method has no such choice."""
+        return self.configuration.get("subset")
+
+    @property
+    def label(self) -> str:
+        """The trial as people read it: method, setting, encoder, seed, and the label subset."""
+        named = (self.method, self.setting, self.encoder, self.seed)
+        return label(*named, self.label_fraction, self.subset)
+
+    def row(self) -> dict[str, Any]:
+        """The record as a row of SCHEMA."""
+        row: dict[str, Any] = {name: getattr(self, name, None) for name in SCHEMA.names}
+        row["schema_version"] = SCHEMA_VERSION
+        row |= {name: json.dumps(row[name], sort_keys=True) for name in _JSON}
+        row["uncertainty"] = {name: asdict(found) for name, found in self.uncertainty.items()}
+        return row | {name: list(row[name].items()) for name in _MAPS}
+
+
+def record_of(row: Mapping[str, Any]) -> Record:
+    """The record of a row of SCHEMA."""
+    values = {each.name: row[each.name] for each in fields(Record)}
+    values |= {name: json.loads(values[name]) if values[name] else {} for name in _JSON}
+    values |= {name: dict(values[name] or ()) for name in _MAPS}
+    spread = values["uncertainty"].items()
+    values["uncertainty"] = {name: Uncertainty(**found) for name, found in spread if found}
+    values["search"], values["history"] = values["search"] or "", values["history"] or []
+    return Record(**values)
+
+
+def label(
+    method: str,
+    setting: str,
+    encoder: str,
+    seed: int,
+    label_fraction: float | None = None,
+    subset: int | None = None,
+) -> str:
+    """A trial as people read it; the subset is named where only a share of the labels was used."""
+    share = 1 if label_fraction is None else label_fraction
+    drawn = f" subset {subset} of {100 * share:g} %" if share < 1 else ""
+    return f"{method} {setting} {encoder} seed {seed}{drawn}"
