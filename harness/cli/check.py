@@ -5,7 +5,7 @@ import typer
 from harness.cli import options
 
 
-def check(method: options.Method) -> None:
+def check(method: options.MethodArgument) -> None:
     """Run all that a plugin declares on a tiny model, in under a minute, and say what is wrong.
 
     Example: harness check methods/d2cse

@@ -5,18 +5,18 @@ from typing import Annotated
 import typer
 
 from harness.cli import options
-from harness.cli.eval import MethodOption, Named, PoolingOption
+from harness.cli.eval import MethodOption, ModelArgument, PoolingOption
 
 
 def compare(
-    a: Named,
-    b: Named,
+    a: ModelArgument,
+    b: ModelArgument,
     suite: Annotated[
         str, typer.Option("--suite", help="sts, or graded (the embedded pairs).")
     ] = "sts",
     pooling: PoolingOption = None,
     method: MethodOption = None,
-    store: options.Store = None,
+    store: options.StoreOption = None,
 ) -> None:
     """Compare two models on the same sentence pairs.
 

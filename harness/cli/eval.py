@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from harness.evaluation.suites import Suite
     from harness.trials.record import Record
 
-Named = Annotated[
+ModelArgument = Annotated[
     str,
     typer.Argument(
         metavar="MODEL", help="A trial's key, a model's Hub name, or a folder.", show_default=False
@@ -36,7 +36,7 @@ MethodOption = Annotated[
 
 
 def eval_(
-    name: Named,
+    name: ModelArgument,
     suite: Annotated[
         str,
         typer.Option(
@@ -50,7 +50,7 @@ def eval_(
         typer.Option("--keep-embeddings", help="Keep all vectors in the cache, for later suites."),
     ] = False,
     method: MethodOption = None,
-    store: options.Store = None,
+    store: options.StoreOption = None,
 ) -> None:
     """Measure a model with one or more suites, and store the scores.
 

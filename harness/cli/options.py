@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 YAML_SUFFIXES = (".yaml", ".yml")
 
-Targets = Annotated[
+TargetsArgument = Annotated[
     list[str],
     typer.Argument(
         help="Methods (names or paths; none: all of the space), then the search space "
         "(a name from `harness list spaces`, or a YAML file)."
     ),
 ]
-Method = Annotated[str, typer.Argument(help="A method's name or path.")]
-Set = Annotated[
+MethodArgument = Annotated[str, typer.Argument(help="A method's name or path.")]
+SetOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
@@ -30,29 +30,31 @@ Set = Annotated[
         help="A hyperparameter's value; beats the file and the defaults.",
     ),
 ]
-Encoder = Annotated[
+EncoderOption = Annotated[
     list[str] | None, typer.Option("--encoder", help="Instead of the space's encoders.")
 ]
-Configurations = Annotated[
+ConfigurationsOption = Annotated[
     int | None,
     typer.Option(
         "--configurations", min=1, help="At most so many configurations per search and round."
     ),
 ]
-Seeds = Annotated[
+SeedsOption = Annotated[
     str | None, typer.Option("--seeds", metavar="0,1,2", help="Instead of the space's final seeds.")
 ]
-Subsets = Annotated[
+SubsetsOption = Annotated[
     str | None,
     typer.Option(
         "--subsets", metavar="0,1,2", help="Instead of the space's final subsets of the labels."
     ),
 ]
-Store = Annotated[
+StoreOption = Annotated[
     Path | None, typer.Option("--store", help="Folder of the results.  [default: results/trials]")
 ]
-Cpus = Annotated[float, typer.Option("--cpus-per-trial", min=0.1, help="CPU cores of one trial.")]
-Gpus = Annotated[
+CpusOption = Annotated[
+    float, typer.Option("--cpus-per-trial", min=0.1, help="CPU cores of one trial.")
+]
+GpusOption = Annotated[
     float | None,
     typer.Option(
         "--gpus-per-trial", min=0, help="GPUs of one trial; a fraction shares one. Default: 1"
@@ -60,7 +62,7 @@ Gpus = Annotated[
 ]
 
 
-def values(given: list[str] | None) -> dict[str, Any]:
+def set_values(given: list[str] | None) -> dict[str, Any]:
     """`key=value` texts as a dictionary; the values are read as YAML.
 
     Raises UserError for text without "=", and for a value that is not YAML.
@@ -81,7 +83,7 @@ def values(given: list[str] | None) -> dict[str, Any]:
     return found
 
 
-def numbers(given: str | None, option: str) -> tuple[int, ...]:
+def whole_numbers(given: str | None, option: str) -> tuple[int, ...]:
     """`0,1,2` as numbers. Raises UserError for anything else."""
     parts = given.split(",") if given else []
     if not all(part.strip().isdecimal() and int(part) < 2**32 for part in parts):
@@ -157,9 +159,9 @@ class SweepOptions:
         overrides = Overrides(
             methods=methods,
             encoders=tuple(self.encoder or ()),
-            values=values(self.set_),
+            values=set_values(self.set_),
             configurations=self.configurations,
-            seeds=numbers(self.seeds, "--seeds"),
-            subsets=numbers(self.subsets, "--subsets"),
+            seeds=whole_numbers(self.seeds, "--seeds"),
+            subsets=whole_numbers(self.subsets, "--subsets"),
         )
         return searches(*load(path), overrides)

@@ -24,7 +24,7 @@ def picture(
     ),
     pooling: PoolingOption = None,
     method: MethodOption = None,
-    store: options.Store = None,
+    store: options.StoreOption = None,
 ) -> None:
     """Draw models side by side on STS-B test.
 
@@ -35,7 +35,7 @@ def picture(
     from rich.console import Console
 
     from harness.evaluation.suites import Embeddings, suite
-    from harness.report.embedding_figures import Drawn, draw
+    from harness.report.embedding_figures import Drawn, draw_pictures
     from harness.trials.evaluate import Measurement
     from harness.trials.lookup import model
 
@@ -51,7 +51,7 @@ def picture(
             vectors = Embeddings(Measurement(each, found, status=status.update).embed, pairs.texts)
             drawn.append(Drawn(each.label, vectors(pairs.first), vectors(pairs.second)))
     with _writing(output):
-        for path in draw(drawn, pairs, output):
+        for path in draw_pictures(drawn, pairs, output):
             console.print(f"{path}", soft_wrap=True, markup=False)
 
 

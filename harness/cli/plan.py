@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 def plan(
-    targets: options.Targets,
-    set_: options.Set = None,
-    encoder: options.Encoder = None,
-    configurations: options.Configurations = None,
-    seeds: options.Seeds = None,
-    subsets: options.Subsets = None,
-    store: options.Store = None,
-    cpus_per_trial: options.Cpus = 1,
+    targets: options.TargetsArgument,
+    set_: options.SetOption = None,
+    encoder: options.EncoderOption = None,
+    configurations: options.ConfigurationsOption = None,
+    seeds: options.SeedsOption = None,
+    subsets: options.SubsetsOption = None,
+    store: options.StoreOption = None,
+    cpus_per_trial: options.CpusOption = 1,
 ) -> None:
     """Show the trials of a sweep, what the store already has, and the estimated cost.
 
@@ -39,10 +39,10 @@ def print_plan(searches: "list[Search]", store: Path | None, cpus_per_trial: flo
     from rich.console import Console
     from rich.table import Table
 
-    from harness.sweep.plan import plan as make
+    from harness.sweep.plan import plan_sweep
     from harness.sweep.terminal import duration
 
-    made = make(searches, options.opened(store))
+    made = plan_sweep(searches, options.opened(store))
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     table = Table(box=box.SIMPLE_HEAD)
     for column in ("search", "round", "varied"):

@@ -5,18 +5,18 @@ from typing import Annotated
 import typer
 
 from harness.cli import options
-from harness.cli.eval import MethodOption, Named, PoolingOption
+from harness.cli.eval import MethodOption, ModelArgument, PoolingOption
 
 
 def retrieve(
-    name: Named,
+    name: ModelArgument,
     queries: Annotated[
         list[str], typer.Argument(metavar="QUERY...", help="Any sentences.", show_default=False)
     ],
     count: Annotated[int, typer.Option("--count", min=1, help="How many to show.")] = 3,
     pooling: PoolingOption = None,
     method: MethodOption = None,
-    store: options.Store = None,
+    store: options.StoreOption = None,
 ) -> None:
     """Show the sentences of STS-B test that are nearest to each query by cosine.
 

@@ -21,7 +21,7 @@ def show(
         str,
         typer.Argument(help="The trial's key or its first characters (see `harness list trials`)."),
     ],
-    store: options.Store = None,
+    store: options.StoreOption = None,
 ) -> None:
     """Show one trial: configuration, scores, cost, where it ran, versions, digests.
 

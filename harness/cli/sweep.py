@@ -10,15 +10,15 @@ from harness.cli.table import table
 
 
 def sweep(
-    targets: options.Targets,
-    set_: options.Set = None,
-    encoder: options.Encoder = None,
-    configurations: options.Configurations = None,
-    seeds: options.Seeds = None,
-    subsets: options.Subsets = None,
-    store: options.Store = None,
-    cpus_per_trial: options.Cpus = 1,
-    gpus_per_trial: options.Gpus = None,
+    targets: options.TargetsArgument,
+    set_: options.SetOption = None,
+    encoder: options.EncoderOption = None,
+    configurations: options.ConfigurationsOption = None,
+    seeds: options.SeedsOption = None,
+    subsets: options.SubsetsOption = None,
+    store: options.StoreOption = None,
+    cpus_per_trial: options.CpusOption = 1,
+    gpus_per_trial: options.GpusOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan and stop, as `harness plan` does.")
     ] = False,
@@ -37,14 +37,14 @@ def sweep(
         return
     from rich.console import Console
 
-    from harness.sweep import driver
+    from harness.sweep.driver import run_sweep
     from harness.sweep.ray_engine import Resources
     from harness.sweep.terminal import Terminal
 
     console = Console(highlight=False)
     resources = Resources(cpus_per_trial, gpus_per_trial)
     with Terminal(console) as terminal:
-        result = driver.run(searches, options.opened(store), resources, terminal)
+        result = run_sweep(searches, options.opened(store), resources, terminal)
     table(store=store)
     for label in result.undecided:
         console.print(f"No configuration of {label} finished, so none could be chosen.")

@@ -34,7 +34,7 @@ def table(
     import sys
 
     from harness.errors import UserError
-    from harness.report.render import render
+    from harness.report.render import render_sheets
     from harness.trials.store import DEFAULT_STORE, Store
 
     if format == "parquet" and output is None:
@@ -51,7 +51,9 @@ def table(
 
         sheets = paper_sheets(Store(folder).read(), paper, Commands(names(), folder))
     to_screen = output is None and sys.stdout.isatty()
-    content = render(sheets, format, shutil.get_terminal_size().columns if to_screen else 140)
+    content = render_sheets(
+        sheets, format, shutil.get_terminal_size().columns if to_screen else 140
+    )
     if output is None:
         typer.echo(content, nl=False)
         return

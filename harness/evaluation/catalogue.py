@@ -1,7 +1,7 @@
 """The suites that are shipped, each declared once: for the evaluation and for the tables alike.
 
 Nothing heavy is imported here, so `harness table` prints without waiting for scipy or torch. The
-scoring functions are in the modules that `MODULES` names.
+scoring functions are in the modules that `SUITE_MODULES` names.
 """
 
 import functools
@@ -116,7 +116,7 @@ CARDS: Mapping[str, SuiteCard] = {
 }
 """The shipped suites by name, in the order of their tables"""
 
-MODULES = {
+SUITE_MODULES = {
     "sts": "harness.evaluation.sts",
     "graded": "harness.evaluation.sts",
     "transfer": "harness.evaluation.transfer",

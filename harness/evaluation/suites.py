@@ -17,7 +17,7 @@ import numpy as np
 
 from harness.errors import UserError, suggest
 from harness.evaluation.bootstrap import of_mean
-from harness.evaluation.catalogue import CARDS, MODULES
+from harness.evaluation.catalogue import CARDS, SUITE_MODULES
 from harness.evaluation.catalogue import SuiteCard as SuiteCard
 from harness.evaluation.scores import Scores as Scores
 from harness.files import digest, digest_files
@@ -165,7 +165,7 @@ def suite(name: str) -> Suite:
         raise UserError(
             f'unknown suite "{name}"{suggest(name, CARDS)}, or the path of a Python file with one'
         )
-    return _suites(importlib.import_module(MODULES[name]))[name]
+    return _suites(importlib.import_module(SUITE_MODULES[name]))[name]
 
 
 def _suites(module: ModuleType) -> dict[str, Suite]:

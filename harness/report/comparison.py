@@ -4,17 +4,17 @@ from dataclasses import dataclass
 
 from harness.evaluation.catalogue import Metric
 from harness.report.groups import Cell, Group
-from harness.report.matching import Finder, Found, Wanted, run_of, wanted
+from harness.report.matching import Finder, Found, Wanted, run_of, wanted_for
 from harness.report.measured_trials import MeasuredTrial
-from harness.report.reported import Row, Systems, Table
+from harness.report.reported import ReportedRow, ReportedTable, Systems
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparedNumber:
     """One published number beside ours."""
 
     group: str
-    row: Row
+    row: ReportedRow
     column: str
     published: float | None
     published_std: float | None
@@ -55,9 +55,9 @@ class Comparison:
         )
 
 
-def compare(
-    table: Table, name: str, systems: Systems, finder: Finder
-) -> list[tuple[str, list[list[Comparison]]]]:
+def compare_table(
+    table: ReportedTable, name: str, systems: Systems, finder: Finder
+) -> list[tuple[str, list[list[ComparedNumber]]]]:
     """For each heading, for each row, one comparison a column. `name`: `<paper>.<table>`."""
     return [
         (
@@ -75,11 +75,17 @@ def compare(
 
 
 def _comparison(
-    table: Table, name: str, heading: str, row: Row, index: int, systems: Systems, finder: Finder
-) -> Comparison:
+    table: ReportedTable,
+    name: str,
+    heading: str,
+    row: ReportedRow,
+    index: int,
+    systems: Systems,
+    finder: Finder,
+) -> ComparedNumber:
     column, value = str(table.columns[index]), row.values[index]
     target, runs = _target(table, name, row, index, systems), systems.column_runs.get(name)
-    return Comparison(
+    return ComparedNumber(
         group=heading,
         row=row,
         column=column,
@@ -93,9 +99,11 @@ def _comparison(
     )
 
 
-def _target(table: Table, name: str, row: Row, index: int, systems: Systems) -> Wanted | None:
+def _target(
+    table: ReportedTable, name: str, row: ReportedRow, index: int, systems: Systems
+) -> Wanted | None:
     """Nothing where a method that needs labels would have none."""
     fraction = table.fractions[index] if table.fractions else 1
     if not fraction and row.values[index] is None:
         return None
-    return wanted(row, run_of(systems, name, row, str(table.columns[index])), fraction)
+    return wanted_for(row, run_of(systems, name, row, str(table.columns[index])), fraction)

@@ -28,7 +28,7 @@ class Drawn:
     second: np.ndarray
 
 
-def draw(models: Sequence[Drawn], pairs: Pairs, folder: Path) -> list[Path]:
+def draw_pictures(models: Sequence[Drawn], pairs: Pairs, folder: Path) -> list[Path]:
     """Write the three pictures into `folder`; their paths. Raises TrialFailure for constant embeddings."""
     made = {
         "cosines-by-gold.png": _side_by_side(models, pairs, _by_gold, shared=True),

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from harness.evaluation.catalogue import CARDS, STSB_DEV, SuiteCard, card
 from harness.evaluation.scores import Uncertainty
-from harness.report.measured_trials import IDENTITY, Identity, MeasuredTrial, trials_of
-from harness.report.variance import Components, Draw, components, design, squares
+from harness.report.measured_trials import IDENTITY_COLUMNS, Identity, MeasuredTrial, trials_of
+from harness.report.variance import Components, Draw, design, squares, variance_components
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Group:
     @property
     def provenance(self) -> dict[str, Any]:
         """The digests and the protocol number."""
-        return dict(zip(IDENTITY[4:], self.identity[4:], strict=True))
+        return dict(zip(IDENTITY_COLUMNS[4:], self.identity[4:], strict=True))
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -186,7 +186,7 @@ def _selects(trials: Sequence[MeasuredTrial], identity: Identity) -> str:
     named = [trial.selects for trial in trials if trial.selects]
     if named:
         return named[0]
-    configuration = json.loads(identity[IDENTITY.index("configuration")] or "{}")
+    configuration = json.loads(identity[IDENTITY_COLUMNS.index("configuration")] or "{}")
     suite = configuration.get("suite", "sts")
     if suite in CARDS:
         return card(suite).dev or STSB_DEV
@@ -208,4 +208,4 @@ def _cell(values: list[float], draws: Sequence[Draw], uncertainty: Uncertainty |
     """With fsum the result does not depend on the order of the trials in the store."""
     n = len(values)
     std = math.sqrt(squares(values) / (n - 1)) if n > 1 else None
-    return Cell(math.fsum(values) / n, std, n, components(values, draws), uncertainty)
+    return Cell(math.fsum(values) / n, std, n, variance_components(values, draws), uncertainty)

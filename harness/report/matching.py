@@ -8,7 +8,7 @@ from typing import Any
 from harness.errors import UserError
 from harness.evaluation.catalogue import STSB_DEV
 from harness.report.groups import Group
-from harness.report.reported import Row, Run, Systems
+from harness.report.reported import ReportedRow, ReportedRun, Systems
 
 ALL_LABELS: Mapping[str, Any] = {"label_fraction": 1}
 
@@ -43,7 +43,7 @@ class Found:
     candidates: int
 
 
-def wanted(row: Row, run: Run | None, fraction: float = 1) -> Wanted | None:
+def wanted_for(row: ReportedRow, run: ReportedRun | None, fraction: float = 1) -> Wanted | None:
     """What to run for a number of a row, with this share of the labels; None when it is only quoted.
 
     Without any labels it is the unsupervised method. Raises UserError for an unlisted variant or encoder.
@@ -60,7 +60,7 @@ def wanted(row: Row, run: Run | None, fraction: float = 1) -> Wanted | None:
     return Wanted(run.method, setting, encoder, tuple(sorted(configuration.items())), settled)
 
 
-def _configuration(run: Run, row: Row) -> dict[str, Any]:
+def _configuration(run: ReportedRun, row: ReportedRow) -> dict[str, Any]:
     if row.variant is not None and row.variant not in run.variants:
         raise UserError(
             f'results/reported/systems.yaml: {row.system} does not list the variant "{row.variant}"'
@@ -77,7 +77,7 @@ def _configuration(run: Run, row: Row) -> dict[str, Any]:
     }
 
 
-def run_of(systems: Systems, table: str, row: Row, column: str) -> Run | None:
+def run_of(systems: Systems, table: str, row: ReportedRow, column: str) -> ReportedRun | None:
     """The run behind a row, or behind one cell in a table whose columns are different runs."""
     if table in systems.column_runs:
         return systems.column_runs[table].columns[column]

@@ -14,7 +14,7 @@ from harness.evaluation.catalogue import Metric, SuiteCard, card, suite_of
 from harness.evaluation.scores import Uncertainty
 from harness.report.variance import Draw
 
-IDENTITY = (
+IDENTITY_COLUMNS = (
     "method",
     "setting",
     "encoder",
@@ -31,7 +31,7 @@ They are all that decides a result but the seed; and but the subset (in `configu
 share of the labels is used."""
 
 Identity = tuple[Any, ...]
-"""Values of IDENTITY"""
+"""Values of IDENTITY_COLUMNS"""
 
 _COLUMNS = (
     "key", "role", "status", "suite", "suite_card", "evaluates", "seed", "subset", "steps",
@@ -113,7 +113,7 @@ def trials_of(table: pa.Table) -> dict[Identity, list[MeasuredTrial]]:
 
 
 def _identities(table: pa.Table) -> Iterator[Identity]:
-    columns = {name: table[name].to_pylist() for name in IDENTITY}
+    columns = {name: table[name].to_pylist() for name in IDENTITY_COLUMNS}
     columns["configuration"] = [
         text if fraction is None or fraction == 1 else _without_subset(text)
         for text, fraction in zip(

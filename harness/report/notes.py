@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.trials.record import label
+from harness.trials.record import trial_label
 from harness.trials.store import DEFAULT_STORE, Reading
 
 SHOWN = 5
@@ -75,5 +75,5 @@ def _unfinished(trials: pa.Table) -> list[dict[str, Any]]:
 
 def _line(row: Mapping[str, Any]) -> str:
     suite = f", {row['suite']}" if row["role"] == "evaluation" else ""
-    named = label(*(row[name] for name in _NAMED))
+    named = trial_label(*(row[name] for name in _NAMED))
     return f"{named}{suite} ({' '.join((row['reason'] or 'no reason given').split())})"

@@ -8,26 +8,26 @@ import pyarrow as pa
 
 from harness.evaluation.catalogue import CARDS, DISPLAY
 from harness.report.commands import Commands
-from harness.report.comparison import Comparison, compare
+from harness.report.comparison import ComparedNumber, compare_table
 from harness.report.groups import comparable_groups
 from harness.report.matching import Finder
 from harness.report.notes import unreadable
-from harness.report.reported import Paper, Systems, Table, load_paper, load_systems
+from harness.report.reported import Paper, ReportedTable, Systems, load_paper, load_systems
 from harness.report.sheet import (
-    CELL,
+    CELL_COLUMNS,
     OVER_SUBSETS,
-    Line,
     Section,
     Sheet,
+    SheetLine,
     cell_record,
     component_lines,
-    difference,
+    difference_text,
     key_list,
-    score,
+    score_text,
 )
 from harness.trials.store import Reading
 
-RECORDS = pa.schema(
+PAPER_SCHEMA = pa.schema(
     [
         *(
             (name, pa.string())
@@ -36,7 +36,7 @@ RECORDS = pa.schema(
         *((name, pa.string()) for name in ("method", "setting", "encoder", "column", "origin")),
         ("published", pa.float64()),  # in the units of the table, as ours
         ("published_std", pa.float64()),
-        *CELL,
+        *CELL_COLUMNS,
         ("delta", pa.float64()),  # ours - published
         ("candidates", pa.int64()),  # groups of comparable trials to choose from
         ("keys", pa.string()),  # beginnings of the trials' keys
@@ -65,7 +65,7 @@ class _PaperSheet:
     ) -> None:
         self.paper, self.name, self.commands = paper, name, commands
         self.table = paper.tables[name]
-        self.sections = compare(self.table, f"{paper.paper}.{name}", systems, finder)
+        self.sections = compare_table(self.table, f"{paper.paper}.{name}", systems, finder)
         self.comparisons = [each for _, rows in self.sections for row in rows for each in row]
         named = (name for each in self.comparisons for name in (str(each.row.origin), each.origin))
         self.origins = list(dict.fromkeys(named))
@@ -85,11 +85,11 @@ class _PaperSheet:
             caption=_caption(self.table),
             notes=[*self._sources(), *_choices(self.comparisons), *self._to_fill()],
             records=pa.Table.from_pylist(
-                [self._record(each) for each in self.comparisons], schema=RECORDS
+                [self._record(each) for each in self.comparisons], schema=PAPER_SCHEMA
             ),
         )
 
-    def _lines(self, row: list[Comparison]) -> list[Line]:
+    def _lines(self, row: list[ComparedNumber]) -> list[SheetLine]:
         """Published; then ours and Δ where something has been measured, or why nothing can be."""
         reported = row[0].row
         own = reported.origin == "this paper"
@@ -98,19 +98,21 @@ class _PaperSheet:
         lines = [[label, "published", runs, *(self._published(each) for each in row)]]
         cells, places = [each.cell for each in row], [each.decimals for each in row]
         if any(cells):
-            lines.append(["", "ours", _n(row), *map(score, cells, places)])
+            lines.append(["", "ours", _n(row), *map(score_text, cells, places)])
             parts = component_lines(cells, places)
             lines += [["", said, "", *numbers] for said, numbers in parts]
-            lines.append(["", "Δ", "", *(difference(each.delta, each.decimals) for each in row)])
+            lines.append(
+                ["", "Δ", "", *(difference_text(each.delta, each.decimals) for each in row)]
+            )
         elif self._without_method(row):
             lines.append(["", "no method", "", *("" for _ in row)])
         return lines
 
-    def _without_method(self, row: list[Comparison]) -> bool:
+    def _without_method(self, row: list[ComparedNumber]) -> bool:
         needed = {each.wanted.method for each in row if each.wanted}
         return bool(needed) and needed.isdisjoint(self.commands.methods)
 
-    def _published(self, each: Comparison) -> str:
+    def _published(self, each: ComparedNumber) -> str:
         """The published number, with its own source where that is not the row's."""
         if each.published is None:
             return ""
@@ -153,7 +155,7 @@ class _PaperSheet:
             *(f"  {reason}: {'; '.join(waiting[reason])}" for reason in sorted(waiting)),
         ]
 
-    def _record(self, each: Comparison) -> dict[str, object]:
+    def _record(self, each: ComparedNumber) -> dict[str, object]:
         target = each.wanted
         return {
             "paper": self.paper.paper,
@@ -178,7 +180,7 @@ class _PaperSheet:
         }
 
 
-def _caption(table: Table) -> str:
+def _caption(table: ReportedTable) -> str:
     protocol = CARDS[table.suite].protocol
     parts = [
         f"{table.metric[0].upper()}{table.metric[1:]}; ours: mean±sample std over n seeds, "
@@ -189,13 +191,13 @@ def _caption(table: Table) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _n(row: list[Comparison]) -> str:
+def _n(row: list[ComparedNumber]) -> str:
     """One number where all columns are the same trials, else one for each column."""
     numbers = [each.measured.n if each.measured else "0" for each in row]
     return numbers[0] if len(set(numbers)) == 1 else "/".join(numbers)
 
 
-def _choices(comparisons: Iterable[Comparison]) -> list[str]:
+def _choices(comparisons: Iterable[ComparedNumber]) -> list[str]:
     """Where several groups of comparable trials could have stood in the table."""
     return list(
         dict.fromkeys(

@@ -10,7 +10,7 @@ from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import CARDS, Metric, headed, metric_under
 from harness.files import shipped
 
-SYSTEMS = "systems"
+SYSTEMS_FILE = "systems"
 
 Value = int | float | bool | str | None
 
@@ -22,14 +22,14 @@ def folder() -> Path:
 
 def papers() -> list[str]:
     """The papers whose numbers are here, sorted."""
-    return sorted(path.stem for path in folder().glob("*.yaml") if path.stem != SYSTEMS)
+    return sorted(path.stem for path in folder().glob("*.yaml") if path.stem != SYSTEMS_FILE)
 
 
 class _Data(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Row(_Data):
+class ReportedRow(_Data):
     """One printed row. `values` and `std` follow the table's columns; scores are Spearman x100."""
 
     label: str
@@ -51,10 +51,10 @@ class RowGroup(_Data):
     """Rows under one heading."""
 
     name: str
-    rows: list[Row]
+    rows: list[ReportedRow]
 
 
-class Table(_Data):
+class ReportedTable(_Data):
     """One printed table."""
 
     about: str
@@ -107,10 +107,10 @@ class Paper(BaseModel):
 
     paper: str
     title: str
-    tables: dict[str, Table]
+    tables: dict[str, ReportedTable]
 
     @property
-    def compared(self) -> dict[str, Table]:
+    def compared(self) -> dict[str, ReportedTable]:
         """The tables that ours are set beside: Table 1, those over shares of the labels, and those of another suite."""
         return {
             name: table
@@ -130,7 +130,7 @@ class Paper(BaseModel):
         return self
 
 
-class Run(_Data):
+class ReportedRun(_Data):
     """The trials that reproduce a number: a method, and the hyperparameters they must have."""
 
     method: str
@@ -146,13 +146,13 @@ class ColumnRuns(_Data):
     """A table whose columns are different runs, read off one dev metric."""
 
     metric: str
-    columns: dict[str, Run]
+    columns: dict[str, ReportedRun]
 
 
 class Systems(_Data):
     """`system` of a row -> what harness runs for it; None: quoted only."""
 
-    systems: dict[str, Run | None]
+    systems: dict[str, ReportedRun | None]
     column_runs: dict[str, ColumnRuns] = Field(
         default={}, alias="tables"
     )  # "<paper>.<table>" -> runs
@@ -170,7 +170,7 @@ def load_paper(name: str) -> Paper:
 
 def load_systems() -> Systems:
     """What harness runs for the systems of the papers."""
-    return _load(SYSTEMS, Systems)
+    return _load(SYSTEMS_FILE, Systems)
 
 
 def _load(name: str, model: type[_Model]) -> _Model:

@@ -12,7 +12,7 @@ OVER_SUBSETS = (
 )
 """What a table says whose trials differ in the subset of the labels"""
 
-CELL = (
+CELL_COLUMNS = (
     ("mean", pa.float64()),  # in the units of its suite: Spearman x100, accuracy x100, percent, ...
     ("std", pa.float64()),  # sample standard deviation over the trials; null for one
     (
@@ -30,7 +30,7 @@ CELL = (
 )
 """Columns of a cell in the machine-readable formats"""
 
-Line = list[str]
+SheetLine = list[str]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Section:
     """Lines under one heading ("" for none)."""
 
     name: str
-    lines: list[Line]
+    lines: list[SheetLine]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Sheet:
     records: pa.Table = field(repr=False)
 
 
-def score(cell: Cell | None, decimals: int = 2) -> str:
+def score_text(cell: Cell | None, decimals: int = 2) -> str:
     """`mean±std`; no ± for one trial, nothing for no trial."""
     if cell is None:
         return ""
@@ -85,7 +85,7 @@ def component_lines(
 
 
 def cell_record(cell: Cell | None) -> dict[str, float | int | None]:
-    """A cell as the columns CELL of the machine-readable formats."""
+    """A cell as the columns CELL_COLUMNS of the machine-readable formats."""
     parts, spread = (cell.components, cell.uncertainty) if cell else (None, None)
     return {
         "mean": cell.mean if cell else None,
@@ -99,12 +99,12 @@ def cell_record(cell: Cell | None) -> dict[str, float | int | None]:
     }
 
 
-def percent(fraction: float | None) -> str:
+def percent_text(fraction: float | None) -> str:
     """`1 %`; nothing where there is no fraction."""
     return "" if fraction is None else f"{100 * fraction:g} %"
 
 
-def difference(value: float | None, decimals: int = 2) -> str:
+def difference_text(value: float | None, decimals: int = 2) -> str:
     """A signed difference; never `-0.00`."""
     return "" if value is None else f"{round(value, decimals) + 0.0:+.{decimals}f}"
 

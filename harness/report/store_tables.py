@@ -11,31 +11,31 @@ import pyarrow as pa
 
 from harness.evaluation.catalogue import DISPLAY, rank
 from harness.report.groups import Cell, Group, comparable_groups
-from harness.report.measured_trials import IDENTITY
+from harness.report.measured_trials import IDENTITY_COLUMNS
 from harness.report.notes import nothing_yet, shortcomings, unreadable
 from harness.report.sheet import (
-    CELL,
+    CELL_COLUMNS,
     OVER_SUBSETS,
-    Line,
     Section,
     Sheet,
+    SheetLine,
     cell_record,
     component_lines,
     key_list,
-    percent,
-    score,
+    percent_text,
+    score_text,
 )
 from harness.trials.store import Reading
 
-RECORDS = pa.schema(
+STORE_SCHEMA = pa.schema(
     [
-        *((name, pa.string()) for name in IDENTITY[:-1]),
+        *((name, pa.string()) for name in IDENTITY_COLUMNS[:-1]),
         ("protocol", pa.int32()),
         ("label_fraction", pa.float64()),  # null: the method has no such choice
         ("suite", pa.string()),
         ("split", pa.string()),  # dev_before | dev | test
         ("metric", pa.string()),
-        *CELL,
+        *CELL_COLUMNS,
         ("keys", pa.string()),  # beginnings of the trials' keys
     ]
 )
@@ -62,7 +62,7 @@ def store_sheets(reading: Reading, store: Path) -> list[Sheet]:
     notes = [*shortcomings(reading.table), *unreadable(reading)]
     if not parts:
         notes = [nothing_yet(reading.table, store), *notes]
-        return [Sheet("", [], 0, [], "", notes, RECORDS.empty_table())]
+        return [Sheet("", [], 0, [], "", notes, STORE_SCHEMA.empty_table())]
     order = sorted(parts, key=lambda key: (key[0], rank(key[1]), _tasks(parts[key])))
     return [_sheet(parts[key], notes if key == order[-1] else []) for key in order]
 
@@ -143,19 +143,19 @@ def _names(groups: list[Group]) -> dict[str, list[str]]:
         "encoder": [group.encoder for group in groups],
     }
     if any(group.label_fraction not in (None, 1) for group in groups):
-        columns["labels"] = [percent(group.label_fraction) for group in groups]
+        columns["labels"] = [percent_text(group.label_fraction) for group in groups]
     if any(configurations := _configurations(groups)):
         columns["configuration"] = configurations
     return columns
 
 
-def _lines(name: Sequence[str], group: Group, columns: Sequence[ScoreColumn]) -> list[Line]:
+def _lines(name: Sequence[str], group: Group, columns: Sequence[ScoreColumn]) -> list[SheetLine]:
     """The group's scores, and the components of their variance where several subsets were drawn."""
     cells = [column.cell(group) for column in columns]
     places = [column.decimals for column in columns]
     blank = [""] * len(name)  # n too; the first column says what the numbers are
     return [
-        [*name, group.n, *map(score, cells, places)],
+        [*name, group.n, *map(score_text, cells, places)],
         *([said, *blank, *numbers] for said, numbers in component_lines(cells, places)),
     ]
 
@@ -209,7 +209,7 @@ def _text(value: Any) -> str:
 def _records(groups: Iterable[Group]) -> pa.Table:
     rows = [
         {
-            **dict(zip(IDENTITY, group.identity, strict=True)),
+            **dict(zip(IDENTITY_COLUMNS, group.identity, strict=True)),
             "label_fraction": group.label_fraction,
             "suite": group.suite,
             "keys": key_list(group.keys),
@@ -220,7 +220,7 @@ def _records(groups: Iterable[Group]) -> pa.Table:
         for group in groups
         for split, metric, cell in _cells(group)
     ]
-    return pa.Table.from_pylist(rows, schema=RECORDS)
+    return pa.Table.from_pylist(rows, schema=STORE_SCHEMA)
 
 
 def _cells(group: Group) -> list[tuple[str, str, Cell]]:

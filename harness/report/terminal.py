@@ -9,10 +9,10 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from harness.report.sheet import Line, Sheet
+from harness.report.sheet import Sheet, SheetLine
 
 
-def terminal(sheet: Sheet, width: int) -> str:
+def terminal_text(sheet: Sheet, width: int) -> str:
     """Text in `width` characters.
 
     Notes hold commands and stay on one line; a table loses no digit and breaks no word, so that one which
@@ -43,7 +43,7 @@ def _printed(content: str | Table, width: int) -> str:
     return re.sub(r" +$", "", capture.get(), flags=re.MULTILINE)
 
 
-def _fitted(sheet: Sheet, width: int) -> tuple[list[list[Line]], list[int], int]:
+def _fitted(sheet: Sheet, width: int) -> tuple[list[list[SheetLine]], list[int], int]:
     """The widest layout that fits: first less space between the columns, then each ± on a line of its own.
 
     Returns the lines of each section, the widths of the columns and the space between them.
@@ -62,7 +62,7 @@ def _fitted(sheet: Sheet, width: int) -> tuple[list[list[Line]], list[int], int]
     return rows, widths, gap
 
 
-def _widths(sheet: Sheet, rows: Sequence[Sequence[Line]], width: int, gap: int) -> list[int]:
+def _widths(sheet: Sheet, rows: Sequence[Sequence[SheetLine]], width: int, gap: int) -> list[int]:
     """Numbers have their full width; the widest text column gives way, down to its longest word.
 
     rich would take from the widest column even where that breaks a word.
@@ -89,7 +89,9 @@ def _total(widths: Sequence[int], gap: int) -> int:
     return sum(widths) + gap * (len(widths) - 1)
 
 
-def _table(sheet: Sheet, rows: Sequence[Sequence[Line]], widths: Sequence[int], gap: int) -> Table:
+def _table(
+    sheet: Sheet, rows: Sequence[Sequence[SheetLine]], widths: Sequence[int], gap: int
+) -> Table:
     """The box puts one space between columns, the padding the rest."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, gap - 1, 0, 0), pad_edge=False, show_edge=False)
     for index, (column, width) in enumerate(zip(sheet.columns, widths, strict=True)):

@@ -19,7 +19,7 @@ class Components:
     """Within a subset, between seeds"""
 
 
-def components(values: Sequence[float], draws: Sequence[Draw]) -> Components | None:
+def variance_components(values: Sequence[float], draws: Sequence[Draw]) -> Components | None:
     """None for a single subset, and where no subset has two seeds: one component cannot be told from the other.
 
     Within: the pooled sample variance. Between: the sample variance of the subsets' means, less what seeds add to it

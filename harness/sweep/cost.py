@@ -20,7 +20,7 @@ TOKENS_PER_SENTENCE = 24
 """Of a training sentence cut at 32, and of a test sentence: about what Wiki1M and the STS sets have."""
 
 
-def seconds(declared: Declared, steps: int, *, tested: bool) -> float | None:
+def estimated_seconds(declared: Declared, steps: int, *, tested: bool) -> float | None:
     """Seconds of one trial with so many steps; None when the encoder's shape is not at hand.
 
     `tested`: whether the tests are scored, too.

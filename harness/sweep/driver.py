@@ -26,7 +26,7 @@ class SweepResult:
     """Searches of which no configuration finished"""
 
 
-def run(
+def run_sweep(
     searches: list[Search], store: Store, resources: Resources, watcher: SweepWatcher
 ) -> SweepResult:
     """Run what the store does not have.

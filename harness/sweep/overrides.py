@@ -9,13 +9,13 @@ from harness.errors import UserError, suggest
 from harness.plugin import registry
 from harness.plugin.registry import Plugin
 from harness.sweep.search import Search
-from harness.sweep.space import Between, MethodSpace, Range, Repeats, Space, Span, rounds
+from harness.sweep.space import Between, MethodSpace, Repeats, SamplerRange, Space, Span, rounds
 from harness.sweep.yaml_lines import Document, Location
 from harness.trials.trial import resolve
 
 OF_THE_SPACE = ("encoder", "setting", "suite")
 """Fields that a space names once, for all of its methods"""
-REPEATED = {"seed": "seeds", "subset": "subsets"}
+REPEAT_KEYS = {"seed": "seeds", "subset": "subsets"}
 """What stands under `search` and `final`, and is never varied like a hyperparameter"""
 
 
@@ -123,15 +123,15 @@ def _check_shared(
     fields = {key for plugin in plugins for key in plugin.method.config_type.model_fields}
     every = {key for name in space.methods for key in _fields_of(name)} | fields
     for key in space.set:
-        if key in REPEATED:
+        if key in REPEAT_KEYS:
             raise document.error(("set", key), _repeated(key))
         if key not in every:
             raise document.error(
                 ("set", key), f'no method here has a hyperparameter "{key}"{suggest(key, every)}'
             )
     for key in values:
-        if key in REPEATED:
-            raise UserError(f"--set {key}: {_repeated(key)}; here, use --{REPEATED[key]}")
+        if key in REPEAT_KEYS:
+            raise UserError(f"--set {key}: {_repeated(key)}; here, use --{REPEAT_KEYS[key]}")
         if key not in fields:
             raise UserError(
                 f'--set {key}: no method here has a hyperparameter "{key}"{suggest(key, fields)}'
@@ -152,7 +152,7 @@ def _check_values(plugin: Plugin, name: str, space: Space, document: Document) -
     for location, key, values in [*shared, *_given(name, space.methods[name] or MethodSpace())]:
         if key in OF_THE_SPACE:
             raise document.error(location, f"{key} stands once, for the whole space, not here")
-        if key in REPEATED:
+        if key in REPEAT_KEYS:
             raise document.error(location, _repeated(key))
         if key not in fields:
             raise document.error(
@@ -163,9 +163,7 @@ def _check_values(plugin: Plugin, name: str, space: Space, document: Document) -
 
 
 def _repeated(key: str) -> str:
-    return (
-        f"the {key} is not a hyperparameter; a space has `{REPEATED[key]}:` under search and final"
-    )
+    return f"the {key} is not a hyperparameter; a space has `{REPEAT_KEYS[key]}:` under search and final"
 
 
 def _given(name: str, part: MethodSpace) -> Iterable[tuple[Location, str, list[Any]]]:
@@ -184,7 +182,7 @@ def _known_values(axis: Any) -> list[Any]:
     """The values of an axis that are known before anything has run."""
     if isinstance(axis, Span):
         return list(axis.values())
-    if isinstance(axis, Range):
+    if isinstance(axis, SamplerRange):
         # A value inside the range, which is not a whole number unless all values are.
         inner = axis.low + (axis.step or (axis.high - axis.low) / math.pi)
         return [axis.low, min(inner, axis.high), axis.high]

@@ -9,7 +9,7 @@ from harness.errors import UserError
 from harness.sweep import cost
 from harness.sweep.scored import Scored, sampled_of, scored_of
 from harness.sweep.search import Search, best
-from harness.sweep.space import Between, Range, Span, Values
+from harness.sweep.space import Between, SamplerRange, Span, Values
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import Role, Trial, key
@@ -54,7 +54,7 @@ class Plan:
         return sum(known) / slots if len(known) == len(self.lines) else None
 
 
-def plan(searches: Iterable[Search], store: Store) -> Plan:
+def plan_sweep(searches: Iterable[Search], store: Store) -> Plan:
     """The plan of the searches. Nothing is downloaded, trained or written."""
     planner = _Planner(store)
     lines: list[PlanLine] = []
@@ -140,7 +140,7 @@ class _Planner:
         ]
         if alike:
             return float(median(alike))
-        return cost.seconds(search.declared, steps, tested=role == "final")
+        return cost.estimated_seconds(search.declared, steps, tested=role == "final")
 
     def _stored(self, trials: list[Trial]) -> int:
         try:
@@ -169,7 +169,7 @@ def _axis(axis: Any) -> str:
     """An axis of a round or a range of a sampler, as text."""
     if isinstance(axis, Between):
         return f"between the two best, step {axis.step:g}"
-    if isinstance(axis, Range):
+    if isinstance(axis, SamplerRange):
         return f"{axis.low:g} to {axis.high:g}" + (", log" if axis.log else "")
     if isinstance(axis, Span):
         return f"{axis.start:g} to {axis.stop:g}, step {axis.step:g}"

@@ -37,7 +37,7 @@ from ray.tune.search.optuna import OptunaSearch
 
 from harness.errors import UserError
 from harness.sweep import worker
-from harness.sweep.space import Range, Repeats, Sampler, Values
+from harness.sweep.space import Repeats, Sampler, SamplerRange, Values
 from harness.sweep.watcher import TrialWatcher
 from harness.trials.store import Store
 from harness.trials.trial import Trial, failed
@@ -68,7 +68,7 @@ class Sampling:
     """The trial that every suggestion completes"""
     repeats: Repeats
     """The seeds and subsets on which each configuration is run"""
-    ranges: Mapping[str, Range | list[Any]]
+    ranges: Mapping[str, SamplerRange | list[Any]]
     sampler: Sampler
     budget: int
     """Configurations"""
@@ -110,9 +110,9 @@ class Engine:
 
     def run(self, trials: list[Trial], watcher: TrialWatcher) -> None:
         """Run every trial once; all their records are in the store afterwards, failed ones too."""
-        tasks = [worker.task(trial) for trial in trials]
-        relay = _Relay(watcher, self.store, worker.given)
-        self._fit(worker.run_one, relay, tune.TuneConfig(), {"task": tune.grid_search(tasks)})
+        plain = [worker.plain_trial(trial) for trial in trials]
+        relay = _Relay(watcher, self.store, worker.given_trial)
+        self._fit(worker.run_one, relay, tune.TuneConfig(), {"trial": tune.grid_search(plain)})
 
     def sample(self, sampling: Sampling, watcher: TrialWatcher) -> None:
         """Let an Optuna sampler suggest configurations until the budget is spent."""
@@ -126,13 +126,13 @@ class Engine:
             points_to_evaluate=[values for values, _ in known] or None,
             evaluated_rewards=[score for _, score in known] or None,
         )
-        template, repeats = worker.task(sampling.template), sampling.repeats
+        template, repeats = worker.plain_trial(sampling.template), sampling.repeats
         self._fit(
             partial(worker.run_suggested, template=template, repeats=repeats),
             _Relay(
                 watcher,
                 self.store,
-                lambda values: worker.suggested(template, repeats, values)[0],
+                lambda values: worker.suggested_trials(template, repeats, values)[0],
             ),
             tune.TuneConfig(
                 search_alg=searcher,
@@ -239,7 +239,7 @@ def _affordable(wanted: Resources) -> Resources:
     )
 
 
-def _distribution(axis: Range | list[Any]) -> optuna.distributions.BaseDistribution:
+def _distribution(axis: SamplerRange | list[Any]) -> optuna.distributions.BaseDistribution:
     """A range of a space as Optuna's distribution."""
     if isinstance(axis, list):
         return optuna.distributions.CategoricalDistribution(axis)

@@ -12,7 +12,7 @@ from harness.files import digest_of
 from harness.plugin import registry
 from harness.plugin.config import MethodConfig
 from harness.plugin.declared import Declared
-from harness.sweep.space import Range, Repeats, Round, Sampler, Values, expand
+from harness.sweep.space import Repeats, Round, Sampler, SamplerRange, Values, expand
 from harness.trials.trial import Role, Trial, resolve
 
 
@@ -25,7 +25,7 @@ class Search:
     fixed: Values
     """What all configurations of the search share"""
     rounds: tuple[Round, ...]
-    ranges: Mapping[str, Range | list[Any]]
+    ranges: Mapping[str, SamplerRange | list[Any]]
     sampler: Sampler | None
     repeats: Mapping[Role, Repeats]
     limit: int | None
@@ -118,4 +118,4 @@ def best(scored: list[tuple[Values, float]]) -> Values:
 
 
 def _plain(axis: Any) -> Any:
-    return axis.model_dump() if isinstance(axis, Range) else axis
+    return axis.model_dump() if isinstance(axis, SamplerRange) else axis

@@ -19,7 +19,7 @@ from pydantic import (
 from harness.errors import UserError
 from harness.evaluation.suites import suite
 from harness.plugin.config import Setting
-from harness.sweep.yaml_lines import Document, Location, read
+from harness.sweep.yaml_lines import Document, Location, read_document
 
 Values = dict[str, Any]
 """Hyperparameter -> value"""
@@ -50,7 +50,7 @@ class Between(_Part):
     step: float = Field(gt=0)
 
 
-class Range(_Part):
+class SamplerRange(_Part):
     """A continuous (or, with a step, discrete) range for a sampler."""
 
     low: float
@@ -59,7 +59,7 @@ class Range(_Part):
     step: float | None = Field(None, gt=0)
 
     @model_validator(mode="after")
-    def _can_be_drawn_from(self) -> "Range":
+    def _can_be_drawn_from(self) -> "SamplerRange":
         if self.low > self.high:
             raise ValueError(f"low {self.low:g} is above high {self.high:g}")
         if self.log and self.low <= 0:
@@ -91,7 +91,7 @@ Axis = Annotated[
 ]
 Round = dict[str, Axis]
 Choice = Annotated[
-    Annotated[Range, Tag("range")] | Annotated[list[Any], Tag("list"), Field(min_length=1)],
+    Annotated[SamplerRange, Tag("range")] | Annotated[list[Any], Tag("list"), Field(min_length=1)],
     Discriminator(lambda value: "list" if isinstance(value, list) else "range"),
 ]
 
@@ -146,7 +146,7 @@ def load(path: Path) -> tuple[Space, Document]:
 
     (Hyperparameters are checked against their method when the plan is made.)
     """
-    document = read(path)
+    document = read_document(path)
     space = document.parse(Space)
     _check_selector(space, document)
     for name, part in space.methods.items():

@@ -21,17 +21,17 @@ from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 
 
-def task(trial: Trial) -> dict[str, Any]:
+def plain_trial(trial: Trial) -> dict[str, Any]:
     """A trial as plain values; the plugin by its path, so that any working directory will do."""
     return {**asdict(trial), "method": str(registry.locate(trial.method))}
 
 
-def given(settings: Mapping[str, Any]) -> Trial:
+def given_trial(settings: Mapping[str, Any]) -> Trial:
     """The trial of a grid."""
-    return Trial(**settings["task"])
+    return Trial(**settings["trial"])
 
 
-def suggested(
+def suggested_trials(
     template: Mapping[str, Any], repeats: Repeats, values: Mapping[str, Any]
 ) -> list[Trial]:
     """The template's trial with a sampler's values in its configuration, on every search seed and subset."""
@@ -41,7 +41,7 @@ def suggested(
 
 def run_one(settings: dict[str, Any], *, store: str, cpus: float) -> None:
     """Run one trial of a grid, or one final trial."""
-    _execute(given(settings), Store(Path(store)), cpus)
+    _execute(given_trial(settings), Store(Path(store)), cpus)
 
 
 def run_suggested(
@@ -53,7 +53,7 @@ def run_suggested(
     """
     records = [
         _execute(trial, Store(Path(store)), cpus)
-        for trial in suggested(template, repeats, settings)
+        for trial in suggested_trials(template, repeats, settings)
     ]
     scores = [finished_score(record) for record in records]
     known = [found for found in scores if found is not None]

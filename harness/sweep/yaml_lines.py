@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from harness.errors import UserError, suggest
 
 Location = tuple[str | int, ...]
-Model = TypeVar("Model", bound=BaseModel)
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Document:
                 written = (*written, part)
         return (*written, location[-1]) if missing else written
 
-    def parse(self, model: type[Model]) -> Model:
+    def parse(self, model: type[_Model]) -> _Model:
         """The content as a pydantic model. Raises UserError with file, line and the nearest valid key."""
         try:
             return model.model_validate(self.content)
@@ -56,7 +56,7 @@ class Document:
             raise self.error(location, problem) from None
 
 
-def read(path: Path) -> Document:
+def read_document(path: Path) -> Document:
     """Raises UserError for a missing file, broken YAML, a duplicate key or a document that is no mapping."""
     try:
         text = path.read_text(encoding="utf-8")

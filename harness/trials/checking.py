@@ -34,7 +34,7 @@ TINY = {
     "pairs": "graded-pairs", "corpus": "graded-sentences", "vectors": EMBEDDED / "datasets" / GRADED / "vectors.txt",
     "batch_size": TINY_BATCH,
 }  # fmt: skip
-SENTENCES = [
+CHECKED_TEXTS = [
     "a short one",
     "the old man slowly reads a long book about the sea in the garden",
     "she sings",
@@ -232,16 +232,20 @@ def _embed_problems(method: Method[Any]) -> Iterator[str]:
 
 
 def _embedding_problem(name: str, embed: Callable[[TextBatch], Tensor], method: Method[Any]) -> str:
-    together, problem = _tried(name, lambda: embed(_batch(method, SENTENCES)))
+    together, problem = _tried(name, lambda: embed(_batch(method, CHECKED_TEXTS)))
     if problem:
         return problem
-    if not isinstance(together, Tensor) or together.dim() != 2 or len(together) != len(SENTENCES):
-        return f"{name} must return (rows, hidden), for {len(SENTENCES)} sentences it returned {_shape(together)}"
+    if (
+        not isinstance(together, Tensor)
+        or together.dim() != 2
+        or len(together) != len(CHECKED_TEXTS)
+    ):
+        return f"{name} must return (rows, hidden), for {len(CHECKED_TEXTS)} sentences it returned {_shape(together)}"
     if not together.isfinite().all():
         return f"{name} returns values that are not finite"
-    if not embed(_batch(method, SENTENCES)).equal(together):
+    if not embed(_batch(method, CHECKED_TEXTS)).equal(together):
         return f"{name} is random: the same batch twice gets different vectors"
-    alone = torch.cat([embed(_batch(method, [text])) for text in SENTENCES])
+    alone = torch.cat([embed(_batch(method, [text])) for text in CHECKED_TEXTS])
     if (alone - together).abs().max() > 1e-4:
         return f"{name} depends on the batch: a sentence alone and beside longer ones gets different vectors"
     return ""

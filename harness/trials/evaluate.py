@@ -18,7 +18,7 @@ from harness.evaluation.scores import Scores
 from harness.evaluation.suites import Embeddings, Suite
 from harness.files import cache_folder, digest_of
 from harness.training.memory import Peak, peak_memory
-from harness.trials.lookup import Model
+from harness.trials.lookup import MeasuredModel
 from harness.trials.record import Record, Status
 from harness.trials.run import sizes, trained
 from harness.trials.store import Store
@@ -34,7 +34,7 @@ class Measurement:
 
     def __init__(
         self,
-        model: Model,
+        model: MeasuredModel,
         store: Store,
         *,
         keep: bool = False,
@@ -68,7 +68,7 @@ class Measurement:
         return task in suite.card.dev_tasks and self.embedder.dev_differs
 
 
-def evaluation_key(model: Model, suite: Suite) -> str:
+def evaluation_key(model: MeasuredModel, suite: Suite) -> str:
     """Digest of all that decides the scores: the model's trial, the suite, its data."""
     try:
         data = suite.digest()

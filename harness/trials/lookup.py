@@ -12,13 +12,13 @@ from harness.trials.record import Record
 from harness.trials.store import Store, only
 from harness.trials.trial import Trial, key
 
-KEY = re.compile(r"[0-9a-f]{4,32}")
-MODULES = "modules.json"
+KEY_PATTERN = re.compile(r"[0-9a-f]{4,32}")
+MODULES_FILE = "modules.json"
 """What makes a folder a sentence-transformers model"""
 
 
 @dataclass(frozen=True)
-class Model:
+class MeasuredModel:
     """A model to be measured: the trial that makes it, and its record where the store has one."""
 
     name: str
@@ -34,23 +34,23 @@ class Model:
         return f"{self.name} ({how} pooling)" if how else self.name
 
 
-def model(name: str, store: Store, *, pooling: str | None, method: str | None) -> Model:
+def model(name: str, store: Store, *, pooling: str | None, method: str | None) -> MeasuredModel:
     """The model called `name`. `method`: path of the plugin behind a trial, where it has no name here.
 
     Raises UserError when there is none, or when a trial's plugin, data or models have changed since.
     """
-    if KEY.fullmatch(name) and not Path(name).exists():
+    if KEY_PATTERN.fullmatch(name) and not Path(name).exists():
         trials = [record for record in store.matching(name) if record.role != "evaluation"]
         if trials:
             return _stored(only(trials, name), pooling, method)
     folder = model_folder(name)
     values = {"encoder": name} | ({} if _sts_is_here() else {"suite": "graded"})
-    if (folder / MODULES).is_file() and pooling is None:
-        return Model(name, Trial("sentence_transformer", values, 0))
-    return Model(name, Trial("pooling", values | {"pooling": pooling or "mean"}, 0))
+    if (folder / MODULES_FILE).is_file() and pooling is None:
+        return MeasuredModel(name, Trial("sentence_transformer", values, 0))
+    return MeasuredModel(name, Trial("pooling", values | {"pooling": pooling or "mean"}, 0))
 
 
-def _stored(record: Record, pooling: str | None, method: str | None) -> Model:
+def _stored(record: Record, pooling: str | None, method: str | None) -> MeasuredModel:
     name = record.key[:10]
     if pooling is not None:
         raise UserError(f"--pooling is for plain encoders; trial {name} has its method's own")
@@ -68,7 +68,7 @@ def _stored(record: Record, pooling: str | None, method: str | None) -> Model:
             f"trial {name} was made with other code, data or models than are here now; `harness "
             f"show {name}` names them, and the command that it prints runs the trial again"
         )
-    return Model(name, trial, record)
+    return MeasuredModel(name, trial, record)
 
 
 def _sts_is_here() -> bool:

@@ -178,7 +178,7 @@ class Record:
     def label(self) -> str:
         """The trial as people read it: method, setting, encoder, seed, and the label subset."""
         named = (self.method, self.setting, self.encoder, self.seed)
-        return label(*named, self.label_fraction, self.subset)
+        return trial_label(*named, self.label_fraction, self.subset)
 
     def row(self) -> dict[str, Any]:
         """The record as a row of SCHEMA."""
@@ -200,7 +200,7 @@ def record_of(row: Mapping[str, Any]) -> Record:
     return Record(**values)
 
 
-def label(
+def trial_label(
     method: str,
     setting: str,
     encoder: str,

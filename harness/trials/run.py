@@ -28,7 +28,7 @@ from harness.training.seeds import seed_everything
 from harness.trials.record import Record
 from harness.trials.trial import Trial, describe, failed
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 Report = Callable[[Progress], None]
 
 
@@ -39,15 +39,15 @@ def attempt(trial: Trial, report: Report, weights: Path | None = None) -> Record
     """
     started, clock = datetime.now(UTC), time.perf_counter()
     try:
-        record = run(trial, report, weights)
+        record = run_trial(trial, report, weights)
     except Exception as error:
         unforeseen = not isinstance(error, TrialFailure | UserError)
-        logger.error("trial %s failed: %s", trial.label, reason(error), exc_info=unforeseen)
+        _logger.error("trial %s failed: %s", trial.label, reason(error), exc_info=unforeseen)
         record = failed(trial, reason(error))
     return replace(record, started=started, wall_seconds=time.perf_counter() - clock)
 
 
-def run(trial: Trial, report: Report, weights: Path | None = None) -> Record:
+def run_trial(trial: Trial, report: Report, weights: Path | None = None) -> Record:
     """Train and evaluate one trial. Raises TrialFailure when it cannot go on."""
     measured = suite(trial.config.suite)
     final = trial.role == "final"
@@ -124,7 +124,7 @@ def keep(method: Method[Any], kit: Kit, path: Path) -> None:
     try:
         save_state(method, _changed(method, kit), path)
     except OSError as error:
-        logger.warning("the weights %s are not kept: %s", path, error)
+        _logger.warning("the weights %s are not kept: %s", path, error)
 
 
 def _changed(method: Method[Any], kit: Kit) -> set[str]:

@@ -20,7 +20,7 @@ from harness.files import written_whole
 from harness.trials.record import SCHEMA, SCHEMA_VERSION, Record, record_of
 
 DEFAULT_STORE = Path("results/trials")
-UNREADABLE = (pa.ArrowException, OSError, ValueError)
+READ_ERRORS = (pa.ArrowException, OSError, ValueError)
 """What a damaged or foreign file raises"""
 
 
@@ -92,7 +92,7 @@ class Store:
                     continue
                 try:
                     tables[path.name] = _read_file(path)
-                except UNREADABLE as error:
+                except READ_ERRORS as error:
                     if isinstance(error, FileNotFoundError) and path.name not in gone:
                         # It was folded since the listing into a file that the next listing has.
                         gone.add(path.name)
@@ -116,7 +116,7 @@ class Store:
         for path in self._own_then_compacted(key):
             try:
                 table = _read_file(path)
-            except UNREADABLE:
+            except READ_ERRORS:
                 continue  # not there, or damaged: `read` names the damaged ones
             for row in table.filter(pc.equal(table["key"], key)).to_pylist():
                 record = record_of(row)
@@ -165,7 +165,7 @@ class Store:
         for path in paths:
             try:
                 table = _read_file(path)
-            except UNREADABLE:
+            except READ_ERRORS:
                 continue  # left where it is, for `read` to name
             if table["status"].to_pylist() == ["finished"]:
                 folded.append(path)

@@ -38,6 +38,6 @@ def test_the_printed_configuration_is_read_back_as_it_was(
     words = shlex.split(_command(record, method))
     given = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
     assert (
-        resolve(registry.load(method), {**options.values(given), "encoder": config.encoder})
+        resolve(registry.load(method), {**options.set_values(given), "encoder": config.encoder})
         == config
     )

@@ -11,7 +11,7 @@ import pytest
 from harness.evaluation.scores import Uncertainty
 from harness.report.commands import Commands
 from harness.report.paper_tables import paper_sheets
-from harness.report.sheet import Line, Sheet
+from harness.report.sheet import Sheet, SheetLine
 from harness.trials.record import Record
 from harness.trials.store import Store
 
@@ -109,7 +109,7 @@ class PaperTable:
 
     sheet: Sheet
 
-    def row(self, label: str, section: int = 0) -> list[Line]:
+    def row(self, label: str, section: int = 0) -> list[SheetLine]:
         """The lines of the row with this label: published, ours, Δ."""
         lines = self.sheet.sections[section].lines
         start = next(index for index, line in enumerate(lines) if line[0].startswith(f"{label} ["))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.report.render import render
+from harness.report.render import render_sheets
 from harness.report.store_tables import store_sheets
 from harness.trials.store import Reading, Store
 
@@ -11,7 +11,7 @@ AddTrial = Callable[..., str]
 
 
 def printed(reading: Reading, width: int = 140) -> str:
-    return render(store_sheets(reading, Path("somewhere")), "terminal", width).decode()
+    return render_sheets(store_sheets(reading, Path("somewhere")), "terminal", width).decode()
 
 
 def test_one_trial_has_no_spread(store: Store, add_trial: AddTrial) -> None:

@@ -11,7 +11,7 @@ import pandas
 import pytest
 
 from harness.evaluation.catalogue import SuiteCard
-from harness.report.render import render
+from harness.report.render import render_sheets
 from harness.report.sheet import Sheet
 from harness.report.store_tables import store_sheets
 from harness.trials.store import Store
@@ -60,7 +60,7 @@ def test_a_store_without_evaluations_is_printed_as_ever(store: Store, add_trial:
     add_trial(method="pooling", score=60.0, steps=0)
     add_trial(status="failed", reason="loss is nan", dev={}, test={})
     assert (
-        render(store_sheets(store.read(), store.folder), "terminal", 160).decode()
+        render_sheets(store_sheets(store.read(), store.folder), "terminal", 160).decode()
         == WITHOUT_EVALUATIONS
     )
 
