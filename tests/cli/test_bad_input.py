@@ -156,12 +156,12 @@ def test_unknown_key_in_a_space(
 )
 def test_duplicate_key(old: str, new: str, refused: Refused, space: SpaceFile) -> None:
     path = space(old, new)
-    refused(["sweep", path], f"{path}, line ", "is given twice")
+    refused(["sweep", path], f"{path}, line ", "is written twice")
 
 
 def test_duplicate_key_names_the_second_line(refused: Refused, space: SpaceFile) -> None:
     path = space("encoders:", "suite: sts\nencoders:")
-    refused(["sweep", path], line_of(path, "suite: sts"), "suite is given twice")
+    refused(["sweep", path], line_of(path, "suite: sts"), "suite is written twice")
 
 
 def test_space_that_is_not_there(refused: Refused, tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_odd_yaml(text: str, refused: Refused, tmp_path: Path) -> None:
 def test_space_that_is_no_mapping(text: str, refused: Refused, tmp_path: Path) -> None:
     path = tmp_path / "list.yaml"
     path.write_text(text)
-    refused(["sweep", path], path, "a mapping of keys to values was expected")
+    refused(["sweep", path], path, "must be a mapping of keys to values")
 
 
 @pytest.mark.parametrize("key", ["encoders", "methods"])
@@ -234,7 +234,7 @@ def test_empty_axis(refused: Refused, space: SpaceFile) -> None:
 
 def test_empty_span(refused: Refused, space: SpaceFile) -> None:
     path = space("[1e-4, 5e-4]", "{from: 0.2, to: 0.1, step: 0.01}")
-    refused(["sweep", path], line_of(path, "learning_rate"), "holds no value")
+    refused(["sweep", path], line_of(path, "learning_rate"), "there is no value from")
 
 
 def test_between_without_a_round_before(refused: Refused, space: SpaceFile) -> None:
@@ -255,7 +255,7 @@ def test_ranges_without_a_sampler(refused: Refused, space: SpaceFile) -> None:
         "    grid:\n      learning_rate: [1e-4, 5e-4]",
         "    ranges: {learning_rate: {low: 0.1, high: 0.2}}",
     )
-    refused(["sweep", path], line_of(path, "simcse"), "ranges and sampler go together")
+    refused(["sweep", path], line_of(path, "simcse"), "ranges need a sampler")
 
 
 @pytest.mark.parametrize(

@@ -150,4 +150,4 @@ def test_an_unlisted_variant_is_an_error() -> None:
         .model_copy(update={"variant": "new"})
     )
     with pytest.raises(UserError, match='bert-cls does not list the variant "new"'):
-        matching.wanted(row, load_systems().systems["bert-cls"])
+        matching.wanted_for(row, load_systems().systems["bert-cls"])
