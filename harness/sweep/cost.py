@@ -24,9 +24,10 @@ PRODUCT_SHARE = 0.6
 
 
 def estimated_seconds(declared: Declared, steps: int, *, tested: bool) -> float | None:
-    """The seconds that one trial with so many steps takes.
+    """An estimate of the seconds that one trial with so many steps takes.
 
-    None when the configuration file of the encoder is not on this machine. `tested`: whether the tests are scored, too.
+    It is None when the configuration file of the encoder is not on this machine. `tested`: whether
+    the tests are scored, too.
     """
     config = declared.config
     try:

@@ -50,7 +50,8 @@ class Document:
     def parse(self, model: type[_Model]) -> _Model:
         """The content as a pydantic model.
 
-        Raises UserError with the file and the line. For an unknown key it has the nearest valid key.
+        Raises UserError with the file and the line, for an unknown key also with the nearest valid
+        one.
         """
         try:
             return model.model_validate(self.content)

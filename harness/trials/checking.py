@@ -95,6 +95,7 @@ def _tiny(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 @torch.inference_mode()
 def _embed_problems(method: Method[Any]) -> Iterator[str]:
+    """What is wrong with the embeddings, at test time and on dev."""
     method.eval()
     for name, embed in (("embed()", method.embed), ("embed_dev()", method.embed_dev)):
         problem = _embedding_problem(name, embed, method)
@@ -112,8 +113,8 @@ def _embedding_problem(name: str, embed: Callable[[TextBatch], Tensor], method: 
         or together.dim() != 2
         or len(together) != len(CHECKED_TEXTS)
     ):
-        rows = len(CHECKED_TEXTS)
-        return f"{name} must return (rows, hidden); for {rows} sentences it returned {_shape(together)}"
+        rows, shape = len(CHECKED_TEXTS), _shape(together)
+        return f"{name} must return (rows, hidden); for {rows} sentences it returned {shape}"
     if not together.isfinite().all():
         return f"{name} returns values that are not finite"
     if not embed(_batch(method, CHECKED_TEXTS)).equal(together):
@@ -122,8 +123,8 @@ def _embedding_problem(name: str, embed: Callable[[TextBatch], Tensor], method: 
     # Other batches are other matrix products, which may round the last digits differently.
     if (alone - together).abs().max() > 1e-4:
         return (
-            f"{name} depends on the batch: a sentence alone and the same sentence beside longer ones "
-            f"get different vectors"
+            f"{name} depends on the batch: a sentence gets different vectors when it is alone and "
+            f"when it is beside longer ones"
         )
     return ""
 

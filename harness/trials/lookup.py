@@ -1,4 +1,4 @@
-"""What a name means where a model is measured: a trial of the store, a folder, or a model of the Hub."""
+"""Finds the model that a name means: a trial of the store, a folder, or a model of the Hub."""
 
 import re
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from harness.trials.trial import Trial, key
 
 KEY_PATTERN = re.compile(r"[0-9a-f]{4,32}")
 MODULES_FILE = "modules.json"
-"""What makes a folder a sentence-transformers model"""
+"""The file that every sentence-transformers folder has"""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class MeasuredModel:
 
     @property
     def label(self) -> str:
-        """For people."""
+        """The model as people read it: its name, and the trial or the pooling."""
         if self.record is not None:
             return f"{self.name} ({self.trial.label})"
         how = getattr(self.trial.config, "pooling", None)
@@ -35,15 +35,19 @@ class MeasuredModel:
 
 
 def model(name: str, store: Store, *, pooling: str | None, method: str | None) -> MeasuredModel:
-    """The model called `name`. `method`: path of the plugin behind a trial, where it has no name here.
+    """The model that `name` means: a trial's key, a model of the Hub, or a folder.
 
-    Raises UserError when there is none, or when a trial's plugin, data or models have changed since.
+    `pooling`: the pooling of a plain encoder; None: that of a sentence-transformers folder, or else
+    the mean. `method`: the path of the plugin behind a trial, where no plugin of this name is
+    installed. Raises UserError when there is no such model, or when the plugin, the data or the
+    models of a trial have changed since it ran.
     """
     if KEY_PATTERN.fullmatch(name) and not Path(name).exists():
         trials = [record for record in store.matching(name) if record.role != "evaluation"]
         if trials:
             return _stored(only(trials, name), pooling, method)
     folder = model_folder(name)
+    # The data of a suite are part of a trial's key; the embedded pairs stand in for missing STS data.
     values = {"encoder": name} | ({} if _sts_is_here() else {"suite": "graded"})
     if (folder / MODULES_FILE).is_file() and pooling is None:
         return MeasuredModel(name, Trial("sentence_transformer", values, 0))
@@ -53,19 +57,21 @@ def model(name: str, store: Store, *, pooling: str | None, method: str | None) -
 def _stored(record: Record, pooling: str | None, method: str | None) -> MeasuredModel:
     name = record.key[:10]
     if pooling is not None:
-        raise UserError(f"--pooling is for plain encoders; trial {name} has its method's own")
+        raise UserError(
+            f"--pooling is for plain encoders; trial {name} has the pooling of its method"
+        )
     if not record.finished:
         raise UserError(f"trial {name} has not finished ({record.reason})")
     plugin = method or record.method
     if method is None and plugin not in registry.names():
         raise UserError(
-            f"trial {name}: no method {plugin} is known here; name its folder with --method PATH"
+            f"trial {name}: there is no method {plugin} here; name its folder with --method PATH"
         )
     assert record.role != "evaluation"
     trial = Trial(plugin, record.configuration, record.seed, record.role, record.search)
     if key(trial) != record.key:
         raise UserError(
-            f"trial {name} was made with other code, data or models than are here now; `harness "
+            f"the code, the data or the models of trial {name} have changed since it ran; `harness "
             f"show {name}` names them, and the command that it prints runs the trial again"
         )
     return MeasuredModel(name, trial, record)

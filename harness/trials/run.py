@@ -35,7 +35,8 @@ Report = Callable[[Progress], None]
 def attempt(trial: Trial, report: Report, weights: Path | None = None) -> Record:
     """Run a trial and return its record; a failure gives a record with its reason.
 
-    `report`: called with the progress. `weights`: the file for the trained weights of a final trial.
+    `report`: called with the progress of the training. `weights`: the file for the trained weights
+    of a final trial.
     """
     started, clock = datetime.now(UTC), time.perf_counter()
     try:
@@ -104,9 +105,10 @@ def train(
 ) -> tuple[Outcome, str]:
     """Run the method's stages, and select the checkpoint on dev.
 
-    Returns the outcome and the precision of the training, `bf16` or `fp32`. During the training, dev
-    is embedded in that precision, because bf16 is quicker and changes the score by some hundredths
-    of a point (benchmarks/README.md). The scores that are stored are embedded in float32.
+    Returns the outcome and the precision of the training, `bf16` or `fp32`. During the training,
+    dev is embedded in that precision, because bf16 is quicker and changes the score by some
+    hundredths of a point (benchmarks/README.md). The scores that are stored are embedded in
+    float32.
     """
     config = kit.config
     if not kit.declared.stages or not isinstance(config, TrainingConfig):
@@ -124,7 +126,8 @@ def train(
 def keep(method: Method[Any], kit: Kit, path: Path) -> None:
     """Write the parameters that training changed, if there are any.
 
-    A file that cannot be written, for example on a full disk, is logged and does not fail the trial.
+    A file that cannot be written, for example on a full disk, is logged and does not fail the
+    trial.
     """
     if not kit.declared.stages:
         return

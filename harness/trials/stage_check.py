@@ -1,4 +1,4 @@
-"""The check of one stage of a plugin: a few steps of training, and saving and loading in between."""
+"""The check of one stage of a plugin: it trains a few steps, then saves and loads the method."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -139,8 +139,8 @@ def _state_problems(run: _StageCheck, where: str) -> Iterator[str]:
     ]
     if different:
         yield (
-            f"{where}: after saving and loading, the next step differs in {different[0]}: some state "
-            f"is not in a parameter, a buffer or get_extra_state()"
+            f"{where}: after saving and loading, the next step differs in {different[0]}: some "
+            f"state is not in a parameter, a buffer or get_extra_state()"
         )
 
 

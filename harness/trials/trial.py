@@ -109,7 +109,7 @@ def key(trial: Trial, *, download: bool = True) -> str:
 
 
 def data_digest(declared: Declared, *, download: bool = True) -> str:
-    """The digest of the training corpora, of the suite's data, and of the code of a user's suite."""
+    """The digest of the training corpora, the suite's data, and the code of a user's suite."""
     measured = suite(declared.config.suite)
     return declared.data_digest(measured.files(), download=download) + measured.code_digest
 

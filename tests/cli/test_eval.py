@@ -367,7 +367,7 @@ def test_a_trial_whose_plugin_has_no_name_here(
     assert harness("run", path, "--store", store).code == 0
     [trial] = rows(store)
     command = ["eval", trial.key, *GRADED_EVAL, "--store", store]
-    check_sentence(harness(*command), "no method toy is known here", "--method PATH")
+    check_sentence(harness(*command), "there is no method toy here", "--method PATH")
     answer = harness(*command, "--method", path)
     assert answer.code == 0, answer.err
     check_scores(evaluation(store), trial)
