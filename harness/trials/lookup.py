@@ -47,7 +47,7 @@ def model(name: str, store: Store, *, pooling: str | None, method: str | None) -
         if trials:
             return _stored(only(trials, name), pooling, method)
     folder = model_folder(name)
-    # The data of a suite are part of a trial's key; the embedded pairs stand in for missing STS data.
+    # A key needs the data of a suite; where those of STS are missing, the embedded pairs are there.
     values = {"encoder": name} | ({} if _sts_is_here() else {"suite": "graded"})
     if (folder / MODULES_FILE).is_file() and pooling is None:
         return MeasuredModel(name, Trial("sentence_transformer", values, 0))

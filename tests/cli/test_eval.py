@@ -578,12 +578,12 @@ def test_a_trial_whose_own_suite_is_edited_runs_again(
         (
             '@register("mine"',
             '_ = (lambda *_: lambda f: f)("mine"',
-            ["holds 0 suites", "@register"],
+            ["it holds 0", "@register"],
         ),
         (
             "\n\n@register",
             "\n\n@register('yours', {}, list)\ndef yours(*_): ...\n\n\n@register",
-            ["holds 2 suites"],
+            ["it holds 2"],
         ),
         ("class Sentences:", "class Sentences(:", ["fails to import", "SyntaxError"]),
         (
@@ -591,7 +591,7 @@ def test_a_trial_whose_own_suite_is_edited_runs_again(
             "import no_such_package_anywhere",
             ["fails to import", "no_such_package_anywhere"],
         ),
-        ('"mine"', '"sts"', ['"sts"', "shipped", "name of its own"]),
+        ('"mine"', '"sts"', ['"sts"', "shipped", "choose another name"]),
     ],
     ids=["none", "two", "syntax", "import", "shipped name"],
 )
@@ -610,7 +610,7 @@ def test_a_file_that_is_no_suite(
 def test_a_file_that_is_not_there(harness: Any, store: Path, tmp_path: Path) -> None:
     path = tmp_path / "none.py"
     check_sentence(
-        harness("eval", "tiny-bert", "--suite", path, "--store", store), path, "no such file"
+        harness("eval", "tiny-bert", "--suite", path, "--store", store), path, "the file does not exist"
     )
 
 
