@@ -27,13 +27,13 @@ _SPECIAL = {
 
 
 def escape_latex(text: str) -> str:
-    """Text as LaTeX prints it, every special character escaped."""
+    """The text with every special character of LaTeX escaped."""
     escaped = "".join(_SPECIAL.get(character, character) for character in " ".join(text.split()))
     return escaped.replace("--", "-{}-")  # an option's two hyphens, not a dash
 
 
 def latex_text(sheet: Sheet) -> str:
-    """A `table` environment, caption above and notes below; comments alone when there is no table."""
+    """A `table` environment with its caption above; only comments when the sheet has no columns."""
     if not sheet.columns:
         return "".join(f"% {' '.join(note.split())}\n" for note in sheet.notes)
     columns = "l" * sheet.text_columns + "r" * (len(sheet.columns) - sheet.text_columns)
@@ -60,11 +60,10 @@ def latex_text(sheet: Sheet) -> str:
 
 
 def _section(section: Section, width: int) -> list[str]:
-    heading = (
-        [f"\\multicolumn{{{width}}}{{l}}{{\\emph{{{escape_latex(section.name)}}}}} \\\\"]
-        if section.name
-        else []
-    )
+    heading = []
+    if section.name:
+        name = f"\\emph{{{escape_latex(section.name)}}}"
+        heading = [f"\\multicolumn{{{width}}}{{l}}{{{name}}} \\\\"]
     return [r"\midrule", *heading, *map(_line, section.lines)]
 
 

@@ -1,4 +1,4 @@
-"""The tables of a paper: each published number, ours beside it, and how to run what is missing."""
+"""The tables of a paper: each published number, ours below it, and commands for missing ones."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -34,12 +34,12 @@ PAPER_SCHEMA = pa.schema(
             for name in ("paper", "table", "group", "label", "system", "variant")
         ),
         *((name, pa.string()) for name in ("method", "setting", "encoder", "column", "origin")),
-        ("published", pa.float64()),  # in the units of the table, as ours
+        ("published", pa.float64()),  # in the units of the table, like our mean
         ("published_std", pa.float64()),
         *CELL_COLUMNS,
-        ("delta", pa.float64()),  # ours - published
-        ("candidates", pa.int64()),  # groups of comparable trials to choose from
-        ("keys", pa.string()),  # beginnings of the trials' keys
+        ("delta", pa.float64()),  # our mean - published
+        ("candidates", pa.int64()),  # number of groups among which one was chosen
+        ("keys", pa.string()),  # the first characters of the keys of the trials
         ("command", pa.string()),
         ("obstacle", pa.string()),  # why the command cannot be run yet
     ]
@@ -47,7 +47,10 @@ PAPER_SCHEMA = pa.schema(
 
 
 def paper_sheets(reading: Reading, name: str, commands: Commands) -> list[Sheet]:
-    """The compared tables of the paper `name`, with ours beside the published numbers."""
+    """The compared tables of the paper `name`, with our numbers below the published ones.
+
+    Raises UserError for a paper without reported numbers.
+    """
     paper, systems = load_paper(name), load_systems()
     finder = Finder(comparable_groups(reading.table))
     sheets = [
@@ -58,7 +61,7 @@ def paper_sheets(reading: Reading, name: str, commands: Commands) -> list[Sheet]
 
 
 class _PaperSheet:
-    """One published table and ours."""
+    """One published table with our numbers."""
 
     def __init__(
         self, paper: Paper, name: str, systems: Systems, finder: Finder, commands: Commands
@@ -69,10 +72,10 @@ class _PaperSheet:
         self.comparisons = [each for _, rows in self.sections for row in rows for each in row]
         named = (name for each in self.comparisons for name in (str(each.row.origin), each.origin))
         self.origins = list(dict.fromkeys(named))
-        """Where the published numbers come from; a number is the place in this list"""
+        """The sources of the published numbers; a source is cited by its place in this list"""
 
     def sheet(self) -> Sheet:
-        """The table, ready to be rendered."""
+        """The table as a sheet, which can be rendered."""
         number = self.name.removeprefix("table")
         return Sheet(
             title=f"{self.paper.title}. Table {number}: {self.table.about}",
@@ -90,7 +93,7 @@ class _PaperSheet:
         )
 
     def _lines(self, row: list[ComparedNumber]) -> list[SheetLine]:
-        """Published; then ours and Δ where something has been measured, or why nothing can be."""
+        """The published line; then ours and Δ where there are scores, or why there can be none."""
         reported = row[0].row
         own = reported.origin == "this paper"
         runs = str(self.table.runs.get(reported.system, "")) if own else ""
@@ -100,7 +103,7 @@ class _PaperSheet:
         if any(cells):
             lines.append(["", "ours", _n(row), *map(score_text, cells, places)])
             parts = component_lines(cells, places)
-            lines += [["", said, "", *numbers] for said, numbers in parts]
+            lines += [["", name, "", *numbers] for name, numbers in parts]
             lines.append(
                 ["", "Δ", "", *(difference_text(each.delta, each.decimals) for each in row)]
             )
@@ -113,7 +116,7 @@ class _PaperSheet:
         return bool(needed) and needed.isdisjoint(self.commands.methods)
 
     def _published(self, each: ComparedNumber) -> str:
-        """The published number, with its own source where that is not the row's."""
+        """The published number, with a source of its own where this is not that of the row."""
         if each.published is None:
             return ""
         std = "" if each.published_std is None else f"±{each.published_std}"
@@ -124,7 +127,7 @@ class _PaperSheet:
         return f"[{self.origins.index(origin) + 1}]"
 
     def _sources(self) -> list[str]:
-        """Where the published numbers come from, and over how many runs they are."""
+        """Notes: the sources of the published numbers, and the number of runs behind them."""
         origins = [origin.replace("quoted:", "quoted from ") for origin in self.origins]
         runs = self.table.runs.items()
         return [
@@ -133,7 +136,8 @@ class _PaperSheet:
         ]
 
     def _to_fill(self) -> list[str]:
-        """The commands for what is missing, and the rows that cannot be run yet."""
+        """Notes: the commands for missing numbers, and the rows that cannot be run yet."""
+        # Dictionaries as sets that keep the order of the table.
         missing: dict[str, None] = {}
         unmeasured: dict[str, None] = {}
         waiting: dict[str, dict[str, None]] = defaultdict(dict)
@@ -192,13 +196,13 @@ def _caption(table: ReportedTable) -> str:
 
 
 def _n(row: list[ComparedNumber]) -> str:
-    """One number where all columns are the same trials, else one for each column."""
+    """One n where all columns have the same, else the n of each column."""
     numbers = [each.measured.n if each.measured else "0" for each in row]
     return numbers[0] if len(set(numbers)) == 1 else "/".join(numbers)
 
 
 def _choices(comparisons: Iterable[ComparedNumber]) -> list[str]:
-    """Where several groups of comparable trials could have stood in the table."""
+    """Notes about the numbers for which several groups of comparable trials were candidates."""
     return list(
         dict.fromkeys(
             f"{each.wanted}: {each.found.candidates} groups of comparable trials; shown is the one "

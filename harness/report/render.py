@@ -1,4 +1,7 @@
-"""Sheets as bytes: terminal, Markdown, CSV, LaTeX, Parquet. The same sheets give the same bytes."""
+"""Renders sheets as bytes: for the terminal, as Markdown, CSV, LaTeX or Parquet.
+
+The same sheets give the same bytes.
+"""
 
 import csv
 import io
@@ -14,14 +17,17 @@ from harness.report.terminal import terminal_text
 
 
 def render_sheets(sheets: Sequence[Sheet], format: str, width: int) -> bytes:
-    """The sheets, one under another. `width`: characters in a line, for the terminal only."""
+    """The sheets in one of the formats of `harness table --format`, one below the other.
+
+    `width`: characters in a line; it matters for the terminal only.
+    """
     if format == "terminal":
         return "\n".join(terminal_text(sheet, width) for sheet in sheets).encode()
     return _FORMATS[format](sheets)
 
 
 def markdown_text(sheet: Sheet) -> str:
-    """A GitHub table; headings of sections are rows."""
+    """A table in the Markdown of GitHub; the headings of sections are rows."""
     blocks = [f"**{_escaped(sheet.title)}**"] if sheet.title else []
     if sheet.columns:
         alignment = [
@@ -55,7 +61,7 @@ def _markdown_row(cells: Sequence[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text on one line, with the characters escaped that Markdown or HTML would take for its own."""
+    """The text on one line, with the special characters of Markdown and HTML escaped."""
     return re.sub(r"([\\|*_`<])", r"\\\1", " ".join(text.split()))
 
 
