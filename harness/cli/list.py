@@ -1,4 +1,4 @@
-"""`harness list`: what there is."""
+"""`harness list`: lists methods, search spaces, suites, papers and trials."""
 
 from typing import Annotated, Literal
 

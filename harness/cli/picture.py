@@ -1,4 +1,4 @@
-"""`harness picture`: how a model's embeddings lie, drawn."""
+"""`harness picture`: draws the embeddings of models."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,9 +26,9 @@ def picture(
     method: MethodOption = None,
     store: options.StoreOption = None,
 ) -> None:
-    """Draw models side by side on STS-B test.
+    """Draw the embeddings of STS-B test, with models side by side.
 
-    The pictures are cosines by gold score, their densities, and a plane of the embeddings.
+    The pictures show the cosines by gold score, their densities, and a projection on a plane.
 
     Example: harness picture 4f2a 77c0 --output pictures
     """
@@ -42,10 +42,9 @@ def picture(
     found = options.opened(store)
     pairs = suite("geometry").load("geometry")
     models = [model(name, found, pooling=pooling, method=method) for name in names]
-    console = Console(highlight=False)
-    drawn = []
-    with _writing(output):
-        output.mkdir(parents=True, exist_ok=True)  # told before models are loaded or trained
+    console, drawn = Console(highlight=False), []
+    with _writing(output):  # before models are loaded or trained, which takes long
+        output.mkdir(parents=True, exist_ok=True)
     with console.status("loading") as status:
         for each in models:
             vectors = Embeddings(Measurement(each, found, status=status.update).embed, pairs.texts)

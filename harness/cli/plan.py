@@ -1,4 +1,4 @@
-"""`harness plan`: what a sweep would do."""
+"""`harness plan`: shows what a sweep would do."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +31,10 @@ def plan(
 
 
 def print_plan(searches: "list[Search]", store: Path | None, cpus_per_trial: float) -> None:
-    """Print the plan of the searches, with `cpus_per_trial` CPU cores for each trial."""
+    """Print the plan of the searches.
+
+    `cpus_per_trial`: CPU cores of one trial, for the estimate of the time.
+    """
     import os
     import sys
 
@@ -57,7 +60,7 @@ def print_plan(searches: "list[Search]", store: Path | None, cpus_per_trial: flo
         console.print(f"{search.label}: {values}", soft_wrap=True, markup=False)
     slots = max(1, int((os.cpu_count() or 1) / cpus_per_trial))
     seconds = made.seconds(slots)
-    cost = "unknown (an encoder or a corpus is not here)"
+    cost = "unknown (an encoder or a corpus is not on this machine)"
     if seconds is not None:
         cost = f"about {duration(seconds)}"
     console.print(f"\n{made.to_run} trials to run; estimated time with {slots} at a time: {cost}")

@@ -1,4 +1,4 @@
-"""`harness run`: one configuration."""
+"""`harness run`: runs one configuration."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 def run(
     method: options.MethodArgument,
     encoder: Annotated[
-        str | None, typer.Option("--encoder", help="A model's Hub name or folder.")
+        str | None, typer.Option("--encoder", help="The Hub name or the folder of a model.")
     ] = None,
     set_: options.SetOption = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of every random source.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="The seed of all random choices.")] = 0,
     store: options.StoreOption = None,
 ) -> None:
     """Train one configuration in this process, score it on dev and test, and store it.

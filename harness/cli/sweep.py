@@ -1,12 +1,17 @@
-"""`harness sweep`: run a search space."""
+"""`harness sweep`: runs a search space."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.cli import options
 from harness.cli.plan import print_plan
 from harness.cli.table import table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from harness.sweep.driver import SweepResult
 
 
 def sweep(
@@ -23,10 +28,9 @@ def sweep(
         bool, typer.Option("--dry-run", help="Print the plan and stop, as `harness plan` does.")
     ] = False,
 ) -> None:
-    """Run a search space: search on dev, train the chosen configuration on the final seeds, test it.
+    """Search on dev, train the chosen configurations on the final seeds, and test them.
 
-    What the store has is not run again, so the same command goes on where an interrupted one
-    stopped.
+    Trials that the store has are not run again, so the same command continues an interrupted sweep.
 
     Example: harness sweep methods/d2cse search_spaces/unsup.yaml --encoder mini-bert
     """
@@ -46,6 +50,11 @@ def sweep(
     with Terminal(console) as terminal:
         result = run_sweep(searches, options.opened(store), resources, terminal)
     table(store=store)
+    _print_problems(console, result)
+
+
+def _print_problems(console: "Console", result: "SweepResult") -> None:
+    """Print what the sweep could not do, and end with exit code 1 if there is anything."""
     for label in result.undecided:
         console.print(f"No configuration of {label} finished, so none could be chosen.")
     if result.failed or result.undecided:

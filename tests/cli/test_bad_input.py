@@ -466,7 +466,7 @@ def test_bad_seed_of_one_run(seed: str, refused: Refused) -> None:
 
 @pytest.mark.parametrize("verb", ["sweep", "plan"])
 def test_last_argument_is_no_yaml_file(verb: str, refused: Refused) -> None:
-    refused([verb, "simcse"], '"simcse" is no search space', ".yaml")
+    refused([verb, "simcse"], '"simcse" is not a search space', ".yaml")
 
 
 def test_unknown_search_space(refused: Refused) -> None:
@@ -499,13 +499,13 @@ def test_show_of_an_ambiguous_key(harness: Any, swept: Any) -> None:
 
 @pytest.mark.parametrize("name", ["two-words", "1st", "a b"])
 def test_new_with_a_bad_name(name: str, harness: Any, tmp_path: Path) -> None:
-    check_sentence(harness("new", tmp_path / name), f'"{name}" cannot name a method')
+    check_sentence(harness("new", tmp_path / name), f'"{name}" cannot be the name of a method')
     assert not (tmp_path / name).exists()
 
 
 def test_new_on_an_existing_path(harness: Any, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
-    check_sentence(harness("new", tmp_path / "mine"), tmp_path / "mine", "is there already")
+    check_sentence(harness("new", tmp_path / "mine"), tmp_path / "mine", "exists already")
     assert not list((tmp_path / "mine").iterdir())
 
 

@@ -610,7 +610,9 @@ def test_a_file_that_is_no_suite(
 def test_a_file_that_is_not_there(harness: Any, store: Path, tmp_path: Path) -> None:
     path = tmp_path / "none.py"
     check_sentence(
-        harness("eval", "tiny-bert", "--suite", path, "--store", store), path, "the file does not exist"
+        harness("eval", "tiny-bert", "--suite", path, "--store", store),
+        path,
+        "the file does not exist",
     )
 
 
