@@ -28,8 +28,8 @@ PoolingOption = Annotated[
     Literal["cls", "mean", "first-last", "first-last-embeddings", "last-two"] | None,
     typer.Option(
         "--pooling",
-        help="The pooling of a plain encoder.  [default: that of a sentence-transformers folder, "
-        "else mean]",
+        help="The pooling of a plain encoder. Default: that of a sentence-transformers folder, "
+        "else mean.",
     ),
 ]
 MethodOption = Annotated[

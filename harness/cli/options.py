@@ -55,7 +55,7 @@ SubsetsOption = Annotated[
     ),
 ]
 StoreOption = Annotated[
-    Path | None, typer.Option("--store", help="The folder of the store.  [default: results/trials]")
+    Path | None, typer.Option("--store", help="The folder of the store. Default: results/trials.")
 ]
 CpusOption = Annotated[
     float, typer.Option("--cpus-per-trial", min=0.1, help="CPU cores of one trial.")
@@ -65,8 +65,8 @@ GpusOption = Annotated[
     typer.Option(
         "--gpus-per-trial",
         min=0,
-        help="GPUs of one trial; trials share a GPU when it is a fraction.  [default: 1 where "
-        "there are GPUs]",
+        help="GPUs of one trial; trials share a GPU when it is a fraction. Default: 1 where "
+        "there are GPUs.",
     ),
 ]
 

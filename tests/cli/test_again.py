@@ -1,4 +1,4 @@
-"""The command that a record prints to be run again."""
+"""The command that a record prints runs the same trial again."""
 
 import shlex
 from typing import Any
@@ -15,7 +15,7 @@ from harness.trials.trial import resolve
 @pytest.mark.parametrize(
     ("method", "values"),
     [
-        ("dcpcse", {}),  # its template has a colon and a brace, which YAML takes for a mapping
+        ("dcpcse", {}),  # its template has a colon and a brace, which YAML reads as a mapping
         ("dcpcse", {"template": 'He said "{s}" # [MASK]', "mlm": True, "learning_rate": 1e-5}),
         ("promptbert", {"template": "{s} : [MASK]", "second_template": "no, '{s}' [MASK]"}),
         ("simcse", {"sentences": "1e3", "triplets": "null"}),

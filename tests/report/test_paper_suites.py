@@ -1,4 +1,4 @@
-"""`harness table --paper`: the published tables of transfer tasks, retrieval, alignment and uniformity."""
+"""`harness table --paper`: tables of transfer tasks, retrieval, alignment and uniformity."""
 
 import csv
 import io

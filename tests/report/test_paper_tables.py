@@ -1,4 +1,4 @@
-"""`harness table --paper`: published numbers with ours beside them."""
+"""`harness table --paper`: published numbers with our numbers below them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ PAPERS = ("clsr", "d2cse", "dcpcse", "diffaug", "diffcse")
 
 
 def sheet_of(store: Store, paper: str, number: int = 0) -> Sheet:
-    """Of the tables that are compared, the first (Table 1) or another one."""
+    """One of the compared tables of a paper; the first is Table 1."""
     return paper_sheets(store.read(), paper, Commands(METHODS, store.folder))[number]
 
 

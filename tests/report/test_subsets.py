@@ -1,4 +1,4 @@
-"""Trials over subsets of the labels: one group, both components of its variance."""
+"""Trials over label subsets: they are one group, and their variance has two components."""
 
 from collections.abc import Callable, Sequence
 from math import sqrt
@@ -19,7 +19,7 @@ FRACTION = {"label_fraction": 0.01}
 
 
 def add_design(add_trial: AddTrial, scores: Sequence[Sequence[float]], **different: Any) -> None:
-    """One trial for each score: rows are subsets, columns are seeds."""
+    """One trial for each score: rows are subsets, and columns are seeds."""
     configuration = FRACTION | different.pop("configuration", {})
     for subset, row in enumerate(scores):
         for seed, score in enumerate(row):
@@ -29,22 +29,22 @@ def add_design(add_trial: AddTrial, scores: Sequence[Sequence[float]], **differe
 
 
 def draws_of(sizes: Sequence[int]) -> list[Draw]:
-    """Subsets with so many seeds each."""
+    """The draws of subsets with these numbers of seeds."""
     return [(subset, seed) for subset, seeds in enumerate(sizes) for seed in range(seeds)]
 
 
-# By hand. Means 71 and 78: variance 24.5. Squares within: 2 and 8.
+# Computed by hand: the means are 71 and 78, their variance is 24.5; squares within: 2 and 8.
 
 
 def test_components_of_a_full_design() -> None:
-    """Within (2 + 8) / 2 = 5; between 24.5 - 5 / 2 = 22."""
+    """Within is (2 + 8) / 2 = 5, and between is 24.5 - 5 / 2 = 22."""
     found = variance_components([70, 72, 76, 80], draws_of([2, 2]))
     assert found is not None
     assert (found.between, found.within) == pytest.approx((sqrt(22), sqrt(5)))
 
 
 def test_components_with_a_trial_missing() -> None:
-    """Within 2 / 1 = 2; between 24.5 - 2 * (1 / 2 + 1) / 2 = 23."""
+    """Within is 2 / 1 = 2, and between is 24.5 - 2 * (1 / 2 + 1) / 2 = 23."""
     found = variance_components([70, 72, 78], draws_of([2, 1]))
     assert found is not None
     assert (found.between, found.within) == pytest.approx((sqrt(23), sqrt(2)))
@@ -98,7 +98,7 @@ def test_the_fraction_separates_groups(store: Store, add_trial: AddTrial) -> Non
 def test_the_same_run_with_all_labels_is_not_counted_twice(
     store: Store, add_trial: AddTrial
 ) -> None:
-    """With all labels the subset changes nothing: its trials are copies, not more evidence."""
+    """With all labels the subset changes nothing, so its trials are copies."""
     for subset in (0, 3):
         add_trial({"label_fraction": 1.0, "subset": subset}, seed=0)
     assert [group.n for group in comparable_groups(store.read().table)] == ["1", "1"]
