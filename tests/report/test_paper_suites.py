@@ -1,4 +1,4 @@
-"""`harness table --paper`: the published tables of transfer tasks, retrieval, alignment and uniformity."""
+"""`harness table --paper`: tables of transfer tasks, retrieval, alignment and uniformity."""
 
 import csv
 import io
@@ -170,7 +170,7 @@ def test_a_variant_needs_a_value_for_the_encoder() -> None:
         .model_copy(update={"encoder": "bert-large-uncased"})
     )
     with pytest.raises(UserError, match="diffcse has no learning_rate for bert-large-uncased"):
-        matching.wanted(row, load_systems().systems["diffcse"])
+        matching.wanted_for(row, load_systems().systems["diffcse"])
 
 
 def test_with_and_without_the_masked_language_loss(

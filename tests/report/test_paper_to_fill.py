@@ -1,4 +1,4 @@
-"""`harness table --paper`: what measures a trial that is there by one more suite."""
+"""`harness table --paper`: commands that measure a trial of the store with one more suite."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""`harness table` of a store with evaluations: a sheet for each suite."""
+"""`harness table` of a store with evaluations: one sheet for each suite."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ import pandas
 import pytest
 
 from harness.evaluation.catalogue import SuiteCard
-from harness.report.render import render
+from harness.report.render import render_sheets
 from harness.report.sheet import Sheet
 from harness.report.store_tables import store_sheets
 from harness.trials.store import Store
@@ -36,7 +36,7 @@ simcse   unsup    bert-base-uncased   2  50.00±0.00  80.00±0.00  75.00±1.41  
 
 Spearman x100, mean±sample std over n seeds; selected on dev (STS-B dev), test never selects. 1=: nothing is trained, so there is no seed.
 1 failed trial: simcse unsup bert-base-uncased seed 3 (loss is nan)
-"""
+"""  # noqa: E501
 
 
 def sheets(store: Store) -> dict[str, Sheet]:
@@ -49,7 +49,7 @@ def lines(sheet: Sheet) -> list[list[str]]:
 
 
 def told(*arguments: object) -> str:
-    """What `harness table` prints as a process of its own."""
+    """The output of `harness table` in a process of its own."""
     command = [sys.executable, "-m", "harness", "table", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
@@ -60,7 +60,7 @@ def test_a_store_without_evaluations_is_printed_as_ever(store: Store, add_trial:
     add_trial(method="pooling", score=60.0, steps=0)
     add_trial(status="failed", reason="loss is nan", dev={}, test={})
     assert (
-        render(store_sheets(store.read(), store.folder), "terminal", 160).decode()
+        render_sheets(store_sheets(store.read(), store.folder), "terminal", 160).decode()
         == WITHOUT_EVALUATIONS
     )
 
@@ -199,7 +199,8 @@ def test_a_failed_evaluation_is_named_and_is_no_trial(
         "retrieval", {}, of=key, seed=0, status="failed", reason="embeddings are not finite"
     )
     assert list(sheets(store)[""].notes) == [
-        "1 failed evaluation: simcse unsup bert-base-uncased seed 0, retrieval (embeddings are not finite)"
+        "1 failed evaluation: simcse unsup bert-base-uncased seed 0, retrieval "
+        "(embeddings are not finite)"
     ]
 
 
