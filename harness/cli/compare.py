@@ -11,7 +11,7 @@ from harness.cli.eval import MethodOption, ModelArgument, PoolingOption
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from harness.evaluation.bootstrap import Comparison
+    from harness.evaluation.bootstrap import PairedComparison
     from harness.trials.lookup import MeasuredModel
 
 
@@ -52,7 +52,7 @@ def compare(
 def _print(
     console: "Console",
     models: "Sequence[MeasuredModel]",
-    rows: "Mapping[str, tuple[float, float, Comparison]]",
+    rows: "Mapping[str, tuple[float, float, PairedComparison]]",
 ) -> None:
     """Print one line per task. `rows`: task -> score of A, score of B, and their difference."""
     from rich import box
