@@ -1,14 +1,15 @@
 """Shared fixtures: small random encoders, small corpora, kits, and the mirror of the real data."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+# Before torch and huggingface_hub are imported: tests run beside one another, and none may ask the
+# network.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault(
-    "HF_HUB_OFFLINE", "1"
-)  # before huggingface_hub is imported: no test may ask the network
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +40,52 @@ from harness.plugin.registry import Plugin
 from harness.trials.trial import resolve
 
 torch.set_num_threads(1)
+
+STARTERS = {"process", "swept", "environment", "clone"}
+"""Fixtures that start processes"""
+LONGEST = ("test_readme.py", "install", "sweep")
+"""Files and folders of tests that take minutes; they begin first, so that no worker ends alone"""
+ALLOWED = {"git", "lscpu"}
+"""Programs that a quick test may start: the commit of a record, and what joblib asks about cores"""
+_quick: list[str] = []
+"""The quick test that is running"""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that start processes, and say which tests run in the same xdist worker.
+
+    Tests of one file share its fixtures. Tests that start processes run one after the other,
+    because two Rays on two cores would only wait for each other.
+    """
+
+    def order(item: pytest.Item) -> int:
+        parts = item.path.parts
+        return next((place for place, name in enumerate(LONGEST) if name in parts), len(LONGEST))
+
+    for item in items:
+        if STARTERS & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.process)
+        alone = item.path.name == "test_readme.py" or "install" in item.path.parts
+        shared = item.get_closest_marker("process") and not alone
+        item.add_marker(pytest.mark.xdist_group("process" if shared else str(item.path)))
+    items.sort(key=order)
+
+
+@pytest.fixture(autouse=True)
+def no_process(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test without the marker `process` fails when it starts a process."""
+    if request.node.get_closest_marker("process") is None:
+        _quick.append(request.node.nodeid)
+    yield
+    _quick.clear()
+
+
+def _refuse_processes(event: str, arguments: tuple[Any, ...]) -> None:
+    if _quick and event == "subprocess.Popen" and Path(str(arguments[0])).name not in ALLOWED:
+        raise AssertionError(f"{_quick[-1]} starts {arguments[0]}: give it the marker process")
+
+
+sys.addaudithook(_refuse_processes)
 
 WORDS = """
 the a old young small large red green quiet loud cat dog bird horse farmer baker child teacher

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from harness.errors import TrialFailure, UserError
 from harness.evaluation.suites import Embed
+from harness.files import written_whole
 
 _logger = logging.getLogger(__name__)
 
@@ -85,11 +86,11 @@ class KeptEmbeddings:
         # A random name, since several processes may write into one folder.
         path = self.folder / uuid.uuid4().hex
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            np.save(path.with_suffix(".npy"), vectors)
-            # Renamed when it is whole: other processes look for .parquet.
-            pq.write_table(pa.table({"text": texts}), path.with_suffix(".tmp"))
-            path.with_suffix(".tmp").replace(path.with_suffix(".parquet"))
+            with written_whole(path.with_suffix(".npy")) as temporary, temporary.open("wb") as file:
+                np.save(file, vectors)
+            # The texts come last: other processes look for them.
+            with written_whole(path.with_suffix(".parquet")) as temporary:
+                pq.write_table(pa.table({"text": texts}), temporary)
         except OSError as error:
             _logger.warning("the embeddings %s are not kept: %s", path, error)
         else:

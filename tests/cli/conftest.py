@@ -75,7 +75,7 @@ def process(cache: Path) -> Harness:
         *arguments: object,
         cwd: Path = REPOSITORY,
         environment: dict[str, str | None] | None = None,
-        timeout: int = 180,
+        timeout: int = 1200,
     ) -> Answer:
         changed = {
             "HARNESS_HUB": None,

@@ -637,7 +637,7 @@ def test_process_refuses_a_missing_file_without_waiting_for_the_hub(
         "--store",
         store,
         environment=environment,
-        timeout=30,
+        timeout=600,
     )
     check_process(answer, store, mirror, "was not found", "set HARNESS_HUB")
 

@@ -74,6 +74,7 @@ def test_a_model_does_not_differ_from_itself(compared: Callable[..., Rows]) -> N
     assert p_value == 1
 
 
+@pytest.mark.slow
 def test_two_models_differ_by_the_difference_of_their_scores(
     compared: Callable[..., Rows], harness: Any, trial: str, store: Path
 ) -> None:
@@ -234,6 +235,7 @@ def test_retrieve_with_a_constant_embedding(
 PICTURES = {"cosines-by-gold.png", "cosines.png", "projection.png"}
 
 
+@pytest.mark.slow
 def test_three_pictures(
     harness: Any, trial: str, senteval: Callable[..., Path], store: Path, tmp_path: Path
 ) -> None:

@@ -387,7 +387,7 @@ def test_a_trial_whose_plugin_has_changed_is_refused(
     path.write_text(path.read_text() + "\n# a remark\n")
     registry.load.cache_clear()
     answer = harness("eval", trial.key, *GRADED_EVAL, "--method", path, "--store", store)
-    check_sentence(answer, trial.key[:10], "other code", "harness show")
+    check_sentence(answer, trial.key[:10], "have changed since it ran", "harness show")
     assert len(rows(store)) == 1
 
 

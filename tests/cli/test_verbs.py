@@ -103,6 +103,7 @@ def again(out: str) -> list[str]:
 # Without a trial
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "shown"),
     [(["--help"], "sweep"), (["sweep", "--help"], "--dry-run"), (["list", "methods"], "SimCSE")],

@@ -60,6 +60,7 @@ def test_a_suite_is_embedded_in_one_pass(kit_for: KitFor) -> None:
     assert rows == len(set(LOADERS["graded"]().texts))
 
 
+@pytest.mark.slow
 def test_order_and_batches_do_not_matter(kit_for: KitFor, monkeypatch: pytest.MonkeyPatch) -> None:
     kit = kit_for("pooling", encoder="tiny-bert", pooling="mean")
     pairs = LOADERS["graded-dev"]()

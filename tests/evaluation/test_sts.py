@@ -52,6 +52,7 @@ class WordVectors:
 # The scores of the suites
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hub")
 def test_scores_of_every_task_and_their_average() -> None:
     """One Spearman over all pairs of a year; the average is that of the seven rounded scores."""

@@ -46,6 +46,7 @@ def validated(fitted: Make, stratified: Make) -> Callable[..., tuple[float, floa
 # The protocol
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize(("folds", "classes", "seed"), [(5, 2, 0), (10, 2, 1), (5, 3, 2)])
 def test_nested_cross_validation_against_scikit_learn(

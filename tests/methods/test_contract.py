@@ -18,6 +18,7 @@ def test_all_methods_are_found() -> None:
     assert len(METHODS) == 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_keeps_the_contract(name: str) -> None:
     assert problems(name) == []

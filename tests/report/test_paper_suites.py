@@ -240,6 +240,7 @@ def test_captions_have_the_units_and_our_protocol(
     assert "Ours:" not in paper_table("diffcse", 1).sheet.caption
 
 
+@pytest.mark.process
 def test_the_command_line_prints_and_records_the_same(
     store: Store, add_trial: Add, add_evaluation: Add
 ) -> None:

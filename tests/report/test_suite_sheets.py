@@ -261,6 +261,7 @@ def test_trials_that_other_dev_scores_selected_stay_apart(
     assert lines(found[0])[0][4:6] == ["60.00", "66.00"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("format", ["terminal", "markdown", "latex"])
 def test_every_format_has_every_sheet(
     store: Store, add_trial: Add, add_evaluation: Add, format: str
@@ -274,6 +275,7 @@ def test_every_format_has_every_sheet(
     ] == []
 
 
+@pytest.mark.process
 def test_records_have_the_uncertainty_of_one_model(
     store: Store, add_trial: Add, add_evaluation: Add, tmp_path: Path
 ) -> None:
@@ -308,6 +310,7 @@ def test_records_have_the_uncertainty_of_one_model(
     )
 
 
+@pytest.mark.process
 def test_the_terminal_shows_no_uncertainty_of_one_model(
     store: Store, add_trial: Add, add_evaluation: Add
 ) -> None:

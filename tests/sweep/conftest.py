@@ -154,7 +154,7 @@ def process(environment: dict[str, str]) -> Callable[..., Answer]:
     def call(*arguments: object) -> Answer:
         command = [sys.executable, "-m", "harness", *map(str, arguments)]
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=240, check=False
+            command, env=environment, capture_output=True, text=True, timeout=1200, check=False
         )
         return Answer(done.returncode, done.stdout, done.stderr)
 

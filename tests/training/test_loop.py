@@ -281,6 +281,7 @@ def same(one: dict[str, Tensor], two: dict[str, Tensor]) -> bool:
     return one.keys() == two.keys() and all(torch.equal(one[key], two[key]) for key in one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["simcse", "d2cse"])
 def test_a_seed_decides_weights_and_scores(kit_for: KitFor, name: str) -> None:
     weights, scores = trained(kit_for, name, 3)
@@ -292,6 +293,7 @@ def test_a_seed_decides_weights_and_scores(kit_for: KitFor, name: str) -> None:
     assert scores != other_scores
 
 
+@pytest.mark.slow
 def test_evaluating_more_often_does_not_change_the_training(kit_for: KitFor) -> None:
     often, scores = trained(kit_for, "d2cse", 0, evaluation_interval=1)
     seldom, _ = trained(kit_for, "d2cse", 0, evaluation_interval=100)

@@ -173,6 +173,7 @@ Store(sys.argv[1]).write(given)
 """
 
 
+@pytest.mark.process
 def test_writer_that_is_killed_while_it_writes(store: Store) -> None:
     store.write(record(1))
     done = subprocess.run([sys.executable, "-c", WRITE_AND_DIE, str(store.folder)], check=False)
