@@ -73,6 +73,7 @@ def measure(
     plugin = registry.load(name)
     known = plugin.method.config_type.model_fields
     config = resolve(plugin, {key: value for key, value in values.items() if key in known})
+    # With the same seed, every round has the same batches.
     seed_everything(0)
     declared = plugin.declare(config)
     stages = declared.stages
@@ -98,6 +99,7 @@ def measure(
 def in_own_process(name: str, values: Mapping[str, object], *settings: Any) -> Measured:
     """Call `measure` in a new process. Raises UserError with the last line of its error."""
     command = [sys.executable, __file__, "--child", json.dumps([name, values, *settings])]
+    # The libraries under torch read the number of threads when they are imported.
     environment = {**os.environ, "OMP_NUM_THREADS": str(settings[1])}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:

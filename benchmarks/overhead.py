@@ -40,6 +40,7 @@ def sweep(folder: Path, seeds: int) -> tuple[float, float]:
     # With all CPUs for one trial, there is one worker at a time.
     cpus = str(os.cpu_count() or 1)
     options = ["--store", str(store), "--cpus-per-trial", cpus]
+    # A process of its own, because the start of Python and of Ray is part of the price.
     started = time.perf_counter()
     subprocess.run(
         [sys.executable, "-m", "harness", "sweep", str(space), *options],

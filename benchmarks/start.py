@@ -34,6 +34,7 @@ def main() -> None:
         "harness list methods": (sys.executable, "-m", "harness", "list", "methods"),
     }
     times: dict[str, list[float]] = {name: [] for name in commands}
+    # In turn, so that a busy moment of the machine meets all of them.
     for _ in range(rounds):
         for name, command in commands.items():
             times[name].append(seconds(*command))

@@ -67,6 +67,7 @@ class Reference:
             ]
         else:
             scores = self.validate(train, labels)
+        # As SentEval does, which compares percentages with two decimals.
         best = int(np.argmax(np.round(scores, 4)))
         test = self.fit(train, labels, PENALTIES[best]).score(features["test"], data["test"].labels)
         return Accuracy(100 * scores[best], 100 * test, (PENALTIES[best],))
