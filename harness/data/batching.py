@@ -191,6 +191,7 @@ class Stream:
 
     def batches(self, start: int = 0) -> Iterator[TextBatch]:
         """The endless sequence of batches, from batch number `start` on."""
+        # Epochs before `start` are not drawn: a resumed stage begins where it ended, at no cost.
         epoch, first = divmod(start, len(self))
         if self.options.text:
             lengths = self.tokens.item_lengths(self.options.limit)[self.items]

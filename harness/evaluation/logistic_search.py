@@ -32,6 +32,7 @@ TOLERANCE = 5e-4
 
 Margins are then within about 1 % of those at the minimum, so hardly any row changes its side."""
 MOST_STEPS = 500
+"""The number of L-BFGS steps after which a search counts as failed"""
 
 RowSplit = tuple[np.ndarray, np.ndarray]
 """The numbers of the rows that are fitted, and of those that are held out"""
@@ -71,7 +72,7 @@ def search_penalties(
     problem = _Problem(features, labels, [*(fitted for fitted, _ in splits), refitted])
     # ftol 0: the search ends by the slope alone, not when the objective changes little.
     options = {"gtol": TOLERANCE, "ftol": 0, "maxiter": MOST_STEPS, "maxfun": 2 * MOST_STEPS}
-    # With these scales, the gradient at zero is the step of a ridge regression from zero.
+    # With these scales, minus the gradient at zero is the step of a ridge regression from zero.
     start = -problem(np.zeros(problem.size))[1]
     found = minimize(problem, start, jac=True, method="L-BFGS-B", options=options)
     # Ten times, since float32 may end a search a little early; `not <`, so that nan fails, too.
@@ -131,6 +132,7 @@ class _Problem:
         coefficients = self.scaled(flat)
         loss = _softmax if self.classes > 2 else _logistic
         losses, slopes = loss(self.margins(coefficients), self.labels)
+        # The slopes become those of the mean losses, and 0 where a row is held out.
         slopes *= self.shares[:, None]
         decay = self.penalties * coefficients[:-1]
         objective = float((self.shares[:, 0] * losses.sum(1)).sum(dtype=np.float64))

@@ -179,6 +179,7 @@ def _check(vectors: np.ndarray, expected: int) -> None:
         raise TrialFailure("the embedding is constant")
 
 
+# A checkpoint is chosen by one number, so the seven tasks have to be one dev task.
 class AllTasks:
     """The seven tasks as one task, for the mean of their dev accuracies."""
 

@@ -55,6 +55,7 @@ def added(method: nn.Module) -> int:
 
     They belong to prompts, prefixes, adapters, heads and classifiers.
     """
+    # Parts that come from a checkpoint are modules of transformers; all else is the method's own.
     pretrained = {
         parameter
         for module in method.modules()
