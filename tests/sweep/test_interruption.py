@@ -161,7 +161,7 @@ def heed_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def test_ctrl_c_is_said_leaves_nothing_running_and_goes_on(
+def test_ctrl_c_leaves_nothing_running_and_the_sweep_goes_on(
     uninterrupted: dict[str, dict[str, Any]],
     targets: list[Path],
     started: Callable[..., Any],
