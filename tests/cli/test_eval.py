@@ -260,14 +260,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def trials(trained: Path, store: Path) -> dict[str, dict[str, Any]]:
+def trials(trained: Path, store: Path) -> dict[str, Record]:
     """Role -> row, in a store that only this test uses."""
     shutil.copytree(trained, store)
     return {row.role: row for row in rows(store)}
 
 
 def test_a_final_trial_has_its_own_scores_from_its_weights(
-    harness: Any, trials: dict[str, dict[str, Any]], store: Path, monkeypatch: pytest.MonkeyPatch
+    harness: Any, trials: dict[str, Record], store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     no_training(monkeypatch)
     trial = trials["final"]
@@ -288,7 +288,7 @@ def test_a_final_trial_has_its_own_scores_from_its_weights(
 
 
 def test_without_its_weights_a_trial_is_trained_again(
-    harness: Any, trials: dict[str, dict[str, Any]], store: Path
+    harness: Any, trials: dict[str, Record], store: Path
 ) -> None:
     trial = trials["final"]
     weights = Store(store).weights(trial.key)
@@ -299,7 +299,7 @@ def test_without_its_weights_a_trial_is_trained_again(
 
 
 def test_a_search_trial_is_trained_again_and_gets_test_scores(
-    harness: Any, trials: dict[str, dict[str, Any]], store: Path, tmp_path: Path
+    harness: Any, trials: dict[str, Record], store: Path, tmp_path: Path
 ) -> None:
     trial = trials["search"]
     assert trial.test == {}
@@ -349,7 +349,7 @@ def test_weights_are_all_that_training_changed(
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "another method's"])
 def test_damaged_weights_are_named(
-    damage: str, harness: Any, trials: dict[str, dict[str, Any]], store: Path, tmp_path: Path
+    damage: str, harness: Any, trials: dict[str, Record], store: Path, tmp_path: Path
 ) -> None:
     trial = trials["final"]
     weights = Store(store).weights(trial.key)
@@ -387,7 +387,7 @@ def test_a_trial_whose_plugin_has_changed_is_refused(
     path.write_text(path.read_text() + "\n# a remark\n")
     registry.load.cache_clear()
     answer = harness("eval", trial.key, *GRADED_EVAL, "--method", path, "--store", store)
-    check_sentence(answer, trial.key[:10], "other code", "harness show")
+    check_sentence(answer, trial.key[:10], "have changed since it ran", "harness show")
     assert len(rows(store)) == 1
 
 
@@ -403,7 +403,7 @@ def test_a_trial_that_failed_is_refused(
 
 
 def test_a_key_that_several_trials_start_with(
-    harness: Any, trials: dict[str, dict[str, Any]], store: Path
+    harness: Any, trials: dict[str, Record], store: Path
 ) -> None:
     one, two = trials.values()
     prefix = one.key[:4]
@@ -415,9 +415,7 @@ def test_a_key_that_several_trials_start_with(
     check_sentence(answer, f'2 trials have keys that start with "{prefix}"', "give more characters")
 
 
-def test_pooling_is_not_for_trials(
-    harness: Any, trials: dict[str, dict[str, Any]], store: Path
-) -> None:
+def test_pooling_is_not_for_trials(harness: Any, trials: dict[str, Record], store: Path) -> None:
     answer = harness(
         "eval", trials["final"].key, *GRADED_EVAL, "--pooling", "cls", "--store", store
     )
