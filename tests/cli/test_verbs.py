@@ -335,7 +335,7 @@ def test_run_whose_loss_is_not_finite_fails(
     assert answer.code == 1
     [row] = Store(tmp_path / "store").read().records()
     assert row.status == "failed"
-    assert "nan" in row.reason or "not finite" in row.reason
+    assert "nan" in str(row.reason) or "not finite" in str(row.reason)
 
 
 def test_again_of_a_plugin_that_has_a_path(
