@@ -1,6 +1,6 @@
 """`harness compare`: tests whether two models differ."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +11,6 @@ from harness.cli.eval import MethodOption, ModelArgument, PoolingOption
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from harness.evaluation.bootstrap import PairedComparison
     from harness.trials.lookup import MeasuredModel
 
 
@@ -46,15 +45,18 @@ def compare(
     with console.status("loading") as status:
         measurements = [Measurement(each, found, status=status.update) for each in models]
         rows = differences(measured, measurements[0].embed, measurements[1].embed)
-    _print(console, models, rows)
+    lines = []
+    for task, (one, two, compared) in rows.items():
+        scores = [f"{one:.2f}", f"{two:.2f}", f"{compared.difference:+.2f}"]
+        interval = f"{compared.uncertainty.low:+.2f} to {compared.uncertainty.high:+.2f}"
+        lines.append([task, *scores, interval, f"{compared.p_value:.3f}"])
+    _print(console, models, lines)
 
 
 def _print(
-    console: "Console",
-    models: "Sequence[MeasuredModel]",
-    rows: "Mapping[str, tuple[float, float, PairedComparison]]",
+    console: "Console", models: "Sequence[MeasuredModel]", lines: Sequence[Sequence[str]]
 ) -> None:
-    """Print one line per task. `rows`: task -> score of A, score of B, and their difference."""
+    """Print the names of the two models and the table, which has one line per task."""
     from rich import box
     from rich.table import Table
 
@@ -63,10 +65,8 @@ def _print(
     table = Table("task", box=box.SIMPLE_HEAD)
     for title in ("A", "B", "A - B", "95 % interval", "p"):
         table.add_column(title, justify="right")
-    for task, (one, two, found) in rows.items():
-        scores = [f"{one:.2f}", f"{two:.2f}", f"{found.difference:+.2f}"]
-        interval = f"{found.uncertainty.low:+.2f} to {found.uncertainty.high:+.2f}"
-        table.add_row(task, *scores, interval, f"{found.p_value:.3f}")
+    for line in lines:
+        table.add_row(*line)
     console.print(f"A: {models[0].label}\nB: {models[1].label}", soft_wrap=True, markup=False)
     console.print(table)
     console.print(

@@ -63,6 +63,7 @@ def _trials(store: options.StoreOption) -> None:
     for name, reason in reading.unreadable:
         typer.echo(f"{name} cannot be read and is left out: {reason}", err=True)
     records = reading.records()
+    # None and a time cannot be compared, so records without a start come last.
     for record in sorted(records, key=lambda each: (each.started is None, str(each.started))):
         dev = "" if record.dev_score is None else f"{record.dev_score:.2f}"
         role = record.suite if record.role == "evaluation" else record.role

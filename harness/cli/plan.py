@@ -46,6 +46,7 @@ def print_plan(searches: "list[Search]", store: Path | None, cpus_per_trial: flo
     from harness.sweep.terminal import duration
 
     made = plan_sweep(searches, options.opened(store))
+    # Where the output is not a terminal, rich would break the lines at 80 characters.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     table = Table(box=box.SIMPLE_HEAD)
     for column in ("search", "round", "varied"):

@@ -31,9 +31,9 @@ def run(
     from harness.trials.run import attempt
     from harness.trials.trial import Trial, key, resolve
 
-    options.whole_numbers(str(seed), "--seed")
+    options.whole_numbers(str(seed), "--seed")  # it refuses a seed that numpy cannot take
     values = options.set_values(set_) | ({"encoder": encoder} if encoder else {})
-    resolve(registry.load(method), values)
+    resolve(registry.load(method), values)  # a mistake in a value is found before files are read
     trial = Trial(method, values, seed)
     found = options.opened(store)
     found.check_writable()

@@ -53,6 +53,7 @@ def _side_by_side(
     *,
     shared: bool = False,
 ) -> Figure:
+    # A Figure without pyplot needs no display.
     figure = Figure(figsize=(5 * len(models), 4), layout="constrained")
     axes = figure.subplots(1, len(models), squeeze=False, sharex=shared)[0]
     for axis, model in zip(axes, models, strict=True):

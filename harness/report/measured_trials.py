@@ -110,6 +110,7 @@ def trials_of(table: pa.Table) -> dict[Identity, list[MeasuredTrial]]:
     )
     rows: dict[Identity, dict[Draw, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for identity, row in zip(_identities(shown), shown.select(_COLUMNS).to_pylist(), strict=True):
+        # A method without a choice of labels has no subset.
         rows[identity][row["subset"] or 0, row["seed"]].append(row)
     return {identity: _trials(draws) for identity, draws in rows.items()}
 

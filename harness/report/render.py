@@ -68,7 +68,7 @@ def _escaped(text: str) -> str:
 def _csv(sheets: Sequence[Sheet]) -> bytes:
     records = _records(sheets)
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    writer = csv.writer(text, lineterminator="\n")  # its default is the line end of Windows
     writer.writerow(records.column_names)
     writer.writerows(zip(*(column.to_pylist() for column in records.columns), strict=True))
     return text.getvalue().encode()

@@ -40,6 +40,7 @@ def _printed(content: str | Table, width: int) -> str:
     )
     with console.capture() as capture:
         console.print(content)
+    # rich fills the lines of a table with spaces.
     return re.sub(r" +$", "", capture.get(), flags=re.MULTILINE)
 
 

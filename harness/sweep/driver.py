@@ -86,6 +86,7 @@ class _Sweep:
 
     def _round(self, number: int, scored: list[Scored]) -> None:
         """Run round `number` of every search that has one, and add its scores to `scored`."""
+        # A search without any score has nothing from which its next round could start.
         tried = {
             index: search.configurations(number, scored[index])
             for index, search in enumerate(self.searches)
@@ -103,16 +104,18 @@ class _Sweep:
 
     def _run(self, trials: list[Trial], title: str, varied: set[str]) -> None:
         """Run those trials that the store has not finished. Equal trials run once."""
+        # A later round may ask for a configuration that an earlier one has tried.
         by_key = {key(trial): trial for trial in trials}
         self.keys |= by_key.keys()
         finished = self.store.finished_keys()
         missing = [trial for found, trial in by_key.items() if found not in finished]
         stored = len(by_key) - len(missing)
         slots = self.engine.slots
+        # Trials of one configuration differ in the label subset, too.
         self.watcher.round(RoundPlan(title, len(missing), stored, slots, varied | {"subset"}))
         if missing:
             self.engine.run(missing, self.watcher)
-            self.store.compact()
+            self.store.compact()  # many small files are slow to read
 
     def _sample(self, search: Search, sampler: Sampler) -> Scored:
         """Spend what is left of a sampler's budget.

@@ -74,7 +74,7 @@ def _search(
     named = {"setting": space.setting, "suite": space.suite}
     given = {**named, **space.set, **part.set, **overrides.values}
     fixed = {key: value for key, value in given.items() if key in fields} | {"encoder": encoder}
-    resolve(plugin, fixed)
+    resolve(plugin, fixed)  # it refuses a bad value now, before anything runs
     free = [overrides.without(axes) for axes in rounds(part)]
     ranges = overrides.without(part.ranges or {})
     limit = overrides.configurations
@@ -164,6 +164,7 @@ def _check_values(plugin: Plugin, name: str, space: Space, document: Document) -
                 location, f'method {name} has no hyperparameter "{key}"{suggest(key, fields)}'
             )
         for value in values:
+            # One value at a time, so that the message names the line of this value.
             resolve(plugin, {**base, key: value}, document.where(location))
 
 

@@ -48,6 +48,7 @@ def sampled_of(search: Search, store: Store) -> Scored:
         # Each label subset is a trial of its own, but not a configuration of its own.
         values[repr(tried)] = tried
         scores[repr(tried)].append(score)
+    # In a fixed order, because of equal scores the first configuration is chosen.
     complete = [
         name
         for name in sorted(scores)

@@ -239,6 +239,7 @@ def _axis_values(key: str, axis: Any, scored: list[tuple[Values, float]]) -> lis
 
 
 def _span(start: float, stop: float, step: float) -> list[float | int]:
+    # `str` gives the digits that stand in the file.
     first, last, by = (Decimal(str(number)) for number in (start, stop, step))
     count = math.floor((last - first) / by) + 1
     values = [first + by * index for index in range(count)]

@@ -66,6 +66,7 @@ class Terminal:
     def progressed(self, trial: Trial, report: Mapping[str, Any]) -> None:
         """A trial has done more steps, and may have a new dev score."""
         self.running[_identity(trial)] = (trial, report)
+        # In a terminal, the live view shows the same numbers.
         if report.get("dev") is not None and not self.console.is_terminal:
             self._say(
                 f"  {self._name(trial)}: step {report['step']}/{report['total_steps']}, "
@@ -102,6 +103,7 @@ class Terminal:
         return f"about {duration(per_trial * (self.plan.to_run - worked))} left in this round"
 
     def _say(self, line: str) -> None:
+        # Soft wrapping keeps a line whole where the output is a file.
         self.console.print(Text(line), soft_wrap=True)
 
     def _view(self) -> Group:

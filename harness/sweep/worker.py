@@ -71,6 +71,7 @@ def _execute(trial: Trial, store: Store, cpus: float) -> Record:
 
     The record is written before Tune is informed, so that an interruption cannot lose it.
     """
+    # By default torch uses all cores, also those of the trials that run at the same time.
     torch.set_num_threads(max(1, int(cpus)))
     name = key(trial)
     record = store.finished(name, lambda: attempt(trial, _report, store.weights(name)))

@@ -103,7 +103,7 @@ def _walk(node: Any, location: Location, lines: dict[Location, int], path: Path)
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             inner = (*location, key.value)
-            if inner in lines:
+            if inner in lines:  # yaml.safe_load keeps the last value without a message
                 raise UserError(
                     f"{path}, line {key.start_mark.line + 1}: {key.value} is written twice"
                 )

@@ -96,6 +96,7 @@ def evaluations(measurement: Measurement, suites: Sequence[Suite]) -> Iterator[R
             seconds = time.perf_counter() - clock
             memory.measure()
             record = _record(measurement, suite, found, _reasons(suite, missing), memory)
+            # All suites share the embedding, and each record has the whole time of it.
             seconds += measurement.embedder.seconds
             yield replace(record, started=started, wall_seconds=seconds)
 

@@ -260,14 +260,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def trials(trained: Path, store: Path) -> dict[str, dict[str, Any]]:
+def trials(trained: Path, store: Path) -> dict[str, Record]:
     """Role -> row, in a store that only this test uses."""
     shutil.copytree(trained, store)
     return {row.role: row for row in rows(store)}
 
 
 def test_a_final_trial_has_its_own_scores_from_its_weights(
-    harness: Any, trials: dict[str, dict[str, Any]], store: Path, monkeypatch: pytest.MonkeyPatch
+    harness: Any, trials: dict[str, Record], store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     no_training(monkeypatch)
     trial = trials["final"]
@@ -288,7 +288,7 @@ def test_a_final_trial_has_its_own_scores_from_its_weights(
 
 
 def test_without_its_weights_a_trial_is_trained_again(
-    harness: Any, trials: dict[str, dict[str, Any]], store: Path
+    harness: Any, trials: dict[str, Record], store: Path
 ) -> None:
     trial = trials["final"]
     weights = Store(store).weights(trial.key)
@@ -299,7 +299,7 @@ def test_without_its_weights_a_trial_is_trained_again(
 
 
 def test_a_search_trial_is_trained_again_and_gets_test_scores(
-    harness: Any, trials: dict[str, dict[str, Any]], store: Path, tmp_path: Path
+    harness: Any, trials: dict[str, Record], store: Path, tmp_path: Path
 ) -> None:
     trial = trials["search"]
     assert trial.test == {}
@@ -349,7 +349,7 @@ def test_weights_are_all_that_training_changed(
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "another method's"])
 def test_damaged_weights_are_named(
-    damage: str, harness: Any, trials: dict[str, dict[str, Any]], store: Path, tmp_path: Path
+    damage: str, harness: Any, trials: dict[str, Record], store: Path, tmp_path: Path
 ) -> None:
     trial = trials["final"]
     weights = Store(store).weights(trial.key)
@@ -403,7 +403,7 @@ def test_a_trial_that_failed_is_refused(
 
 
 def test_a_key_that_several_trials_start_with(
-    harness: Any, trials: dict[str, dict[str, Any]], store: Path
+    harness: Any, trials: dict[str, Record], store: Path
 ) -> None:
     one, two = trials.values()
     prefix = one.key[:4]
@@ -415,9 +415,7 @@ def test_a_key_that_several_trials_start_with(
     check_sentence(answer, f'2 trials have keys that start with "{prefix}"', "give more characters")
 
 
-def test_pooling_is_not_for_trials(
-    harness: Any, trials: dict[str, dict[str, Any]], store: Path
-) -> None:
+def test_pooling_is_not_for_trials(harness: Any, trials: dict[str, Record], store: Path) -> None:
     answer = harness(
         "eval", trials["final"].key, *GRADED_EVAL, "--pooling", "cls", "--store", store
     )
@@ -670,7 +668,7 @@ def second_line(change: Callable[[list[str]], list[str]]) -> Callable[[str], str
 
 
 @pytest.mark.parametrize(
-    ("member", "change", "task", "told"),
+    ("member", "change", "task", "part"),
     [
         (STSB, None, "stsb", "has no member"),
         (YEAR.format("gs"), None, "sts14", "has no member"),
@@ -691,7 +689,7 @@ def second_line(change: Callable[[list[str]], list[str]]) -> Callable[[str], str
             YEAR.format("gs"),
             second_line(lambda _: ["nan"]),
             "sts14",
-            'line 2: the gold score "nan" is no number',
+            'line 2: the gold score "nan"',
         ),
     ],
     ids=["member", "member of a year", "fields", "fields of a year", "score", "score of a year"],
@@ -700,7 +698,7 @@ def test_a_damaged_file_is_named_and_the_other_tasks_are_scored(
     member: str,
     change: Any,
     task: str,
-    told: str,
+    part: str,
     harness: Any,
     senteval: Callable[..., Path],
     store: Path,
@@ -710,9 +708,9 @@ def test_a_damaged_file_is_named_and_the_other_tasks_are_scored(
     assert (answer.code, answer.err) == (1, "")
     row = evaluation(store, "sts")
     assert row.status == "partial"
-    assert row.reason.startswith(f"{task}: {archive}")
-    assert member in row.reason
-    assert told in row.reason
+    assert str(row.reason).startswith(f"{task}: {archive}")
+    assert member in str(row.reason)
+    assert part in str(row.reason)
     assert f"missing in sts: {row.reason}" in answer.out
     assert set(row.test) == {"sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"} - {task}
     assert set(row.dev) == {"stsb-dev", "sickr-dev"}
@@ -752,7 +750,7 @@ def test_a_cut_archive(harness: Any, senteval: Callable[..., Path], store: Path)
     assert {"sts12", "stsb"} <= set(row.test)
     assert not {"sickr", "avg"} & set(row.test)
     for member in (SICK, "SICK/SICK_trial.txt"):
-        assert f"{archive}, {member}: cannot be read" in row.reason
+        assert f"{archive}, {member}: cannot be read" in str(row.reason)
 
 
 def test_a_broken_archive(harness: Any, senteval: Callable[..., Path], store: Path) -> None:
@@ -763,8 +761,8 @@ def test_a_broken_archive(harness: Any, senteval: Callable[..., Path], store: Pa
     for name in ("transfer", "retrieval"):
         row = evaluation(store, name)
         assert (row.status, row.test) == ("failed", {})
-        assert f"{archive}" in row.reason
-        assert "cannot be read" in row.reason
+        assert f"{archive}" in str(row.reason)
+        assert "cannot be read" in str(row.reason)
     assert evaluation(store).status == "finished"
 
 
@@ -773,17 +771,17 @@ def test_no_archive_at_all(harness: Any, store: Path) -> None:
 
     Beside a suite that has its data, the other suite is measured, whichever comes first.
     """
-    told = ("senteval.tar", "was not found", "set HARNESS_HUB")
+    parts = ("senteval.tar", "was not found", "set HARNESS_HUB")
     check_sentence(
-        harness("eval", "tiny-bert", "--suite", "retrieval,sts", "--store", store), *told
+        harness("eval", "tiny-bert", "--suite", "retrieval,sts", "--store", store), *parts
     )
     assert not store.exists()
     answer = harness("eval", "tiny-bert", "--suite", "sts,graded", "--store", store)
     assert (answer.code, answer.err) == (1, "")
     assert evaluation(store).status == "finished"
     reason = evaluation(store, "sts").reason
-    assert reason.startswith("sts12, sts13,")
-    assert reason.count("senteval.tar") == 2, "one sentence for all tasks"
+    assert str(reason).startswith("sts12, sts13,")
+    assert str(reason).count("senteval.tar") == 2, "one sentence for all tasks"
 
 
 # Bad models
@@ -855,7 +853,7 @@ def test_a_broken_embedding_is_never_a_score(
     assert (answer.code, answer.err) == (1, "")
     row = evaluation(store)
     assert (row.status, row.dev, row.test, row.details) == ("failed", {}, {}, {})
-    assert reason in row.reason
+    assert reason in str(row.reason)
     assert row.reason in answer.out
 
 
@@ -1092,7 +1090,7 @@ def test_kept_vectors_of_another_width_than_the_model_gives(
         "eval", "tiny-bert", "--suite", my_suite(), "--keep-embeddings", "--store", store
     )
     assert (answer.code, answer.err) == (1, "")
-    assert f"delete {array.parent}" in evaluation(store, "mine").reason
+    assert f"delete {array.parent}" in str(evaluation(store, "mine").reason)
     assert sorted(kept.rglob("*")) == before, "what does not fit is not kept"
 
 
@@ -1133,7 +1131,7 @@ def test_a_run_stores_uncertainty_and_details(harness: Any, store: Path) -> None
     assert "graded/all/pearson" in row.details
 
 
-def test_a_damaged_test_file_is_told_before_the_training(
+def test_a_damaged_test_file_stops_a_trial_before_the_training(
     harness: Any,
     senteval: Callable[..., Path],
     store: Path,

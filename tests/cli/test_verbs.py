@@ -210,9 +210,9 @@ def test_plan_resolves_values_in_the_order_of_precedence(
 ) -> None:
     path = space("    grid:", "    set: {max_steps: 3}\n    grid:")
     arguments = ["plan", path, "--store", tmp_path / "store"]
-    for options, said in ((["--set", "max_steps=4"], "max_steps=4"), ([], "max_steps=3")):
+    for options, shown in ((["--set", "max_steps=4"], "max_steps=4"), ([], "max_steps=3")):
         out = harness(*arguments, *options).out
-        assert said in out
+        assert shown in out
         assert "batch_size=8" in out  # from the file
         assert "temperature=0.05" in out  # from the method
 
@@ -244,12 +244,12 @@ def test_plan_counts_the_updates_of_a_share(
         "batch_size: 2",
     )
 
-    def updates(*options: str) -> int:
+    def steps(*options: str) -> int:
         out = harness("plan", path, "--store", tmp_path / "store", *options).out
         words = next(line for line in out.splitlines() if " final " in line).split()
         return int(words[words.index("0,") + 4])  # seeds: 0, 1, then trials, stored, steps
 
-    assert updates("--set", "label_fraction=0.5") == pytest.approx(updates() / 2, abs=1)
+    assert steps("--set", "label_fraction=0.5") == pytest.approx(steps() / 2, abs=1)
 
 
 def test_plan_names_what_is_not_here(
@@ -336,7 +336,7 @@ def test_run_whose_loss_is_not_finite_fails(
     assert answer.code == 1
     [row] = Store(tmp_path / "store").read().records()
     assert row.status == "failed"
-    assert "nan" in row.reason or "not finite" in row.reason
+    assert "nan" in str(row.reason) or "not finite" in str(row.reason)
 
 
 def test_again_of_a_plugin_that_has_a_path(

@@ -302,9 +302,9 @@ def test_a_files_digest_is_that_of_its_code_and_data(tmp_path: Path) -> None:
 )
 def test_a_file_that_fails_to_import(text: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(text)
-    with pytest.raises(UserError, match=r"mine\.py fails to import") as told:
+    with pytest.raises(UserError, match=r"mine\.py fails to import") as raised:
         suite(str(tmp_path / "mine.py"))
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_an_unknown_suite_names_the_nearest() -> None:

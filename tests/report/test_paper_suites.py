@@ -248,7 +248,7 @@ def test_the_command_line_prints_and_records_the_same(
     of = add_trial(key="7" * 32, seed=7)
     add_evaluation("retrieval", {"recall@1": 80.0}, of=of, seed=7, uncertainty=spread)
 
-    def told(format: str) -> str:
+    def printed_as(format: str) -> str:
         command = [
             sys.executable,
             "-m",
@@ -263,12 +263,12 @@ def test_the_command_line_prints_and_records_the_same(
             [*command, "--format", format], capture_output=True, text=True, check=True
         ).stdout
 
-    printed = told("terminal")
+    printed = printed_as("terminal")
     assert "+2.16" in printed
     assert f"harness eval {of[:10]} --suite geometry --store {store.folder}" in printed
     (row,) = (
         row
-        for row in csv.DictReader(io.StringIO(told("csv")))
+        for row in csv.DictReader(io.StringIO(printed_as("csv")))
         if row["column"] == "R@1" and row["delta"]
     )
     assert float(row["delta"]) == pytest.approx(80.0 - 77.84)

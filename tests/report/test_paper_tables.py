@@ -136,7 +136,7 @@ def test_what_is_missing_has_its_command(
     assert [line[1] for line in lines_of(sheet, "PromptBERT")] == ["published", "no method"]
 
 
-def test_an_unknown_paper_is_told_the_nearest() -> None:
+def test_an_unknown_paper_names_the_nearest() -> None:
     with pytest.raises(UserError, match='did you mean "diffaug"'):
         load_paper("difaug")
 

@@ -156,7 +156,7 @@ def test_every_format_has_the_extra_lines(format: str, store: Store, add_trial: 
         assert "4.69" in text
 
 
-def test_a_failed_trial_is_told_with_its_subset(store: Store, add_trial: AddTrial) -> None:
+def test_a_failed_trial_is_listed_with_its_subset(store: Store, add_trial: AddTrial) -> None:
     add_trial(
         FRACTION | {"subset": 3}, status="failed", seed=1, reason="loss is nan", dev={}, test={}
     )

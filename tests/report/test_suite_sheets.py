@@ -48,7 +48,7 @@ def lines(sheet: Sheet) -> list[list[str]]:
     return [line for section in sheet.sections for line in section.lines]
 
 
-def told(*arguments: object) -> str:
+def table_text(*arguments: object) -> str:
     """The output of `harness table` in a process of its own."""
     command = [sys.executable, "-m", "harness", "table", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -269,7 +269,7 @@ def test_every_format_has_every_sheet(
     key = add_trial()
     add_evaluation("retrieval", RETRIEVAL, of=key)
     add_evaluation("geometry", GEOMETRY, of=key)
-    printed = told("--store", store.folder, "--format", format)
+    printed = table_text("--store", store.folder, "--format", format)
     assert [
         word for word in ("75.00", "R@10", "85.00", "0.0838", "-1.4593") if word not in printed
     ] == []
@@ -288,7 +288,7 @@ def test_records_have_the_uncertainty_of_one_model(
     for key in keys:
         add_evaluation("retrieval", {"recall@1": 80.0}, of=key, **spread)
     path = tmp_path / "table.parquet"
-    told("--store", store.folder, "--format", "parquet", "--output", path)
+    table_text("--store", store.folder, "--format", "parquet", "--output", path)
     frame = pandas.read_parquet(path)
     known = frame[frame.standard_error.notna()]
     assert sorted(zip(known.suite, known.split, known.metric, known.n, strict=True)) == [
@@ -299,7 +299,7 @@ def test_records_have_the_uncertainty_of_one_model(
     assert set(frame[frame.metric == "recall@1"].n) == {2}
     assert frame[frame.metric == "stsb-dev"].split.tolist() == ["dev_before", "dev"]
 
-    rows = list(csv.DictReader(io.StringIO(told("--store", store.folder, "--format", "csv"))))
+    rows = list(csv.DictReader(io.StringIO(table_text("--store", store.folder, "--format", "csv"))))
     assert len(rows) == len(frame)
     (mr,) = (row for row in rows if row["metric"] == "mr")
     assert (mr["standard_error"], mr["low"], mr["high"], mr["keys"]) == (
@@ -316,7 +316,7 @@ def test_the_terminal_shows_no_uncertainty_of_one_model(
 ) -> None:
     spread = {"recall@1": {"standard_error": 3.33, "low": 71.11, "high": 88.88}}
     add_evaluation("retrieval", {"recall@1": 80.0}, of=add_trial(), uncertainty=spread)
-    printed = told("--store", store.folder)
+    printed = table_text("--store", store.folder)
     assert "80.00" in printed
     assert not any(number in printed for number in ("3.33", "71.11", "88.88", "±0"))
 

@@ -161,7 +161,7 @@ def heed_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def test_ctrl_c_is_said_leaves_nothing_running_and_goes_on(
+def test_ctrl_c_leaves_nothing_running_and_the_sweep_goes_on(
     uninterrupted: dict[str, dict[str, Any]],
     targets: list[Path],
     started: Callable[..., Any],
@@ -182,7 +182,7 @@ def test_ctrl_c_is_said_leaves_nothing_running_and_goes_on(
         assert processes_left(mark, 300) == []
     before = written(store)
     assert 0 < len(before) < TRIALS
-    assert {row.status for row in results(store).values()} == {"finished"}
+    assert {row["status"] for row in results(store).values()} == {"finished"}
     answer = process("sweep", *targets, "--store", store)
     assert answer.code == 0, answer.out + answer.err
     assert {name: written(store)[name] for name in before} == before

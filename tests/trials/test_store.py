@@ -98,7 +98,7 @@ def test_store_that_is_not_there_is_empty(store: Store) -> None:
     assert not store.folder.exists()
 
 
-def test_keys_are_told_apart_by_status(store: Store) -> None:
+def test_keys_are_distinguished_by_status(store: Store) -> None:
     store.write(record(1))
     store.write(record(2, status="failed", reason="ValueError: odd", test={}, dev={}))
     assert store.finished_keys() == {record(1).key}
