@@ -414,7 +414,7 @@ def test_two_processes_write_and_compact_one_store(store: Store) -> None:
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(60)
+        worker.join(600)
     assert [worker.exitcode for worker in workers] == [0, 0]
     reading = store.read()
     assert keys_of(store) == list(range(35))
