@@ -166,7 +166,7 @@ class SweepOptions:
         Raises UserError for anything that is wrong in the options or in the search space.
         """
         from harness.sweep.overrides import Overrides, searches
-        from harness.sweep.space import load
+        from harness.sweep.space import load_space
 
         methods, path = split_targets(self.targets)
         overrides = Overrides(
@@ -177,4 +177,4 @@ class SweepOptions:
             seeds=whole_numbers(self.seeds, "--seeds"),
             subsets=whole_numbers(self.subsets, "--subsets"),
         )
-        return searches(*load(path), overrides)
+        return searches(*load_space(path), overrides)

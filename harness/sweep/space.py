@@ -152,7 +152,7 @@ class Space(_Part):
     methods: dict[str, MethodSpace | None] = Field(min_length=1)
 
 
-def load(path: Path) -> tuple[Space, Document]:
+def load_space(path: Path) -> tuple[Space, Document]:
     """The search space of a file, and the document that knows its lines.
 
     Raises UserError with file and line for whatever is wrong with the space itself. Hyperparameters

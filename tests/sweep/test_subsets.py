@@ -8,7 +8,7 @@ import pytest
 
 from harness.sweep.overrides import Overrides, searches
 from harness.sweep.search import Search
-from harness.sweep.space import load
+from harness.sweep.space import load_space
 from harness.trials.store import Store
 
 SPACE = """\
@@ -42,7 +42,9 @@ def search(folder: Path, method: str = "gridded", text: str = SPACE, **overrides
     """The search of one method."""
     path = folder / "space.yaml"
     path.write_text(text, encoding="utf-8")
-    [found] = searches(*load(path), Overrides(methods=(str(folder / f"{method}.py"),), **overrides))
+    [found] = searches(
+        *load_space(path), Overrides(methods=(str(folder / f"{method}.py"),), **overrides)
+    )
     return found
 
 
