@@ -60,14 +60,20 @@ def quickstart(*options: str) -> None:
 def quick(*arguments: str) -> None:
     """What a developer runs after every change."""
     check_source()
-    run(BIN / "python", "-m", "pytest", "-m", QUICK_TESTS, *arguments)
+    pytest("-m", QUICK_TESTS, *arguments)
 
 
 def test(*arguments: str) -> None:
     """What must pass before a change is merged."""
     check_source()
     run(BIN / "mypy")
-    run(BIN / "python", "-m", "pytest", *arguments)
+    pytest(*arguments)
+
+
+def pytest(*arguments: str) -> None:
+    """The tests, several at a time; `tests/conftest.py` says which of them stay together."""
+    workers = ["-n", "auto", "--maxprocesses", "4", "--dist", "loadgroup"]
+    run(BIN / "python", "-m", "pytest", *workers, "--no-loadscope-reorder", *arguments)
 
 
 def check_source() -> None:

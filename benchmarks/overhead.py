@@ -1,11 +1,15 @@
-"""What a trial of a sweep costs beyond its own training and evaluation: the first one, and each further one.
+"""What a trial of a sweep costs beyond its training and evaluation.
 
-Sweeps of 1 and of 11 tiny trials (embedded encoder, one worker); the difference is the price of ten more, less the
-seconds that their records say were spent training and evaluating.
+The first trial of a sweep is measured, and each further one. The sweeps have 1 and 11 tiny trials
+with the embedded encoder and one worker. The difference is the price of ten more trials, without
+the seconds that, as their records say, training and evaluation took.
 
-    python benchmarks/overhead.py
+    python benchmarks/overhead.py [--further 10]
+
+A short try: `python benchmarks/overhead.py --further 1`.
 """
 
+import argparse
 import os
 import subprocess
 import sys
@@ -26,44 +30,49 @@ methods: {{simcse: }}
 
 
 def sweep(folder: Path, seeds: int) -> tuple[float, float]:
-    """Seconds of a sweep with so many trials, and seconds of its trials' training and evaluation."""
+    """Run a sweep with one trial for each of so many seeds.
+
+    Returns its seconds, and the seconds of training and evaluation in all of its trials.
+    """
     space = folder / f"{seeds}.yaml"
     space.write_text(SPACE.format(seeds=list(range(seeds))))
     store = folder / f"store-{seeds}"
-    cpus = str(os.cpu_count() or 1)  # one worker at a time
+    # With all CPUs for one trial, there is one worker at a time.
+    cpus = str(os.cpu_count() or 1)
+    options = ["--store", str(store), "--cpus-per-trial", cpus]
+    # A process of its own, because the start of Python and of Ray is part of the price.
     started = time.perf_counter()
     subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "harness",
-            "sweep",
-            space,
-            "--store",
-            store,
-            "--cpus-per-trial",
-            cpus,
-        ],
+        [sys.executable, "-m", "harness", "sweep", str(space), *options],
         check=True,
         stdout=subprocess.DEVNULL,
     )
     seconds = time.perf_counter() - started
-    return seconds, sum(
-        row["training_seconds"] + row["evaluation_seconds"] for row in Store(store).read().rows()
+    records = Store(store).read().records()
+    work = sum(
+        (record.training_seconds or 0) + (record.evaluation_seconds or 0) for record in records
     )
+    return seconds, work
 
 
 def main() -> None:
-    """Print both prices."""
-    with tempfile.TemporaryDirectory() as name:
-        sweep(Path(name), 2)  # warm-up: tokenised corpus, digests, file caches
-        one, one_work = sweep(Path(name), 1)
-        eleven, eleven_work = sweep(Path(name), 11)
-    further = (eleven - one - (eleven_work - one_work)) / 10
-    print(
-        f"first trial: {one - one_work:.1f} s beyond its work (start of Python, Ray and a worker, imports, table)"
+    """Print what the first trial and each further trial cost."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    print(f"each further trial: {further:.2f} s beyond its work")
+    parser.add_argument("--further", type=int, default=10, help="trials after the first one")
+    further = parser.parse_args().further
+    with tempfile.TemporaryDirectory() as name:
+        # The first sweep also fills the caches: tokenised corpus, digests, files in memory.
+        sweep(Path(name), 2)
+        one, one_work = sweep(Path(name), 1)
+        all_of_them, all_work = sweep(Path(name), 1 + further)
+    each = (all_of_them - one - (all_work - one_work)) / further
+    print(
+        f"first trial: {one - one_work:.1f} s beyond its work "
+        f"(start of Python, Ray and a worker, imports, table)"
+    )
+    print(f"each further trial: {each:.2f} s beyond its work")
 
 
 if __name__ == "__main__":

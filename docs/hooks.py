@@ -33,7 +33,7 @@ FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Put the pages that a pattern of the navigation stands for in its place."""
     pages = [path.relative_to(config.docs_dir) for path in Path(config.docs_dir).rglob("*.md")]
-    names = [*(page.as_posix() for page in pages), *map(_page_of, sorted(registry.sources()))]
+    names = [*(page.as_posix() for page in pages), *map(_page_of, registry.names())]
     config.nav = _expanded(config.nav, sorted(names))
     return config
 
@@ -44,7 +44,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         text = (CHECKOUT / source).read_text(encoding="utf-8")
         start = text.partition("\n## ")[0] if page == "index.md" else text
         files.append(File.generated(config, page, content=start))
-    for name in sorted(registry.sources()):
+    for name in registry.names():
         files.append(File.generated(config, _page_of(name), content=method_page(name)))
     return files
 

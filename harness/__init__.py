@@ -3,4 +3,7 @@
 __version__ = "0.1.0"
 
 PROTOCOL = 3
-"""Raised by hand when the training loop or the evaluation changes results; part of every trial's key."""
+"""The number of the training loop and the evaluation, which is part of every trial's key.
+
+It is raised by hand when a change of either changes a result.
+"""

@@ -1,4 +1,4 @@
-"""`python -m harness`."""
+"""The command `python -m harness`, which does the same as `harness`."""
 
 from harness.cli import main
 

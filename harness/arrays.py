@@ -1,4 +1,4 @@
-"""Named arrays in a folder of the cache: built once, memory-mapped by every process that reads them."""
+"""Named arrays in a folder of the cache: built once, and memory-mapped by every reader."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the user is told when something is wrong: one sentence with the place and the nearest valid name."""
+"""The errors that users read: one sentence with the place and the nearest valid name."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -12,11 +12,14 @@ class UserError(Exception):
 
 
 class TrialFailure(Exception):
-    """A trial that cannot go on (for example a loss that is not finite), with the reason."""
+    """A trial cannot go on, for example because a loss is not finite; the message is the reason."""
 
 
 def reason(error: Exception) -> str:
-    """Why something failed, for a record: the sentence that was made for a person, or else the exception's type too."""
+    """Why something failed, for a record.
+
+    It is the message alone where that was written for people, and else the exception's type too.
+    """
     return (
         str(error)
         if isinstance(error, TrialFailure | UserError)
@@ -25,8 +28,13 @@ def reason(error: Exception) -> str:
 
 
 def suggest(name: str, valid: Iterable[str]) -> str:
-    """`; did you mean "x"?` for the valid name nearest to `name`, else the list of valid names."""
+    """The end of a sentence about an unknown name, which helps to correct it.
+
+    It is `; did you mean "x"?` for the valid name nearest to `name`, or else the list of all valid
+    names.
+    """
     names = sorted(set(valid))
+    # difflib's default of 0.6 misses short names with one wrong letter.
     close = get_close_matches(name, names, n=1, cutoff=0.5)
     if close:
         return f'; did you mean "{close[0]}"?'

@@ -1,7 +1,6 @@
 """Files: digests by content, writes that are whole or not there, and the cache of derived files.
 
-Everything here is about bytes on a disk; nothing knows what the bytes mean. numpy is imported where
-it is needed, because `harness list methods` reads this module and should answer at once.
+Everything here is about bytes on a disk; nothing knows what the bytes mean.
 """
 
 import functools

@@ -1,14 +1,15 @@
-"""Shared fixtures: small random encoders, small corpora, kits, and the local mirror of the real data."""
+"""Shared fixtures: small random encoders, small corpora, kits, and the mirror of the real data."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+# Before torch and huggingface_hub are imported: tests run beside one another, and none may ask the
+# network.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault(
-    "HF_HUB_OFFLINE", "1"
-)  # before huggingface_hub is imported: no test may ask the network
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import numpy as np
 import pyarrow as pa
@@ -40,15 +41,62 @@ from harness.trials.trial import resolve
 
 torch.set_num_threads(1)
 
+STARTERS = {"process", "swept", "environment", "clone"}
+"""Fixtures that start processes"""
+LONGEST = ("test_readme.py", "install", "sweep")
+"""Files and folders of tests that take minutes; they begin first, so that no worker ends alone"""
+ALLOWED = {"git", "lscpu"}
+"""Programs that a quick test may start: the commit of a record, and what joblib asks about cores"""
+_quick: list[str] = []
+"""The quick test that is running"""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that start processes, and say which tests run in the same xdist worker.
+
+    Tests of one file share its fixtures. Tests that start processes run one after the other,
+    because two Rays on two cores would only wait for each other.
+    """
+
+    def order(item: pytest.Item) -> int:
+        parts = item.path.parts
+        return next((place for place, name in enumerate(LONGEST) if name in parts), len(LONGEST))
+
+    for item in items:
+        if STARTERS & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.process)
+        alone = item.path.name == "test_readme.py" or "install" in item.path.parts
+        shared = item.get_closest_marker("process") and not alone
+        item.add_marker(pytest.mark.xdist_group("process" if shared else str(item.path)))
+    items.sort(key=order)
+
+
+@pytest.fixture(autouse=True)
+def no_process(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test without the marker `process` fails when it starts a process."""
+    if request.node.get_closest_marker("process") is None:
+        _quick.append(request.node.nodeid)
+    yield
+    _quick.clear()
+
+
+def _refuse_processes(event: str, arguments: tuple[Any, ...]) -> None:
+    if _quick and event == "subprocess.Popen" and Path(str(arguments[0])).name not in ALLOWED:
+        raise AssertionError(f"{_quick[-1]} starts {arguments[0]}: give it the marker process")
+
+
+sys.addaudithook(_refuse_processes)
+
 WORDS = """
-the a old young small large red green quiet loud cat dog bird horse farmer baker child teacher river house
-street garden sees likes finds paints feeds follows near under behind before slowly quickly today often
+the a old young small large red green quiet loud cat dog bird horse farmer baker child teacher
+river house street garden sees likes finds paints feeds follows near under behind before slowly
+quickly today often
 """.split()  # noqa: SIM905
 KitFor = Callable[..., Kit]
 
 
 class Calls:
-    """Remembers what a module was called with and what it gave back."""
+    """Records the arguments and the results of the calls of a module."""
 
     def __init__(self, module: nn.Module) -> None:
         self.given: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
@@ -69,13 +117,13 @@ class Calls:
 
 @pytest.fixture
 def watch() -> Callable[[nn.Module], Calls]:
-    """watch(module): its calls from now on."""
+    """watch(module): record its calls from now on."""
     return Calls
 
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """HARNESS_CACHE for the whole session: no test reads or fills the user's cache."""
+    """HARNESS_CACHE for the whole session, so that no test uses the cache of the user."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("cache")
         patch.setenv("HARNESS_CACHE", str(folder))
@@ -93,7 +141,10 @@ def hub() -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random two-layer BERT with a masked-LM head and a word tokenizer; its special ids are 0 to 4."""
+    """A random BERT of two layers with a masked-LM head and a word tokenizer.
+
+    The ids of its special pieces are 0 to 4.
+    """
     folder = tmp_path_factory.mktemp("tiny-encoder")
     vocabulary = _save_tokenizer(
         folder, cls="[CLS]", pad="[PAD]", sep="[SEP]", unk="[UNK]", mask="[MASK]"
@@ -107,7 +158,7 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same as a RoBERTa: <s> is 0, <pad> is 1, positions start at 2."""
+    """The same encoder as a RoBERTa: <s> is 0, <pad> is 1, positions start at 2."""
     folder = tmp_path_factory.mktemp("tiny-roberta")
     vocabulary = _save_tokenizer(
         folder, cls="<s>", pad="<pad>", sep="</s>", unk="<unk>", mask="<mask>"
@@ -127,8 +178,11 @@ def tiny_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def byte_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A RoBERTa with RoBERTa's kind of tokenizer: pieces are single bytes, a space before a word is one of them, and
-    the mask swallows the space before it."""
+    """A RoBERTa with a tokenizer of RoBERTa's kind.
+
+    Pieces are single bytes, the space before a word is one of them, and the mask swallows the space
+    before it.
+    """
     folder = tmp_path_factory.mktemp("byte-roberta")
     specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     vocabulary = {
@@ -142,7 +196,8 @@ def byte_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("</s>", 2), ("<s>", 0), add_prefix_space=False
     )
     PreTrainedTokenizerFast(
-        tokenizer_object=backend, cls_token="<s>", pad_token="<pad>", sep_token="</s>", unk_token="<unk>",
+        tokenizer_object=backend,
+        cls_token="<s>", pad_token="<pad>", sep_token="</s>", unk_token="<unk>",
         mask_token=AddedToken("<mask>", lstrip=True),
     ).save_pretrained(folder)  # fmt: skip
     torch.manual_seed(2)
@@ -168,7 +223,10 @@ def _sizes(vocabulary: int) -> dict[str, Any]:
 
 
 def _save_tokenizer(folder: Path, *, cls: str, pad: str, sep: str, unk: str, mask: str) -> int:
-    """Write a lower-casing tokenizer of WORDS; the number of its pieces. RoBERTa's order of specials when pad is 1."""
+    """Write a lower-casing tokenizer of WORDS, and return the number of its pieces.
+
+    The special pieces are in the order of RoBERTa when `cls` is `<s>`.
+    """
     specials = [cls, pad, sep, unk, mask] if cls == "<s>" else [pad, unk, cls, sep, mask]
     vocabulary = {word: number for number, word in enumerate([*specials, *WORDS])}
     backend = Tokenizer(models.WordPiece(vocabulary, unk_token=unk))
@@ -196,7 +254,7 @@ def _sentences(count: int, seed: int) -> list[str]:
 
 @pytest.fixture(scope="session")
 def sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus of 50 sentences, 2 to 12 words each, one word piece a word."""
+    """A corpus of 50 sentences of 2 to 12 words, where each word is one piece."""
     path = tmp_path_factory.mktemp("corpora") / "sentences.txt"
     path.write_text("".join(f"{line}\n" for line in _sentences(50, seed=0)))
     return path
@@ -213,7 +271,7 @@ def triplets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus of 24 labelled pairs, the three labels in turn."""
+    """A corpus of 24 labelled pairs, with the three labels in turn."""
     path = tmp_path_factory.mktemp("corpora") / "pairs.parquet"
     columns = {
         "premise": _sentences(24, 4),
@@ -226,9 +284,9 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def kit_for(tiny_encoder: Path, sentences: Path, triplets: Path) -> KitFor:
-    """kit_for(method, **configuration): a kit on the tiny encoder, the small corpora and float32 unless told else.
+    """kit_for(method, **configuration): a kit on the tiny encoder and the small corpora.
 
-    `method` is a name or a Plugin.
+    It uses float32 unless the configuration says otherwise. `method` is a name or a Plugin.
     """
 
     def make(method: str | Plugin, **values: Any) -> Kit:

@@ -1,4 +1,4 @@
-"""The import rule: it is checked, it finds a violation, and the architecture page shows the same."""
+"""The import rule: it finds violations, and the architecture page shows the same order."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""The README's two commands, in a fresh clone with a fresh environment, without data beside it."""
+"""The two commands of the README, in a fresh clone with a fresh environment."""
 
 import os
 import re
@@ -14,7 +14,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a stranger gets: the last commit, nothing else."""
+    """A clone of the last commit, which is what a new user gets."""
     if not shutil.which("git") or not (CHECKOUT / ".git").exists():
         pytest.skip("needs a git checkout to clone")
     folder = tmp_path_factory.mktemp("clone") / "harness"
@@ -23,7 +23,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def bootstrap(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `bootstrap.py` as the README says, with an environment that knows nothing of this checkout."""
+    """Run `bootstrap.py` as the README says, without any setting of this checkout."""
     environment = {
         name: value
         for name, value in os.environ.items()

@@ -1,17 +1,20 @@
-"""What share of training the STS-B dev evaluation takes, at each paper's batch size and interval for BERT base.
+"""The share of training that the evaluation on STS-B dev takes, with the papers' configurations.
 
-Every method with its published configuration, on a smaller encoder: seconds per update of the last stage (some updates,
-warmed up) times the interval, against one evaluation as harness.trials.run does it. Processor seconds, so that other work
-on the machine matters less. Needs HARNESS_HUB.
+Every method has its published batch size and interval for BERT base, but a smaller encoder. The
+processor seconds of a step of the last stage times the interval stand against those of one
+evaluation as harness.trials.run does it. Processor seconds depend less on other work on the
+machine. It needs HARNESS_HUB.
 
-    python benchmarks/evaluation/dev_share.py [--encoder mini-bert] [--steps 8] [--methods simcse diffcse ...]
+    python benchmarks/evaluation/dev_share.py [--encoder mini-bert] [--steps 8] [--threads 1]
+        [--methods simcse diffcse ...]
+
+A short try: `python benchmarks/evaluation/dev_share.py --encoder tiny-bert --steps 1 --methods
+simcse`.
 """
 
 import argparse
-import functools
 import time
 from dataclasses import replace
-from typing import Any
 
 import torch
 
@@ -19,53 +22,53 @@ from harness.device import device, resolve_precision
 from harness.evaluation.embedder import Embedder
 from harness.evaluation.suites import suite
 from harness.plugin import registry
+from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.training.loop import Trainer
 from harness.training.seeds import seed_everything
 from harness.trials.trial import resolve
 
 METHODS = ("simcse", "dcpcse", "d2cse", "diffcse", "diffaug", "promptbert")
+WARMUP_STEPS = 2
 
 
 def measure(name: str, encoder: str, steps: int) -> tuple[int, int, float, float]:
-    """Batch size, interval, and processor seconds of an update and of an evaluation."""
+    """Items in a step, interval, and processor seconds of a step and of an evaluation."""
     plugin = registry.load(name)
     published = resolve(plugin, {"encoder": "bert-base-uncased"}).model_dump()
     generator = {"generator": encoder} if "generator" in published else {}
     config = resolve(plugin, published | {"encoder": encoder} | generator)
+    assert isinstance(config, TrainingConfig), f"{name} trains nothing"
     seed_everything(0)
-    kit = Kit(plugin.declare(config), device())
+    declared = plugin.declare(config)
+    stage = declared.stages[-1]
+    kit = Kit(declared, device())
     kit.build_shared()
-    method = plugin.method(config, kit).to(kit.device)
-    stage = plugin.method.stages(config)[-1]
-    for updates in (2, steps):  # the first two warm up
-        spent = time.process_time()
-        train(method, kit, replace(stage, max_steps=updates, epochs=None))
-        per_update = (time.process_time() - spent) / updates
-    embedder, sts = Embedder(method, kit), suite("sts")
-    sts.score_dev(embedder)  # tokenised once per trial
-    spent = time.process_time()
-    with torch.autocast(
-        kit.device.type, torch.bfloat16, enabled=resolve_precision("auto", kit.device) == "bf16"
-    ):
-        sts.score_dev(embedder)
-    evaluation = time.process_time() - spent
-    return (
-        config.batch_size * stage.accumulation,
-        config.evaluation_interval,
-        per_update,
-        evaluation,
-    )
+    method = kit.build()
+    for number in (WARMUP_STEPS, steps):
+        declared.stages = [replace(stage, max_steps=number, epochs=None)]
+        started = time.process_time()
+        Trainer(method, kit, 0, evaluate=lambda: 0.0, report=lambda _: None).run()
+        seconds = (time.process_time() - started) / number
+    evaluation = evaluation_seconds(Embedder(method, kit), kit)
+    items = config.batch_size * stage.accumulation
+    return items, config.evaluation_interval, seconds, evaluation
 
 
-def train(method: Any, kit: Kit, stage: Any) -> None:
-    """That stage alone, without evaluations."""
-    method.stages = functools.partial(lambda only, _config: [only], stage)
-    Trainer(method, kit, 0, evaluate=lambda: 0.0, report=lambda _: None).run()
+def evaluation_seconds(embedder: Embedder, kit: Kit) -> float:
+    """Processor seconds of an evaluation on STS-B dev along training."""
+    measured = suite("sts")
+    # The first one does not count: a trial tokenises its test sentences only once.
+    measured.score_dev(embedder)
+    rounded = resolve_precision("auto", kit.device) == "bf16"
+    started = time.process_time()
+    with torch.autocast(kit.device.type, torch.bfloat16, enabled=rounded):
+        measured.score_dev(embedder)
+    return time.process_time() - started
 
 
 def main() -> None:
-    """Print a line a method."""
+    """Print a line for each method."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -76,10 +79,10 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     for name in options.methods:
-        batch, interval, update, evaluation = measure(name, options.encoder, options.steps)
-        share = 100 * evaluation / (interval * update + evaluation)
+        items, interval, seconds, evaluation = measure(name, options.encoder, options.steps)
+        share = 100 * evaluation / (interval * seconds + evaluation)
         print(
-            f"{name:10} batch {batch}, every {interval} updates: {update:.2f} s an update, "
+            f"{name:10} batch {items}, every {interval} steps: {seconds:.2f} s a step, "
             f"evaluation {evaluation:.2f} s, share {share:.1f} %",
             flush=True,
         )

@@ -1,9 +1,12 @@
-"""The seven STS test sets: harness against sentence-transformers' evaluator, in one process, turn by turn.
+"""Seconds of the seven STS test sets: harness against the evaluator of sentence-transformers.
 
-Same encoder (all-MiniLM-L6-v2, mean pooling), pairs, precision and threads. "All" aggregation: a year's subsets are one
-list of pairs for both. Needs HARNESS_HUB; `pip install --group benchmarks`.
+Both work in one process and in turn, with the same encoder (all-MiniLM-L6-v2, mean pooling), pairs,
+precision and threads. The subsets of a year are one list of pairs for both. It needs HARNESS_HUB.
 
     python benchmarks/evaluation/sts.py [--threads 2] [--rounds 2]
+        [--batch-size 32]
+
+The smallest run takes some minutes: `python benchmarks/evaluation/sts.py --rounds 1`.
 """
 
 import argparse
@@ -26,12 +29,12 @@ ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 def tests() -> dict[str, Pairs]:
-    """The seven test sets."""
+    """Task -> its pairs, of the seven test sets."""
     return {name: suite("sts").load(name) for name in suite("sts").tests}
 
 
 def theirs(batch_size: int) -> tuple[float, dict[str, float]]:
-    """Seconds and Spearman x100 per test set."""
+    """Score with sentence-transformers: its seconds, and task -> Spearman x100."""
     model = SentenceTransformer(str(model_folder(ENCODER)), device="cpu")
     evaluators = {
         name: EmbeddingSimilarityEvaluator(
@@ -44,6 +47,7 @@ def theirs(batch_size: int) -> tuple[float, dict[str, float]]:
         )
         for name, task in tests().items()
     }
+    # Loading the model is not part of the time, on either side.
     started = time.perf_counter()
     scores = {
         name: evaluator(model)[f"{name}_spearman_cosine"] * 100
@@ -53,12 +57,10 @@ def theirs(batch_size: int) -> tuple[float, dict[str, float]]:
 
 
 def ours() -> tuple[float, dict[str, float]]:
-    """Seconds and Spearman x100 per test set."""
+    """Score with harness: its seconds, and task -> Spearman x100."""
     plugin = registry.load("pooling")
-    kit = Kit(
-        plugin.declare(resolve(plugin, {"encoder": ENCODER, "pooling": "mean"})),
-        torch.device("cpu"),
-    )
+    config = resolve(plugin, {"encoder": ENCODER, "pooling": "mean"})
+    kit = Kit(plugin.declare(config), torch.device("cpu"))
     embedder = Embedder(kit.build(), kit)
     started = time.perf_counter()
     scores = suite("sts").score_test(embedder).metrics
@@ -66,14 +68,21 @@ def ours() -> tuple[float, dict[str, float]]:
 
 
 def main() -> None:
-    """Print both times, their ratio, and the largest difference between scores."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Print both times, their ratio, and the largest difference of a score."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--batch-size", type=int, default=32, help="theirs; 32 is their default")
+    parser.add_argument(
+        "--batch-size",
+        type=int,
+        default=32,
+        help="that of sentence-transformers; 32 is its default",
+    )
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    tests()  # read by neither clock
+    tests()  # so that neither time has the reading of the files
     ratios = []
     for _ in range(options.rounds):
         own_seconds, own = ours()
@@ -81,8 +90,9 @@ def main() -> None:
         ratios.append(peer_seconds / own_seconds)
         difference = max(abs(own[name] - peer[name]) for name in peer)
         print(
-            f"ours {own_seconds:.1f} s, sentence-transformers {peer_seconds:.1f} s, ratio {ratios[-1]:.2f}; "
-            f"average {own['avg']:.2f}, largest difference of a score {difference:.4f}",
+            f"ours {own_seconds:.1f} s, sentence-transformers {peer_seconds:.1f} s, "
+            f"ratio {ratios[-1]:.2f}; average {own['avg']:.2f}, "
+            f"largest difference of a score {difference:.4f}",
             flush=True,
         )
     print(f"median ratio {median(ratios):.2f}")

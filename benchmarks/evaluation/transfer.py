@@ -1,10 +1,14 @@
-"""Transfer tasks: harness against a straightforward nested cross-validation with scikit-learn, turn by turn.
+"""Processor seconds of the transfer tasks: harness against a plain use of scikit-learn.
 
-Same embeddings (all-MiniLM-L6-v2, embedded once, by neither clock), folds and penalties; CPU seconds. The reference
-calls LogisticRegression with its defaults (L-BFGS, tolerance 1e-4) for every fold and penalty. Needs HARNESS_HUB;
-`pip install --group benchmarks`.
+Both take turns on the same embeddings, folds and penalties. The embeddings are those of
+all-MiniLM-L6-v2, and neither time has their computation. The reference calls LogisticRegression
+with its defaults (L-BFGS, tolerance 1e-4) for every fold and penalty of the nested
+cross-validation. It needs HARNESS_HUB.
 
-    python benchmarks/evaluation/transfer.py [--tasks cr,subj] [--rounds 2] [--keep FOLDER] [--tolerance 1e-4]
+    python benchmarks/evaluation/transfer.py [--tasks cr,subj] [--rounds 2] [--threads 1]
+        [--keep FOLDER] [--tolerance 1e-4]
+
+A short try: `python benchmarks/evaluation/transfer.py --tasks trec --rounds 1`.
 """
 
 import argparse
@@ -29,10 +33,11 @@ ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 def embedded(task: str, folder: Path | None) -> np.ndarray:
-    """The vectors of all texts of a task in the order in which they are asked for; kept in `folder`."""
+    """The vectors of all texts of a task; from `folder` where they are, and else kept there."""
     path = folder and folder / f"{task}.npy"
     if path and path.exists():
-        return np.load(path)
+        kept: np.ndarray = np.load(path)
+        return kept
     model = SentenceTransformer(str(model_folder(ENCODER)), device="cpu")
     texts = DATASETS[task]().texts
     distinct = sorted(set(texts))
@@ -45,13 +50,13 @@ def embedded(task: str, folder: Path | None) -> np.ndarray:
 
 
 class Reference:
-    """scikit-learn, one fit after the other."""
+    """SentEval's protocol with scikit-learn, one fit after the other."""
 
     def __init__(self, tolerance: float) -> None:
         self.tolerance = tolerance
 
     def __call__(self, data: Splits, features: dict[str, np.ndarray]) -> Accuracy:
-        """Dev and test accuracies x100."""
+        """Score a task from its features."""
         if "all" in data:
             return self.nested(features["all"], data["all"].labels)
         train, labels = features["train"], data["train"].labels
@@ -62,12 +67,13 @@ class Reference:
             ]
         else:
             scores = self.validate(train, labels)
+        # As SentEval does, which compares percentages with two decimals.
         best = int(np.argmax(np.round(scores, 4)))
         test = self.fit(train, labels, PENALTIES[best]).score(features["test"], data["test"].labels)
         return Accuracy(100 * scores[best], 100 * test, (PENALTIES[best],))
 
     def nested(self, features: np.ndarray, labels: np.ndarray) -> Accuracy:
-        """MR, CR, SUBJ, MPQA."""
+        """Score MR, CR, SUBJ or MPQA."""
         dev, test, penalties = [], [], []
         for fitted, held_out in self.folds(labels):
             scores = self.validate(features[fitted], labels[fitted])
@@ -79,37 +85,31 @@ class Reference:
         return Accuracy(float(np.mean(dev)), float(np.mean(test)), tuple(penalties))
 
     def validate(self, features: np.ndarray, labels: np.ndarray) -> list[float]:
-        """The mean accuracy over folds of each penalty."""
-        return [
-            float(
-                np.mean(
-                    [
-                        self.fit(features[fitted], labels[fitted], penalty).score(
-                            features[held_out], labels[held_out]
-                        )
-                        for fitted, held_out in self.folds(labels)
-                    ]
-                )
-            )
-            for penalty in PENALTIES
-        ]
+        """The mean accuracy over the folds, for each penalty."""
+        found = []
+        for penalty in PENALTIES:
+            accuracies = []
+            for fitted, held_out in self.folds(labels):
+                model = self.fit(features[fitted], labels[fitted], penalty)
+                accuracies.append(model.score(features[held_out], labels[held_out]))
+            found.append(float(np.mean(accuracies)))
+        return found
 
     def fit(self, features: np.ndarray, labels: np.ndarray, penalty: float) -> LogisticRegression:
-        """One classifier; C as in harness.evaluation.transfer."""
+        """Fit one classifier."""
+        # harness.evaluation.transfer says why C is this.
         strength = (2 if labels.max() == 1 else 1) / (penalty * len(labels))
-        return LogisticRegression(C=strength, tol=self.tolerance, max_iter=1000).fit(
-            features, labels
-        )
+        model = LogisticRegression(C=strength, tol=self.tolerance, max_iter=1000)
+        return model.fit(features, labels)
 
     def folds(self, labels: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """SentEval's."""
-        return list(
-            StratifiedKFold(FOLDS, shuffle=True, random_state=FOLD_SEED).split(labels, labels)
-        )
+        """SentEval's folds: the rows that are fitted, and those that are held out."""
+        splitter = StratifiedKFold(FOLDS, shuffle=True, random_state=FOLD_SEED)
+        return list(splitter.split(labels, labels))
 
 
 def compare(task: str, options: argparse.Namespace) -> float:
-    """Print one line; the ratio."""
+    """Print the line of a task, and return the ratio of the times."""
     vectors = embedded(task, options.keep)
     data = DATASETS[task]()
     features = task_features(data, vectors)
@@ -118,31 +118,32 @@ def compare(task: str, options: argparse.Namespace) -> float:
     ratio = peer_seconds / own_seconds
     f1 = "" if task != "mrpc" else f", F1 {own.f1:.2f}"
     print(
-        f"{task:5} ours {own_seconds:6.2f} s, scikit-learn {peer_seconds:6.2f} s, ratio {ratio:.2f}; "
-        f"dev {own.dev:.2f} ({own.dev - peer.dev:+.2f}), test {own.test:.2f} ({own.test - peer.test:+.2f}){f1}",
+        f"{task:5} ours {own_seconds:6.2f} s, scikit-learn {peer_seconds:6.2f} s, "
+        f"ratio {ratio:.2f}; dev {own.dev:.2f} ({own.dev - peer.dev:+.2f}), "
+        f"test {own.test:.2f} ({own.test - peer.test:+.2f}){f1}",
         flush=True,
     )
     return ratio
 
 
 def clocked(work: "functools.partial[Accuracy]") -> tuple[Accuracy, float]:
-    """What it returns, and the CPU seconds it takes."""
+    """Do a piece of work; returns its result and its processor seconds."""
     started = time.process_time()
     found = work()
     return found, time.process_time() - started
 
 
 def main() -> None:
-    """Print both times, their ratio, and the differences of the accuracies, task by task."""
+    """Print for each task both times, their ratio, and the differences of the accuracies."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--tasks", default="cr", help=f"comma-separated; all: {','.join(DATASETS)}")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--keep", type=Path, help="folder for the embeddings")
+    parser.add_argument("--keep", type=Path, help="folder in which the embeddings are kept")
     parser.add_argument(
-        "--tolerance", type=float, default=1e-4, help="scikit-learn's; 1e-4 is its default"
+        "--tolerance", type=float, default=1e-4, help="that of scikit-learn; 1e-4 is its default"
     )
     options = parser.parse_args()
     torch.set_num_threads(options.threads)

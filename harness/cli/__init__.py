@@ -1,6 +1,6 @@
-"""The command line: one verb, one file.
+"""The command line: each verb is a function in a file of its own.
 
-A verb imports what is heavy inside itself, so that help is instant.
+A verb imports heavy modules inside the function, so that `--help` answers at once.
 """
 
 import sys
@@ -22,6 +22,7 @@ from harness.cli.table import table
 from harness.errors import TrialFailure, UserError
 
 INTERRUPTED = 130
+"""Exit code after Ctrl-C, by the convention of shells: 128 + the number of the signal"""
 
 app = typer.Typer(
     name="harness",
@@ -37,10 +38,10 @@ app.command("eval")(eval_)
 
 
 def main() -> None:
-    """Run one verb.
+    """Run the verb that the command line names.
 
-    A user's mistake is one sentence and exit code 2, a model without a score is one sentence and
-    exit code 1, and Ctrl-C is exit code 130.
+    A user's mistake gives one sentence and exit code 2. A model without a score gives one sentence
+    and exit code 1. Ctrl-C gives exit code 130.
     """
     try:
         app()
@@ -53,7 +54,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(_interrupted())
     except SystemExit as ended:
-        if ended.code == INTERRUPTED:  # what Typer makes of Ctrl-C
+        if ended.code == INTERRUPTED:  # Typer turns Ctrl-C into this
             _interrupted()
         raise
 

@@ -1,12 +1,14 @@
-"""`harness check`: does a plugin keep the contract?"""
+"""`harness check`: checks that a plugin keeps the contract."""
 
 import typer
 
 from harness.cli import options
 
 
-def check(method: options.Method) -> None:
-    """Run all that a plugin declares on a tiny model, in under a minute, and say what is wrong.
+def check(method: options.MethodArgument) -> None:
+    """Run everything that a plugin declares on a tiny model, and print what is wrong.
+
+    It takes less than a minute.
 
     Example: harness check methods/d2cse
     """

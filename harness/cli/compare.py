@@ -1,34 +1,38 @@
-"""`harness compare`: do two models differ?"""
+"""`harness compare`: tests whether two models differ."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.cli import options
-from harness.cli.eval import MethodOption, Named, PoolingOption
+from harness.cli.eval import MethodOption, ModelArgument, PoolingOption
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from harness.trials.lookup import MeasuredModel
 
 
 def compare(
-    a: Named,
-    b: Named,
+    a: ModelArgument,
+    b: ModelArgument,
     suite: Annotated[
         str, typer.Option("--suite", help="sts, or graded (the embedded pairs).")
     ] = "sts",
     pooling: PoolingOption = None,
     method: MethodOption = None,
-    store: options.Store = None,
+    store: options.StoreOption = None,
 ) -> None:
     """Compare two models on the same sentence pairs.
 
-    It prints the difference of their Spearman x100, with interval and p-value by paired bootstrap.
+    It prints the difference of their Spearman x100, with the interval and the p-value of a paired
+    bootstrap.
 
     Example: harness compare 4f2a sentence-transformers/all-MiniLM-L6-v2
     """
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
-    from harness.evaluation.bootstrap import RESAMPLES
     from harness.evaluation.comparison import differences, pairs_of_tests
     from harness.evaluation.suites import suite as named
     from harness.trials.evaluate import Measurement
@@ -41,26 +45,33 @@ def compare(
     with console.status("loading") as status:
         measurements = [Measurement(each, found, status=status.update) for each in models]
         rows = differences(measured, measurements[0].embed, measurements[1].embed)
+    lines = []
+    for task, (one, two, compared) in rows.items():
+        scores = [f"{one:.2f}", f"{two:.2f}", f"{compared.difference:+.2f}"]
+        interval = f"{compared.uncertainty.low:+.2f} to {compared.uncertainty.high:+.2f}"
+        lines.append([task, *scores, interval, f"{compared.p_value:.3f}"])
+    _print(console, models, lines)
+
+
+def _print(
+    console: "Console", models: "Sequence[MeasuredModel]", lines: Sequence[Sequence[str]]
+) -> None:
+    """Print the names of the two models and the table, which has one line per task."""
+    from rich import box
+    from rich.table import Table
+
+    from harness.evaluation.bootstrap import RESAMPLES
+
     table = Table("task", box=box.SIMPLE_HEAD)
     for title in ("A", "B", "A - B", "95 % interval", "p"):
         table.add_column(title, justify="right")
-    for task, (one, two, found_difference) in rows.items():
-        spread = found_difference.uncertainty
-        interval = f"{spread.low:+.2f} to {spread.high:+.2f}"
-        p_value = f"{found_difference.p_value:.3f}"
-        table.add_row(
-            task,
-            f"{one:.2f}",
-            f"{two:.2f}",
-            f"{found_difference.difference:+.2f}",
-            interval,
-            p_value,
-        )
+    for line in lines:
+        table.add_row(*line)
     console.print(f"A: {models[0].label}\nB: {models[1].label}", soft_wrap=True, markup=False)
     console.print(table)
     console.print(
         f"Spearman x100; {RESAMPLES} resamples of the sentence pairs, the same for both models. "
-        "p: two-sided, for no difference; there is one checkpoint of each model, so the spread "
-        "over seeds is not in it.",
+        "p: two-sided, for no difference. There is one checkpoint of each model, so p does not "
+        "cover the spread over seeds.",
         soft_wrap=True,
     )

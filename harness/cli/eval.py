@@ -1,4 +1,4 @@
-"""`harness eval`: suites on any model."""
+"""`harness eval`: measures a model with suites."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,56 +12,63 @@ if TYPE_CHECKING:
 
     from harness.evaluation.scores import Uncertainty
     from harness.evaluation.suites import Suite
+    from harness.trials.lookup import MeasuredModel
     from harness.trials.record import Record
+    from harness.trials.store import Store
 
-Named = Annotated[
+ModelArgument = Annotated[
     str,
     typer.Argument(
-        metavar="MODEL", help="A trial's key, a model's Hub name, or a folder.", show_default=False
+        metavar="MODEL",
+        help="The key of a trial, the Hub name of a model, or a folder.",
+        show_default=False,
     ),
 ]
 PoolingOption = Annotated[
     Literal["cls", "mean", "first-last", "first-last-embeddings", "last-two"] | None,
     typer.Option(
         "--pooling",
-        help="Of a plain encoder.  [default: a sentence-transformers folder's own, else mean]",
+        help="The pooling of a plain encoder. Default: that of a sentence-transformers folder, "
+        "else mean.",
     ),
 ]
 MethodOption = Annotated[
     str | None,
     typer.Option(
-        "--method", metavar="PATH", help="The plugin behind a trial, where it has no name here."
+        "--method", metavar="PATH", help="The plugin of a trial, where it is not found by its name."
     ),
+]
+SuitesOption = Annotated[
+    str,
+    typer.Option(
+        "--suite",
+        help="sts, transfer, retrieval, geometry, graded, or a Python file; also several: a,b.",
+    ),
+]
+KeepOption = Annotated[
+    bool,
+    typer.Option("--keep-embeddings", help="Keep all vectors in the cache for later suites."),
 ]
 
 
 def eval_(
-    name: Named,
-    suite: Annotated[
-        str,
-        typer.Option(
-            "--suite",
-            help="sts, transfer, retrieval, geometry, graded, or a Python file; several: a,b.",
-        ),
-    ] = "sts",
+    name: ModelArgument,
+    suite: SuitesOption = "sts",
     pooling: PoolingOption = None,
-    keep_embeddings: Annotated[
-        bool,
-        typer.Option("--keep-embeddings", help="Keep all vectors in the cache, for later suites."),
-    ] = False,
+    keep_embeddings: KeepOption = False,
     method: MethodOption = None,
-    store: options.Store = None,
+    store: options.StoreOption = None,
 ) -> None:
     """Measure a model with one or more suites, and store the scores.
 
-    What is stored is not measured again.
+    A suite whose scores are in the store is not measured again.
 
     Example: harness eval sentence-transformers/all-MiniLM-L6-v2 --suite sts,transfer
     """
     from rich.console import Console
 
     from harness.evaluation.suites import suite as named
-    from harness.trials.evaluate import Measurement, evaluation_key, evaluations
+    from harness.trials.evaluate import evaluation_key
     from harness.trials.lookup import model as resolved
 
     suites = [named(each.strip()) for each in dict.fromkeys(suite.split(","))]
@@ -71,31 +78,41 @@ def eval_(
     model = resolved(name, found, pooling=pooling, method=method)
     console = Console(highlight=False)
     console.print(model.label, soft_wrap=True, markup=False)
-    records = {each.name: found.get(evaluation_key(model, each)) for each in suites}
-    to_do = [each for each in suites if not _finished(records[each.name])]
+    missing = []
     for each in suites:
-        if each not in to_do:
-            _print(console, each, records[each.name], "in the store")
-    complete = True
-    if to_do:
-        with console.status("loading") as status:
-            measurement = Measurement(model, found, keep=keep_embeddings, status=status.update)
-            for each, record in zip(to_do, evaluations(measurement, to_do), strict=True):
-                found.write(record)
-                _print(console, each, record, _cost(record))
-                complete &= record.finished
-        if keep_embeddings:
-            console.print(f"embeddings: {measurement.folder}", soft_wrap=True)
-    if not complete:
+        record = found.get(evaluation_key(model, each))
+        if record is not None and record.finished:
+            _print(console, each, record, "in the store")
+        else:
+            missing.append(each)
+    if missing and not _measure(console, model, missing, found, keep=keep_embeddings):
         raise typer.Exit(1)
 
 
+def _measure(
+    console: "Console", model: "MeasuredModel", suites: "list[Suite]", store: "Store", *, keep: bool
+) -> bool:
+    """Measure, store and print; whether all scores of all suites are there."""
+    from harness.trials.evaluate import Measurement, evaluations
+
+    complete = True
+    with console.status("loading") as status:
+        measurement = Measurement(model, store, keep=keep, status=status.update)
+        for suite, record in zip(suites, evaluations(measurement, suites), strict=True):
+            store.write(record)
+            _print(console, suite, record, _cost(record))
+            complete &= record.finished
+    if keep:
+        console.print(f"embeddings: {measurement.folder}", soft_wrap=True)
+    return complete
+
+
 def _check(suites: "list[Suite]") -> None:
-    """Raises UserError when two suites have one name, or when there are no data for any of them."""
+    """Raise UserError when two suites have one name, or when there are no data for any of them."""
     names = [each.name for each in suites]
     for each in names:
         if names.count(each) > 1:
-            raise UserError(f'two of the suites are called "{each}"; rename one of them')
+            raise UserError(f'two of the suites have the name "{each}"; rename one of them')
     missing = []
     for suite in suites:
         try:
@@ -106,11 +123,8 @@ def _check(suites: "list[Suite]") -> None:
         raise missing[0]
 
 
-def _finished(record: "Record | None") -> bool:
-    return record is not None and record.finished
-
-
 def _cost(record: "Record") -> str:
+    """The time for embedding and scoring, as text."""
     embedding, rate = record.evaluation_seconds or 0.0, record.sentences_per_second
     embedded = "embeddings were kept"
     if rate:
@@ -118,17 +132,16 @@ def _cost(record: "Record") -> str:
     return f"{embedded}, scoring {(record.wall_seconds or 0.0) - embedding:.1f} s"
 
 
-def _print(console: "Console", suite: "Suite", record: "Record | None", how: str) -> None:
-    """Print one metric a line, with the bootstrap's interval, and what is missing."""
+def _print(console: "Console", suite: "Suite", record: "Record", how: str) -> None:
+    """Print one line per metric, with the interval of its bootstrap, and what is missing."""
     from rich import box
     from rich.table import Table
 
-    if record is None:
-        return
     table = Table("metric", box=box.SIMPLE_HEAD)
     for title in ("score", "standard error", "95 % interval"):
         table.add_column(title, justify="right")
     scores = {**record.dev, **record.test}
+    # The values of geometry are about 1, and two decimals would not tell models apart.
     small = max((abs(value) for value in scores.values()), default=0) < 10
     for metric, value in scores.items():
         shown = f"{value:.4f}" if small else f"{value:.2f}"

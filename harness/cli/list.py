@@ -1,4 +1,4 @@
-"""`harness list`: what there is."""
+"""`harness list`: lists methods, search spaces, suites, papers and trials."""
 
 from typing import Annotated, Literal
 
@@ -12,7 +12,7 @@ def list_(
         Literal["methods", "spaces", "suites", "papers", "trials"],
         typer.Argument(help="What to list."),
     ],
-    store: options.Store = None,
+    store: options.StoreOption = None,
 ) -> None:
     """List methods, search spaces, suites, papers with reported numbers, or the store's trials.
 
@@ -58,11 +58,12 @@ def _papers() -> None:
         typer.echo(f"{name:<12} {load_paper(name).title}")
 
 
-def _trials(store: options.Store) -> None:
+def _trials(store: options.StoreOption) -> None:
     reading = options.opened(store).read()
     for name, reason in reading.unreadable:
         typer.echo(f"{name} cannot be read and is left out: {reason}", err=True)
     records = reading.records()
+    # None and a time cannot be compared, so records without a start come last.
     for record in sorted(records, key=lambda each: (each.started is None, str(each.started))):
         dev = "" if record.dev_score is None else f"{record.dev_score:.2f}"
         role = record.suite if record.role == "evaluation" else record.role

@@ -1,4 +1,4 @@
-"""`harness new`: the skeleton of a plugin."""
+"""`harness new`: writes the skeleton of a plugin."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +11,7 @@ def new(
         Path, typer.Argument(help="Folder of the new plugin, for example methods/mine.")
     ],
 ) -> None:
-    """Write a plugin that passes `harness check`, to start from.
+    """Write a small plugin that passes `harness check`, as a beginning.
 
     Example: harness new methods/mine
     """
@@ -20,10 +20,11 @@ def new(
 
     if not path.name.isidentifier():
         raise UserError(
-            f'"{path.name}" cannot name a method: letters, digits and underscores, no digit first'
+            f'"{path.name}" cannot be the name of a method: use letters, digits and underscores, '
+            f"and no digit first"
         )
     if path.exists():
-        raise UserError(f"{path} is there already; choose another name")
+        raise UserError(f"{path} exists already; choose another name")
     try:
         path.mkdir(parents=True)
         (path / "__init__.py").write_text(SKELETON.format(name=path.name), encoding="utf-8")

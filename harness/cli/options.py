@@ -1,4 +1,4 @@
-"""Options that several verbs share, and how their text becomes values."""
+"""The options that several verbs share, and the functions that read their text."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,56 +14,67 @@ if TYPE_CHECKING:
 
 YAML_SUFFIXES = (".yaml", ".yml")
 
-Targets = Annotated[
+TargetsArgument = Annotated[
     list[str],
     typer.Argument(
-        help="Methods (names or paths; none: all of the space), then the search space "
-        "(a name from `harness list spaces`, or a YAML file)."
+        help="Names or paths of methods (without any: all methods of the space), then the search "
+        "space (a name from `harness list spaces`, or a YAML file)."
     ),
 ]
-Method = Annotated[str, typer.Argument(help="A method's name or path.")]
-Set = Annotated[
+MethodArgument = Annotated[str, typer.Argument(help="The name or path of a method.")]
+SetOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="A hyperparameter's value; beats the file and the defaults.",
+        help="The value of a hyperparameter; it goes before the file and the defaults.",
     ),
 ]
-Encoder = Annotated[
-    list[str] | None, typer.Option("--encoder", help="Instead of the space's encoders.")
+EncoderOption = Annotated[
+    list[str] | None,
+    typer.Option("--encoder", help="An encoder to use instead of the encoders of the space."),
 ]
-Configurations = Annotated[
+ConfigurationsOption = Annotated[
     int | None,
     typer.Option(
         "--configurations", min=1, help="At most so many configurations per search and round."
     ),
 ]
-Seeds = Annotated[
-    str | None, typer.Option("--seeds", metavar="0,1,2", help="Instead of the space's final seeds.")
-]
-Subsets = Annotated[
+SeedsOption = Annotated[
     str | None,
     typer.Option(
-        "--subsets", metavar="0,1,2", help="Instead of the space's final subsets of the labels."
+        "--seeds", metavar="0,1,2", help="Seeds to use instead of the final seeds of the space."
     ),
 ]
-Store = Annotated[
-    Path | None, typer.Option("--store", help="Folder of the results.  [default: results/trials]")
+SubsetsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--subsets",
+        metavar="0,1,2",
+        help="Label subsets to use instead of the final ones of the space.",
+    ),
 ]
-Cpus = Annotated[float, typer.Option("--cpus-per-trial", min=0.1, help="CPU cores of one trial.")]
-Gpus = Annotated[
+StoreOption = Annotated[
+    Path | None, typer.Option("--store", help="The folder of the store. Default: results/trials.")
+]
+CpusOption = Annotated[
+    float, typer.Option("--cpus-per-trial", min=0.1, help="CPU cores of one trial.")
+]
+GpusOption = Annotated[
     float | None,
     typer.Option(
-        "--gpus-per-trial", min=0, help="GPUs of one trial; a fraction shares one. Default: 1"
+        "--gpus-per-trial",
+        min=0,
+        help="GPUs of one trial; trials share a GPU when it is a fraction. Default: 1 where "
+        "there are GPUs.",
     ),
 ]
 
 
-def values(given: list[str] | None) -> dict[str, Any]:
-    """`key=value` texts as a dictionary; the values are read as YAML.
+def set_values(given: list[str] | None) -> dict[str, Any]:
+    """The texts `key=value` of `--set` as a dictionary; the values are read as YAML.
 
-    Raises UserError for text without "=", and for a value that is not YAML.
+    Raises UserError for a text without "=", and for a value that is not YAML.
     """
     import yaml
 
@@ -81,35 +92,39 @@ def values(given: list[str] | None) -> dict[str, Any]:
     return found
 
 
-def numbers(given: str | None, option: str) -> tuple[int, ...]:
-    """`0,1,2` as numbers. Raises UserError for anything else."""
+def whole_numbers(given: str | None, option: str) -> tuple[int, ...]:
+    """A text like `0,1,2` as numbers. Raises UserError for any other text."""
     parts = given.split(",") if given else []
     if not all(part.strip().isdecimal() and int(part) < 2**32 for part in parts):
         raise UserError(
-            f"{option} {given}: whole numbers from 0 to 4294967295 with commas between them, for "
-            f'example "0,1,2"'
+            f"{option} {given}: write whole numbers from 0 to 4294967295 with commas between them, "
+            f'for example "0,1,2"'
         )
     return tuple(int(part) for part in parts)
 
 
 def shipped_spaces() -> dict[str, Path]:
-    """Name -> file, for the search spaces that come with harness."""
+    """Name -> file of the search spaces that come with harness."""
     from harness.files import shipped
 
     return {path.stem: path for path in sorted(shipped("search_spaces").glob("*.yaml"))}
 
 
 def split_targets(targets: list[str]) -> tuple[tuple[str, ...], Path]:
-    """Methods, and the file of the space, which comes last. Raises UserError when there is none."""
+    """The methods and the file of the search space, which is the last argument.
+
+    Raises UserError when there is no such search space.
+    """
     *methods, space = targets
     return tuple(methods), space_file(space)
 
 
 def space_file(space: str) -> Path:
-    """The file of a search space, which is named by its path, or by its name if it is shipped.
+    """The file of a search space, which has a path, or a name if it is shipped.
 
     An existing file goes before a shipped one. `search_spaces/NAME.yaml` means the shipped NAME
-    where there is no such file, so that printed commands work outside a checkout too.
+    where there is no such file, so that printed commands work outside a checkout too. Raises
+    UserError for a name that is not a search space.
     """
     path, shipped_ones = Path(space), shipped_spaces()
     if path.suffix in ("", *YAML_SUFFIXES) and path.is_file():
@@ -118,15 +133,15 @@ def space_file(space: str) -> Path:
     if name in shipped_ones:
         return shipped_ones[name]
     if path.suffix in YAML_SUFFIXES:
-        return path  # whoever reads it says what is wrong with it
+        return path  # the reader of the file says that it does not exist
     raise UserError(
-        f'"{space}" is no search space: the last argument is a .yaml file or the name of a '
+        f'"{space}" is not a search space: the last argument is a .yaml file or the name of a '
         f"shipped space{suggest(space, shipped_ones)}"
     )
 
 
 def opened(store: Path | None) -> "stores.Store":
-    """The store of `--store`, or the default one."""
+    """The store that `--store` names, or the default store."""
     from harness.trials.store import DEFAULT_STORE
     from harness.trials.store import Store as Opened
 
@@ -135,10 +150,10 @@ def opened(store: Path | None) -> "stores.Store":
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """What `harness sweep` and `harness plan` are told about a space."""
+    """The options of `harness sweep` and `harness plan` that narrow a search space."""
 
     targets: list[str]
-    """Methods, then the space's file"""
+    """Methods, then the name or path of the search space"""
     set_: list[str] | None
     encoder: list[str] | None
     configurations: int | None
@@ -148,18 +163,18 @@ class SweepOptions:
     def searches(self) -> "list[Search]":
         """The searches that the command line asks for.
 
-        Raises UserError for whatever is wrong with them.
+        Raises UserError for anything that is wrong in the options or in the search space.
         """
         from harness.sweep.overrides import Overrides, searches
-        from harness.sweep.space import load
+        from harness.sweep.space import load_space
 
         methods, path = split_targets(self.targets)
         overrides = Overrides(
             methods=methods,
             encoders=tuple(self.encoder or ()),
-            values=values(self.set_),
+            values=set_values(self.set_),
             configurations=self.configurations,
-            seeds=numbers(self.seeds, "--seeds"),
-            subsets=numbers(self.subsets, "--subsets"),
+            seeds=whole_numbers(self.seeds, "--seeds"),
+            subsets=whole_numbers(self.subsets, "--subsets"),
         )
-        return searches(*load(path), overrides)
+        return searches(*load_space(path), overrides)

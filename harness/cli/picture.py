@@ -1,4 +1,4 @@
-"""`harness picture`: how a model's embeddings lie, drawn."""
+"""`harness picture`: draws the embeddings of models."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,34 +24,33 @@ def picture(
     ),
     pooling: PoolingOption = None,
     method: MethodOption = None,
-    store: options.Store = None,
+    store: options.StoreOption = None,
 ) -> None:
-    """Draw models side by side on STS-B test.
+    """Draw the embeddings of STS-B test, with models side by side.
 
-    The pictures are cosines by gold score, their densities, and a plane of the embeddings.
+    The pictures show the cosines by gold score, their densities, and a projection on a plane.
 
     Example: harness picture 4f2a 77c0 --output pictures
     """
     from rich.console import Console
 
     from harness.evaluation.suites import Embeddings, suite
-    from harness.report.embedding_figures import Drawn, draw
+    from harness.report.embedding_figures import Drawn, draw_pictures
     from harness.trials.evaluate import Measurement
     from harness.trials.lookup import model
 
     found = options.opened(store)
     pairs = suite("geometry").load("geometry")
     models = [model(name, found, pooling=pooling, method=method) for name in names]
-    console = Console(highlight=False)
-    drawn = []
-    with _writing(output):
-        output.mkdir(parents=True, exist_ok=True)  # told before models are loaded or trained
+    console, drawn = Console(highlight=False), []
+    with _writing(output):  # before models are loaded or trained, which takes long
+        output.mkdir(parents=True, exist_ok=True)
     with console.status("loading") as status:
         for each in models:
             vectors = Embeddings(Measurement(each, found, status=status.update).embed, pairs.texts)
             drawn.append(Drawn(each.label, vectors(pairs.first), vectors(pairs.second)))
     with _writing(output):
-        for path in draw(drawn, pairs, output):
+        for path in draw_pictures(drawn, pairs, output):
             console.print(f"{path}", soft_wrap=True, markup=False)
 
 

@@ -1,4 +1,4 @@
-"""`harness plan`: what a sweep would do."""
+"""`harness plan`: shows what a sweep would do."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 def plan(
-    targets: options.Targets,
-    set_: options.Set = None,
-    encoder: options.Encoder = None,
-    configurations: options.Configurations = None,
-    seeds: options.Seeds = None,
-    subsets: options.Subsets = None,
-    store: options.Store = None,
-    cpus_per_trial: options.Cpus = 1,
+    targets: options.TargetsArgument,
+    set_: options.SetOption = None,
+    encoder: options.EncoderOption = None,
+    configurations: options.ConfigurationsOption = None,
+    seeds: options.SeedsOption = None,
+    subsets: options.SubsetsOption = None,
+    store: options.StoreOption = None,
+    cpus_per_trial: options.CpusOption = 1,
 ) -> None:
     """Show the trials of a sweep, what the store already has, and the estimated cost.
 
@@ -31,7 +31,10 @@ def plan(
 
 
 def print_plan(searches: "list[Search]", store: Path | None, cpus_per_trial: float) -> None:
-    """Print the plan of the searches, with `cpus_per_trial` CPU cores for each trial."""
+    """Print the plan of the searches.
+
+    `cpus_per_trial`: CPU cores of one trial, for the estimate of the time.
+    """
     import os
     import sys
 
@@ -39,10 +42,11 @@ def print_plan(searches: "list[Search]", store: Path | None, cpus_per_trial: flo
     from rich.console import Console
     from rich.table import Table
 
-    from harness.sweep.plan import plan as make
+    from harness.sweep.plan import plan_sweep
     from harness.sweep.terminal import duration
 
-    made = make(searches, options.opened(store))
+    made = plan_sweep(searches, options.opened(store))
+    # Where the output is not a terminal, rich would break the lines at 80 characters.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     table = Table(box=box.SIMPLE_HEAD)
     for column in ("search", "round", "varied"):
@@ -57,7 +61,7 @@ def print_plan(searches: "list[Search]", store: Path | None, cpus_per_trial: flo
         console.print(f"{search.label}: {values}", soft_wrap=True, markup=False)
     slots = max(1, int((os.cpu_count() or 1) / cpus_per_trial))
     seconds = made.seconds(slots)
-    cost = "unknown (an encoder or a corpus is not here)"
+    cost = "unknown (an encoder or a corpus is not on this machine)"
     if seconds is not None:
         cost = f"about {duration(seconds)}"
     console.print(f"\n{made.to_run} trials to run; estimated time with {slots} at a time: {cost}")

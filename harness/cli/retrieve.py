@@ -1,22 +1,24 @@
-"""`harness retrieve`: the sentences nearest to a query."""
+"""`harness retrieve`: shows the sentences that are nearest to a query."""
 
 from typing import Annotated
 
 import typer
 
 from harness.cli import options
-from harness.cli.eval import MethodOption, Named, PoolingOption
+from harness.cli.eval import MethodOption, ModelArgument, PoolingOption
 
 
 def retrieve(
-    name: Named,
+    name: ModelArgument,
     queries: Annotated[
         list[str], typer.Argument(metavar="QUERY...", help="Any sentences.", show_default=False)
     ],
-    count: Annotated[int, typer.Option("--count", min=1, help="How many to show.")] = 3,
+    count: Annotated[
+        int, typer.Option("--count", min=1, help="Number of sentences to show for each query.")
+    ] = 3,
     pooling: PoolingOption = None,
     method: MethodOption = None,
-    store: options.Store = None,
+    store: options.StoreOption = None,
 ) -> None:
     """Show the sentences of STS-B test that are nearest to each query by cosine.
 
@@ -43,7 +45,6 @@ def retrieve(
     console.print(chosen.label, soft_wrap=True, markup=False)
     for query in queries:
         console.print(f"\n{query}", soft_wrap=True, markup=False)
-        for rank, (text, cosine) in enumerate(
-            retrieval.nearest(query, vectors([query])[0], count), start=1
-        ):
+        nearest = retrieval.nearest(query, vectors([query])[0], count)
+        for rank, (text, cosine) in enumerate(nearest, start=1):
             console.print(f"  {rank}  {cosine:.3f}  {text}", soft_wrap=True, markup=False)

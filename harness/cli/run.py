@@ -1,4 +1,4 @@
-"""`harness run`: one configuration."""
+"""`harness run`: runs one configuration."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def run(
-    method: options.Method,
+    method: options.MethodArgument,
     encoder: Annotated[
-        str | None, typer.Option("--encoder", help="A model's Hub name or folder.")
+        str | None, typer.Option("--encoder", help="The Hub name or the folder of a model.")
     ] = None,
-    set_: options.Set = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of every random source.")] = 0,
-    store: options.Store = None,
+    set_: options.SetOption = None,
+    seed: Annotated[int, typer.Option("--seed", help="The seed of all random choices.")] = 0,
+    store: options.StoreOption = None,
 ) -> None:
     """Train one configuration in this process, score it on dev and test, and store it.
 
@@ -31,9 +31,9 @@ def run(
     from harness.trials.run import attempt
     from harness.trials.trial import Trial, key, resolve
 
-    options.numbers(str(seed), "--seed")
-    values = options.values(set_) | ({"encoder": encoder} if encoder else {})
-    resolve(registry.load(method), values)
+    options.whole_numbers(str(seed), "--seed")  # it refuses a seed that numpy cannot take
+    values = options.set_values(set_) | ({"encoder": encoder} if encoder else {})
+    resolve(registry.load(method), values)  # a mistake in a value is found before files are read
     trial = Trial(method, values, seed)
     found = options.opened(store)
     found.check_writable()

@@ -1,4 +1,4 @@
-"""`harness show`: one trial, all of it."""
+"""`harness show`: shows everything about one trial."""
 
 import json
 import shlex
@@ -21,9 +21,9 @@ def show(
         str,
         typer.Argument(help="The trial's key or its first characters (see `harness list trials`)."),
     ],
-    store: options.Store = None,
+    store: options.StoreOption = None,
 ) -> None:
-    """Show one trial: configuration, scores, cost, where it ran, versions, digests.
+    """Show one trial: configuration, scores, cost, machine, versions and digests.
 
     The last line is the command that runs it again.
 
@@ -35,9 +35,9 @@ def show(
 
 
 def print_record(record: "Record", console: "Console", locator: str | None = None) -> None:
-    """Print every field of a record, one a line, and the command that runs it again.
+    """Print the fields of a record, one per line, and the command that runs the trial again.
 
-    `locator`: the method's name or path, where it is known.
+    `locator`: the name or path of the method, as the user wrote it.
     """
     for name, value in vars(record).items():
         if name == "history":
@@ -80,7 +80,7 @@ def _interval(spread: "Uncertainty") -> str:
 
 
 def _evaluation(record: "Record") -> str:
-    """The command of an evaluation; a model that is not a trial is named by its encoder."""
+    """The command that repeats an evaluation; an encoder without a trial has its own name."""
     words = [str(record.evaluates)[:10]]
     if record.method == "pooling":
         words = [record.encoder, "--pooling", str(record.configuration.get("pooling"))]
@@ -90,6 +90,7 @@ def _evaluation(record: "Record") -> str:
 
 
 def _command(record: "Record", locator: str | None) -> str:
+    """The command that runs a trial again."""
     from harness.plugin.registry import names
 
     known = record.method in names()
@@ -102,7 +103,7 @@ def _command(record: "Record", locator: str | None) -> str:
 
 
 def _yaml(value: Any) -> str:
-    """A value as `--set` reads it back; text that YAML would take for something else is quoted."""
+    """A value as `--set` reads it; text that YAML would read as another type is quoted."""
     import yaml
 
     if not isinstance(value, str):

@@ -1,6 +1,6 @@
-"""`harness sweep`: run a search space."""
+"""`harness sweep`: runs a search space."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -8,25 +8,29 @@ from harness.cli import options
 from harness.cli.plan import print_plan
 from harness.cli.table import table
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from harness.sweep.driver import SweepResult
+
 
 def sweep(
-    targets: options.Targets,
-    set_: options.Set = None,
-    encoder: options.Encoder = None,
-    configurations: options.Configurations = None,
-    seeds: options.Seeds = None,
-    subsets: options.Subsets = None,
-    store: options.Store = None,
-    cpus_per_trial: options.Cpus = 1,
-    gpus_per_trial: options.Gpus = None,
+    targets: options.TargetsArgument,
+    set_: options.SetOption = None,
+    encoder: options.EncoderOption = None,
+    configurations: options.ConfigurationsOption = None,
+    seeds: options.SeedsOption = None,
+    subsets: options.SubsetsOption = None,
+    store: options.StoreOption = None,
+    cpus_per_trial: options.CpusOption = 1,
+    gpus_per_trial: options.GpusOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan and stop, as `harness plan` does.")
     ] = False,
 ) -> None:
-    """Run a search space: search on dev, train the chosen configuration on the final seeds, test it.
+    """Search on dev, train the chosen configurations on the final seeds, and test them.
 
-    What the store has is not run again, so the same command goes on where an interrupted one
-    stopped.
+    Trials that the store has are not run again, so the same command continues an interrupted sweep.
 
     Example: harness sweep methods/d2cse search_spaces/unsup.yaml --encoder mini-bert
     """
@@ -37,15 +41,20 @@ def sweep(
         return
     from rich.console import Console
 
-    from harness.sweep import driver
+    from harness.sweep.driver import run_sweep
     from harness.sweep.ray_engine import Resources
     from harness.sweep.terminal import Terminal
 
     console = Console(highlight=False)
     resources = Resources(cpus_per_trial, gpus_per_trial)
     with Terminal(console) as terminal:
-        result = driver.run(searches, options.opened(store), resources, terminal)
+        result = run_sweep(searches, options.opened(store), resources, terminal)
     table(store=store)
+    _print_problems(console, result)
+
+
+def _print_problems(console: "Console", result: "SweepResult") -> None:
+    """Print what the sweep could not do, and end with exit code 1 if there is anything."""
     for label in result.undecided:
         console.print(f"No configuration of {label} finished, so none could be chosen.")
     if result.failed or result.undecided:

@@ -1,24 +1,31 @@
-"""`harness table`: what the store holds, alone or beside the numbers of a paper."""
+"""`harness table`: prints the results of a store, alone or beside the numbers of a paper."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+if TYPE_CHECKING:
+    from harness.report.sheet import Sheet
+
+TableFormat = Literal["terminal", "markdown", "csv", "latex", "parquet"]
+NOT_A_TERMINAL_WIDTH = 140
+"""Characters in a line of a table that goes to a file or to another program"""
 
 
 def table(
     paper: Annotated[
         str | None,
         typer.Option(
-            help="Beside the tables of this paper: clsr, d2cse, dcpcse, diffaug or diffcse."
+            help="Print the tables of this paper: clsr, d2cse, dcpcse, diffaug or diffcse."
         ),
     ] = None,
     store: Annotated[
         Path | None, typer.Option(help="Folder with the results.", show_default="results/trials")
     ] = None,
     format: Annotated[
-        Literal["terminal", "markdown", "csv", "latex", "parquet"],
-        typer.Option(help="How to print it."),
+        TableFormat,
+        typer.Option(help="The format of the table."),
     ] = "terminal",
     output: Annotated[
         Path | None, typer.Option(help="Write to this file instead of the screen.")
@@ -26,7 +33,7 @@ def table(
 ) -> None:
     """Print the results as mean±std over seeds and label subsets, with n.
 
-    They stand alone, or beside the numbers of a paper.
+    The table has our results alone, or beside the numbers of a paper.
 
     Example: harness table --paper diffaug --format latex --output table1.tex
     """
@@ -34,30 +41,42 @@ def table(
     import sys
 
     from harness.errors import UserError
-    from harness.report.render import render
-    from harness.trials.store import DEFAULT_STORE, Store
+    from harness.report.render import render_sheets
 
     if format == "parquet" and output is None:
-        raise UserError("--format parquet is not for the screen; say where with --output")
-    folder = store or DEFAULT_STORE
-    if paper is None:
-        from harness.report.store_tables import store_sheets
-
-        sheets = store_sheets(Store(folder).read(), folder)
-    else:
-        from harness.plugin.registry import names
-        from harness.report.commands import Commands
-        from harness.report.paper_tables import paper_sheets
-
-        sheets = paper_sheets(Store(folder).read(), paper, Commands(names(), folder))
+        raise UserError("--format parquet is not for the screen; name a file with --output")
     to_screen = output is None and sys.stdout.isatty()
-    content = render(sheets, format, shutil.get_terminal_size().columns if to_screen else 140)
+    width = shutil.get_terminal_size().columns if to_screen else NOT_A_TERMINAL_WIDTH
+    content = render_sheets(_sheets(paper, store), format, width)
     if output is None:
         typer.echo(content, nl=False)
-        return
+    else:
+        _write(content, output)
+
+
+def _write(content: bytes, output: Path) -> None:
+    """Write a table to a file. Raises UserError when the file cannot be written."""
+    from harness.errors import UserError
+
     try:
         output.write_bytes(content)
     except OSError as error:
         raise UserError(
             f"{output} cannot be written ({error.strerror}); choose another file with --output"
         ) from None
+
+
+def _sheets(paper: str | None, store: Path | None) -> "list[Sheet]":
+    """The tables of the store, or those of a paper with our numbers."""
+    from harness.cli.options import opened
+
+    found = opened(store)
+    if paper is None:
+        from harness.report.store_tables import store_sheets
+
+        return store_sheets(found.read(), found.folder)
+    from harness.plugin.registry import names
+    from harness.report.commands import Commands
+    from harness.report.paper_tables import paper_sheets
+
+    return paper_sheets(found.read(), paper, Commands(names(), found.folder))

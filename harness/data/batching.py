@@ -1,4 +1,8 @@
-"""Batches: which items meet, and how their word pieces become padded tensors."""
+"""Batches: which items meet, and how their word pieces become padded tensors.
+
+A batch holds the rows of its items one item after the other: row = item * views + view (simcse.md,
+section 1.1).
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,35 +16,41 @@ from harness.data.tokens import Template, Tokens
 from harness.errors import UserError
 
 WINDOW = 100
-"""Batches drawn together before their items are sorted by length: long enough that a batch is nearly free of
-padding, short enough that its items are a random sample of one length."""
+"""Batches that are drawn together before their items are sorted by length.
+
+It is long enough that a batch is nearly free of padding, and short enough that the items of a batch
+are a random sample among those of about one length."""
 
 
 @dataclass(frozen=True)
 class TextBatch:
-    """Rows of word pieces; row = item * views + view."""
+    """Rows of word pieces, `views` rows for each item."""
 
     input_ids: Tensor
     """(rows, length)"""
     attention_mask: Tensor
     """(rows, length): 1 for a token, 0 for padding"""
     items: Tensor
-    """(rows / views,): which items of the corpus these are"""
+    """(rows / views,): the numbers of these items in their corpus"""
     views: int = 1
+    """Rows of an item"""
     labels: Tensor | None = None
-    """(rows / views,)"""
+    """(rows / views,): the label of each item; None: the corpus has no labels"""
     epoch: int = 0
-    """Epoch number of the stream, from 0"""
+    """Number of the epoch of the stream, from 0"""
 
     def repeated(self, times: int) -> "TextBatch":
-        """Every row `times` times, one after the other: the views that differ by dropout alone."""
+        """Every row `times` times in a row, as views of its item.
+
+        The encoder draws a dropout mask for every row, so these views differ by dropout alone.
+        """
         ids, mask = (
             value.repeat_interleave(times, dim=0) for value in (self.input_ids, self.attention_mask)
         )
         return replace(self, input_ids=ids, attention_mask=mask, views=self.views * times)
 
     def replaced(self, input_ids: Tensor, attention_mask: Tensor) -> "TextBatch":
-        """Other word pieces for the same rows."""
+        """The same rows with other word pieces; both tensors are (rows, length)."""
         return replace(self, input_ids=input_ids, attention_mask=attention_mask)
 
     def view(self, number: int) -> "TextBatch":
@@ -49,12 +59,12 @@ class TextBatch:
         return replace(self, input_ids=ids, attention_mask=mask, views=1)
 
     def split(self, vectors: Tensor) -> tuple[Tensor, ...]:
-        """Vectors of all rows, (rows, ...), as those of each view, (items, ...)."""
+        """Split vectors of all rows, (rows, ...), into those of each view, (items, ...)."""
         by_item = vectors.view(-1, self.views, *vectors.shape[1:])
         return by_item.unbind(1)
 
     def to(self, device: torch.device) -> "TextBatch":
-        """The same batch on a device."""
+        """The same batch on another device."""
         moved = [
             value.to(device, non_blocking=True)
             for value in (self.input_ids, self.attention_mask, self.items)
@@ -66,7 +76,10 @@ class TextBatch:
 
 
 def interleaved(first: TextBatch, second: TextBatch, pad_id: int) -> TextBatch:
-    """Two batches with one view each of the same items as one with both, padded to the longer one."""
+    """Join two batches of the same items, with one view each, into one batch with two views.
+
+    Its rows are padded to the longer one of the two.
+    """
     width = max(first.input_ids.shape[1], second.input_ids.shape[1])
 
     def together(one: Tensor, other: Tensor, filling: int) -> Tensor:
@@ -81,7 +94,10 @@ def interleaved(first: TextBatch, second: TextBatch, pad_id: int) -> TextBatch:
 
 
 def pad(rows: Sequence[np.ndarray], template: Template, pad_id: int) -> tuple[Tensor, Tensor]:
-    """Rows of bare word pieces -> (input_ids, attention_mask), each (rows, longest), the template around each row."""
+    """Put the template around rows of bare word pieces, and pad them to the longest.
+
+    Returns (input_ids, attention_mask), both (rows, longest row) int64.
+    """
     begin, end, around = template.begin, template.end, len(template)
     lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows)) + around
     width = int(lengths.max())
@@ -98,29 +114,33 @@ def pad(rows: Sequence[np.ndarray], template: Template, pad_id: int) -> tuple[Te
 def length_grouped(
     lengths: np.ndarray, batch_size: int, generator: np.random.Generator, window: int = WINDOW
 ) -> list[np.ndarray]:
-    """One epoch of batches of item indices; every item once, the last batch short when they do not divide.
+    """One epoch of batches, each the numbers of its items; every item occurs once.
 
-    Items are shuffled, cut into windows of `window` batches, sorted by length within a window, and the batches are
-    shuffled again, so that neighbours in a batch are equally long and all else is random.
+    lengths: (items,), the length of every item. One batch is short when `batch_size` does not
+    divide the number of items. Items are shuffled, cut into windows of `window` batches, and sorted
+    by length inside a window. Then the batches are shuffled, so that the items of a batch are
+    equally long and all else is random.
     """
     order = generator.permutation(len(lengths))
     batches: list[np.ndarray] = []
     span = window * batch_size
     for start in range(0, len(order), span):
         chunk = order[start : start + span]
+        # A stable sort: items of equal length stay in their random order, on any machine.
         chunk = chunk[np.argsort(lengths[chunk], kind="stable")]
         batches.extend(chunk[at : at + batch_size] for at in range(0, len(chunk), batch_size))
+    # Without this, training would go from short to long sentences over and over again.
     return [batches[index] for index in generator.permutation(len(batches))]
 
 
 def batches_in_epoch(items: int, batch_size: int, group: int = 0) -> int:
-    """Batches in an epoch over so many items.
+    """The number of batches in an epoch over so many items.
 
-    `group`: only full batches count, and only a multiple of `group` of them; 0: a short last batch
-    counts, too.
+    `group`: only full batches count, and only a multiple of `group` of them. With 0, a short last
+    batch counts as well.
     """
     if group == 0:
-        return -(-items // batch_size)
+        return -(-items // batch_size)  # rounded up, in whole numbers
     return items // (batch_size * group) * group
 
 
@@ -129,25 +149,29 @@ class StreamOptions:
     """How a tokenised corpus is cut into batches."""
 
     limit: int
-    """Most word pieces of a sentence, template not counted; longer ones are cut on the right"""
+    """Most word pieces of a sentence, template not counted; the rest of it is cut off"""
     batch_size: int
     """Items in a batch"""
     seed: int
     items: np.ndarray | None = None
-    """Numbers of the items that are used (a label subset); None: all"""
+    """The numbers of the items that are used (a label subset); None: all items"""
     group: int = 0
-    """Only full batches, and a multiple of this many in an epoch; 0: a short last batch is kept"""
+    """An epoch has a multiple of this many full batches; 0: a short last batch is kept"""
     text: bool = True
-    """Whether rows have word pieces; without, a method looks up what it needs by item"""
+    """Whether rows have word pieces. Without them, a method looks up what it needs by item"""
 
 
 class Stream:
-    """Batches of a tokenised corpus, epoch after epoch, without end."""
+    """Batches of a tokenised corpus, epoch after epoch, without end.
+
+    They are a function of the seed and of the number of the epoch alone, so a stream can start at
+    any batch.
+    """
 
     def __init__(self, tokens: Tokens, template: Template, options: StreamOptions) -> None:
-        """`template`: what stands around every sentence.
+        """Take the items of `tokens`, with `template` around every sentence.
 
-        Raises UserError when there are too few items for one group of batches.
+        Raises UserError when the items are too few for one group of batches.
         """
         self.tokens, self.template, self.options = tokens, template, options
         self.items = np.arange(len(tokens)) if options.items is None else options.items
@@ -159,27 +183,29 @@ class Stream:
             )
 
     def __len__(self) -> int:
-        """Batches in an epoch."""
+        """The number of batches in an epoch."""
         return batches_in_epoch(len(self.items), self.options.batch_size, self.options.group)
 
     def __iter__(self) -> Iterator[TextBatch]:
         return self.batches()
 
     def batches(self, start: int = 0) -> Iterator[TextBatch]:
-        """Batch number `start` of the endless sequence, and all after it."""
+        """The endless sequence of batches, from batch number `start` on."""
+        # Epochs before `start` are not drawn: a resumed stage begins where it ended, at no cost.
         epoch, first = divmod(start, len(self))
-        lengths = (
-            self.tokens.item_lengths(self.options.limit)[self.items]
-            if self.options.text
-            else np.zeros(len(self.items), np.int64)
-        )
+        if self.options.text:
+            lengths = self.tokens.item_lengths(self.options.limit)[self.items]
+        else:
+            # Nothing is padded, so all items count as equally long and only the shuffles matter.
+            lengths = np.zeros(len(self.items), np.int64)
         while True:
+            # A pair, not a sum: epoch 1 of seed 0 must not repeat epoch 0 of seed 1.
             generator = np.random.default_rng((self.options.seed, epoch))
             batches = length_grouped(lengths, self.options.batch_size, generator)
             if self.options.group:
-                batches = [chosen for chosen in batches if len(chosen) == self.options.batch_size][
-                    : len(self)
-                ]
+                # The short batch stands anywhere among the others, since they are shuffled.
+                full = [chosen for chosen in batches if len(chosen) == self.options.batch_size]
+                batches = full[: len(self)]
             for chosen in batches[first:]:
                 yield replace(self._batch(self.items[chosen]), epoch=epoch)
             epoch, first = epoch + 1, 0
@@ -188,6 +214,7 @@ class Stream:
         columns = self.tokens.columns
         labels = None if self.tokens.labels is None else torch.from_numpy(self.tokens.labels[items])
         if not self.options.text:
+            # Rows without pieces, so that the batch still has its number of rows.
             nothing = torch.zeros(len(items) * columns, 0, dtype=torch.long)
             return TextBatch(nothing, nothing, torch.from_numpy(items), columns, labels)
         rows = [

@@ -1,4 +1,7 @@
-"""SentEval's seven classification tasks as its own readers see them: texts, labels and order (evaluation_protocol.md, section 2)."""
+"""SentEval's seven classification tasks: texts, labels and order as its own readers have them.
+
+The tasks are described in evaluation_protocol.md, section 2.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,49 +11,59 @@ import numpy as np
 from harness.data.senteval import archive, lines
 from harness.errors import UserError
 
+# Classes are numbered from 0 in this order, as in SentEval.
 TREC_LABELS = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 BINARY_LABELS = ("0", "1")
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """Texts with classes: texts[i] (in a pair task: with second[i]) is of class labels[i], counted from 0.
+    """Texts, or pairs of texts, each with a class.
 
-    Sorted by words, then by class, as SentEval does before it draws folds: the order decides who is in which fold.
-    A blank line of a file is an empty text: SentEval keeps it.
+    The rows are sorted by their number of words and then by class, as SentEval sorts them before it
+    draws folds: the order decides which row is in which fold. A blank line of a file is an empty
+    text, because SentEval keeps it.
     """
 
     texts: list[str]
     labels: np.ndarray
+    """(rows,): the class of each row, from 0"""
     second: list[str] | None = None
+    """The second texts of a task on pairs; None: the task is on single texts"""
 
     def __len__(self) -> int:
         return len(self.labels)
 
 
 class Splits(dict[str, Labelled]):
-    """Split -> its rows: `all` (to be cross-validated), or `train` and `test`, and `dev` where one is given."""
+    """Name of a split -> its rows.
+
+    A task has either `all`, which is cross-validated, or `train` and `test`, and some also `dev`.
+    """
 
     @property
     def texts(self) -> list[str]:
-        """Every text, split by split; of pairs the first ones, then the second ones."""
+        """Every text, split by split; of pairs, all first texts before all second texts."""
         return [text for rows in self.values() for text in (*rows.texts, *(rows.second or ()))]
 
 
-Row = tuple[tuple[str, ...], int]
-"""The texts of an item (one, or a pair), and its class"""
+LabelledRow = tuple[tuple[str, ...], int]
+"""The texts of a row (one, or a pair), and its class"""
 
 
 def polar(positive: str, negative: str) -> Splits:
-    """MR, CR, SUBJ, MPQA: a file for each class (the positive one is class 1), a sentence a line, in latin-1."""
-    rows: list[Row] = []
+    """Read MR, CR, SUBJ or MPQA from the archive's members `positive` and `negative`.
+
+    Each has one sentence on a line, in latin-1. The sentences of `positive` are class 1.
+    """
+    rows: list[LabelledRow] = []
     for member, label in ((positive, 1), (negative, 0)):
         rows += [((_words(line),), label) for line in lines(member, encoding="latin-1")]
     return Splits(all=_sorted(rows))
 
 
 def sst2() -> Splits:
-    """SST-2: sentence, tab, class."""
+    """Read SST-2, whose lines are: sentence, tab, class."""
     return Splits(
         {
             split: _sorted(_sst_rows(f"SST/binary/sentiment-{split}"))
@@ -60,13 +73,13 @@ def sst2() -> Splits:
 
 
 def trec() -> Splits:
-    """TREC: `COARSE:fine question`, in latin-1; the coarse class counts, numbered alphabetically."""
+    """Read TREC, whose lines are `COARSE:fine question`, in latin-1; the coarse class counts."""
     files = {"train": "TREC/train_5500.label", "test": "TREC/TREC_10.label"}
     return Splits({split: _sorted(_trec_rows(member)) for split, member in files.items()})
 
 
 def mrpc() -> Splits:
-    """MRPC: class, two ids, two sentences; a header line. Class 1 are the paraphrases."""
+    """Read MRPC, whose lines are: class, two ids, two sentences; class 1 are the paraphrases."""
     return Splits(
         {
             split: _sorted(_mrpc_rows(f"MRPC/msr_paraphrase_{split}.txt"))
@@ -75,16 +88,17 @@ def mrpc() -> Splits:
     )
 
 
-def _sst_rows(member: str) -> list[Row]:
-    rows: list[Row] = []
+def _sst_rows(member: str) -> list[LabelledRow]:
+    rows: list[LabelledRow] = []
     for number, line in enumerate(lines(member), start=1):
         text, label = _fields(line, 2, member, number)
         rows.append(((_words(text),), _label(label, BINARY_LABELS, member, number)))
     return rows
 
 
-def _trec_rows(member: str) -> list[Row]:
-    rows: list[Row] = []
+def _trec_rows(member: str) -> list[LabelledRow]:
+    rows: list[LabelledRow] = []
+    # TREC has a byte that is not UTF-8.
     for number, line in enumerate(lines(member, encoding="latin-1"), start=1):
         label, _, rest = line.strip().partition(":")
         _, space, text = rest.partition(" ")
@@ -94,15 +108,16 @@ def _trec_rows(member: str) -> list[Row]:
     return rows
 
 
-def _mrpc_rows(member: str) -> list[Row]:
-    rows: list[Row] = []
-    for number, line in enumerate(lines(member)[1:], start=2):
+def _mrpc_rows(member: str) -> list[LabelledRow]:
+    rows: list[LabelledRow] = []
+    for number, line in enumerate(lines(member)[1:], start=2):  # line 1 is a header
         label, _, _, one, two = _fields(line, 5, member, number)
         rows.append(((_words(one), _words(two)), _label(label, BINARY_LABELS, member, number)))
     return rows
 
 
-def _sorted(rows: list[Row]) -> Labelled:
+def _sorted(rows: list[LabelledRow]) -> Labelled:
+    # Python's sort is stable: equal rows stay in the order of their files, as in SentEval.
     rows = sorted(rows, key=lambda row: (*(len(text.split()) for text in row[0]), row[1]))
     texts = list(zip(*(row[0] for row in rows), strict=True))
     return Labelled(
@@ -133,16 +148,18 @@ def _place(member: str, number: int) -> str:
 
 
 def _words(text: str) -> str:
+    # SentEval splits sentences at white space and joins the words with single spaces.
     return " ".join(text.split())
 
 
 DATASETS: dict[str, Callable[[], Splits]] = {
     "mr": lambda: polar("MR/rt-polarity.pos", "MR/rt-polarity.neg"),
     "cr": lambda: polar("CR/custrev.pos", "CR/custrev.neg"),
+    # SentEval counts the objective sentences as class 1.
     "subj": lambda: polar("SUBJ/subj.objective", "SUBJ/subj.subjective"),
     "mpqa": lambda: polar("MPQA/mpqa.pos", "MPQA/mpqa.neg"),
     "sst2": sst2,
     "trec": trec,
     "mrpc": mrpc,
 }
-"""Task -> its reader"""
+"""Task -> the function that reads it"""

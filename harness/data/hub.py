@@ -1,7 +1,8 @@
-"""One way to get a file of a model or a data set: local mirror, embedded default, Hugging Face Hub.
+"""Where files of models and data sets come from: local mirror, embedded default, Hugging Face Hub.
 
-A mirror has the Hub's layout (`models/<org>/<name>/<file>`, `datasets/<org>/<name>/<file>`), so a name means the same
-in all three. `HARNESS_HUB` names the mirror's folder.
+They are searched in this order. A mirror has the layout of the Hub
+(`models/<organisation>/<name>/<file>`, `datasets/<organisation>/<name>/<file>`), so a name means
+the same in all three. `HARNESS_HUB` names the folder of the mirror.
 """
 
 import json
@@ -12,14 +13,18 @@ from typing import Any, Literal
 from harness.errors import UserError, suggest
 from harness.files import digest_files
 
-Kind = Literal["models", "datasets"]
+RepositoryKind = Literal["models", "datasets"]
 EMBEDDED = Path(__file__).resolve().parent.parent / "embedded" / "hub"
+"""The embedded default, which is laid out like a mirror"""
 MODEL_FILES = ("*.json", "*.safetensors", "vocab.txt", "merges.txt", "*.model")
-WEIGHTS = "model.safetensors"
+"""Configuration, weights and tokenizer: all that is downloaded and all that a digest covers"""
 
 
 def mirrors() -> list[Path]:
-    """The folders laid out like the Hub, in the order in which they are searched."""
+    """The folders that are laid out like the Hub, in the order in which they are searched.
+
+    Raises UserError when `HARNESS_HUB` names no folder.
+    """
     named = os.environ.get("HARNESS_HUB")
     if named and not Path(named).is_dir():
         raise UserError(f"HARNESS_HUB names {named}, which is no folder")
@@ -27,21 +32,27 @@ def mirrors() -> list[Path]:
 
 
 def data_file(repository: str, name: str, *, download: bool = True) -> Path:
-    """The path of one file of a data set. Raises UserError when neither mirror nor Hub has it."""
+    """The path of the file `name` of a data set.
+
+    `download`: whether the Hub may be asked. Raises UserError when the file is not found.
+    """
     for mirror in mirrors():
         folder = mirror / "datasets" / repository
         if (folder / name).is_file():
             return folder / name
-        elsewhere = list(
-            folder.glob(f"**/{Path(name).name}")
-        )  # the Hub's folders of a data set come and go
+        # The Hub renames folders inside data sets, so a mirror may have the file elsewhere. Of
+        # two files with this name we could not tell which one is meant.
+        elsewhere = list(folder.glob(f"**/{Path(name).name}"))
         if len(elsewhere) == 1:
             return elsewhere[0]
     return _from_hub("datasets", repository, [name], download) / name
 
 
 def model_folder(name: str, *, download: bool = True) -> Path:
-    """The folder of a model: a path, or a Hub name. Raises UserError when there is none."""
+    """The folder of a model, which is named by its path or by its name on the Hub.
+
+    `download`: whether the Hub may be asked. Raises UserError when there is no such model.
+    """
     if _looks_like_path(name):
         folder = Path(name).expanduser()
         if not (folder / "config.json").is_file():
@@ -58,8 +69,12 @@ def _looks_like_path(name: str) -> bool:
     return name.startswith((".", "/", "~")) or Path(name).is_dir()
 
 
-def _from_hub(kind: Kind, repository: str, patterns: list[str], download: bool) -> Path:
-    """Folder of the Hub's snapshot, with the files that match `patterns`."""
+def _from_hub(kind: RepositoryKind, repository: str, patterns: list[str], download: bool) -> Path:
+    """The folder of the Hub's snapshot, with the files that match `patterns`.
+
+    For a data set, `patterns` names one file. Raises UserError when the Hub does not have it.
+    """
+    # Imported here, since what a mirror has needs no Hub.
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
@@ -71,47 +86,58 @@ def _from_hub(kind: Kind, repository: str, patterns: list[str], download: bool) 
                 repository,
                 repo_type="model" if kind == "models" else "dataset",
                 allow_patterns=patterns,
-                local_files_only=not download,
+                local_files_only=not download,  # what was downloaded before still counts
             )
         )
+        # A snapshot may lack the file: patterns that match nothing are no error.
         expected = "config.json" if kind == "models" else patterns[0]
         if (folder / expected).is_file():
             return folder
+    # ValueError: the name cannot be one of a repository.
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
         if download:
             reason = f"the Hub did not give it ({type(error).__name__})"
     searched = " and ".join(str(mirror / kind) for mirror in mirrors())
     raise UserError(
-        f'{"model" if kind == "models" else "data file"} "{wanted}" was not found: looked in {searched}, and {reason}; '
-        f"set HARNESS_HUB to a folder that has {kind}/{wanted}, or connect to the Hub{_nearest(kind, repository)}"
+        f'{"model" if kind == "models" else "data file"} "{wanted}" was not found: '
+        f"looked in {searched}, and {reason}; set HARNESS_HUB to a folder that has "
+        f"{kind}/{wanted}, or connect to the Hub{_nearest(kind, repository)}"
     )
 
 
-def _nearest(kind: Kind, repository: str) -> str:
+def _nearest(kind: RepositoryKind, repository: str) -> str:
     return suggest(repository, known(kind)) if kind == "models" else ""
 
 
-def known(kind: Kind) -> list[str]:
-    """Names of the models or data sets that the mirrors hold."""
+def known(kind: RepositoryKind) -> list[str]:
+    """The names of the models or data sets that the mirrors hold, sorted."""
     marker = "config.json" if kind == "models" else "*"
     found = set()
     for mirror in mirrors():
-        for path in [*(mirror / kind).glob(f"*/{marker}"), *(mirror / kind).glob(f"*/*/{marker}")]:
-            name = path.parent.relative_to(mirror / kind).as_posix()
+        root = mirror / kind
+        # A model may have no organisation (bert-base-uncased), a data set always has one.
+        for path in [*root.glob(f"*/{marker}"), *root.glob(f"*/*/{marker}")]:
+            name = path.parent.relative_to(root).as_posix()
             if path.is_file() and (kind == "models" or "/" in name):
                 found.add(name)
     return sorted(found)
 
 
 def model_digest(name: str, *, download: bool = True) -> str:
-    """Digest of a model's configuration, weights and tokenizer, by content."""
+    """The digest of a model's configuration, weights and tokenizer, by name and content.
+
+    Raises UserError when there is no such model.
+    """
     folder = model_folder(name, download=download)
     files = {path for pattern in MODEL_FILES for path in folder.glob(pattern)}
     return digest_files(sorted(files))
 
 
 def model_shape(name: str, *, download: bool = True) -> dict[str, Any]:
-    """The model's config.json, without loading the model."""
+    """The contents of the model's config.json; the model is not loaded.
+
+    Raises UserError when there is no such model.
+    """
     content = (model_folder(name, download=download) / "config.json").read_text(encoding="utf-8")
     shape: dict[str, Any] = json.loads(content)
     return shape

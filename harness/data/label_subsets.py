@@ -1,4 +1,7 @@
-"""Label subsets: which labelled items a trial with a share of the labels may see (diffaug.md, section 7)."""
+"""Label subsets: the labelled items that a trial with a share of the labels may see.
+
+The rule is DiffAug's (diffaug.md, section 7), and it is the same for all methods.
+"""
 
 import random
 
@@ -6,11 +9,14 @@ import numpy as np
 
 
 def label_subset(items: int, fraction: float, subset: int) -> np.ndarray:
-    """Indices of the items of subset number `subset`, ascending.
+    """The numbers of the items in subset number `subset`, ascending; at least one.
 
-    Every item is drawn on its own with probability `fraction`, as in the released code, so that sizes vary a little;
-    the same numbers give the same subset in every method and on every machine. At least one item.
+    Every item is drawn on its own with probability `fraction`, as in the released code, so the
+    sizes of the subsets vary a little. The same arguments give the same subset in every method and
+    on every machine.
     """
+    # Python's generator, not numpy's: the released code draws with it.
     generator = random.Random(subset)
     drawn = [item for item in range(items) if generator.random() < fraction]
+    # A small share of few items may be empty, and a stage needs at least one item.
     return np.asarray(drawn or [generator.randrange(items)], np.int64)

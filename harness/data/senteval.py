@@ -12,14 +12,16 @@ ARCHIVE = "senteval.tar"
 
 
 def archive() -> Path:
-    """SentEval's data sets as one archive."""
+    """The path of the archive. Raises UserError when neither mirror nor Hub has it."""
     return data_file(SIMCSE, ARCHIVE)
 
 
 def lines(member: str, path: Path | None = None, encoding: str = "utf-8") -> list[str]:
-    """The lines of a member of SentEval's archive, wherever its folder `downstream` lies in it.
+    """The lines of one member of the archive, such as `MR/rt-polarity.pos`.
 
-    Raises UserError when the archive or the member is missing or damaged.
+    It does not matter in which folder the member lies; in SentEval's own archive that is
+    `downstream`. `path`: the archive; None: `archive()`. Raises UserError when the archive or the
+    member is missing or damaged.
     """
     path = path or archive()
     try:
@@ -33,6 +35,7 @@ def lines(member: str, path: Path | None = None, encoding: str = "utf-8") -> lis
                     return split_lines(file.read().decode(encoding))
     except (tarfile.TarError, OSError, EOFError, UnicodeDecodeError) as error:
         damage = str(error)
+    # A member that was not found may lie behind the damage.
     if damage:
         raise UserError(f"{path}, {member}: cannot be read ({damage})")
     raise UserError(f"{path} has no member {member}")
@@ -40,10 +43,12 @@ def lines(member: str, path: Path | None = None, encoding: str = "utf-8") -> lis
 
 @functools.lru_cache(maxsize=4)
 def _contents(path: Path, _version: tuple[int, int]) -> tuple[list[tarfile.TarInfo], str]:
-    """Headers of the members, and what stopped their reading; members in front of a damage stay readable.
+    """The headers of all members, and the error that ended their reading, if there was one.
 
-    `_version`, size and time, makes a new file at the same path a new entry of the cache.
+    Members in front of a damage stay readable. `_version` is the size and the time of the file: a
+    new file at the same path is another entry of the cache.
     """
+    # A tar archive has no index. Without the cache, every member would cost a pass over all of it.
     entries: list[tarfile.TarInfo] = []
     try:
         with tarfile.open(path) as tar:
@@ -54,5 +59,6 @@ def _contents(path: Path, _version: tuple[int, int]) -> tuple[list[tarfile.TarIn
 
 
 def split_lines(text: str) -> list[str]:
-    """Lines as files have them: `str.splitlines` would also cut at form feeds and Unicode separators."""
+    """The lines of a file's text, cut at line ends only."""
+    # `str.splitlines` would also cut at form feeds and at Unicode separators.
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n")

@@ -1,4 +1,7 @@
-"""Sentence pairs with gold similarities: SentEval's STS files and the embedded graded pairs."""
+"""Sentence pairs with gold similarities: SentEval's STS files and the embedded graded pairs.
+
+The sets are described in evaluation_protocol.md, section 1.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,17 +20,21 @@ YEARS = {
     "sts15": ("answers-forums", "answers-students", "belief", "headlines", "images"),
     "sts16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
 }
+"""Task -> the subsets of that year, in SentEval's order"""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """A test set: first[i] and second[i] have gold similarity gold[i]."""
+    """Sentence pairs: first[i] and second[i] have the gold similarity gold[i]."""
 
     first: list[str]
     second: list[str]
     gold: np.ndarray
+    """(pairs,); 0 to 5, and 1 to 5 for SICK-R"""
     subsets: dict[str, int] = field(default_factory=dict)
-    """Name -> number of pairs of the parts that follow one another in a year's set; none elsewhere"""
+    """Subset -> its number of pairs; the subsets of a year follow one another in this order.
+
+    Other sets have none."""
 
     def __len__(self) -> int:
         return len(self.gold)
@@ -38,7 +45,7 @@ class Pairs:
         return [*self.first, *self.second]
 
     def parts(self) -> dict[str, slice]:
-        """Where each subset lies."""
+        """Subset -> where its pairs are."""
         stops = np.cumsum([0, *self.subsets.values()]).tolist()
         return {
             name: slice(*stops[number : number + 2]) for number, name in enumerate(self.subsets)
@@ -46,7 +53,10 @@ class Pairs:
 
 
 def sts_year(name: str) -> Pairs:
-    """All scored pairs of one year, its subsets concatenated (SentEval's "all"); evaluation_protocol.md, section 1."""
+    """All scored pairs of one year, subset after subset (SentEval's "all").
+
+    `name`: a key of `YEARS`. Raises UserError for a file that is missing or damaged.
+    """
     first, second, gold = [], [], []
     subsets: dict[str, int] = {}
     folder = f"STS/{name.upper()}-en-test"
@@ -55,11 +65,13 @@ def sts_year(name: str) -> Pairs:
         scores = lines(f"{folder}/STS.gs.{subset}.txt")
         if len(texts) != len(scores):
             raise UserError(
-                f"{archive()}, {folder}: {subset} has {len(texts)} pairs and {len(scores)} gold scores"
+                f"{archive()}, {folder}: {subset} has {len(texts)} pairs and {len(scores)} gold "
+                f"scores"
             )
         for number, (text, score) in enumerate(zip(texts, scores, strict=True), start=1):
+            # SentEval drops the pairs that have no gold score.
             if not score.strip():
-                continue  # SentEval drops pairs without a gold score
+                continue
             where = f"{archive()}, {folder}/STS.input.{subset}.txt"
             one, two = _fields(text, 2, where, number, more=False)
             first.append(_words(one))
@@ -70,17 +82,20 @@ def sts_year(name: str) -> Pairs:
 
 
 def sts_benchmark(split: str) -> Pairs:
-    """STS-B train, dev or test: score in column 5, sentences in columns 6 and 7."""
+    """STS-B train, dev or test: the score is in column 5, the sentences are in columns 6 and 7."""
     return _table(f"STS/STSBenchmark/sts-{split}.csv", 0, (5, 6, 4))
 
 
 def sick(split: str) -> Pairs:
-    """SICK-R: "trial" is the dev set, "test_annotated" the test set; relatedness in column 4, a header line."""
+    """SICK-R train, trial (which is its dev set) or test_annotated.
+
+    The relatedness is in column 4, the sentences are in columns 2 and 3, and there is a header.
+    """
     return _table(f"SICK/SICK_{split}.txt", 1, (1, 2, 3))
 
 
-def graded(split: str) -> Pairs:
-    """The embedded pairs (dev or test): score, first, second."""
+def graded_pairs(split: str) -> Pairs:
+    """The embedded pairs, dev or test; the columns are score, first and second sentence."""
     path = data_file(GRADED, f"{split}.tsv")
     return _parse(split_lines(path.read_text(encoding="utf-8")), str(path), 0, (1, 2, 0))
 
@@ -90,6 +105,11 @@ def _table(member: str, header: int, columns: tuple[int, int, int]) -> Pairs:
 
 
 def _parse(lines: Sequence[str], where: str, header: int, columns: tuple[int, int, int]) -> Pairs:
+    """Read a table.
+
+    `header`: its number of header lines. `columns`: the numbers, from 0, of the columns with the
+    first sentence, the second sentence and the score.
+    """
     first, second, gold = [], [], []
     for number, line in enumerate(lines[header:], start=1 + header):
         fields = _fields(line, max(columns) + 1, where, number)
@@ -100,11 +120,16 @@ def _parse(lines: Sequence[str], where: str, header: int, columns: tuple[int, in
 
 
 def _fields(line: str, expected: int, where: str, number: int, *, more: bool = True) -> list[str]:
-    """`more`: columns behind those expected are no mistake (STS-B has the sentences' sources in some copies)."""
+    """Split a line at tabs. Raises UserError when it has not the expected number of fields.
+
+    `more`: further fields are allowed, since some copies of STS-B have the sources of the sentences
+    there.
+    """
     fields = line.split("\t")
     if len(fields) < expected or (len(fields) > expected and not more):
         raise UserError(
-            f"{where}, line {number}: {expected} tab-separated fields were expected, {len(fields)} found"
+            f"{where}, line {number}: {expected} tab-separated fields were expected, "
+            f"{len(fields)} found"
         )
     return fields
 
@@ -114,21 +139,25 @@ def _score(text: str, where: str, number: int) -> float:
         score = float(text)
     except ValueError:
         score = float("nan")
+    # float() also reads "nan" and "inf", with which there is no correlation.
     if not np.isfinite(score):
         raise UserError(f'{where}, line {number}: the gold score "{text}" is no number')
     return score
 
 
 def _words(text: str) -> str:
+    # SentEval splits sentences at white space and joins the words with single spaces.
     return " ".join(text.split())
 
 
 LOADERS: dict[str, Callable[[], Pairs]] = {
+    # The default argument keeps the name: without it, every function would read the last year.
     **{name: lambda name=name: sts_year(name) for name in YEARS},  # type: ignore[misc]
     "stsb": lambda: sts_benchmark("test"),
     "sickr": lambda: sick("test_annotated"),
     "stsb-dev": lambda: sts_benchmark("dev"),
     "sickr-dev": lambda: sick("trial"),
-    "graded-dev": lambda: graded("dev"),
-    "graded": lambda: graded("test"),
+    "graded-dev": lambda: graded_pairs("dev"),
+    "graded": lambda: graded_pairs("test"),
 }
+"""Task -> the function that reads its pairs"""

@@ -1,4 +1,7 @@
-"""Hard prompts: what stands around a sentence when its embedding is the state at a mask."""
+"""Hard prompts: what stands around a sentence when its embedding is the state at a mask.
+
+The method with hard prompts is PromptBERT (promptbert.md, section 1).
+"""
 
 from typing import Annotated, Any
 
@@ -11,14 +14,20 @@ from harness.data.hub import model_shape
 from harness.data.tokens import Template, piece_ids
 
 SENTENCE, MASK = "{s}", "[MASK]"
+"""What stands for the sentence and for the mask token in the text of a template"""
 PUBLISHED = {
     "bert": ('This sentence of "{s}" means [MASK].', 'This sentence : "{s}" means [MASK].'),
     "roberta": ("This sentence : ' {s} ' means [MASK].", "The sentence : ' {s} ' means [MASK]."),
 }
+"""Family of encoders -> PromptBERT's templates of the first and of the second view"""
 
 
 def published_templates(encoder: str) -> tuple[str, str]:
-    """PromptBERT's for the first and the second view (promptbert.md, section 1); DiffAug has the first for both."""
+    """PromptBERT's templates of the first and of the second view, for the family of an encoder.
+
+    DiffAug has the first one for both views (diffaug.md, section 1.6). Raises UserError when there
+    is no such encoder.
+    """
     return PUBLISHED["roberta" if "roberta" in model_shape(encoder)["model_type"] else "bert"]
 
 
@@ -33,14 +42,16 @@ TemplateText = Annotated[str, AfterValidator(_complete)]
 
 
 def hard_prompt(tokenizer: Any, text: str) -> Template:
-    """A `TemplateText` in word pieces, special tokens included; [MASK] stands for the tokenizer's own mask token.
+    """A `TemplateText` in word pieces, special tokens included.
 
-    There is no space before the mask: a byte-level tokenizer would make it a piece of its own. Raises ValueError
-    unless there are one {s} and one [MASK].
+    [MASK] in the text stands for the tokenizer's own mask token. Raises ValueError unless the text
+    has one {s} and one [MASK].
     """
     before, after = _complete(text).split(SENTENCE)
+    # The space before the sentence belongs to the sentence's first piece (`leading_space`).
     begin = (tokenizer.cls_token_id, *_pieces(tokenizer, before.rstrip()))
     end = (*_pieces(tokenizer, after), tokenizer.sep_token_id)
+    # Only a byte-level tokenizer gives a word other pieces when a space stands before it.
     byte_level = piece_ids(tokenizer, ["a"]) != piece_ids(tokenizer, [" a"])
     return Template(
         begin,
@@ -51,10 +62,11 @@ def hard_prompt(tokenizer: Any, text: str) -> Template:
 
 
 def _pieces(tokenizer: Any, text: str) -> tuple[int, ...]:
-    """Word pieces, with [MASK] as one."""
+    """The word pieces of a part of a template, in which [MASK] is one piece."""
     if MASK not in text:
         return tuple(piece_ids(tokenizer, [text])[0]) if text else ()
     before, after = text.split(MASK)
+    # No space before the mask: a byte-level tokenizer would make it a piece of its own.
     return (
         *_pieces(tokenizer, before.rstrip()),
         tokenizer.mask_token_id,
@@ -63,10 +75,11 @@ def _pieces(tokenizer: Any, text: str) -> tuple[int, ...]:
 
 
 def rewrapped(batch: TextBatch, old: Template, new: Template, pad_id: int) -> TextBatch:
-    """The same sentences in another template."""
+    """Take the sentences of a batch out of the template `old` and put them into `new`."""
     device = batch.input_ids.device
     pieces = batch.attention_mask.sum(dim=1, keepdim=True) - len(old)
     place = torch.arange(int(pieces.max()) + len(new), device=device).expand(len(pieces), -1)
+    # Positions counted from the sentence's first piece, and from the first piece behind it.
     inside = place - len(new.begin)
     behind = inside - pieces
     source = (inside + len(old.begin)).clamp(0, batch.input_ids.shape[1] - 1)
@@ -78,5 +91,6 @@ def rewrapped(batch: TextBatch, old: Template, new: Template, pad_id: int) -> Te
 
 
 def _looked_up(pieces: tuple[int, ...], index: Tensor) -> Tensor:
+    """pieces[index] for every element; an index that is out of range gives any piece."""
     table = torch.tensor(pieces, device=index.device)
     return table[index.clamp(0, len(pieces) - 1)]

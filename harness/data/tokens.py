@@ -1,4 +1,4 @@
-"""Corpora as word pieces: tokenised once per tokenizer, kept on disk, memory-mapped by every trial."""
+"""Corpora as word pieces: tokenised once per tokenizer, kept on disk, memory-mapped by trials."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,24 +12,26 @@ from harness.arrays import shared_arrays
 from harness.data.corpora import source
 from harness.files import cache_folder, digest_files
 
-LONGEST = 512
-"""Word pieces kept of a sentence; no method trains on more."""
+LONGEST = 512  # the positions of BERT
+"""Most word pieces that are kept of a sentence; no method trains on more"""
 
 
 @dataclass(frozen=True)
 class Template:
-    """The word pieces around every sentence: ([CLS], [SEP]), or a hard prompt."""
+    """The word pieces around every sentence: [CLS] and [SEP], or a hard prompt."""
 
     begin: tuple[int, ...]
     end: tuple[int, ...]
     leading_space: bool = False
-    """Whether a space stands before the sentence, where the tokenizer marks one (byte-level ones do)"""
+    """Whether a space stands before the sentence and changes its first piece.
+
+    It does so with byte-level tokenizers."""
     mask_id: int | None = None
-    """The piece whose state is the embedding; None: there is no mask"""
+    """The mask token, whose state is the embedding; None: there is no mask"""
 
     @classmethod
     def plain(cls, tokenizer: Any) -> "Template":
-        """The tokenizer's own special tokens, where it has them."""
+        """The template of the tokenizer's own [CLS] and [SEP], where it has them."""
         special = (tokenizer.cls_token_id, tokenizer.sep_token_id)
         begin, end = (() if piece is None else (piece,) for piece in special)
         return cls(begin, end)
@@ -38,49 +40,58 @@ class Template:
         return len(self.begin) + len(self.end)
 
     def without_leading_space(self) -> "Template":
-        """The same around sentences whose first word is not marked as following a space."""
+        """The same template around sentences that no space stands before."""
         return replace(self, leading_space=False)
 
     def mask_positions(self, attention_mask: Tensor) -> Tensor:
-        """Where the mask is in each row, (rows,); attention_mask: (rows, length)."""
+        """The position of the mask in each row, (rows,).
+
+        attention_mask: (rows, length).
+        """
         if self.mask_id in self.begin:
             return torch.full_like(attention_mask[:, 0], self.begin.index(self.mask_id))
+        # Rows differ in length and padding is on the right, so the end part is found from its end.
         from_end: Tensor = attention_mask.sum(dim=1) - len(self.end) + self.end.index(self.mask_id)
         return from_end
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Bare word pieces of a corpus (no special ones); sentence k of column c is ids[c][starts[c][k]:starts[c][k+1]]."""
+    """The bare word pieces of a corpus, without special tokens."""
 
     ids: list[np.ndarray]
+    """For each column, the pieces of all its texts, one text after the other"""
     starts: list[np.ndarray]
+    """For each column, (items + 1,): text k of column c is ids[c][starts[c][k]:starts[c][k + 1]]"""
     labels: np.ndarray | None
+    """(items,): the label of each item; None: the corpus has no labels"""
     pad_id: int
+    """The tokenizer's padding token"""
 
     def __len__(self) -> int:
         return len(self.starts[0]) - 1
 
     @property
     def columns(self) -> int:
-        """Texts per item."""
+        """The number of texts of an item."""
         return len(self.ids)
 
     def row(self, column: int, item: int) -> np.ndarray:
-        """The word pieces of one text."""
+        """The word pieces of one text of one item."""
         starts = self.starts[column]
         pieces: np.ndarray = np.asarray(self.ids[column][starts[item] : starts[item + 1]])
         return pieces
 
     def item_lengths(self, limit: int) -> np.ndarray:
-        """(items,): word pieces of each item's longest text, at most `limit`."""
+        """The number of word pieces of each item's longest text, at most `limit`; (items,)."""
         longest: np.ndarray = np.max([np.diff(starts) for starts in self.starts], axis=0)
         shortened: np.ndarray = np.minimum(longest, limit)
         return shortened
 
 
 def piece_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
-    """Word pieces of each text without special tokens and without a limit."""
+    """The word pieces of each text, without special tokens and without a limit."""
+    # The fast call leaves out the places of the pieces in the text, which nothing here needs.
     encodings = tokenizer.backend_tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
     return [encoding.ids for encoding in encodings]
 
@@ -88,9 +99,15 @@ def piece_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
 def tokenised(
     corpus_name: str, tokenizer: Any, tokenizer_digest: str, *, leading_space: bool = False
 ) -> Tokens:
-    """The corpus as word pieces; tokenised on the first call for this tokenizer, then read from the cache."""
+    """The corpus as word pieces.
+
+    The first call for a corpus and a tokenizer tokenises it; later calls, in any process, read the
+    cache. `leading_space`: put a space before every sentence. Raises UserError when the corpus is
+    missing or damaged.
+    """
     found = source(corpus_name)
     paths = found.paths()
+    # The reader's name too: two corpora may read the same files and have different items.
     kind = f"{found.read.__name__}-spaced" if leading_space else found.read.__name__
     folder = cache_folder() / "tokens" / f"{digest_files(paths)}-{kind}-{tokenizer_digest}"
 
@@ -115,7 +132,11 @@ def tokenised(
 
 
 def flattened(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of word pieces one after the other, and where each starts (one more than there are rows)."""
+    """Join rows of word pieces, and say where each starts: (pieces,) int32 and (rows + 1,) int64.
+
+    Every row is cut to `LONGEST` pieces.
+    """
     cut = [row[:LONGEST] for row in rows]
     starts = np.concatenate([[0], np.cumsum([len(row) for row in cut])]).astype(np.int64)
+    # 32 bits hold any vocabulary and take half the space of numpy's own 64 on disk.
     return np.fromiter((piece for row in cut for piece in row), np.int32, int(starts[-1])), starts

@@ -1,8 +1,12 @@
-"""A seeded template grammar: meanings made of slots, and sentences that put a meaning in words.
+"""A seeded grammar that writes the embedded corpus: meanings are made of slots, sentences of words.
 
-A meaning gives each slot one concept; a concept is a tuple of interchangeable wordings. Two
-sentences of one meaning share few words, as each picks its own wordings, voice and order, so the
-similarity of two meanings is known exactly while their word overlap tells only part of it.
+A meaning gives each slot one concept, and a concept is a tuple of wordings that mean the same. Each
+sentence chooses its own wordings, voice and order, so two sentences of one meaning share few words.
+The similarity of two meanings is therefore known exactly, and the overlap of words tells only a
+part of it.
+
+The committed files are the output for one seed. Every change in the order of the draws changes
+them.
 """
 
 import csv
@@ -10,12 +14,15 @@ import io
 import random
 
 Concept = tuple[str, ...]
+"""Wordings that mean the same"""
 Meaning = dict[str, Concept]
+"""Slot -> its concept; an optional slot may be missing"""
 
-SENTENCES, TRIPLETS, DEV_PAIRS, TEST_PAIRS = 6000, 1500, 400, 600
+SENTENCE_COUNT, TRIPLET_COUNT, DEV_PAIR_COUNT, TEST_PAIR_COUNT = 6000, 1500, 400, 600
 
-# One scene a line: who | verb | what | place. A space parts concepts and a slash parts the
-# wordings of one concept. Each verb's past tense is also its participle, so passives need no table.
+# One scene a line: who | verb | what | place. A space stands between concepts, and a slash between
+# the wordings of one concept. The past tense of each verb is also its participle, so that the
+# passive needs no table.
 _SCENES = """
 chef/cook waiter/server | stirred/mixed tasted/sampled | soup/broth stew/casserole sauce/gravy | kitchen/galley restaurant/diner
 singer/vocalist violinist/fiddler | performed/played rehearsed/practised | song/tune symphony/concerto lullaby/ballad | theatre/auditorium conservatory/academy
@@ -43,7 +50,7 @@ cleaner/janitor maid/housekeeper | scrubbed/washed swept/brushed | floor/tiling 
 soldier/trooper general/commander | attacked/assaulted defended/guarded | camp/outpost convoy/column bunker/fort | valley/ravine trench/dugout
 tailor/dressmaker weaver/seamstress | stitched/sewed mended/darned | blanket/quilt scarf/shawl curtain/drape | attic/loft factory/mill
 reporter/journalist presenter/broadcaster | announced/declared recorded/taped | interview/conversation story/tale verdict/ruling | newsroom/pressroom parliament/senate
-"""
+"""  # noqa: E501 - a table reads best with one scene on a line
 
 # Slots that any scene may fill; an underscore stands for a space inside one wording.
 _SHARED = {
@@ -65,17 +72,17 @@ _SHARED = {
     "while_the_sun_shone/under_a_bright_sky",
 }
 
-# What each slot counts for in the similarity of two meanings; the topic is the verb's scene.
-WEIGHTS = {"topic": 2, "verb": 3, "what": 3, "who": 3, "place": 3} | dict.fromkeys(_SHARED, 1)
+# How much each slot counts in the similarity of two meanings. The topic is the scene of the verb.
+SLOT_WEIGHTS = {"topic": 2, "verb": 3, "what": 3, "who": 3, "place": 3} | dict.fromkeys(_SHARED, 1)
 
 
 def _concepts(text: str) -> list[Concept]:
-    """Split `a/b c_d/e` into [("a", "b"), ("c d", "e")]."""
+    """Parse concepts: `a/b c_d/e` becomes [("a", "b"), ("c d", "e")]."""
     return [tuple(word.replace("_", " ").split("/")) for word in text.split()]
 
 
 def _parse_scene(line: str) -> dict[str, list[Concept]]:
-    """One line of the scene table as the concepts that each of its slots may take."""
+    """Parse a line of the table of scenes: slot -> the concepts that it may have."""
     who, verb, what, place = map(_concepts, line.split("|"))
     return {"topic": [(line,)], "who": who, "verb": verb, "what": what, "place": place}
 
@@ -83,16 +90,15 @@ def _parse_scene(line: str) -> dict[str, list[Concept]]:
 SCENES = [_parse_scene(line) for line in _SCENES.strip().splitlines()]
 SHARED = {slot: _concepts(text) for slot, text in _SHARED.items()}
 OPTIONAL = ("place", *SHARED)
+"""The slots without which a sentence still is one"""
 
 
 def draw_meaning(rng: random.Random, scene: int) -> Meaning:
-    """A random meaning of one scene (an index of SCENES), with some 60% of the optional slots.
-
-    A scene has favourites (three concepts) in each shared slot, taken three times in four: a
-    wording's company then tells which concept it belongs to, which is what an encoder can learn.
-    """
+    """Draw a meaning of one scene (an index of SCENES), with about 60% of the optional slots."""
     meaning = {slot: rng.choice(concepts) for slot, concepts in SCENES[scene].items()}
     for slot, concepts in SHARED.items():
+        # A scene takes one of its three favourites three times in four. The company of a wording
+        # then tells which concept it belongs to, and that is what an encoder can learn.
         favourites = [concepts[(scene * 3 + step) % len(concepts)] for step in range(3)]
         meaning[slot] = rng.choice(favourites if rng.random() < 0.75 else concepts)
     dropped = [slot for slot in OPTIONAL if rng.random() < 0.4]
@@ -100,21 +106,28 @@ def draw_meaning(rng: random.Random, scene: int) -> Meaning:
 
 
 def similarity(first: Meaning, second: Meaning) -> float:
-    """The weighted share of the slots filled in either meaning that both fill alike, in [0, 1]."""
+    """How similar two meanings are, from 0 to 1.
+
+    It is the weighted share of equal slots among those that at least one of the meanings fills.
+    """
     slots = first.keys() | second.keys()
-    kept = sum(WEIGHTS[slot] for slot in slots if first.get(slot) == second.get(slot))
-    return kept / sum(WEIGHTS[slot] for slot in slots)
+    kept = sum(SLOT_WEIGHTS[slot] for slot in slots if first.get(slot) == second.get(slot))
+    return kept / sum(SLOT_WEIGHTS[slot] for slot in slots)
 
 
 def blend(first: Meaning, second: Meaning, changed: set[str]) -> Meaning:
-    """`first` with its `changed` slots taken, or left out, as in `second`."""
+    """The meaning `first` with its `changed` slots as in `second`, where they may be missing."""
+    # The verb brings its scene along.
     changed = changed | {"topic"} if "verb" in changed else changed
-    sources = {slot: second if slot in changed else first for slot in WEIGHTS}
+    sources = {slot: second if slot in changed else first for slot in SLOT_WEIGHTS}
     return {slot: source[slot] for slot, source in sources.items() if slot in source}
 
 
-def render(rng: random.Random, meaning: Meaning, negated: bool = False) -> str:
-    """Put a meaning in words: random wordings, active or passive, adverbials in any order."""
+def put_in_words(rng: random.Random, meaning: Meaning, negated: bool = False) -> str:
+    """Write a sentence with this meaning, with a full stop.
+
+    Wordings and the order of the adverbials are random; one sentence in ten is in the passive.
+    """
     said = {slot: rng.choice(wordings) for slot, wordings in meaning.items()}
     who = " ".join(filter(None, ("the", said.get("quality"), said["who"])))
     what = " ".join(filter(None, ("the", said.get("look"), said["what"])))
@@ -130,37 +143,40 @@ def render(rng: random.Random, meaning: Meaning, negated: bool = False) -> str:
 
 
 class Writer:
-    """Writes the corpus; no sentence is written twice, so its files share no whole sentence."""
+    """Writes the corpus, and no sentence twice, so that its files have no sentence in common."""
 
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(seed)
         self._written: set[str] = set()
 
     def _say(self, meaning: Meaning, negated: bool = False) -> str:
-        """A sentence of this meaning that was not written before."""
-        while (sentence := render(self._rng, meaning, negated)) in self._written:
+        """Write a sentence with this meaning that has not been written before."""
+        while (sentence := put_in_words(self._rng, meaning, negated)) in self._written:
             pass
         self._written.add(sentence)
         return sentence
 
     def _draw(self, scene: int | None = None) -> tuple[int, Meaning]:
-        """A scene (a random one unless given) and a meaning of it."""
+        """Draw a scene, unless one is given, and a meaning of it."""
         scene = self._rng.randrange(len(SCENES)) if scene is None else scene
         return scene, draw_meaning(self._rng, scene)
 
     def _unlike(self, premise: Meaning, scene: int) -> Meaning:
-        """A meaning of the same scene whose verb and object are both others than the premise's."""
+        """Draw a meaning of the same scene whose verb and object are not those of the premise."""
         while True:
             other = self._draw(scene)[1]
             if other["verb"] != premise["verb"] and other["what"] != premise["what"]:
                 return other
 
     def sentence(self) -> str:
-        """One unlabelled sentence; one in twenty is negated."""
+        """Write an unlabelled sentence; one in twenty is negated."""
         return self._say(self._draw()[1], negated=self._rng.random() < 0.05)
 
     def triplet(self) -> tuple[str, str, str]:
-        """A premise, a paraphrase that leaves some details out, and a contradiction."""
+        """Write a premise, a paraphrase that leaves some details out, and a contradiction.
+
+        The contradiction is the negated premise or has another verb and another object.
+        """
         scene, premise = self._draw()
         omitted = {slot for slot in OPTIONAL if self._rng.random() < 0.3}
         entailed = {slot: concept for slot, concept in premise.items() if slot not in omitted}
@@ -170,30 +186,32 @@ class Writer:
         return self._say(premise), self._say(entailed), self._say(contradiction, negated)
 
     def pair(self) -> tuple[float, str, str]:
-        """A score in [0, 5] (two decimals) and the two sentences it grades.
+        """Write two sentences, and give their score from 0 to 5 (two decimals) before them.
 
-        The second meaning is the first with some slots, from none to all of them, taken from
-        another meaning: one of the same scene half the time.
+        The second meaning is the first one with some slots, from none to all, as in another
+        meaning. Half of the time, that is one of the same scene.
         """
         scene, first = self._draw()
         other = self._draw(scene if self._rng.random() < 0.5 else None)[1]
-        slots = [slot for slot in WEIGHTS if slot != "topic"]
+        slots = [slot for slot in SLOT_WEIGHTS if slot != "topic"]
+        # Any number of slots is equally likely, so that the scores cover their whole range.
         changed = set(self._rng.sample(slots, self._rng.randint(0, len(slots))))
         second = blend(first, other, changed)
         return round(5 * similarity(first, second), 2), self._say(first), self._say(second)
 
 
 def corpus(seed: int) -> dict[str, str]:
-    """The whole corpus, as file names and the text of each file."""
+    """Write the whole corpus: name of a file -> its text."""
     writer = Writer(seed)
     texts = {}
-    for name, count in (("dev.tsv", DEV_PAIRS), ("test.tsv", TEST_PAIRS)):
+    # Graded pairs first: more sentences or triplets would then not change dev and test.
+    for name, count in (("dev.tsv", DEV_PAIR_COUNT), ("test.tsv", TEST_PAIR_COUNT)):
         pairs = (writer.pair() for _ in range(count))
         texts[name] = "".join(f"{score:.2f}\t{one}\t{two}\n" for score, one, two in pairs)
     table = io.StringIO()
     rows = csv.writer(table, lineterminator="\n")
     rows.writerow(("sent0", "sent1", "hard_neg"))
-    rows.writerows(writer.triplet() for _ in range(TRIPLETS))
+    rows.writerows(writer.triplet() for _ in range(TRIPLET_COUNT))
     texts["triplets.csv"] = table.getvalue()
-    texts["sentences.txt"] = "".join(f"{writer.sentence()}\n" for _ in range(SENTENCES))
+    texts["sentences.txt"] = "".join(f"{writer.sentence()}\n" for _ in range(SENTENCE_COUNT))
     return texts

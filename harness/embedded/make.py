@@ -1,8 +1,8 @@
 """Make the embedded default: `python -m harness.embedded.make OUT_FOLDER`.
 
-Writes a graded corpus, vectors of its words and a tiny BERT pretrained on it, laid out as on the
-Hugging Face Hub. The corpus is the same on every machine; vectors and weights are the same up to
-floating-point differences.
+It writes a graded corpus, vectors of its words, and a tiny BERT that is pretrained on it, laid out
+as on the Hugging Face Hub. The corpus is the same on every machine; vectors and weights are the
+same up to floating-point differences.
 """
 
 import re
@@ -25,31 +25,31 @@ CORPUS = Path("datasets/harness/graded-sentences")
 VECTORS = "vectors.txt"
 MODEL = Path("models/tiny-bert")
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-MASK_SHARE = 0.15
-STEPS, BATCH_SIZE, LEARNING_RATE = 800, 64, 1e-3
+"""The special tokens; their numbers are 0 to 4"""
+MASK_SHARE = 0.15  # BERT's
+PRETRAINING_STEPS, BATCH_SIZE, LEARNING_RATE = 800, 64, 1e-3
 
 
 def write_corpus(folder: Path, seed: int) -> None:
-    """Write the corpus of this seed into `folder`: sentences, triplets, and the two graded sets."""
+    """Write sentences, triplets and the two graded sets of this seed into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in corpus(seed).items():
+        # newline="\n": the same bytes on Windows, since digests are of bytes.
         (folder / name).write_text(text, encoding="utf-8", newline="\n")
 
 
 def write_model(folder: Path, sentences: list[str], seed: int) -> None:
-    """Write a tokenizer of the sentences' words and an encoder pretrained on the sentences."""
+    """Write a tokenizer of the sentences' words, and an encoder pretrained on the sentences."""
     tokenizer = build_tokenizer(sentences)
     tokenizer.save_pretrained(folder)
     pretrain(tokenizer, sentences, seed).save_pretrained(folder)
 
 
 def build_tokenizer(sentences: list[str]) -> PreTrainedTokenizerBase:
-    """A lower-casing WordPiece tokenizer of all words in the sentences.
-
-    Single characters complete the vocabulary, so any other ASCII word is spelt, not [UNK].
-    """
+    """Build a lower-casing WordPiece tokenizer that knows all words of the sentences."""
     words = set(re.findall(r"\w+", " ".join(sentences).lower()))
     letters = string.ascii_lowercase + string.digits
+    # With single characters, any other ASCII word is spelt and does not become [UNK].
     pieces = [*string.punctuation, *letters, *(f"##{letter}" for letter in letters)]
     entries = [*SPECIALS, *pieces, *sorted(words - set(pieces))]
     vocabulary = {entry: number for number, entry in enumerate(entries)}
@@ -63,7 +63,7 @@ def build_tokenizer(sentences: list[str]) -> PreTrainedTokenizerBase:
 
 
 def tiny_bert(vocabulary_size: int) -> BertForMaskedLM:
-    """An untrained encoder of two layers and half a million weights."""
+    """Build an untrained encoder of two layers and half a million weights."""
     return BertForMaskedLM(
         BertConfig(
             vocab_size=vocabulary_size,
@@ -79,10 +79,10 @@ def tiny_bert(vocabulary_size: int) -> BertForMaskedLM:
 
 
 def mask(tokens: Tensor, tokenizer: PreTrainedTokenizerBase) -> tuple[Tensor, Tensor]:
-    """BERT's corruption of [batch, length] token numbers: the corrupted tokens and the labels.
+    """Mask tokens (rows, length) as BERT does; returns the corrupted tokens and their labels.
 
-    Of the words, 15% are labelled; of those 80% become [MASK], 10% a random token and 10% stay.
-    Other labels are -100, which the loss leaves out.
+    15% of the words are labelled. Of these, 80% become [MASK], 10% a random token, and 10% stay.
+    All other labels are -100, which the loss leaves out.
     """
     chosen = (torch.rand(tokens.shape) < MASK_SHARE) & (tokens >= len(SPECIALS))
     fate = torch.rand(tokens.shape)
@@ -95,14 +95,14 @@ def mask(tokens: Tensor, tokenizer: PreTrainedTokenizerBase) -> tuple[Tensor, Te
 def pretraining_losses(
     model: BertForMaskedLM, tokenizer: PreTrainedTokenizerBase, rows: list[Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """The masked-word and the summary loss (scalars, nats a word) of rows of token numbers.
+    """The masked-word loss and the summary loss of rows of tokens, in nats per word.
 
-    The summary loss asks [CLS] for all words of its sentence. It stands where BERT has
-    next-sentence prediction: without either, nothing trains [CLS], and it would hold little.
+    The summary loss asks [CLS] for all words of its sentence.
     """
-    tokens = pad_sequence(rows, batch_first=True)
+    tokens = pad_sequence(rows, batch_first=True)  # [PAD] is 0
     corrupted, labels = mask(tokens, tokenizer)
     outputs = model(input_ids=corrupted, attention_mask=(tokens != 0).long(), labels=labels)
+    # In place of BERT's next-sentence prediction: without either, nothing would train [CLS].
     summary = outputs.logits[:, 0].log_softmax(dim=-1).gather(1, tokens)
     return outputs.loss, -summary[tokens >= len(SPECIALS)].mean()
 
@@ -110,14 +110,17 @@ def pretraining_losses(
 def pretrain(
     tokenizer: PreTrainedTokenizerBase, sentences: list[str], seed: int
 ) -> BertForMaskedLM:
-    """Train an encoder on both losses; on one thread, so that a seed gives one result."""
+    """Train an encoder on the sum of both losses; returns it in evaluation mode."""
+    # The last bits of a sum depend on the number of threads, and a seed must give one result.
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     model = tiny_bert(len(tokenizer)).train()
     rows = [torch.tensor(row) for row in tokenizer(sentences)["input_ids"]]
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LEARNING_RATE, STEPS, pct_start=0.1)
-    for _ in range(STEPS):
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, LEARNING_RATE, PRETRAINING_STEPS, pct_start=0.1
+    )
+    for _ in range(PRETRAINING_STEPS):
         batch = torch.randint(len(rows), (BATCH_SIZE,)).tolist()
         losses = pretraining_losses(model, tokenizer, [rows[number] for number in batch])
         optimizer.zero_grad()
@@ -127,9 +130,8 @@ def pretrain(
     return model.eval()
 
 
-def main() -> None:
-    """Write the corpus, its word vectors and the model into the folder named on the command line."""
-    out_folder = Path(sys.argv[1])
+def write_default(out_folder: Path) -> None:
+    """Write the corpus, its word vectors and the model into `out_folder`."""
     write_corpus(out_folder / CORPUS, SEED)
     sentences = (out_folder / CORPUS / "sentences.txt").read_text(encoding="utf-8").splitlines()
     (out_folder / CORPUS / VECTORS).write_text(
@@ -139,4 +141,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    write_default(Path(sys.argv[1]))

@@ -1,1 +1,1 @@
-"""What an encoder is worth: one function a task family."""
+"""What an encoder is worth: the suites, and what they compute with."""

@@ -1,7 +1,7 @@
-"""The suites that are shipped, each declared once: for the evaluation and for the tables alike.
+"""The cards of the shipped suites, which the evaluation and the tables use.
 
-Nothing heavy is imported here, so `harness table` prints without waiting for scipy or torch. The
-scoring functions are in the modules that `MODULES` names.
+This module imports neither scipy nor torch, because `harness table` should print without waiting
+for them. The scoring functions are in the modules that `SUITE_MODULES` names.
 """
 
 import functools
@@ -10,47 +10,48 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 STS_AVERAGE = "avg"
-"""Name of the mean over the seven STS tasks, which is taken within each trial"""
+"""The name of the mean over the seven STS tasks, which is computed within each trial"""
 STSB_DEV = "stsb-dev"
 
 
 @dataclass(frozen=True)
 class SuiteCard:
-    """How a suite is called, what it reports, and how its figures are printed."""
+    """The name of a suite, its metrics, and how its figures are printed."""
 
     name: str
     headings: Mapping[str, str] = field(default_factory=dict)
-    """Test metric -> its heading in the papers, in their order, the average last.
+    """Test metric -> its heading in the papers, in the order of the papers, the average last.
 
-    A metric that is not here is printed under its own name."""
+    A metric that is not here is printed under its own name.
+    """
     unit: str = ""
-    """The unit of the scores, as a caption says it; "": the suite's own"""
+    """The unit of the scores as a caption names it; "": the suite has a unit of its own"""
     protocol: str = ""
-    """How the suite measures, where papers differ or leave it out"""
+    """How the suite measures, where papers differ or do not say it"""
     average: str | None = None
-    """The metric that is the mean over the tests, rounded to two decimals as papers do"""
+    """The metric that is the mean over the tests; as in papers, of scores with two decimals"""
     dev_tasks: tuple[str, ...] = ()
-    """The tasks that may select; the first one does"""
+    """The tasks on development data; the first one selects"""
     decimals: int | None = None
-    """Digits after the point; None: two, or four where all values lie between -1 and 1"""
+    """Digits after the point; None: two, or four where all values are between -1 and 1"""
 
     @property
     def units(self) -> str:
-        """The unit of the scores as a caption says it."""
+        """The unit of the scores as a caption names it."""
         return self.unit or f'Scores of the suite "{self.name}" in its own units'
 
     @property
     def dev(self) -> str | None:
-        """The task that selects, where there is one."""
+        """The task that selects; None for a suite without a dev task."""
         return self.dev_tasks[0] if self.dev_tasks else None
 
     def tasks(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The test metrics without their average: those with a heading, then the rest of `names`."""
+        """The test metrics without the average: first those with a heading, then other `names`."""
         printed = [name for name in self.headings if name != self.average]
         return (*printed, *sorted(set(names) - {*printed, self.average}))
 
     def dumped(self) -> str | None:
-        """The card as JSON, for the record of a user's suite; None for a shipped one."""
+        """The card as JSON, for the records of a user's suite; None for a shipped suite."""
         return None if CARDS.get(self.name) == self else json.dumps(asdict(self), sort_keys=True)
 
 
@@ -116,7 +117,7 @@ CARDS: Mapping[str, SuiteCard] = {
 }
 """The shipped suites by name, in the order of their tables"""
 
-MODULES = {
+SUITE_MODULES = {
     "sts": "harness.evaluation.sts",
     "graded": "harness.evaluation.sts",
     "transfer": "harness.evaluation.transfer",
@@ -130,12 +131,12 @@ DISPLAY: Mapping[str, str] = {
     STSB_DEV: "STS-B dev",
     "transfer-dev": "transfer dev",
 }
-"""Names of metrics as papers print them; the others are printed as they are."""
+"""Metric -> its name as papers print it; other metrics are printed under their own name"""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """Where a published number is to be looked for."""
+    """The place of a score in the store: suite, metric, and split (`dev` or `test`)."""
 
     suite: str
     name: str
@@ -143,7 +144,11 @@ class Metric:
 
 
 def card(name: str, dumped: str | None = None) -> SuiteCard:
-    """The card of a suite: a shipped one, the one that a record carries, or a bare one."""
+    """The card of a suite.
+
+    It is the card of the shipped suite, or else the one that a record holds as JSON (`dumped`), or
+    else a card with the name alone.
+    """
     if name in CARDS:
         return CARDS[name]
     return _parsed(dumped) if dumped else SuiteCard(name)
@@ -156,18 +161,18 @@ def _parsed(dumped: str) -> SuiteCard:
 
 
 def suite_of(names: Iterable[str]) -> str:
-    """The name of a suite that a record does not name, from its test metrics."""
+    """The name of the suite of a record that does not name it, from the record's test metrics."""
     found = set(names) - {STS_AVERAGE}
     return "sts" if found <= set(_STS.headings) else " ".join(sorted(found))
 
 
 def rank(suite: str) -> int:
-    """Position among the suites of a store: in the order of CARDS, a user's own after them."""
+    """The position of a suite in a list: shipped ones in the order of CARDS, then users' suites."""
     return list(CARDS).index(suite) if suite in CARDS else len(CARDS)
 
 
 def headed(columns: Sequence[object]) -> str:
-    """The suite of a published table, from its headings: `sts` unless another suite has one."""
+    """The suite of a published table: one that has a heading of the table, or else `sts`."""
     for suite, known in CARDS.items():
         own = {heading for metric, heading in known.headings.items() if metric != known.average}
         if suite != "sts" and own & set(columns):
@@ -176,10 +181,10 @@ def headed(columns: Sequence[object]) -> str:
 
 
 def metric_under(heading: str, columns: Sequence[object]) -> Metric:
-    """The metric under a heading of a published table.
+    """The metric that a heading of a published table names.
 
-    `Avg.` is the suite's own average, or else that of STS, which DiffCSE and D2CSE also print as
-    `STS` beside other suites.
+    `Avg.` is the average of the suite. A heading that no suite has is the average of STS: DiffCSE
+    and D2CSE print it as `STS` beside the metrics of other suites.
     """
     for suite in (headed(columns), "sts"):
         for metric, shown in CARDS[suite].headings.items():

@@ -1,4 +1,7 @@
-"""Correlations of cosines with gold similarities, x100, with SentEval's ways of putting a year's subsets together."""
+"""Correlations of cosines with gold scores, and SentEval's ways of joining the subsets of a year.
+
+The protocol is that of evaluation_protocol.md, section 1.
+"""
 
 from dataclasses import dataclass
 
@@ -10,12 +13,14 @@ from harness.errors import TrialFailure
 from harness.evaluation.cosines import pair_cosines
 
 EQUAL = 1e-12
-"""Cosines of vectors that differ by the rounding of float32 alone are this near to 1"""
+"""Cosines that differ by no more count as equal.
+
+Vectors that differ by the rounding of float32 alone have cosines as near as this to 1."""
 
 
 @dataclass(frozen=True)
 class Correlation:
-    """-100 to 100."""
+    """Two correlations x100, each from -100 to 100."""
 
     pearson: float
     spearman: float
@@ -26,14 +31,19 @@ class StsScores:
     """The correlations of a test set."""
 
     aggregated: dict[str, Correlation]
-    """`all`: over all pairs; where there are subsets also `mean` and `wmean` of theirs, the latter by their sizes"""
+    """`all`: over all pairs.
+
+    Where there are subsets, also `mean`: the mean of theirs, and `wmean`: their mean weighted by
+    their sizes."""
     subsets: dict[str, Correlation]
+    """Subset -> the correlation over its pairs"""
 
 
 def sts_scores(first: np.ndarray, second: np.ndarray, pairs: Pairs) -> StsScores:
-    """The scores of embeddings (pairs, hidden) of the first and of the second sentences (SentEval's STSEval).
+    """The scores of the embeddings of pairs, as SentEval's STSEval computes them.
 
-    Raises TrialFailure when they are constant or not finite, or all cosines of a subset are equal.
+    first, second: (pairs, hidden), of the first and of the second sentences. Raises TrialFailure
+    when they are constant or not finite, or when all cosines of a subset are equal.
     """
     cosines = pair_cosines(first, second)
     aggregated = {"all": correlation(cosines, pairs.gold)}
@@ -49,7 +59,10 @@ def sts_scores(first: np.ndarray, second: np.ndarray, pairs: Pairs) -> StsScores
 
 
 def correlation(cosines: np.ndarray, gold: np.ndarray) -> Correlation:
-    """Pearson and Spearman of cosines (n,) with gold (n,). Raises TrialFailure where they are not defined."""
+    """The correlations of cosines (pairs,) with gold scores (pairs,).
+
+    Raises TrialFailure where they are not defined.
+    """
     check_defined(cosines, gold)
     return Correlation(
         pearson=float(pearsonr(cosines, gold).statistic * 100),
@@ -58,10 +71,10 @@ def correlation(cosines: np.ndarray, gold: np.ndarray) -> Correlation:
 
 
 def spearman(first: np.ndarray, second: np.ndarray, gold: np.ndarray) -> float:
-    """Spearman x100 of the cosines of paired rows, (n, hidden) each, against gold (n,).
+    """Spearman x100 of the cosines of paired rows with gold scores (pairs,).
 
-    Raises TrialFailure when the rows are not finite or all cosines are equal (a constant embedding has no rank
-    correlation).
+    first, second: (pairs, hidden). Raises TrialFailure when they are not finite or all cosines are
+    equal: a constant embedding has no rank correlation.
     """
     cosines = pair_cosines(first, second)
     check_defined(cosines, gold)
@@ -69,7 +82,11 @@ def spearman(first: np.ndarray, second: np.ndarray, gold: np.ndarray) -> float:
 
 
 def check_defined(cosines: np.ndarray, gold: np.ndarray) -> None:
-    """Raises TrialFailure when cosines or gold scores are not finite or all equal: no correlation is defined then."""
+    """Raise TrialFailure when cosines or gold scores, (pairs,), have no correlation.
+
+    That is so when they are not finite or all equal.
+    """
+    # scipy would only warn, and give nan.
     if not (np.isfinite(cosines).all() and np.isfinite(gold).all()):
         raise TrialFailure("similarities are not finite")
     if np.ptp(cosines) <= EQUAL:

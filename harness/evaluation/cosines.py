@@ -1,4 +1,7 @@
-"""What every score of embeddings starts from: vectors that are checked, made unit length, and their cosines."""
+"""What every score of embeddings starts from: checked vectors of unit length, and their cosines.
+
+All of it is in float64: pairs whose cosines differ by 1e-9 must keep their order.
+"""
 
 from collections.abc import Sequence
 
@@ -7,14 +10,17 @@ import numpy as np
 from harness.errors import TrialFailure
 
 NOISE = 1e-6
-"""Below this, coordinates of unit vectors differ by the rounding of float32 (padding, batch, rotation)"""
+"""Coordinates of unit vectors that differ by no more count as equal.
+
+The rounding of float32 makes such differences between batches and paddings."""
 
 
 def unit_rows(vectors: np.ndarray) -> np.ndarray:
-    """Rows (n, hidden) made unit length, float64; a zero row stays zero, as SentEval has it.
+    """Rows (n, hidden) scaled to unit length, float64; a row of zeros stays as it is.
 
     Raises TrialFailure when a value is not finite, or when all rows point in one direction.
     """
+    # SentEval counts the cosine of a zero vector as 0, and so it is here.
     vectors = np.asarray(vectors, np.float64)
     norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
     if not np.isfinite(norms).all():
@@ -26,10 +32,12 @@ def unit_rows(vectors: np.ndarray) -> np.ndarray:
 
 
 def pair_cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Cosines (n,) of paired rows, (n, hidden) each, float64; 0 where a row is zero, exactly 1 for equal rows.
+    """The cosines (n,) of paired rows, each (n, hidden), in float64.
 
-    Raises TrialFailure when a value is not finite.
+    A cosine is 0 where a row is zero, and exactly 1 for equal rows. Raises TrialFailure when a
+    value is not finite.
     """
+    # One square root of the product, not two: only so is the cosine of equal rows exactly 1.
     first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
     squares = np.einsum("ij,ij->i", first, first) * np.einsum("ij,ij->i", second, second)
     if not np.isfinite(squares).all():
@@ -41,7 +49,7 @@ def pair_cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def first_rows(texts: Sequence[str]) -> np.ndarray:
-    """The number of the first row of every distinct text, ascending."""
+    """The number of the first row of every distinct text, ascending; (distinct texts,)."""
     first: dict[str, int] = {}
     for row, text in enumerate(texts):
         first.setdefault(text, row)

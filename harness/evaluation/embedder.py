@@ -1,7 +1,8 @@
-"""Sentences to vectors at test time: each distinct sentence once, sorted by length, without dropout or gradient."""
+"""Sentences to vectors at test time: each distinct sentence once, without dropout or gradients."""
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,41 +16,51 @@ from harness.plugin.kit import Kit
 from harness.plugin.method import FrozenMethod, Method
 
 Pieces = tuple[int, ...]
+"""The word pieces of a sentence, without the template"""
 
 
 class Embedder:
-    """Embeds lists of sentences with a method. Sentences that differ only in what the tokenizer ignores (case, spaces)
-    are one; a text is tokenised once, however often it is embedded, and a frozen encoder reads it once."""
+    """Embeds lists of sentences with a method.
 
-    def __init__(self, method: Method, kit: Kit) -> None:
+    Sentences count as one when they differ only in what the tokenizer ignores, such as case and
+    spaces. A text is tokenised once, however often it is embedded, and a frozen encoder reads it
+    once.
+    """
+
+    def __init__(self, method: Method[Any], kit: Kit) -> None:
+        """Embed with `method`, on the device of `kit`."""
         self.method = method
         self.kit = kit
         self.seconds, self.sentences = 0.0, 0
-        """Spent embedding so far, and how many sentences were"""
+        """Seconds spent so far, and distinct sentences embedded in them"""
         self.progress: Callable[[int, int], None] = lambda *_: None
-        """Told after every batch how many sentences of how many are embedded"""
+        """Called after every batch with the number of sentences done and of all in this call"""
         self._pieces: dict[str, Pieces] = {}
         self._base: dict[Pieces, torch.Tensor] = {}
 
     @property
     def dev_differs(self) -> bool:
-        """Whether a sentence has another vector on dev than on test."""
+        """Whether a sentence may have another vector on dev than on test."""
         plain = type(self.method)
         return plain.embed_dev is not Method.embed_dev or plain.test_text is not Method.test_text
 
     @torch.inference_mode()
     def __call__(self, texts: Sequence[str], *, dev: bool = False) -> np.ndarray:
-        """(len(texts), hidden) float32; `dev`: as for choosing a checkpoint, which differs in a few methods.
+        """The vectors of the texts, (len(texts), hidden) float32.
 
-        Raises TrialFailure when a value is not finite.
+        `dev`: as for the choice of a checkpoint, which differs in a few methods. Raises
+        TrialFailure when a value is not finite.
         """
         started = time.perf_counter()
         if not dev:
             texts = [self.method.test_text(text) for text in texts]
         self._tokenise(texts)
+        # Sorted by length, so that batches have little padding. The pieces themselves break ties:
+        # the same sentences then make the same batches, whatever their order was.
         longest_first = sorted(
             {self._pieces[text] for text in texts}, key=lambda pieces: (-len(pieces), pieces)
         )
+        # Dev is scored in the middle of training, which goes on afterwards.
         was_training = self.method.training
         self.method.eval()
         try:
@@ -70,18 +81,22 @@ class Embedder:
         return self.method.evaluation_template
 
     def _tokenise(self, texts: Sequence[str]) -> None:
-        """Cut only where the encoder's positions end."""
+        """Tokenise the new ones among the texts.
+
+        They are cut only where the positions of the encoder end (simcse.md, section 1.6).
+        """
         limit = self.method.longest - len(self._template)
         space = " " if self._template.leading_space else ""
         new = [text for text in dict.fromkeys(texts) if text not in self._pieces]
-        for text, pieces in zip(
-            new, piece_ids(self.method.tokenizer, [space + text for text in new]), strict=True
-        ):
+        rows = piece_ids(self.method.tokenizer, [space + text for text in new])
+        for text, pieces in zip(new, rows, strict=True):
             self._pieces[text] = tuple(pieces[:limit])
 
     def _vectors(self, longest_first: list[Pieces], dev: bool) -> torch.Tensor:
+        """The vectors of distinct sentences, (sentences, hidden)."""
         if not isinstance(self.method, FrozenMethod):
             return self._run(self.method.embed_dev if dev else self.method.embed, longest_first)
+        # What the frozen encoder gives is kept; what the method makes of it changes in training.
         new = [pieces for pieces in longest_first if pieces not in self._base]
         if new:
             self._base.update(zip(new, self._run(self.method.base, new), strict=True))
@@ -90,12 +105,14 @@ class Embedder:
     def _run(
         self, embed: Callable[[TextBatch], torch.Tensor], longest_first: list[Pieces]
     ) -> torch.Tensor:
+        """Apply `embed` to distinct sentences, batch by batch; (sentences, width)."""
         lengths = np.asarray([len(pieces) + len(self._template) for pieces in longest_first])
         found: list[torch.Tensor] = []
         done = 0
         for group in token_groups(lengths, self.kit.device):
             rows = longest_first[group]
             vectors = embed(self._batch(rows))
+            # A user's plugin may give anything.
             if (
                 vectors.ndim != 2
                 or len(vectors) != len(rows)

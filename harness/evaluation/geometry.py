@@ -1,4 +1,7 @@
-"""How embeddings lie on the unit sphere: alignment, uniformity, cosines by gold score, anisotropy."""
+"""How embeddings lie on the unit sphere: alignment, uniformity, cosines by gold score, anisotropy.
+
+The protocol is that of diffcse.md, section 6.
+"""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,33 +15,36 @@ from harness.evaluation.cosines import first_rows, pair_cosines, unit_rows
 from harness.evaluation.scores import Scores
 from harness.evaluation.suites import register
 
-BLOCK = 512
-"""Rows of a Gram matrix held at once: a block of 512 x 2,758 float32 is 5.6 MB"""
+ROWS_PER_BLOCK = 512
+"""Rows of a Gram matrix that are held at once: 512 x 2,758 float32 numbers are 5.6 MB"""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+"""The quantiles of the cosines that are reported of each group"""
 BOUNDARIES = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0)
+"""The gold scores at which a group of pairs begins, and the end of the last group"""
 
 
 @dataclass(frozen=True)
 class GoldGroup:
-    """The pairs with low <= gold < high; the last group has high itself too."""
+    """The pairs with low <= gold < high; the last group also has the pairs with gold = high."""
 
     low: float
     high: float
     cosines: np.ndarray
+    """(pairs of the group,)"""
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """Of a set of pairs."""
+    """How the embeddings of a set of pairs lie."""
 
     alignment: float
-    """0 to 4, lower is closer"""
+    """0 to 4; a lower value means that positive pairs are closer"""
     uniformity: float
-    """-8 to 0, lower is more uniform"""
+    """-8 to 0; a lower value means that the vectors are spread more evenly"""
     mean_cosine: float
-    """-1 to 1; 0 for directions without preference"""
+    """-1 to 1; 0 when no direction is preferred"""
     first_component: float
-    """0 to 1; 1 / hidden for a sphere"""
+    """0 to 1; 1 / hidden when no direction is preferred"""
     groups: tuple[GoldGroup, ...]
 
 
@@ -50,10 +56,12 @@ def geometry(
     inclusive: bool = False,
     distinct: bool = False,
 ) -> Geometry:
-    """Everything about embeddings (pairs, hidden) of the first and of the second sentences; diffcse.md, section 6.
+    """Measure the embeddings of pairs (diffcse.md, section 6).
 
-    `inclusive`: pairs with gold >= 4, not > 4, are positive. `distinct`: uniformity and anisotropy are over distinct
-    sentences, not over all rows. Raises TrialFailure when embeddings are constant, zero or not finite.
+    first, second: (pairs, hidden), of the first and of the second sentences. `inclusive`: pairs
+    with gold >= 4 are positive, not only those with gold > 4. `distinct`: uniformity and anisotropy
+    are over distinct sentences, not over all rows. Raises TrialFailure when embeddings are
+    constant, zero or not finite.
     """
     cosines = pair_cosines(first, second)
     positive = pairs.gold >= 4 if inclusive else pairs.gold > 4
@@ -70,9 +78,10 @@ def geometry(
 
 
 def alignment(cosines: np.ndarray) -> float:
-    """Mean squared distance of positive pairs of unit vectors, 2 - 2 cos (Wang and Isola 2020, alpha = 2).
+    """The mean squared distance of positive pairs (Wang and Isola 2020, with alpha = 2).
 
-    cosines: (positive pairs,). Raises TrialFailure when there is none.
+    cosines: (positive pairs,); of unit vectors the squared distance is 2 - 2 cos. Raises
+    TrialFailure when there is no positive pair.
     """
     if len(cosines) == 0:
         raise TrialFailure("no pair has a gold score above 4: alignment is not defined")
@@ -80,45 +89,54 @@ def alignment(cosines: np.ndarray) -> float:
 
 
 def uniformity(vectors: np.ndarray) -> float:
-    """log of the mean of exp(-2 ||f(x) - f(y)||^2) over all unordered pairs of rows (n, hidden), n >= 2, made unit
-    length (Wang and Isola 2020, t = 2).
+    """How evenly the directions are spread (Wang and Isola 2020, with t = 2).
 
-    By blocks of the upper half of the Gram matrix, since exp(-2 ||u - v||^2) = exp(4 u v) / exp(4) for unit vectors.
-    Raises TrialFailure when the rows are constant, zero or not finite.
+    vectors: (n, hidden), n >= 2. It is the logarithm of the mean of exp(-2 ||f(x) - f(y)||^2) over
+    all unordered pairs of rows of unit length. Raises TrialFailure when the rows are constant, zero
+    or not finite.
     """
+    # Of unit vectors exp(-2 ||u - v||^2) = exp(4 u v) / exp(4), so the Gram matrix is enough. Only
+    # its upper half is computed, block by block: no tensor has (n, n, hidden) numbers.
     doubled = 2 * _directions(vectors).astype(np.float32)
     total = 0.0
-    for start in range(0, len(doubled), BLOCK):
-        kernel = doubled[start : start + BLOCK] @ doubled[start:].T
+    for start in range(0, len(doubled), ROWS_PER_BLOCK):
+        kernel = doubled[start : start + ROWS_PER_BLOCK] @ doubled[start:].T
         np.exp(kernel, out=kernel)
         square, right = kernel[:, : len(kernel)], kernel[:, len(kernel) :]
+        # The square on the diagonal has every pair twice, and every row with itself.
         total += right.sum(dtype=np.float64)
         total += (square.sum(dtype=np.float64) - np.trace(square, dtype=np.float64)) / 2
     return float(np.log(2 * total / (len(doubled) * (len(doubled) - 1))) - 4)
 
 
 def mean_cosine(vectors: np.ndarray) -> float:
-    """Anisotropy as the expected cosine of two random rows (n, hidden) (Ethayarajh 2019, for words in contexts).
+    """The mean cosine of two different rows (n, hidden), a measure of anisotropy.
 
-    Not a sample: the squared length of the sum of all unit vectors holds every pair.
+    Ethayarajh (2019) estimates it from samples of words in their contexts. Raises TrialFailure when
+    the rows are constant, zero or not finite.
     """
     units = _directions(vectors)
+    # No sample: the squared length of the sum of all unit vectors holds the cosine of every pair.
     total = units.sum(axis=0)
     return float((total @ total - len(units)) / (len(units) * (len(units) - 1)))
 
 
 def first_component(vectors: np.ndarray) -> float:
-    """Share of the variance of rows (n, hidden) along their first principal component (Ethayarajh 2019's maximum
-    explainable variance; of centred rows, as Mu and Viswanath 2018 do)."""
-    _directions(vectors)
+    """The share of the variance of rows (n, hidden) along their first principal component.
+
+    Ethayarajh (2019) calls it the maximum explainable variance. The rows are centred, as in Mu and
+    Viswanath (2018). Raises TrialFailure when the rows are constant, zero or not finite.
+    """
+    _directions(vectors)  # for its checks
     centred = np.asarray(vectors, np.float64)
     centred = centred - centred.mean(axis=0)
+    # Eigenvalues come in ascending order, and their common factor n cancels in the share.
     variances = np.linalg.eigvalsh(centred.T @ centred)
     return float(variances[-1] / variances.sum())
 
 
 def cosines_by_gold(cosines: np.ndarray, gold: np.ndarray) -> tuple[GoldGroup, ...]:
-    """The cosines (pairs,) in five groups by gold score, 0-1 to 4-5 (DiffCSE's Figure 2)."""
+    """Group the cosines (pairs,) by gold score (pairs,), 0-1 to 4-5 (diffcse.md, section 6)."""
     last = BOUNDARIES[-1]
     return tuple(
         GoldGroup(
@@ -129,6 +147,7 @@ def cosines_by_gold(cosines: np.ndarray, gold: np.ndarray) -> tuple[GoldGroup, .
 
 
 def _directions(vectors: np.ndarray) -> np.ndarray:
+    """Rows of unit length. Raises TrialFailure when they are constant, zero or not finite."""
     units = unit_rows(vectors)
     zeros = int((units == 0).all(axis=1).sum())
     if zeros:
@@ -137,8 +156,12 @@ def _directions(vectors: np.ndarray) -> np.ndarray:
 
 
 def figures(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
-    """The default protocol's figures; details are the same over other positives and over distinct sentences, and the
-    cosines of each group of gold scores: how many, mean, standard deviation, quantiles."""
+    """The scores of the suite `geometry` from the vectors of `pairs.texts`.
+
+    Details are the same figures over other positive pairs and over distinct sentences, and of each
+    group of gold scores the number of pairs and the mean, standard deviation and quantiles of their
+    cosines.
+    """
     first, second = vectors[: len(pairs)], vectors[len(pairs) :]
     found = geometry(first, second, pairs)
     other = geometry(first, second, pairs, inclusive=True, distinct=True)
@@ -148,6 +171,7 @@ def figures(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
         f"{task}/distinct/mean-cosine": other.mean_cosine,
         f"{task}/distinct/first-component": other.first_component,
     }
+    # A group of one pair has no standard deviation.
     for group in (group for group in found.groups if len(group.cosines) > 1):
         name = f"{task}/cosines-{group.low:.0f}-{group.high:.0f}"
         details |= {
@@ -155,10 +179,10 @@ def figures(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
             f"{name}/mean": float(group.cosines.mean()),
         }
         details |= {f"{name}/std": float(group.cosines.std(ddof=1))}
-        quantiles = np.quantile(group.cosines, QUANTILES)
+        values = np.quantile(group.cosines, QUANTILES)
         details |= {
-            f"{name}/q{round(100 * q)}": float(at)
-            for q, at in zip(QUANTILES, quantiles, strict=True)
+            f"{name}/q{round(100 * quantile)}": float(value)
+            for quantile, value in zip(QUANTILES, values, strict=True)
         }
     metrics = {
         "alignment": found.alignment,

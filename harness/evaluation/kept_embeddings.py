@@ -1,7 +1,8 @@
-"""Embeddings kept on disk for later evaluations: read by memory map, only the sentences that are asked for.
+"""Embeddings that are kept on disk for later evaluations, and read by memory map.
 
-A folder holds pairs of files: `NAME.npy`, (sentences, hidden) float32, and `NAME.parquet` with their texts in the
-same order. A pair is there when its texts are; files are never changed.
+A folder holds pairs of files: `NAME.npy`, (sentences, hidden) float32, and `NAME.parquet` with the
+texts of these sentences in the same order. The vectors are written first, so a pair counts only
+when its texts are there. Files never change.
 """
 
 import logging
@@ -14,39 +15,41 @@ import pyarrow.parquet as pq
 
 from harness.errors import TrialFailure, UserError
 from harness.evaluation.suites import Embed
+from harness.files import written_whole
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
+
+_DAMAGE = (OSError, EOFError, ValueError, KeyError, pa.ArrowException, TrialFailure)
+"""What the reading of a damaged file raises"""
 
 
 class KeptEmbeddings:
-    """A model whose vectors are kept: sentences are embedded once, ever."""
+    """A model whose vectors are kept: a sentence is embedded once, ever."""
 
     def __init__(self, folder: Path, embed: Embed, *, write: bool) -> None:
-        """`write`: keep new vectors too. Raises UserError when a kept file is damaged."""
+        """Read the vectors in `folder`, and embed with `embed` what is not there.
+
+        `write`: keep new vectors in the folder, too. Raises UserError when a kept file is damaged.
+        """
         self.folder, self.embed, self.write = folder, embed, write
         self._parts: list[np.ndarray] = []
         self._place: dict[str, tuple[int, int]] = {}
         for path in sorted(folder.glob("*.parquet")):
             try:
-                self._add(
-                    pq.read_table(path)["text"].to_pylist(),
-                    np.load(path.with_suffix(".npy"), mmap_mode="r"),
-                )
-            except (
-                OSError,
-                EOFError,
-                ValueError,
-                KeyError,
-                pa.ArrowException,
-                TrialFailure,
-            ) as error:
+                texts = pq.read_table(path)["text"].to_pylist()
+                self._add(texts, np.load(path.with_suffix(".npy"), mmap_mode="r"))
+            except _DAMAGE as error:
                 reason = str(error).splitlines()[0]
                 raise UserError(
                     f"kept embeddings {path} cannot be read ({reason}); delete {folder}"
                 ) from None
 
     def __call__(self, texts: list[str], *, dev: bool = False) -> np.ndarray:
-        """(len(texts), hidden) float32; what is not kept yet is embedded in one pass."""
+        """The vectors of the texts, (len(texts), hidden) float32.
+
+        What is not kept yet is embedded in one pass. `dev`: passed on to the model. Raises
+        TrialFailure when the new vectors are not as wide as the kept ones.
+        """
         new = [text for text in dict.fromkeys(texts) if text not in self._place]
         if new:
             vectors = self.embed(new, dev=dev)
@@ -55,12 +58,14 @@ class KeptEmbeddings:
                 self._keep(new, vectors)
         places = np.asarray([self._place[text] for text in texts])
         found = np.empty((len(texts), self._parts[0].shape[1]), np.float32)
+        # File by file, so that of each only the rows that are asked for are read.
         for number, part in enumerate(self._parts):
             rows = np.flatnonzero(places[:, 0] == number)
             found[rows] = part[places[rows, 1]]
         return found
 
     def _add(self, texts: list[str], vectors: np.ndarray) -> None:
+        """Add vectors to those in memory. Raises ValueError or TrialFailure for a wrong shape."""
         if vectors.ndim != 2 or len(vectors) != len(texts):
             raise ValueError(f"{len(texts)} sentences, and vectors of the shape {vectors.shape}")
         if self._parts and vectors.shape[1] != self._parts[0].shape[1]:
@@ -68,6 +73,7 @@ class KeptEmbeddings:
             raise TrialFailure(
                 f"embeddings of two widths, {widths}; delete {self.folder} if the kept ones are old"
             )
+        # Two processes may have kept the same sentence; the vectors read first count.
         self._place |= {
             text: (len(self._parts), row)
             for row, text in enumerate(texts)
@@ -76,16 +82,17 @@ class KeptEmbeddings:
         self._parts.append(vectors)
 
     def _keep(self, texts: list[str], vectors: np.ndarray) -> None:
-        """Write the newest vectors. A full disk costs the files, no score."""
+        """Write the newest vectors. When that fails, the scores are still right."""
+        # A random name, since several processes may write into one folder.
         path = self.folder / uuid.uuid4().hex
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            np.save(path.with_suffix(".npy"), vectors)
-            pq.write_table(pa.table({"text": texts}), path.with_suffix(".tmp"))
-            path.with_suffix(".tmp").replace(path.with_suffix(".parquet"))
+            with written_whole(path.with_suffix(".npy")) as temporary, temporary.open("wb") as file:
+                np.save(file, vectors)
+            # The texts come last: other processes look for them.
+            with written_whole(path.with_suffix(".parquet")) as temporary:
+                pq.write_table(pa.table({"text": texts}), temporary)
         except OSError as error:
-            logger.warning("the embeddings %s are not kept: %s", path, error)
+            _logger.warning("the embeddings %s are not kept: %s", path, error)
         else:
-            self._parts[-1] = np.load(
-                path.with_suffix(".npy"), mmap_mode="r"
-            )  # not in memory any longer
+            # From now on they are read from the file, and their memory is free.
+            self._parts[-1] = np.load(path.with_suffix(".npy"), mmap_mode="r")

@@ -1,8 +1,9 @@
 """Linear layers with packed weights, for evaluation on a CPU.
 
-oneDNN multiplies float32 matrices whose weights it has laid out beforehand an eighth faster than the default library
-does row-major ones (benchmarks/README.md), with the same numbers to 1e-6. Under bf16 autocast the weights are rounded
-and laid out once, not at every call. The weights must not change meanwhile.
+oneDNN can lay out the weights of a layer beforehand. It then multiplies float32 matrices an eighth
+faster than the default library multiplies row-major ones (benchmarks/README.md), and the numbers
+are the same to 1e-6. Under bf16 autocast the weights are also rounded once, not at every call. The
+weights must not change meanwhile.
 """
 
 from collections.abc import Iterator
@@ -12,13 +13,17 @@ import torch
 from torch import Tensor, nn
 
 ROWS = 1024
-"""The layout's favourite number of rows; others work as well"""
+"""The number of rows for which the layout is made; it works for any other number"""
 
 
 @contextmanager
 def packed_linears(module: nn.Module) -> Iterator[None]:
-    """Inside, every float32 linear layer of `module` on a CPU works with packed weights; afterwards as before. To be
-    entered under the autocast that the forward passes run under."""
+    """Let every float32 linear layer of `module` on a CPU work with packed weights in the block.
+
+    Afterwards the layers are as before. Enter it under the autocast of the forward passes, since
+    that decides the type of the packed weights.
+    """
+    # Subclasses of Linear may compute something else.
     layers = [
         layer for layer in module.modules() if type(layer) is nn.Linear and _packable(layer.weight)
     ]
@@ -27,12 +32,13 @@ def packed_linears(module: nn.Module) -> Iterator[None]:
     try:
         yield
     finally:
+        # The attribute hid the method of the class, which is there again.
         for layer in layers:
             del layer.forward
 
 
 class _Packed:
-    """The forward pass of one layer."""
+    """The forward pass of one layer with packed weights."""
 
     def __init__(self, layer: nn.Linear) -> None:
         self.dtype = (
@@ -52,6 +58,7 @@ class _Packed:
 
 
 def _packable(weight: Tensor) -> bool:
+    # The operators are private ones of torch, so a build may lack them.
     return (
         weight.device.type == "cpu"
         and weight.dtype == torch.float32

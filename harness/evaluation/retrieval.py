@@ -1,4 +1,7 @@
-"""Retrieval on STS-B test: whether a sentence's paraphrase (gold 5.0) is among its nearest (diffcse.md, section 5)."""
+"""Retrieval on STS-B test: whether the paraphrase of a sentence is among its nearest sentences.
+
+Paraphrases are the pairs with gold score 5.0 (diffcse.md, section 5).
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,42 +17,51 @@ from harness.evaluation.suites import register
 
 CUTOFFS = (1, 3, 5, 10)
 PARAPHRASE = 5.0
+"""The gold score of a paraphrase"""
 
 
 @dataclass(frozen=True)
-class Protocol:
-    """What counts as found. The papers do not say; the default is that of diffcse.md, section 5."""
+class RetrievalProtocol:
+    """What is searched, and what counts as found.
+
+    The papers do not say it. The default is that of diffcse.md, section 5.
+    """
 
     corpus: Literal["distinct", "all", "pairs"] = "distinct"
-    """What is searched: distinct sentences; all of them, copies included; the distinct ones of the paraphrases"""
+    """What is searched: distinct sentences, all sentences, or distinct sentences of paraphrases"""
     exclude: Literal["string", "position"] = "string"
-    """What is taken out for a query: every copy of it, or only itself"""
+    """What is taken out for a query: every copy of it, or only the query itself"""
     accept: Literal["partner", "any5"] = "partner"
-    """The other sentence of its pair, or that of any pair with gold 5.0 that has the query, with all copies"""
+    """What is a hit: the other sentence of the pair, or of any pair with gold 5.0 and this query"""
 
 
 PROTOCOLS = {
-    "distinct": Protocol(),
-    "position": Protocol(corpus="all", exclude="position"),
-    "any5": Protocol(accept="any5"),
-    "pairs": Protocol(corpus="pairs"),
+    "distinct": RetrievalProtocol(),
+    "position": RetrievalProtocol(corpus="all", exclude="position"),
+    "any5": RetrievalProtocol(accept="any5"),
+    "pairs": RetrievalProtocol(corpus="pairs"),
 }
-"""Those of the calibration in diffcse.md, section 5, the default first. `position` depends on the order of the rows where
-the partner has copies: with all-MiniLM-L6-v2 recall@1 is 61.3 to 71.6, in the order of the file 65.5."""
+"""The protocols of the calibration in diffcse.md, section 5; the first one is the default.
+
+`position` depends on the order of the rows, because a partner may have copies. With
+all-MiniLM-L6-v2, recall@1 is between 61.3 and 71.6, and 65.5 in the order of the file."""
 
 
 class Retrieval:
-    """The sentences of a set of pairs, to be searched by the cosines of their embeddings."""
+    """The sentences of a set of pairs, which are searched by the cosines of their embeddings."""
 
     def __init__(self, pairs: Pairs, first: np.ndarray, second: np.ndarray) -> None:
-        """first, second: (pairs, hidden). Raises TrialFailure when they are constant or not finite, or no pair is a
-        paraphrase."""
+        """Take the embeddings of the first and of the second sentences, each (pairs, hidden).
+
+        Raises TrialFailure when they are constant or not finite, or when no pair is a paraphrase.
+        """
         self.texts = pairs.texts
         self._units = unit_rows(np.concatenate([first, second]))
         self._distinct = first_rows(self.texts)
         number = {self.texts[row]: place for place, row in enumerate(self._distinct)}
         self._string = np.asarray([number[text] for text in self.texts])
-        """(sentences,): equal for equal sentences"""
+        """(sentences,): a number for each sentence, equal for equal sentences"""
+        # Both sentences of a paraphrase are queries, and each is the partner of the other.
         one = np.flatnonzero(pairs.gold == PARAPHRASE)
         if len(one) == 0:
             raise TrialFailure(
@@ -58,13 +70,14 @@ class Retrieval:
         two = one + len(pairs)
         self._queries, self._partners = np.concatenate([one, two]), np.concatenate([two, one])
 
-    def recall(self, protocol: Protocol | None = None) -> dict[int, float]:
-        """Cutoff k -> percent of the queries (both sentences of each paraphrase) whose partner is among the k nearest.
+    def recall(self, protocol: RetrievalProtocol | None = None) -> dict[int, float]:
+        """Cutoff k -> percent of the queries whose partner is among the k nearest sentences.
 
-        Another sentence as near as the partner (to 1e-6) counts as nearer, so that no encoder gains from ties. Copies
-        of the partner, where they are searched, rank in the order of the rows: only the partner's own row is a hit.
+        Both sentences of each paraphrase are queries. Another sentence that is as near as the
+        partner (to 1e-6) counts as nearer. Where copies of the partner are searched, they rank in
+        the order of the rows, and only the row of the partner is a hit.
         """
-        protocol = protocol or Protocol()
+        protocol = protocol or RetrievalProtocol()
         corpus = self._corpus(protocol)
         cosines = self._units[self._queries] @ self._units[corpus].T
         cosines[self._excluded(self._queries, corpus, protocol)] = -np.inf
@@ -73,21 +86,24 @@ class Retrieval:
         later_copies = self._same_string(self._partners, corpus) & (
             corpus > self._partners[:, None]
         )
+        # With ties against the partner, an encoder gains nothing from giving many equal vectors.
         ahead = ((cosines >= best[:, None] - NOISE) & ~wanted & ~later_copies).sum(axis=1)
-        found = best > -np.inf  # an own copy may be the partner, and taken out
+        # The partner may be a copy of the query, which is taken out and so never found.
+        found = best > -np.inf
         return {cutoff: float(100 * (found & (ahead < cutoff)).mean()) for cutoff in CUTOFFS}
 
     def nearest(self, query: str, vector: np.ndarray, count: int) -> list[tuple[str, float]]:
-        """The `count` distinct sentences nearest to any sentence, its vector (hidden,), with cosines, nearest first.
+        """The `count` distinct sentences nearest to a query, with their cosines, nearest first.
 
-        The query itself is left out, in upper or lower case: the papers print sentences in lower case, and two of
-        DiffCSE's three queries are not in the set. Raises TrialFailure when the vector is not finite or zero.
+        vector: (hidden,), of the query, which may be any sentence. The query itself is left out, in
+        upper or lower case. Raises TrialFailure when the vector is not finite or zero.
         """
         norm = float(np.linalg.norm(np.asarray(vector, np.float64)))
         if not np.isfinite(norm) or norm == 0:
             raise TrialFailure(
                 f'the embedding of "{query}" has no direction (its length is {norm})'
             )
+        # Case does not matter, because the papers print their queries in lower case.
         corpus = np.asarray(
             [row for row in self._distinct if self.texts[row].lower() != query.lower()]
         )
@@ -95,7 +111,7 @@ class Retrieval:
         order = np.argsort(-cosines, kind="stable")[:count]
         return [(self.texts[corpus[place]], float(cosines[place])) for place in order]
 
-    def _corpus(self, protocol: Protocol) -> np.ndarray:
+    def _corpus(self, protocol: RetrievalProtocol) -> np.ndarray:
         """The rows that are searched."""
         if protocol.corpus == "all":
             return np.arange(len(self.texts))
@@ -104,37 +120,46 @@ class Retrieval:
         paraphrases: np.ndarray = self._distinct[np.unique(self._string[self._queries])]
         return paraphrases
 
-    def _excluded(self, queries: np.ndarray, corpus: np.ndarray, protocol: Protocol) -> np.ndarray:
-        """(queries, corpus): what is no candidate. A corpus of distinct sentences has a query once at most."""
+    def _excluded(
+        self, queries: np.ndarray, corpus: np.ndarray, protocol: RetrievalProtocol
+    ) -> np.ndarray:
+        """What is no candidate for each query, (queries, corpus)."""
+        # A corpus of distinct sentences has a query at most once, but perhaps in another row.
         own: np.ndarray = queries[:, None] == corpus
         by_position = protocol.corpus == "all" and protocol.exclude == "position"
         return own if by_position else self._same_string(queries, corpus)
 
-    def _wanted(self, corpus: np.ndarray, protocol: Protocol) -> np.ndarray:
-        """(queries, corpus): what counts as found."""
+    def _wanted(self, corpus: np.ndarray, protocol: RetrievalProtocol) -> np.ndarray:
+        """What counts as found for each query, (queries, corpus)."""
         wanted: np.ndarray = self._same_string(self._partners, corpus)
         if protocol.accept == "any5":
+            # A product of truth values: whether any copy of the query has this partner.
             wanted = self._same_string(self._queries, self._queries) @ wanted
         elif protocol.corpus == "all":
             wanted = self._partners[:, None] == corpus
         return wanted
 
     def _same_string(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """(rows, others)."""
+        """Whether two sentences are equal, (rows, others)."""
         same: np.ndarray = self._string[rows][:, None] == self._string[others]
         return same
 
 
 def recalls(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
-    """The default protocol's recall is reported; the others' are details, `retrieval/protocol/recall@k`."""
+    """The scores of the suite `retrieval` from the vectors of `pairs.texts`.
+
+    The recall of the default protocol is reported; those of all protocols are details, named
+    `retrieval/PROTOCOL/recall@k`.
+    """
     found = Retrieval(pairs, vectors[: len(pairs)], vectors[len(pairs) :])
     recall = {name: found.recall(protocol) for name, protocol in PROTOCOLS.items()}
     details = {
-        f"{task}/{name}/recall@{k}": value
+        f"{task}/{name}/recall@{cutoff}": value
         for name in PROTOCOLS
-        for k, value in recall[name].items()
+        for cutoff, value in recall[name].items()
     }
-    return Scores({f"recall@{k}": value for k, value in recall["distinct"].items()}, details)
+    default = recall["distinct"]
+    return Scores({f"recall@{cutoff}": value for cutoff, value in default.items()}, details)
 
 
 retrieval_suite = register("retrieval", {"retrieval": LOADERS["stsb"]}, lambda: [archive()])(

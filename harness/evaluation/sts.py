@@ -1,4 +1,4 @@
-"""STS: Spearman x100 of the seven test sets, STS-B dev and SICK-R dev; and of the embedded graded pairs."""
+"""STS: Spearman x100 of the seven test sets, of STS-B dev and SICK-R dev, and of graded pairs."""
 
 import numpy as np
 
@@ -18,9 +18,10 @@ GRADED_FILES = ("dev.tsv", "test.tsv")
 
 
 def correlations(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
-    """SentEval's "all" is the score; Pearson, "mean", "wmean" and a year's subsets are details (evaluation_protocol.md, section 1).
+    """The scores of a test: SentEval's "all" (evaluation_protocol.md, section 1).
 
-    vectors: those of all first sentences, then of all second ones.
+    vectors: those of all first sentences, then of all second ones. Details are Pearson, "mean",
+    "wmean", and the subsets of a year.
     """
     first, second = vectors[: len(pairs)], vectors[len(pairs) :]
     found = sts_scores(first, second, pairs)
@@ -35,7 +36,8 @@ def correlations(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
 
 
 def selecting(pairs: Pairs, vectors: np.ndarray) -> float:
-    """Spearman x100, nothing else."""
+    """The score that selects: Spearman x100."""
+    # Dev is scored many times along training, so the bootstrap and the details are left out.
     return spearman(vectors[: len(pairs)], vectors[len(pairs) :], pairs.gold)
 
 

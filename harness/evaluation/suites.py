@@ -1,6 +1,7 @@
-"""Suites: what is measured. A suite is a scoring function, registered under a name with the data that it needs.
+"""Suites: a suite is a scoring function, registered under a name with the data that it needs.
 
-Shipped ones are found by name; a user's is a Python file that registers one, and is named by its path.
+A shipped suite is found by its name. A user's suite is a Python file that registers one, and it is
+found by the path of the file.
 """
 
 import functools
@@ -17,25 +18,25 @@ import numpy as np
 
 from harness.errors import UserError, suggest
 from harness.evaluation.bootstrap import of_mean
-from harness.evaluation.catalogue import CARDS, MODULES
+from harness.evaluation.catalogue import CARDS, SUITE_MODULES
 from harness.evaluation.catalogue import SuiteCard as SuiteCard
 from harness.evaluation.scores import Scores as Scores
 from harness.files import digest, digest_files
 
 
 class Data(Protocol):
-    """What a task is measured on."""
+    """The data of a task."""
 
     @property
     def texts(self) -> list[str]:
-        """The sentences whose vectors the scoring function gets, in this order."""
+        """The sentences whose vectors the scoring function gets, in the same order."""
 
 
 class Embed(Protocol):
-    """A model: sentences to vectors."""
+    """A model that turns sentences into vectors."""
 
     def __call__(self, texts: list[str], *, dev: bool = False) -> np.ndarray:
-        """(len(texts), hidden); `dev`: as for choosing a checkpoint."""
+        """The vectors, (len(texts), hidden). `dev`: embed as for choosing a checkpoint."""
 
 
 class Embeddings:
@@ -48,14 +49,14 @@ class Embeddings:
         self._row = {text: row for row, text in enumerate(distinct)}
 
     def __call__(self, texts: Iterable[str]) -> np.ndarray:
-        """(len(texts), hidden)."""
+        """The vectors of these sentences, (len(texts), hidden)."""
         found: np.ndarray = self.vectors[[self._row[text] for text in texts]]
         return found
 
 
 @dataclass(frozen=True, eq=False)
 class Suite:
-    """A card, a scoring function, and the data."""
+    """What is measured together: a card, a scoring function and the data of the tasks."""
 
     card: SuiteCard
     score: Callable[[str, Any, np.ndarray], Scores]
@@ -63,21 +64,21 @@ class Suite:
 
     It raises TrialFailure where the vectors have no score."""
     data: Mapping[str, Callable[[], Data]]
-    """Task -> its data. It raises UserError where a file is missing or damaged"""
+    """Task -> a function that reads its data, and raises UserError for a missing or damaged file"""
     files: Callable[[], list[Path]]
-    """The data files, for keys. It raises UserError when one is missing"""
+    """Returns the data files, which are part of keys; it raises UserError when one is missing"""
     select: Callable[[Any, np.ndarray], float] | None = None
-    """(data, vectors) -> the score that selects, where the scoring function computes more"""
+    """(data, vectors) -> the score that selects; None: the scoring function gives it"""
     sentences_dev: int = 0
-    """Distinct sentences that a dev score embeds, for estimates"""
+    """Number of distinct sentences that a dev score embeds, for estimates of the time"""
     sentences_test: int = 0
-    """Distinct sentences that the test scores embed, for estimates"""
+    """Number of distinct sentences that the test scores embed, for estimates of the time"""
     code_digest: str = ""
-    """Digest of a user's file; shipped suites change with harness.PROTOCOL"""
+    """Digest of a user's file; "" for shipped suites, which change with harness.PROTOCOL"""
 
     @property
     def name(self) -> str:
-        """What the suite is called."""
+        """The name of the suite."""
         return self.card.name
 
     @property
@@ -85,32 +86,30 @@ class Suite:
         """The task that selects. Raises UserError for a suite that has none."""
         if self.card.dev is None:
             raise UserError(
-                f'suite "{self.name}" has no dev score, so nothing could select on it; use sts or '
-                f"transfer"
+                f'suite "{self.name}" has no dev score by which a configuration can be chosen; '
+                f"use sts or transfer"
             )
         return self.card.dev
 
     @property
     def tests(self) -> tuple[str, ...]:
-        """The tasks that are reported."""
+        """The tasks whose scores are reported."""
         return tuple(task for task in self.data if task not in self.card.dev_tasks)
 
     def load(self, task: str) -> Any:
-        """A task's data, read once per process."""
+        """The data of a task, which are read once per process."""
         return _loaded(self, task)
 
     def score_dev(self, embed: Embed) -> float:
-        """The score that selects."""
+        """The score on the first dev task, which selects."""
         data = self.load(self.dev)
         vectors = Embeddings(embed, data.texts, dev=True)(data.texts)
-        return (
-            self.select(data, vectors)
-            if self.select
-            else self.score(self.dev, data, vectors).metrics[self.dev]
-        )
+        if self.select:
+            return self.select(data, vectors)
+        return self.score(self.dev, data, vectors).metrics[self.dev]
 
     def score_test(self, embed: Embed) -> Scores:
-        """The scores of all tests, embedded in one pass, and their average."""
+        """The scores of all tests and their average; the sentences are embedded in one pass."""
         vectors = Embeddings(embed, (text for task in self.tests for text in self.load(task).texts))
         found = functools.reduce(
             Scores.__or__, (self.measure(task, vectors) for task in self.tests)
@@ -126,6 +125,7 @@ class Suite:
         """The average of the tests, where there is one and no test is missing."""
         if self.card.average is None or not set(self.tests) <= set(found.metrics):
             return Scores({})
+        # The papers average the rounded scores that they print.
         mean = sum(round(found.metrics[task], 2) for task in self.tests) / len(self.tests)
         if not set(self.tests) <= set(found.uncertainty):
             return Scores({self.card.average: mean})
@@ -133,7 +133,10 @@ class Suite:
         return Scores({self.card.average: mean}, uncertainty={self.card.average: spread})
 
     def digest(self) -> str:
-        """Of the suite's files and a user's code. Raises UserError when a file is missing."""
+        """The digest of the suite's data files and of a user's code.
+
+        Raises UserError when a file is missing.
+        """
         return self.code_digest + digest_files(self.files())
 
 
@@ -148,24 +151,25 @@ def register(
     files: Callable[[], list[Path]],
     **options: Any,
 ) -> Callable[[Callable[[str, Any, np.ndarray], Scores]], Suite]:
-    """Decorator that makes a scoring function a suite.
+    """Decorator that makes a suite of a scoring function.
 
-    `card`: how the suite is called and printed; a name alone is enough for a user's suite that has
-    neither dev task nor average. `options`: further fields of Suite.
+    `card`: the name of the suite and how it is printed; a name alone is enough for a user's suite
+    that has neither a dev task nor an average. `data`, `files` and `options`: the fields of
+    `Suite`.
     """
     own = CARDS.get(card, SuiteCard(card)) if isinstance(card, str) else card
     return lambda score: Suite(own, score, data, files, **options)
 
 
 def suite(name: str) -> Suite:
-    """The suite called `name`, or that of a Python file. Raises UserError for an unknown one."""
+    """The suite called `name`, or that of a Python file. Raises UserError for an unknown suite."""
     if name.endswith(".py"):
         return _from_file(Path(name).resolve())
     if name not in CARDS:
         raise UserError(
-            f'unknown suite "{name}"{suggest(name, CARDS)}, or the path of a Python file with one'
+            f'unknown suite "{name}"{suggest(name, CARDS)}; the path of a Python file is valid, too'
         )
-    return _suites(importlib.import_module(MODULES[name]))[name]
+    return _suites(importlib.import_module(SUITE_MODULES[name]))[name]
 
 
 def _suites(module: ModuleType) -> dict[str, Suite]:
@@ -174,12 +178,13 @@ def _suites(module: ModuleType) -> dict[str, Suite]:
 
 def _from_file(path: Path) -> Suite:
     if not path.is_file():
-        raise UserError(f"there is no suite {path}: no such file")
+        raise UserError(f"there is no suite {path}: the file does not exist")
     return _imported(path, digest(path.read_bytes()))
 
 
 @functools.cache
 def _imported(path: Path, code_digest: str) -> Suite:
+    """The suite of a user's file. A file that has changed has another digest and is read again."""
     spec = importlib.util.spec_from_file_location(
         f"harness_suite_{path.stem}_{code_digest[:8]}", path
     )
@@ -193,16 +198,20 @@ def _imported(path: Path, code_digest: str) -> Suite:
         raise UserError(
             f"the suite {path} fails to import: {type(error).__name__}: {error}"
         ) from error
+    # A user's file may import a shipped suite, for example to use its scoring function.
     own = {
         name: found
         for name, found in _suites(module).items()
         if name not in CARDS or found is not suite(name)
     }
     if len(own) != 1:
-        raise UserError(f"{path} holds {len(own)} suites; one function under @register is one")
+        raise UserError(
+            f"{path} must hold one suite, which is a function under @register; it holds {len(own)}"
+        )
     [(name, found)] = own.items()
     if name in CARDS:
         raise UserError(
-            f'{path} calls its suite "{name}", as a shipped one is called; give it a name of its own'
+            f'{path} calls its suite "{name}", which is the name of a shipped one; choose '
+            f"another name"
         )
     return replace(found, code_digest=code_digest)

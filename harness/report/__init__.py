@@ -1,1 +1,1 @@
-"""Tables: the trials of a store as mean and spread, alone or beside the numbers that the papers printed."""
+"""Tables of mean and spread over trials, alone or beside the numbers of the papers."""

@@ -1,4 +1,4 @@
-"""The commands that would fill a table: a sweep that is missing, an evaluation that is missing."""
+"""The commands that fill the gaps of a table: missing sweeps and missing evaluations."""
 
 import shlex
 from collections.abc import Collection
@@ -12,18 +12,18 @@ from harness.report.measured_trials import MeasuredTrial
 from harness.trials.store import DEFAULT_STORE
 
 SUBSETS = "0,1,2,3,4"
-"""Of the labels, where only a share of them is used: five (diffaug.md, section 7)"""
+"""The label subsets of a sweep with a share of the labels: five (diffaug.md, section 7)"""
 
 
 @dataclass(frozen=True)
 class Commands:
-    """Commands for the methods that can be run here, and for one store."""
+    """Makes commands for one store. `methods`: the names of the methods that can be run here."""
 
     methods: Collection[str]
     store: Path
 
     def sweep(self, target: Wanted) -> str:
-        """The sweep whose final trials answer a reported number."""
+        """The sweep whose final trials can stand beside a reported number."""
         space = f"search_spaces/{_space(target)}"
         words = ["harness", "sweep", f"methods/{target.method}", space]
         words += ["--encoder", target.encoder]
@@ -34,9 +34,10 @@ class Commands:
         return shlex.join([*words, *self._store()])
 
     def evaluation(self, trial: MeasuredTrial, group: Group, suite: str) -> str:
-        """The command that measures a trial by one more suite.
+        """The command that measures a trial with one more suite.
 
-        A frozen encoder that nobody ran as a trial is called by its name.
+        A trial is named by its key, and an encoder that only `harness eval` has measured by its
+        own name.
         """
         model = [trial.key[:10]]
         if trial.own is None and group.method == "pooling":
@@ -44,7 +45,7 @@ class Commands:
         return shlex.join(["harness", "eval", *model, "--suite", suite, *self._store()])
 
     def obstacle(self, target: Wanted) -> str:
-        """Why the sweep cannot be run yet; "" when it can."""
+        """The reason why the sweep cannot be run yet; "" when it can be run."""
         if target.method not in self.methods:
             return f"no method {target.method}"
         if not (shipped("search_spaces") / _space(target)).exists():

@@ -1,20 +1,20 @@
-"""Each number of a published table beside ours."""
+"""Compares each number of a published table with ours."""
 
 from dataclasses import dataclass
 
 from harness.evaluation.catalogue import Metric
 from harness.report.groups import Cell, Group
-from harness.report.matching import Finder, Found, Wanted, run_of, wanted
+from harness.report.matching import Finder, Found, Wanted, run_of, wanted_for
 from harness.report.measured_trials import MeasuredTrial
-from harness.report.reported import Row, Systems, Table
+from harness.report.reported import ReportedRow, ReportedTable, Systems
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """One published number beside ours."""
+class ComparedNumber:
+    """One published number, and our trials for it."""
 
     group: str
-    row: Row
+    row: ReportedRow
     column: str
     published: float | None
     published_std: float | None
@@ -22,43 +22,45 @@ class Comparison:
     metric: Metric
     decimals: int
     wanted: Wanted | None
+    """The trials that would reproduce the number; None when it is only quoted"""
     found: Found | None
+    """The trials of the store; None when it has none"""
 
     @property
     def measured(self) -> Group | None:
-        """Those of our trials that the metric's suite measured."""
+        """Our trials that the suite of the metric has measured; None when there are none."""
         return self.found.group.measured(self.metric.suite) if self.found else None
 
     @property
     def cell(self) -> Cell | None:
-        """Ours."""
+        """Our score; None when it has not been measured."""
         if self.measured is None:
             return None
-        return (self.measured.dev if self.metric.split == "dev" else self.measured.test).get(
-            self.metric.name
-        )
+        scores = self.measured.dev if self.metric.split == "dev" else self.measured.test
+        return scores.get(self.metric.name)
 
     @property
     def unmeasured(self) -> list[MeasuredTrial]:
-        """Those of our trials that do not have the metric yet."""
-        return (
-            [trial for trial in self.found.group.trials if not trial.has(self.metric)]
-            if self.found
-            else []
-        )
+        """Our trials that do not have a score of the metric yet."""
+        if self.found is None:
+            return []
+        return [trial for trial in self.found.group.trials if not trial.has(self.metric)]
 
     @property
     def delta(self) -> float | None:
-        """Ours - published, where both are there."""
-        return (
-            None if self.cell is None or self.published is None else self.cell.mean - self.published
-        )
+        """Our score minus the published one, where both are there."""
+        if self.cell is None or self.published is None:
+            return None
+        return self.cell.mean - self.published
 
 
-def compare(
-    table: Table, name: str, systems: Systems, finder: Finder
-) -> list[tuple[str, list[list[Comparison]]]]:
-    """For each heading, for each row, one comparison a column. `name`: `<paper>.<table>`."""
+def compare_table(
+    table: ReportedTable, name: str, systems: Systems, finder: Finder
+) -> list[tuple[str, list[list[ComparedNumber]]]]:
+    """The compared numbers: for each heading, for each row, one number per column.
+
+    `name`: `<paper>.<table>`. Raises UserError for a row that `systems` does not know.
+    """
     return [
         (
             group.name,
@@ -75,11 +77,17 @@ def compare(
 
 
 def _comparison(
-    table: Table, name: str, heading: str, row: Row, index: int, systems: Systems, finder: Finder
-) -> Comparison:
+    table: ReportedTable,
+    name: str,
+    heading: str,
+    row: ReportedRow,
+    index: int,
+    systems: Systems,
+    finder: Finder,
+) -> ComparedNumber:
     column, value = str(table.columns[index]), row.values[index]
     target, runs = _target(table, name, row, index, systems), systems.column_runs.get(name)
-    return Comparison(
+    return ComparedNumber(
         group=heading,
         row=row,
         column=column,
@@ -93,9 +101,11 @@ def _comparison(
     )
 
 
-def _target(table: Table, name: str, row: Row, index: int, systems: Systems) -> Wanted | None:
-    """Nothing where a method that needs labels would have none."""
+def _target(
+    table: ReportedTable, name: str, row: ReportedRow, index: int, systems: Systems
+) -> Wanted | None:
+    """What to run for a number; None where a method that needs labels has none."""
     fraction = table.fractions[index] if table.fractions else 1
     if not fraction and row.values[index] is None:
         return None
-    return wanted(row, run_of(systems, name, row, str(table.columns[index])), fraction)
+    return wanted_for(row, run_of(systems, name, row, str(table.columns[index])), fraction)

@@ -1,4 +1,7 @@
-"""The papers' pictures of embeddings on STS-B test, models side by side (DiffCSE's Figure 2, D2CSE's Figure 2)."""
+"""Pictures of embeddings on STS-B test, with models side by side.
+
+They are those of Figure 2 of DiffCSE and of Figure 2 of D2CSE.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,20 +19,23 @@ from harness.evaluation.cosines import pair_cosines, unit_rows
 from harness.evaluation.geometry import cosines_by_gold
 
 POINTS = 400
-"""At which a density is drawn"""
+"""Number of points of the curve of a density"""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A model's vectors (pairs, hidden) of the first and of the second sentences."""
+    """A model to draw: its vectors of the first and the second sentences, (pairs, hidden) each."""
 
     label: str
     first: np.ndarray
     second: np.ndarray
 
 
-def draw(models: Sequence[Drawn], pairs: Pairs, folder: Path) -> list[Path]:
-    """Write the three pictures into `folder`; their paths. Raises TrialFailure for constant embeddings."""
+def draw_pictures(models: Sequence[Drawn], pairs: Pairs, folder: Path) -> list[Path]:
+    """Write the three pictures into `folder`, and return their paths.
+
+    Raises TrialFailure for embeddings that are constant, which have no density.
+    """
     made = {
         "cosines-by-gold.png": _side_by_side(models, pairs, _by_gold, shared=True),
         "cosines.png": _densities(models),
@@ -47,6 +53,7 @@ def _side_by_side(
     *,
     shared: bool = False,
 ) -> Figure:
+    # A Figure without pyplot needs no display.
     figure = Figure(figsize=(5 * len(models), 4), layout="constrained")
     axes = figure.subplots(1, len(models), squeeze=False, sharex=shared)[0]
     for axis, model in zip(axes, models, strict=True):
@@ -56,7 +63,7 @@ def _side_by_side(
 
 
 def _by_gold(axis: Axes, model: Drawn, pairs: Pairs) -> None:
-    """A density of the cosines for each group of gold scores, one above the other."""
+    """Draw the density of the cosines for each group of gold scores, one above the other."""
     groups = cosines_by_gold(pair_cosines(model.first, model.second), pairs.gold)
     for level, group in enumerate(groups):
         at, height = _density(group.cosines)
@@ -67,7 +74,7 @@ def _by_gold(axis: Axes, model: Drawn, pairs: Pairs) -> None:
 
 
 def _densities(models: Sequence[Drawn]) -> Figure:
-    """All models' cosines in one frame."""
+    """Draw the densities of the cosines of all models in one frame."""
     figure = Figure(figsize=(6, 4), layout="constrained")
     axis = figure.subplots()
     for model in models:
@@ -79,11 +86,11 @@ def _densities(models: Sequence[Drawn]) -> Figure:
 
 
 def _projection(axis: Axes, model: Drawn, _pairs: Pairs) -> None:
-    """The unit vectors of all sentences on their first two principal components."""
+    """Draw the unit vectors of all sentences on their first two principal components."""
     units = unit_rows(np.concatenate([model.first, model.second]))
     centred = units - units.mean(axis=0)
     _, directions = np.linalg.eigh(centred.T @ centred)
-    plane = centred @ directions[:, :-3:-1]
+    plane = centred @ directions[:, :-3:-1]  # eigh sorts the largest eigenvalues to the end
     axis.scatter(plane[:, 0], plane[:, 1], s=3, alpha=0.4)
     axis.set_aspect("equal", "datalim")
     axis.set_xlabel("first component")
@@ -91,10 +98,14 @@ def _projection(axis: Axes, model: Drawn, _pairs: Pairs) -> None:
 
 
 def _density(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where, and how dense the values are there. Raises TrialFailure when they are all the same."""
+    """Points on the axis, and the density of the values at these points.
+
+    Raises TrialFailure when all values are the same.
+    """
     if len(values) < 2 or np.ptp(values) <= EQUAL:
         raise TrialFailure(
-            "sentence pairs have the same cosine, which has no density: the embedding is constant"
+            "there is no density to draw: sentence pairs have the same cosine, so the embedding is "
+            "constant"
         )
     margin = 0.1 * np.ptp(values)
     at = np.linspace(values.min() - margin, values.max() + margin, POINTS)

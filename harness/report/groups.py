@@ -1,4 +1,4 @@
-"""Trials to cells: comparable trials are averaged over seeds and label subsets."""
+"""Groups of comparable trials, and their means over seeds and label subsets."""
 
 import json
 import math
@@ -11,38 +11,38 @@ import pyarrow as pa
 
 from harness.evaluation.catalogue import CARDS, STSB_DEV, SuiteCard, card
 from harness.evaluation.scores import Uncertainty
-from harness.report.measured_trials import IDENTITY, Identity, MeasuredTrial, trials_of
-from harness.report.variance import Components, Draw, components, design, squares
+from harness.report.measured_trials import IDENTITY_COLUMNS, Identity, MeasuredTrial, trials_of
+from harness.report.variance import Components, Draw, design, squares, variance_components
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A score over n comparable trials."""
+    """The score of n comparable trials."""
 
     mean: float
     std: float | None
     """The sample standard deviation (ddof 1); None for one trial"""
     n: int
     components: Components | None = None
-    """The components of the variance, over several subsets of the labels"""
+    """The components of the variance; None for a single label subset"""
     uncertainty: Uncertainty | None = None
-    """For one trial: the uncertainty of its own score, where it was computed"""
+    """The uncertainty of the score of a single trial, where it was computed"""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Comparable trials: they differ in nothing but the seed and the subset of the labels."""
+    """Comparable trials, which differ in nothing but the seed and the label subset."""
 
     identity: Identity
     trials: tuple[MeasuredTrial, ...]
     selects: str
     """The dev metric that selected the trials"""
     suite: str | None = None
-    """Only what this suite measured is in `test`; None: what all trials have"""
+    """The suite whose scores are in `test`; None: all suites that measured every trial"""
 
     @property
     def method(self) -> str:
-        """Name of the plugin."""
+        """The name of the plugin."""
         return str(self.identity[0])
 
     @property
@@ -52,12 +52,12 @@ class Group:
 
     @property
     def encoder(self) -> str:
-        """Name of the pretrained model."""
+        """The name of the pretrained model."""
         return str(self.identity[2])
 
     @cached_property
     def configuration(self) -> dict[str, Any]:
-        """Every hyperparameter."""
+        """Every hyperparameter with its value."""
         return json.loads(self.identity[3] or "null") or {}
 
     @property
@@ -68,21 +68,21 @@ class Group:
     @property
     def provenance(self) -> dict[str, Any]:
         """The digests and the protocol number."""
-        return dict(zip(IDENTITY[4:], self.identity[4:], strict=True))
+        return dict(zip(IDENTITY_COLUMNS[4:], self.identity[4:], strict=True))
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Of the trials, sorted."""
+        """The keys of the trials, sorted."""
         return tuple(trial.key for trial in self.trials)
 
     @property
     def draws(self) -> tuple[Draw, ...]:
-        """Subset and seed of each trial."""
+        """The label subset and the seed of each trial."""
         return tuple(trial.draw for trial in self.trials)
 
     @property
     def n(self) -> str:
-        """Number of trials, or `5x3` for subsets x seeds.
+        """The number of trials as text, or `5x3` for subsets x seeds.
 
         `1=` means that nothing was trained, so that there is no seed to vary.
         """
@@ -90,12 +90,12 @@ class Group:
 
     @property
     def subsets(self) -> int:
-        """On how many subsets of the labels."""
+        """The number of label subsets."""
         return len({subset for subset, _ in self.draws})
 
     @property
     def parts(self) -> list["Group"]:
-        """For each suite, the group of those trials that it measured, with their own n.
+        """For each suite, the group of the trials that it measured, with an n of its own.
 
         The suite in the trials' own rows comes first.
         """
@@ -111,7 +111,7 @@ class Group:
         ]
 
     def measured(self, suite: str) -> "Group | None":
-        """The part of this suite, or None."""
+        """The part of this suite, or None when the suite measured no trial."""
         return next((part for part in self.parts if part.suite == suite), None)
 
     @property
@@ -127,7 +127,7 @@ class Group:
 
     @cached_property
     def dev(self) -> Mapping[str, Cell]:
-        """Dev metrics that every trial has."""
+        """Dev metric -> its cell, for the metrics that every trial has."""
         alone = self.trials[0].uncertainty if len(self.trials) == 1 else {}
         return _cells([trial.dev for trial in self.trials], self.draws, alone)
 
@@ -140,8 +140,12 @@ class Group:
 
     @cached_property
     def test(self) -> Mapping[str, Cell]:
-        """Test metrics that every trial has: all cells of a row are over the same n trials."""
+        """Test metric -> its cell, for the metrics that every trial has.
+
+        All cells of a row are therefore over the same n trials.
+        """
         if self.suite is None:
+            # In reverse order, so that of a metric with one name the trials' own suite stands.
             whole = [part for part in reversed(self.parts) if len(part.trials) == len(self.trials)]
             return {name: cell for part in whole for name, cell in part.test.items()}
         found = [trial.suites[self.suite] for trial in self.trials]
@@ -152,20 +156,20 @@ class Group:
         )
         average = self.card.average
         if average and not set(self.tasks) <= set(cells):
-            cells.pop(average, None)  # a mean over other tasks is another quantity
+            cells.pop(average, None)  # a mean over fewer tasks is another quantity
         return cells
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The suite's metrics without their average, also those that are missing here."""
+        """The metrics of the suite without their average, also those that some trial lacks."""
         names = {name for trial in self.trials for name in trial.suites[str(self.suite)].test}
         return self.card.tasks(names)
 
     @property
     def dev_mean(self) -> float:
-        """The mean dev score, by which one group is chosen among several; never a test score.
+        """The mean dev score, by which one group is chosen among several.
 
-        It is over the trials that have the score, and -inf where none has it.
+        It is over the trials that have the score, and -inf where no trial has it.
         """
         scores = [trial.dev[self.selects] for trial in self.trials if self.selects in trial.dev]
         mean = math.fsum(scores) / len(scores) if scores else math.nan
@@ -173,7 +177,7 @@ class Group:
 
 
 def comparable_groups(table: pa.Table) -> list[Group]:
-    """The final trials of a store and those that were evaluated, in groups of comparable ones."""
+    """The groups of a store: of its final trials, and of the models that were evaluated."""
     found = [
         Group(identity, tuple(trials), _selects(trials, identity))
         for identity, trials in trials_of(table).items()
@@ -182,11 +186,11 @@ def comparable_groups(table: pa.Table) -> list[Group]:
 
 
 def _selects(trials: Sequence[MeasuredTrial], identity: Identity) -> str:
-    """What the trials' own rows say, or else what the suite of their configuration selects by."""
+    """The metric of the trials' own rows, or else the one by which their suite selects."""
     named = [trial.selects for trial in trials if trial.selects]
     if named:
         return named[0]
-    configuration = json.loads(identity[IDENTITY.index("configuration")] or "{}")
+    configuration = json.loads(identity[IDENTITY_COLUMNS.index("configuration")] or "{}")
     suite = configuration.get("suite", "sts")
     if suite in CARDS:
         return card(suite).dev or STSB_DEV
@@ -205,7 +209,7 @@ def _cells(
 
 
 def _cell(values: list[float], draws: Sequence[Draw], uncertainty: Uncertainty | None) -> Cell:
-    """With fsum the result does not depend on the order of the trials in the store."""
+    """The cell of the values. With fsum it does not depend on the order of the trials."""
     n = len(values)
     std = math.sqrt(squares(values) / (n - 1)) if n > 1 else None
-    return Cell(math.fsum(values) / n, std, n, components(values, draws), uncertainty)
+    return Cell(math.fsum(values) / n, std, n, variance_components(values, draws), uncertainty)

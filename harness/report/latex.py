@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from harness.report.sheet import Line, Section, Sheet
+from harness.report.sheet import Section, Sheet, SheetLine
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -26,14 +26,14 @@ _SPECIAL = {
 }
 
 
-def escape(text: str) -> str:
-    """Text as LaTeX prints it, every special character escaped."""
+def escape_latex(text: str) -> str:
+    """The text with every special character of LaTeX escaped."""
     escaped = "".join(_SPECIAL.get(character, character) for character in " ".join(text.split()))
     return escaped.replace("--", "-{}-")  # an option's two hyphens, not a dash
 
 
-def latex(sheet: Sheet) -> str:
-    """A `table` environment, caption above and notes below; comments alone when there is no table."""
+def latex_text(sheet: Sheet) -> str:
+    """A `table` environment with its caption above; only comments when the sheet has no columns."""
     if not sheet.columns:
         return "".join(f"% {' '.join(note.split())}\n" for note in sheet.notes)
     columns = "l" * sheet.text_columns + "r" * (len(sheet.columns) - sheet.text_columns)
@@ -45,14 +45,14 @@ def latex(sheet: Sheet) -> str:
             "% needs \\usepackage{booktabs}",
             r"\begin{table}",
             r"\centering",
-            f"\\caption{{{escape(caption)}}}",
+            f"\\caption{{{escape_latex(caption)}}}",
             f"\\begin{{tabular}}{{{columns}}}",
             r"\toprule",
             _line(sheet.columns),
             *(line for section in sheet.sections for line in _section(section, len(sheet.columns))),
             r"\bottomrule",
             r"\end{tabular}",
-            *(f"\\par\\footnotesize {escape(note)}" for note in sheet.notes),
+            *(f"\\par\\footnotesize {escape_latex(note)}" for note in sheet.notes),
             r"\end{table}",
             "",
         ]
@@ -60,13 +60,12 @@ def latex(sheet: Sheet) -> str:
 
 
 def _section(section: Section, width: int) -> list[str]:
-    heading = (
-        [f"\\multicolumn{{{width}}}{{l}}{{\\emph{{{escape(section.name)}}}}} \\\\"]
-        if section.name
-        else []
-    )
+    heading = []
+    if section.name:
+        name = f"\\emph{{{escape_latex(section.name)}}}"
+        heading = [f"\\multicolumn{{{width}}}{{l}}{{{name}}} \\\\"]
     return [r"\midrule", *heading, *map(_line, section.lines)]
 
 
-def _line(cells: Iterable[str] | Line) -> str:
-    return " & ".join(map(escape, cells)) + r" \\"
+def _line(cells: Iterable[str] | SheetLine) -> str:
+    return " & ".join(map(escape_latex, cells)) + r" \\"

@@ -1,4 +1,4 @@
-"""Which trials answer a reported number."""
+"""Finds the trials of a store that can stand beside a reported number."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -8,13 +8,13 @@ from typing import Any
 from harness.errors import UserError
 from harness.evaluation.catalogue import STSB_DEV
 from harness.report.groups import Group
-from harness.report.reported import Row, Run, Systems
+from harness.report.reported import ReportedRow, ReportedRun, Systems
 
 ALL_LABELS: Mapping[str, Any] = {"label_fraction": 1}
 
 
 def yaml_text(value: Any) -> str:
-    """A hyperparameter as `--set` reads it."""
+    """The value of a hyperparameter as `--set` reads it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -26,27 +26,28 @@ class Wanted:
     setting: str
     encoder: str
     configuration: tuple[tuple[str, Any], ...]
-    """Hyperparameters that the trials must have; the others are free."""
+    """Hyperparameters with the values that the trials must have; the others are free"""
     defaults: tuple[tuple[str, Any], ...] = ()
-    """Of the method, which the trials must not have changed"""
+    """Hyperparameters with the defaults that the trials must not have changed"""
 
     def __str__(self) -> str:
-        told = [f"{name}={yaml_text(value)}" for name, value in self.configuration]
-        return " ".join([self.method, self.setting, self.encoder, *told])
+        values = [f"{name}={yaml_text(value)}" for name, value in self.configuration]
+        return " ".join([self.method, self.setting, self.encoder, *values])
 
 
 @dataclass(frozen=True)
 class Found:
-    """The comparable trials chosen for a reported number, and how many groups there were to choose from."""
+    """The group that is chosen for a reported number, and how many groups were candidates."""
 
     group: Group
     candidates: int
 
 
-def wanted(row: Row, run: Run | None, fraction: float = 1) -> Wanted | None:
-    """What to run for a number of a row, with this share of the labels; None when it is only quoted.
+def wanted_for(row: ReportedRow, run: ReportedRun | None, fraction: float = 1) -> Wanted | None:
+    """The trials that would reproduce a number of a row; None when the number is only quoted.
 
-    Without any labels it is the unsupervised method. Raises UserError for an unlisted variant or encoder.
+    `fraction`: the share of the labels; at 0 it is the unsupervised method. Raises UserError for a
+    variant or an encoder that the run does not list.
     """
     if run is None:
         return None
@@ -60,7 +61,7 @@ def wanted(row: Row, run: Run | None, fraction: float = 1) -> Wanted | None:
     return Wanted(run.method, setting, encoder, tuple(sorted(configuration.items())), settled)
 
 
-def _configuration(run: Run, row: Row) -> dict[str, Any]:
+def _configuration(run: ReportedRun, row: ReportedRow) -> dict[str, Any]:
     if row.variant is not None and row.variant not in run.variants:
         raise UserError(
             f'results/reported/systems.yaml: {row.system} does not list the variant "{row.variant}"'
@@ -77,19 +78,22 @@ def _configuration(run: Run, row: Row) -> dict[str, Any]:
     }
 
 
-def run_of(systems: Systems, table: str, row: Row, column: str) -> Run | None:
-    """The run behind a row, or behind one cell in a table whose columns are different runs."""
+def run_of(systems: Systems, table: str, row: ReportedRow, column: str) -> ReportedRun | None:
+    """The run of a row, or of one cell in a table whose columns are different runs.
+
+    None when the number is only quoted. Raises UserError for a system that is not listed.
+    """
     if table in systems.column_runs:
         return systems.column_runs[table].columns[column]
     if row.system not in systems.systems:
         raise UserError(
-            f'results/reported/systems.yaml: the system "{row.system}" of {table} is not there'
+            f'results/reported/systems.yaml does not list the system "{row.system}" of {table}'
         )
     return systems.systems[row.system]
 
 
 class Finder:
-    """The groups of a store, to be asked for the one that answers a reported number."""
+    """The groups of a store, among which it finds the one for a reported number."""
 
     def __init__(self, groups: Iterable[Group]) -> None:
         self._groups: Mapping[tuple[str, str, str], list[Group]] = defaultdict(list)
@@ -97,8 +101,11 @@ class Finder:
             self._groups[group.method, group.setting, group.encoder].append(group)
 
     def find(self, target: Wanted) -> Found | None:
-        """The group with the best dev mean: dev decides, never a test score. STS-B dev, by which the papers select,
-        goes before any other dev score, which cannot be compared with it. More trials break a tie."""
+        """The group with the best mean dev score; of equal ones, that with more trials.
+
+        The papers select by STS-B dev. A group with this score therefore goes before a group with
+        another dev score, because two dev scores cannot be compared.
+        """
         alike = self._groups.get((target.method, target.setting, target.encoder), [])
         fitting = [group for group in alike if _fits(group, target)]
         if not fitting:
@@ -110,7 +117,7 @@ class Finder:
 
 
 def _fits(group: Group, target: Wanted) -> bool:
-    """Defaults hold where nothing else is said."""
+    """Whether the group has the values that are wanted, or the defaults where none is wanted."""
     has, needs = (
         {**dict(target.defaults), **values}
         for values in (group.configuration, dict(target.configuration))

@@ -1,4 +1,4 @@
-"""Rows to trials: what a trial's own row and the evaluations of it measured, put together."""
+"""Joins the row of a trial and the rows of its evaluations into one measured trial."""
 
 import json
 from collections import defaultdict
@@ -14,7 +14,7 @@ from harness.evaluation.catalogue import Metric, SuiteCard, card, suite_of
 from harness.evaluation.scores import Uncertainty
 from harness.report.variance import Draw
 
-IDENTITY = (
+IDENTITY_COLUMNS = (
     "method",
     "setting",
     "encoder",
@@ -27,11 +27,12 @@ IDENTITY = (
 )
 """Columns in which two trials must agree to be averaged.
 
-They are all that decides a result but the seed; and but the subset (in `configuration`) where only a
-share of the labels is used."""
+They are everything that decides a result, without the seed. The label subset, which is a part of
+`configuration`, is left out where only a share of the labels is used.
+"""
 
 Identity = tuple[Any, ...]
-"""Values of IDENTITY"""
+"""The values of IDENTITY_COLUMNS, in the same order"""
 
 _COLUMNS = (
     "key", "role", "status", "suite", "suite_card", "evaluates", "seed", "subset", "steps",
@@ -41,7 +42,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class SuiteScores:
-    """What one suite measured of a trial."""
+    """The scores of a trial under one suite."""
 
     card: SuiteCard
     dev: Mapping[str, float]
@@ -51,22 +52,23 @@ class SuiteScores:
 
 @dataclass(frozen=True)
 class MeasuredTrial:
-    """One training run, or one model that never trained, with all that was measured of it."""
+    """A trial, or a model that never trained, with the scores of all suites."""
 
     key: str
     draw: Draw
     trained: bool
+    """Whether anything was trained, so that the seed matters"""
     own: str | None
-    """The suite in the trial's own row; None: the store has only evaluations of it"""
+    """The suite in the trial's own row; None: the store has only evaluations of the trial"""
     selects: str | None
-    """The dev metric by which it was selected, where its own row says so"""
+    """The dev metric by which the trial was selected, where its own row names it"""
     dev_before: float | None
     """The score of that metric before training"""
     suites: Mapping[str, SuiteScores]
 
     @cached_property
     def dev(self) -> dict[str, float]:
-        """Every dev score; of a metric that was measured twice, the one in the trial's own row."""
+        """All dev scores; of a metric that was measured twice, the one in the trial's own row."""
         return {
             name: value
             for suite in self._own_last
@@ -95,10 +97,10 @@ class MeasuredTrial:
 
 
 def trials_of(table: pa.Table) -> dict[Identity, list[MeasuredTrial]]:
-    """The final trials of a store and those that were evaluated, by identity, sorted by key.
+    """The final trials of a store and the evaluated models, by identity, sorted by key.
 
-    Scores of a partial evaluation count, since only its other tasks are missing. Those of a search
-    trial do not count: its seed chose the configuration.
+    The scores of a partial evaluation count, since only its other tasks are missing. Those of a
+    search trial do not count, because its configuration was chosen on its seed.
     """
     searched = table.filter(pc.field("role") == "search")["key"]
     shown = table.filter(
@@ -108,12 +110,13 @@ def trials_of(table: pa.Table) -> dict[Identity, list[MeasuredTrial]]:
     )
     rows: dict[Identity, dict[Draw, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for identity, row in zip(_identities(shown), shown.select(_COLUMNS).to_pylist(), strict=True):
+        # A method without a choice of labels has no subset.
         rows[identity][row["subset"] or 0, row["seed"]].append(row)
     return {identity: _trials(draws) for identity, draws in rows.items()}
 
 
 def _identities(table: pa.Table) -> Iterator[Identity]:
-    columns = {name: table[name].to_pylist() for name in IDENTITY}
+    columns = {name: table[name].to_pylist() for name in IDENTITY_COLUMNS}
     columns["configuration"] = [
         text if fraction is None or fraction == 1 else _without_subset(text)
         for text, fraction in zip(
@@ -131,7 +134,7 @@ def _without_subset(configuration: str) -> str:
 
 
 def _trials(draws: Mapping[Draw, list[dict[str, Any]]]) -> list[MeasuredTrial]:
-    """The trials of one identity: one for each seed and subset."""
+    """The trials of one identity, one for each seed and label subset."""
     rows = [row for found in draws.values() for row in found]
     name = suite_of(
         metric for row in rows if row["suite"] is None for metric in _numbers(row["test"])
@@ -141,9 +144,10 @@ def _trials(draws: Mapping[Draw, list[dict[str, Any]]]) -> list[MeasuredTrial]:
 
 
 def _trial(draw: Draw, rows: Sequence[Mapping[str, Any]], unnamed_suite: str) -> MeasuredTrial:
-    """Of a metric that was measured twice, the final row's value stands.
+    """The trial that several rows measured.
 
-    After it come finished evaluations, then partial ones.
+    Of a metric that was measured twice, the value of the final row is taken, or else that of a
+    finished evaluation, or else that of a partial one.
     """
     rows = sorted(rows, key=_precedence)
     suites: dict[str, SuiteScores] = {}
@@ -154,7 +158,7 @@ def _trial(draw: Draw, rows: Sequence[Mapping[str, Any]], unnamed_suite: str) ->
     return MeasuredTrial(
         key=first["key"] if final else first["evaluates"],
         draw=draw,
-        # An own row without a number of steps is one of a method that trains.
+        # A final row without a number of steps belongs to a method that trains.
         trained=any(row["steps"] != 0 if row["role"] == "final" else row["steps"] for row in rows),
         own=(first["suite"] or unnamed_suite) if final else None,
         selects=first["selected_by"] if final else None,
@@ -172,7 +176,7 @@ def _nothing(suite: str, row: Mapping[str, Any]) -> SuiteScores:
 
 
 def _over(below: SuiteScores, row: Mapping[str, Any]) -> SuiteScores:
-    """The scores of a row; where it has none, those below."""
+    """The scores of a row, and those of `below` where the row has none."""
     spread = row["uncertainty"] or ()
     own = {name: Uncertainty(**values) for name, values in spread if values}
     return SuiteScores(

@@ -1,4 +1,4 @@
-"""What a table says under itself about records that are not in it, or not whole."""
+"""The notes under a table: about records that are not in the table, or that are incomplete."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,16 +7,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.trials.record import label
+from harness.trials.record import trial_label
 from harness.trials.store import DEFAULT_STORE, Reading
 
 SHOWN = 5
-"""Lines of one kind that a note holds"""
+"""The number of records that one note names"""
 _NAMED = ("method", "setting", "encoder", "seed", "label_fraction", "subset")
 
 
 def shortcomings(trials: pa.Table) -> list[str]:
-    """How many trials and evaluations failed or lack some scores, and why the first ones did."""
+    """Notes about failed and partial trials and evaluations, with the reasons of the first ones."""
     rows = _unfinished(trials)
     notes = []
     for status in ("failed", "partial"):
@@ -34,7 +34,7 @@ def shortcomings(trials: pa.Table) -> list[str]:
 
 
 def unreadable(reading: Reading) -> list[str]:
-    """Which files of the store are not in the table, and why."""
+    """A note about the files of the store that could not be read, if there are any."""
     if not reading.unreadable:
         return []
     files = "; ".join(f"{name} ({reason})" for name, reason in reading.unreadable)
@@ -42,18 +42,17 @@ def unreadable(reading: Reading) -> list[str]:
 
 
 def nothing_yet(trials: pa.Table, store: Path) -> str:
-    """What to run when there is nothing to show."""
+    """A note that names a command to begin with, for a store with nothing to show."""
     option = "" if store == DEFAULT_STORE else f" --store {store}"
-    there = (
-        f" (of {counted(trials.num_rows, 'trial')} none is final and finished)"
-        if trials.num_rows
-        else ""
-    )
-    return f"nothing to show in {store} yet{there}; run: harness sweep search_spaces/quickstart.yaml{option}"
+    there = ""
+    if trials.num_rows:
+        there = f" (of {counted(trials.num_rows, 'trial')} none is final and finished)"
+    command = f"harness sweep search_spaces/quickstart.yaml{option}"
+    return f"nothing to show in {store} yet{there}; run: {command}"
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 file`, `2 files`."""
+    """A number with its noun: `1 file`, `2 files`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -75,5 +74,5 @@ def _unfinished(trials: pa.Table) -> list[dict[str, Any]]:
 
 def _line(row: Mapping[str, Any]) -> str:
     suite = f", {row['suite']}" if row["role"] == "evaluation" else ""
-    named = label(*(row[name] for name in _NAMED))
+    named = trial_label(*(row[name] for name in _NAMED))
     return f"{named}{suite} ({' '.join((row['reason'] or 'no reason given').split())})"

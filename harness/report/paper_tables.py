@@ -1,4 +1,4 @@
-"""The tables of a paper: each published number, ours beside it, and how to run what is missing."""
+"""The tables of a paper: each published number, ours below it, and commands for missing ones."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -8,38 +8,38 @@ import pyarrow as pa
 
 from harness.evaluation.catalogue import CARDS, DISPLAY
 from harness.report.commands import Commands
-from harness.report.comparison import Comparison, compare
+from harness.report.comparison import ComparedNumber, compare_table
 from harness.report.groups import comparable_groups
 from harness.report.matching import Finder
 from harness.report.notes import unreadable
-from harness.report.reported import Paper, Systems, Table, load_paper, load_systems
+from harness.report.reported import Paper, ReportedTable, Systems, load_paper, load_systems
 from harness.report.sheet import (
-    CELL,
+    CELL_COLUMNS,
     OVER_SUBSETS,
-    Line,
     Section,
     Sheet,
+    SheetLine,
     cell_record,
     component_lines,
-    difference,
+    difference_text,
     key_list,
-    score,
+    score_text,
 )
 from harness.trials.store import Reading
 
-RECORDS = pa.schema(
+PAPER_SCHEMA = pa.schema(
     [
         *(
             (name, pa.string())
             for name in ("paper", "table", "group", "label", "system", "variant")
         ),
         *((name, pa.string()) for name in ("method", "setting", "encoder", "column", "origin")),
-        ("published", pa.float64()),  # in the units of the table, as ours
+        ("published", pa.float64()),  # in the units of the table, like our mean
         ("published_std", pa.float64()),
-        *CELL,
-        ("delta", pa.float64()),  # ours - published
-        ("candidates", pa.int64()),  # groups of comparable trials to choose from
-        ("keys", pa.string()),  # beginnings of the trials' keys
+        *CELL_COLUMNS,
+        ("delta", pa.float64()),  # our mean - published
+        ("candidates", pa.int64()),  # number of groups among which one was chosen
+        ("keys", pa.string()),  # the first characters of the keys of the trials
         ("command", pa.string()),
         ("obstacle", pa.string()),  # why the command cannot be run yet
     ]
@@ -47,7 +47,10 @@ RECORDS = pa.schema(
 
 
 def paper_sheets(reading: Reading, name: str, commands: Commands) -> list[Sheet]:
-    """The compared tables of the paper `name`, with ours beside the published numbers."""
+    """The compared tables of the paper `name`, with our numbers below the published ones.
+
+    Raises UserError for a paper without reported numbers.
+    """
     paper, systems = load_paper(name), load_systems()
     finder = Finder(comparable_groups(reading.table))
     sheets = [
@@ -58,21 +61,21 @@ def paper_sheets(reading: Reading, name: str, commands: Commands) -> list[Sheet]
 
 
 class _PaperSheet:
-    """One published table and ours."""
+    """One published table with our numbers."""
 
     def __init__(
         self, paper: Paper, name: str, systems: Systems, finder: Finder, commands: Commands
     ) -> None:
         self.paper, self.name, self.commands = paper, name, commands
         self.table = paper.tables[name]
-        self.sections = compare(self.table, f"{paper.paper}.{name}", systems, finder)
+        self.sections = compare_table(self.table, f"{paper.paper}.{name}", systems, finder)
         self.comparisons = [each for _, rows in self.sections for row in rows for each in row]
         named = (name for each in self.comparisons for name in (str(each.row.origin), each.origin))
         self.origins = list(dict.fromkeys(named))
-        """Where the published numbers come from; a number is the place in this list"""
+        """The sources of the published numbers; a source is cited by its place in this list"""
 
     def sheet(self) -> Sheet:
-        """The table, ready to be rendered."""
+        """The table as a sheet, which can be rendered."""
         number = self.name.removeprefix("table")
         return Sheet(
             title=f"{self.paper.title}. Table {number}: {self.table.about}",
@@ -85,12 +88,12 @@ class _PaperSheet:
             caption=_caption(self.table),
             notes=[*self._sources(), *_choices(self.comparisons), *self._to_fill()],
             records=pa.Table.from_pylist(
-                [self._record(each) for each in self.comparisons], schema=RECORDS
+                [self._record(each) for each in self.comparisons], schema=PAPER_SCHEMA
             ),
         )
 
-    def _lines(self, row: list[Comparison]) -> list[Line]:
-        """Published; then ours and Δ where something has been measured, or why nothing can be."""
+    def _lines(self, row: list[ComparedNumber]) -> list[SheetLine]:
+        """The published line; then ours and Δ where there are scores, or why there can be none."""
         reported = row[0].row
         own = reported.origin == "this paper"
         runs = str(self.table.runs.get(reported.system, "")) if own else ""
@@ -98,20 +101,22 @@ class _PaperSheet:
         lines = [[label, "published", runs, *(self._published(each) for each in row)]]
         cells, places = [each.cell for each in row], [each.decimals for each in row]
         if any(cells):
-            lines.append(["", "ours", _n(row), *map(score, cells, places)])
+            lines.append(["", "ours", _n(row), *map(score_text, cells, places)])
             parts = component_lines(cells, places)
-            lines += [["", said, "", *numbers] for said, numbers in parts]
-            lines.append(["", "Δ", "", *(difference(each.delta, each.decimals) for each in row)])
+            lines += [["", name, "", *numbers] for name, numbers in parts]
+            lines.append(
+                ["", "Δ", "", *(difference_text(each.delta, each.decimals) for each in row)]
+            )
         elif self._without_method(row):
             lines.append(["", "no method", "", *("" for _ in row)])
         return lines
 
-    def _without_method(self, row: list[Comparison]) -> bool:
+    def _without_method(self, row: list[ComparedNumber]) -> bool:
         needed = {each.wanted.method for each in row if each.wanted}
         return bool(needed) and needed.isdisjoint(self.commands.methods)
 
-    def _published(self, each: Comparison) -> str:
-        """The published number, with its own source where that is not the row's."""
+    def _published(self, each: ComparedNumber) -> str:
+        """The published number, with a source of its own where this is not that of the row."""
         if each.published is None:
             return ""
         std = "" if each.published_std is None else f"±{each.published_std}"
@@ -122,7 +127,7 @@ class _PaperSheet:
         return f"[{self.origins.index(origin) + 1}]"
 
     def _sources(self) -> list[str]:
-        """Where the published numbers come from, and over how many runs they are."""
+        """Notes: the sources of the published numbers, and the number of runs behind them."""
         origins = [origin.replace("quoted:", "quoted from ") for origin in self.origins]
         runs = self.table.runs.items()
         return [
@@ -131,7 +136,8 @@ class _PaperSheet:
         ]
 
     def _to_fill(self) -> list[str]:
-        """The commands for what is missing, and the rows that cannot be run yet."""
+        """Notes: the commands for missing numbers, and the rows that cannot be run yet."""
+        # Dictionaries as sets that keep the order of the table.
         missing: dict[str, None] = {}
         unmeasured: dict[str, None] = {}
         waiting: dict[str, dict[str, None]] = defaultdict(dict)
@@ -153,7 +159,7 @@ class _PaperSheet:
             *(f"  {reason}: {'; '.join(waiting[reason])}" for reason in sorted(waiting)),
         ]
 
-    def _record(self, each: Comparison) -> dict[str, object]:
+    def _record(self, each: ComparedNumber) -> dict[str, object]:
         target = each.wanted
         return {
             "paper": self.paper.paper,
@@ -178,7 +184,7 @@ class _PaperSheet:
         }
 
 
-def _caption(table: Table) -> str:
+def _caption(table: ReportedTable) -> str:
     protocol = CARDS[table.suite].protocol
     parts = [
         f"{table.metric[0].upper()}{table.metric[1:]}; ours: mean±sample std over n seeds, "
@@ -189,14 +195,14 @@ def _caption(table: Table) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _n(row: list[Comparison]) -> str:
-    """One number where all columns are the same trials, else one for each column."""
+def _n(row: list[ComparedNumber]) -> str:
+    """One n where all columns have the same, else the n of each column."""
     numbers = [each.measured.n if each.measured else "0" for each in row]
     return numbers[0] if len(set(numbers)) == 1 else "/".join(numbers)
 
 
-def _choices(comparisons: Iterable[Comparison]) -> list[str]:
-    """Where several groups of comparable trials could have stood in the table."""
+def _choices(comparisons: Iterable[ComparedNumber]) -> list[str]:
+    """Notes about the numbers for which several groups of comparable trials were candidates."""
     return list(
         dict.fromkeys(
             f"{each.wanted}: {each.found.candidates} groups of comparable trials; shown is the one "

@@ -1,4 +1,7 @@
-"""Sheets as bytes: terminal, Markdown, CSV, LaTeX, Parquet. The same sheets give the same bytes."""
+"""Renders sheets as bytes: for the terminal, as Markdown, CSV, LaTeX or Parquet.
+
+The same sheets give the same bytes.
+"""
 
 import csv
 import io
@@ -8,21 +11,24 @@ from collections.abc import Callable, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.report.latex import latex
-from harness.report.sheet import Line, Section, Sheet
-from harness.report.terminal import terminal
+from harness.report.latex import latex_text
+from harness.report.sheet import Section, Sheet, SheetLine
+from harness.report.terminal import terminal_text
 
 
-def render(sheets: Sequence[Sheet], format: str, width: int) -> bytes:
-    """The sheets, one under another. `width`: characters in a line, for the terminal only."""
+def render_sheets(sheets: Sequence[Sheet], format: str, width: int) -> bytes:
+    """The sheets in one of the formats of `harness table --format`, one below the other.
+
+    `width`: characters in a line; it matters for the terminal only.
+    """
     if format == "terminal":
-        return "\n".join(terminal(sheet, width) for sheet in sheets).encode()
+        return "\n".join(terminal_text(sheet, width) for sheet in sheets).encode()
     return _FORMATS[format](sheets)
 
 
-def markdown(sheet: Sheet) -> str:
-    """A GitHub table; headings of sections are rows."""
-    blocks = [f"**{_markdown_text(sheet.title)}**"] if sheet.title else []
+def markdown_text(sheet: Sheet) -> str:
+    """A table in the Markdown of GitHub; the headings of sections are rows."""
+    blocks = [f"**{_escaped(sheet.title)}**"] if sheet.title else []
     if sheet.columns:
         alignment = [
             ":--" if index < sheet.text_columns else "--:" for index in range(len(sheet.columns))
@@ -38,31 +44,31 @@ def markdown(sheet: Sheet) -> str:
             *map(_markdown_line, rows),
         ]
         blocks.append("\n".join(lines))
-    blocks += [_markdown_text(text) for text in (sheet.caption, *sheet.notes) if text]
+    blocks += [_escaped(text) for text in (sheet.caption, *sheet.notes) if text]
     return "\n\n".join(blocks) + "\n"
 
 
-def _with_heading(section: Section, width: int) -> list[Line]:
+def _with_heading(section: Section, width: int) -> list[SheetLine]:
     return [*([[section.name] + [""] * (width - 1)] if section.name else []), *section.lines]
 
 
 def _markdown_line(cells: Sequence[str]) -> str:
-    return _markdown_row([_markdown_text(cell) for cell in cells])
+    return _markdown_row([_escaped(cell) for cell in cells])
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _markdown_text(text: str) -> str:
-    """Text on one line, with the characters escaped that Markdown or HTML would take for its own."""
+def _escaped(text: str) -> str:
+    """The text on one line, with the special characters of Markdown and HTML escaped."""
     return re.sub(r"([\\|*_`<])", r"\\\1", " ".join(text.split()))
 
 
 def _csv(sheets: Sequence[Sheet]) -> bytes:
     records = _records(sheets)
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    writer = csv.writer(text, lineterminator="\n")  # its default is the line end of Windows
     writer.writerow(records.column_names)
     writer.writerows(zip(*(column.to_pylist() for column in records.columns), strict=True))
     return text.getvalue().encode()
@@ -80,8 +86,8 @@ def _records(sheets: Sequence[Sheet]) -> pa.Table:
 
 
 _FORMATS: Mapping[str, Callable[[Sequence[Sheet]], bytes]] = {
-    "markdown": lambda sheets: "\n".join(map(markdown, sheets)).encode(),
+    "markdown": lambda sheets: "\n".join(map(markdown_text, sheets)).encode(),
     "csv": _csv,
-    "latex": lambda sheets: "\n".join(map(latex, sheets)).encode(),
+    "latex": lambda sheets: "\n".join(map(latex_text, sheets)).encode(),
     "parquet": _parquet,
 }

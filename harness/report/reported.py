@@ -1,4 +1,4 @@
-"""The published tables as data (results/reported/*.yaml), and what harness runs for each of their rows."""
+"""Reads the published tables of results/reported, and what harness runs for their rows."""
 
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -10,27 +10,31 @@ from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import CARDS, Metric, headed, metric_under
 from harness.files import shipped
 
-SYSTEMS = "systems"
+SYSTEMS_FILE = "systems"
 
 Value = int | float | bool | str | None
+"""A value in a published table; None: the paper left it out"""
 
 
 def folder() -> Path:
-    """The reported numbers that come with harness: in a checkout, `results/reported`."""
+    """The folder of the reported numbers; in a checkout it is `results/reported`."""
     return shipped("reported")
 
 
 def papers() -> list[str]:
-    """The papers whose numbers are here, sorted."""
-    return sorted(path.stem for path in folder().glob("*.yaml") if path.stem != SYSTEMS)
+    """The names of the papers with reported numbers, sorted."""
+    return sorted(path.stem for path in folder().glob("*.yaml") if path.stem != SYSTEMS_FILE)
 
 
 class _Data(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Row(_Data):
-    """One printed row. `values` and `std` follow the table's columns; scores are Spearman x100."""
+class ReportedRow(_Data):
+    """A row as the paper prints it.
+
+    `values` and `std` follow the columns of the table, and have its units.
+    """
 
     label: str
     system: str
@@ -38,31 +42,31 @@ class Row(_Data):
     encoder: str | list[str] | None = None
     variant: str | None = None
     origin: str | None = None  # "this paper", "run by this paper", "quoted:<who>", ...
-    origins: list[str] | None = None  # one for each value, where they differ
+    origins: list[str] | None = None  # one for each value, where the values have different ones
     values: list[Value]
     std: list[float | None] | None = None
-    check_avg: float | None = None  # mean of the columns, where the printed Avg. is another number
+    check_avg: float | None = None  # the mean of the columns, where the printed Avg. differs
     picked: int | None = None
     hits_of_194: list[int] | None = None
     gold_rank: int | None = None
 
 
 class RowGroup(_Data):
-    """Rows under one heading."""
+    """The rows under one heading."""
 
     name: str
-    rows: list[Row]
+    rows: list[ReportedRow]
 
 
-class Table(_Data):
-    """One printed table."""
+class ReportedTable(_Data):
+    """A table as the paper prints it."""
 
     about: str
     metric: str
     columns: list[str | int | float]
     groups: list[RowGroup]
-    runs: dict[str, int | str] = {}  # system or column -> runs behind each number
-    fractions: list[float] | None = None  # shares of the labelled data, where the columns are that
+    runs: dict[str, int | str] = {}  # system or column -> number of runs behind each number
+    fractions: list[float] | None = None  # where the columns are shares of the labels
     source: str | None = None
     note: str | None = None
     query: str | None = None
@@ -71,16 +75,19 @@ class Table(_Data):
 
     @property
     def suite(self) -> str:
-        """What most of the columns are measured by."""
+        """The suite that measures most of the columns."""
         return headed(self.columns)
 
     @property
     def metrics(self) -> list[Metric]:
-        """What stands in each column; an average of STS under a share of the labels."""
+        """The metric of each column; for shares of the labels, it is the average of STS."""
         return [metric_under(str(column), self.columns) for column in self.columns]
 
     def decimals(self, index: int) -> int:
-        """Digits after the point in a column: two, but of metrics that are no percentages as many as are printed."""
+        """Digits after the point in a column.
+
+        They are two, or as many as the paper prints for metrics that are not percentages.
+        """
         if CARDS[self.metrics[index].suite].decimals == 2:
             return 2
         values = [str(row.values[index]) for group in self.groups for row in group.rows]
@@ -101,17 +108,20 @@ class Table(_Data):
 
 
 class Paper(BaseModel):
-    """A paper's numbers. Figures, grids and claims in the file are not needed for its tables."""
+    """The tables of a paper; the figures, grids and claims in its file are not read."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     paper: str
     title: str
-    tables: dict[str, Table]
+    tables: dict[str, ReportedTable]
 
     @property
-    def compared(self) -> dict[str, Table]:
-        """The tables that ours are set beside: Table 1, those over shares of the labels, and those of another suite."""
+    def compared(self) -> dict[str, ReportedTable]:
+        """The tables that `harness table --paper` prints with our numbers.
+
+        They are Table 1, the tables over shares of the labels, and those of a suite other than STS.
+        """
         return {
             name: table
             for name, table in self.tables.items()
@@ -130,54 +140,54 @@ class Paper(BaseModel):
         return self
 
 
-class Run(_Data):
-    """The trials that reproduce a number: a method, and the hyperparameters they must have."""
+class ReportedRun(_Data):
+    """The trials that reproduce a number: their method, and the hyperparameters they must have."""
 
     method: str
     configuration: dict[str, Any] = {}
     defaults: dict[str, Any] = {}
-    """Of the method, that only a variant changes; nobody has to set them"""
+    """Defaults of the method that only a variant changes; the trials need not set them"""
     variants: dict[str, dict[str, Any]] = {}
     encoder: str | None = None
     setting: str | None = None
 
 
 class ColumnRuns(_Data):
-    """A table whose columns are different runs, read off one dev metric."""
+    """A table whose columns are different runs, with the scores of one dev metric."""
 
     metric: str
-    columns: dict[str, Run]
+    columns: dict[str, ReportedRun]
 
 
 class Systems(_Data):
-    """`system` of a row -> what harness runs for it; None: quoted only."""
+    """What harness runs for each `system` of a row; None: the numbers are only quoted."""
 
-    systems: dict[str, Run | None]
-    column_runs: dict[str, ColumnRuns] = Field(
-        default={}, alias="tables"
-    )  # "<paper>.<table>" -> runs
+    systems: dict[str, ReportedRun | None]
+    column_runs: dict[str, ColumnRuns] = Field(default={}, alias="tables")
+    """`<paper>.<table>` -> its runs"""
 
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def load_paper(name: str) -> Paper:
-    """The numbers of the paper `name`. Raises UserError when they are not here."""
+    """The numbers of the paper `name`. Raises UserError when there are none."""
     if name not in papers():
-        raise UserError(f'no reported numbers of a paper "{name}"{suggest(name, papers())}')
+        raise UserError(
+            f'there are no reported numbers of a paper "{name}"{suggest(name, papers())}'
+        )
     return _load(name, Paper)
 
 
 def load_systems() -> Systems:
     """What harness runs for the systems of the papers."""
-    return _load(SYSTEMS, Systems)
+    return _load(SYSTEMS_FILE, Systems)
 
 
 def _load(name: str, model: type[_Model]) -> _Model:
     path = folder() / f"{name}.yaml"
-    loader = getattr(
-        yaml, "CSafeLoader", yaml.SafeLoader
-    )  # the same safe subset; libyaml is ten times faster
+    # libyaml reads the same safe subset of YAML ten times faster, where PyYAML was built with it.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         return model.model_validate(yaml.load(path.read_text(encoding="utf-8"), Loader=loader))
     except (OSError, yaml.YAMLError, ValidationError) as error:

@@ -1,4 +1,4 @@
-"""A table ready to be rendered, and how its numbers are written."""
+"""A table that can be rendered in any format, and the text of its numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,40 +10,40 @@ from harness.report.groups import Cell
 OVER_SUBSETS = (
     "n = 5x3: 3 seeds on each of 5 random subsets of the labels, mean±std over all of them."
 )
-"""What a table says whose trials differ in the subset of the labels"""
+"""The sentence under a table whose trials differ in the label subset"""
 
-CELL = (
+CELL_COLUMNS = (
     ("mean", pa.float64()),  # in the units of its suite: Spearman x100, accuracy x100, percent, ...
     ("std", pa.float64()),  # sample standard deviation over the trials; null for one
-    (
-        "std_between_subsets",
-        pa.float64(),
-    ),  # its components, where several subsets of the labels were drawn
+    # The components of the standard deviation, where there are several label subsets.
+    ("std_between_subsets", pa.float64()),
     ("std_within_subsets", pa.float64()),
     ("n", pa.int64()),
-    (
-        "standard_error",
-        pa.float64(),
-    ),  # of one model's score: bootstrap over the test's items; null for n > 1
-    ("low", pa.float64()),  # its interval
+    # The uncertainty of the score of one model, by bootstrap over the items; null for n > 1.
+    ("standard_error", pa.float64()),
+    ("low", pa.float64()),
     ("high", pa.float64()),
 )
-"""Columns of a cell in the machine-readable formats"""
+"""The columns of a cell in CSV and Parquet"""
 
-Line = list[str]
+SheetLine = list[str]
+"""The cells of one line of a table, as text"""
 
 
 @dataclass(frozen=True)
 class Section:
-    """Lines under one heading ("" for none)."""
+    """The lines under one heading; the heading is "" where there is none."""
 
     name: str
-    lines: list[Line]
+    lines: list[SheetLine]
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table as text (columns, sections) and as data (records, a row a cell). No columns: only notes."""
+    """A table as text (columns and sections) and as data (records, with one row per cell).
+
+    A sheet without columns has only notes.
+    """
 
     title: str
     columns: Sequence[str]
@@ -54,8 +54,8 @@ class Sheet:
     records: pa.Table = field(repr=False)
 
 
-def score(cell: Cell | None, decimals: int = 2) -> str:
-    """`mean±std`; no ± for one trial, nothing for no trial."""
+def score_text(cell: Cell | None, decimals: int = 2) -> str:
+    """`mean±std`; the mean alone for one trial, and "" for no trial."""
     if cell is None:
         return ""
     spread = "" if cell.std is None else f"±{cell.std:.{decimals}f}"
@@ -65,7 +65,10 @@ def score(cell: Cell | None, decimals: int = 2) -> str:
 def component_lines(
     cells: Sequence[Cell | None], decimals: Sequence[int]
 ) -> list[tuple[str, list[str]]]:
-    """What to write and the numbers under a line of scores: the components of each one's variance, where known."""
+    """The lines of the components of the variance, which stand under a line of scores.
+
+    Each line is its name and its numbers. There are none when no cell has components.
+    """
     known = [
         (cell.components if cell else None, f".{places}f")
         for cell, places in zip(cells, decimals, strict=True)
@@ -85,7 +88,7 @@ def component_lines(
 
 
 def cell_record(cell: Cell | None) -> dict[str, float | int | None]:
-    """A cell as the columns CELL of the machine-readable formats."""
+    """The values of CELL_COLUMNS for a cell."""
     parts, spread = (cell.components, cell.uncertainty) if cell else (None, None)
     return {
         "mean": cell.mean if cell else None,
@@ -99,16 +102,17 @@ def cell_record(cell: Cell | None) -> dict[str, float | int | None]:
     }
 
 
-def percent(fraction: float | None) -> str:
-    """`1 %`; nothing where there is no fraction."""
+def percent_text(fraction: float | None) -> str:
+    """A fraction as text, for example `1 %`; "" where there is none."""
     return "" if fraction is None else f"{100 * fraction:g} %"
 
 
-def difference(value: float | None, decimals: int = 2) -> str:
-    """A signed difference; never `-0.00`."""
+def difference_text(value: float | None, decimals: int = 2) -> str:
+    """A difference with its sign, and never `-0.00`; "" where there is none."""
+    # Adding 0.0 turns -0.0 into 0.0.
     return "" if value is None else f"{round(value, decimals) + 0.0:+.{decimals}f}"
 
 
 def key_list(keys: Sequence[str]) -> str:
-    """Trial keys, short enough to read and long enough for `harness show`."""
+    """The first characters of the keys, which are enough for `harness show`."""
     return " ".join(key[:12] for key in keys)

@@ -11,39 +11,39 @@ import pyarrow as pa
 
 from harness.evaluation.catalogue import DISPLAY, rank
 from harness.report.groups import Cell, Group, comparable_groups
-from harness.report.measured_trials import IDENTITY
+from harness.report.measured_trials import IDENTITY_COLUMNS
 from harness.report.notes import nothing_yet, shortcomings, unreadable
 from harness.report.sheet import (
-    CELL,
+    CELL_COLUMNS,
     OVER_SUBSETS,
-    Line,
     Section,
     Sheet,
+    SheetLine,
     cell_record,
     component_lines,
     key_list,
-    percent,
-    score,
+    percent_text,
+    score_text,
 )
 from harness.trials.store import Reading
 
-RECORDS = pa.schema(
+STORE_SCHEMA = pa.schema(
     [
-        *((name, pa.string()) for name in IDENTITY[:-1]),
+        *((name, pa.string()) for name in IDENTITY_COLUMNS[:-1]),
         ("protocol", pa.int32()),
-        ("label_fraction", pa.float64()),  # null: the method has no such choice
+        ("label_fraction", pa.float64()),  # null where the method has no such choice
         ("suite", pa.string()),
         ("split", pa.string()),  # dev_before | dev | test
         ("metric", pa.string()),
-        *CELL,
-        ("keys", pa.string()),  # beginnings of the trials' keys
+        *CELL_COLUMNS,
+        ("keys", pa.string()),  # the first characters of the keys of the trials
     ]
 )
 
 
 @dataclass(frozen=True)
 class ScoreColumn:
-    """A column of scores."""
+    """A column of scores: its heading, and the cell of each group."""
 
     heading: str
     cell: Callable[[Group], Cell | None]
@@ -51,9 +51,9 @@ class ScoreColumn:
 
 
 def store_sheets(reading: Reading, store: Path) -> list[Sheet]:
-    """One sheet for each suite in the store, and for each metric that selected.
+    """The sheets of a store: one for each suite and each metric that selected.
 
-    The notes stand under the last one.
+    The notes stand under the last one. `store`: the folder, which a note may name.
     """
     parts: dict[tuple[str, str], list[Group]] = defaultdict(list)
     for group in comparable_groups(reading.table):
@@ -62,7 +62,7 @@ def store_sheets(reading: Reading, store: Path) -> list[Sheet]:
     notes = [*shortcomings(reading.table), *unreadable(reading)]
     if not parts:
         notes = [nothing_yet(reading.table, store), *notes]
-        return [Sheet("", [], 0, [], "", notes, RECORDS.empty_table())]
+        return [Sheet("", [], 0, [], "", notes, STORE_SCHEMA.empty_table())]
     order = sorted(parts, key=lambda key: (key[0], rank(key[1]), _tasks(parts[key])))
     return [_sheet(parts[key], notes if key == order[-1] else []) for key in order]
 
@@ -90,7 +90,7 @@ def _tasks(groups: list[Group]) -> tuple[str, ...]:
 
 
 def _test_columns(groups: list[Group]) -> list[ScoreColumn]:
-    """The suite's metrics, their average last."""
+    """The columns of the suite's metrics, with their average last."""
     card, names = groups[0].card, list(_tasks(groups))
     printed = card.average in card.headings or any(card.average in group.test for group in groups)
     if card.average and printed:
@@ -104,9 +104,10 @@ def _test_columns(groups: list[Group]) -> list[ScoreColumn]:
 
 
 def _dev_columns(groups: list[Group], *, own: bool) -> list[ScoreColumn]:
-    """The dev scores: those that selected, and the suite's own.
+    """The columns of the dev scores: of the metric that selected, and of the suite's own dev task.
 
-    `own`: whether the suite is the one in the trials' own rows; then those before training, too.
+    `own`: whether the suite is the one in the trials' own rows; then the first column is the score
+    before training.
     """
 
     def column(heading: str, name: str) -> ScoreColumn:
@@ -136,27 +137,28 @@ def _decimals(groups: list[Group], name: str) -> int:
 
 
 def _names(groups: list[Group]) -> dict[str, list[str]]:
-    """The text columns, each with a value for each group: what tells the groups from one another."""
+    """The text columns, which tell the groups apart: heading -> a value for each group."""
     columns = {
         "method": [group.method for group in groups],
         "setting": [group.setting for group in groups],
         "encoder": [group.encoder for group in groups],
     }
     if any(group.label_fraction not in (None, 1) for group in groups):
-        columns["labels"] = [percent(group.label_fraction) for group in groups]
+        columns["labels"] = [percent_text(group.label_fraction) for group in groups]
     if any(configurations := _configurations(groups)):
         columns["configuration"] = configurations
     return columns
 
 
-def _lines(name: Sequence[str], group: Group, columns: Sequence[ScoreColumn]) -> list[Line]:
-    """The group's scores, and the components of their variance where several subsets were drawn."""
+def _lines(name: Sequence[str], group: Group, columns: Sequence[ScoreColumn]) -> list[SheetLine]:
+    """The line of the group's scores, and lines of the components of their variance, if any."""
     cells = [column.cell(group) for column in columns]
     places = [column.decimals for column in columns]
-    blank = [""] * len(name)  # n too; the first column says what the numbers are
+    # The first column has the name of the component; the other text columns and n are empty.
+    blank = [""] * len(name)
     return [
-        [*name, group.n, *map(score, cells, places)],
-        *([said, *blank, *numbers] for said, numbers in component_lines(cells, places)),
+        [*name, group.n, *map(score_text, cells, places)],
+        *([part, *blank, *numbers] for part, numbers in component_lines(cells, places)),
     ]
 
 
@@ -174,7 +176,10 @@ def _caption(groups: list[Group], *, selected: bool) -> str:
 
 
 def _configurations(groups: list[Group]) -> list[str]:
-    """For each group, what tells it from the others of its method, setting and encoder ("" where alone)."""
+    """For each group, what tells it from the others of its method, setting and encoder.
+
+    It is "" for a group that is the only one of these.
+    """
     traits = [_traits(group) for group in groups]
     values: dict[tuple[str, str, str, str], set[str | None]] = defaultdict(set)
     names = sorted({name for own in traits for name in own})
@@ -192,8 +197,11 @@ def _configurations(groups: list[Group]) -> list[str]:
 
 
 def _traits(group: Group) -> dict[str, str]:
-    """The hyperparameters as text (the share of the labels is a column of its own, and subset 0 is all of them), and
-    the digests, shortened, that tell one plugin or datum from another."""
+    """The hyperparameters and the shortened digests of a group, as text.
+
+    The label fraction is left out, because it is a column of its own, and so is label subset 0,
+    which is the default.
+    """
     hyperparameters = {
         name: _text(value)
         for name, value in group.configuration.items()
@@ -209,7 +217,7 @@ def _text(value: Any) -> str:
 def _records(groups: Iterable[Group]) -> pa.Table:
     rows = [
         {
-            **dict(zip(IDENTITY, group.identity, strict=True)),
+            **dict(zip(IDENTITY_COLUMNS, group.identity, strict=True)),
             "label_fraction": group.label_fraction,
             "suite": group.suite,
             "keys": key_list(group.keys),
@@ -220,7 +228,7 @@ def _records(groups: Iterable[Group]) -> pa.Table:
         for group in groups
         for split, metric, cell in _cells(group)
     ]
-    return pa.Table.from_pylist(rows, schema=RECORDS)
+    return pa.Table.from_pylist(rows, schema=STORE_SCHEMA)
 
 
 def _cells(group: Group) -> list[tuple[str, str, Cell]]:

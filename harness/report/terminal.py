@@ -1,4 +1,4 @@
-"""A sheet as plain text for the terminal."""
+"""Renders a sheet as plain text for the terminal."""
 
 import io
 import re
@@ -9,14 +9,14 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from harness.report.sheet import Line, Sheet
+from harness.report.sheet import Sheet, SheetLine
 
 
-def terminal(sheet: Sheet, width: int) -> str:
-    """Text in `width` characters.
+def terminal_text(sheet: Sheet, width: int) -> str:
+    """The sheet as text with lines of at most `width` characters.
 
-    Notes hold commands and stay on one line; a table loses no digit and breaks no word, so that one which
-    cannot be squeezed into `width` is wider.
+    Two parts may be wider. A note stays on one line, because it may hold a command. A table keeps
+    every digit and breaks no word.
     """
     parts = [_printed(sheet.title, width) + "\n"] if sheet.title else []
     if sheet.columns:
@@ -40,11 +40,12 @@ def _printed(content: str | Table, width: int) -> str:
     )
     with console.capture() as capture:
         console.print(content)
+    # rich fills the lines of a table with spaces.
     return re.sub(r" +$", "", capture.get(), flags=re.MULTILINE)
 
 
-def _fitted(sheet: Sheet, width: int) -> tuple[list[list[Line]], list[int], int]:
-    """The widest layout that fits: first less space between the columns, then each ± on a line of its own.
+def _fitted(sheet: Sheet, width: int) -> tuple[list[list[SheetLine]], list[int], int]:
+    """The widest layout that fits: first with less space, then with each ± on a line of its own.
 
     Returns the lines of each section, the widths of the columns and the space between them.
     """
@@ -62,10 +63,11 @@ def _fitted(sheet: Sheet, width: int) -> tuple[list[list[Line]], list[int], int]
     return rows, widths, gap
 
 
-def _widths(sheet: Sheet, rows: Sequence[Sequence[Line]], width: int, gap: int) -> list[int]:
-    """Numbers have their full width; the widest text column gives way, down to its longest word.
+def _widths(sheet: Sheet, rows: Sequence[Sequence[SheetLine]], width: int, gap: int) -> list[int]:
+    """The widths of the columns: numbers get their full width, and text gets the rest.
 
-    rich would take from the widest column even where that breaks a word.
+    The widest text column becomes narrower first, down to its longest word. The width is not left
+    to rich, which would break words in the widest column.
     """
     columns = list(zip(sheet.columns, *(line for lines in rows for line in lines), strict=True))
     headings = tuple(section.name for section in sheet.sections)
@@ -89,8 +91,10 @@ def _total(widths: Sequence[int], gap: int) -> int:
     return sum(widths) + gap * (len(widths) - 1)
 
 
-def _table(sheet: Sheet, rows: Sequence[Sequence[Line]], widths: Sequence[int], gap: int) -> Table:
-    """The box puts one space between columns, the padding the rest."""
+def _table(
+    sheet: Sheet, rows: Sequence[Sequence[SheetLine]], widths: Sequence[int], gap: int
+) -> Table:
+    """The table of rich: its box puts one space between columns, and the padding the rest."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, gap - 1, 0, 0), pad_edge=False, show_edge=False)
     for index, (column, width) in enumerate(zip(sheet.columns, widths, strict=True)):
         table.add_column(

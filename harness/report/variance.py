@@ -1,4 +1,4 @@
-"""How much of a score's variance comes from the choice of the labels, and how much from the seed."""
+"""The parts of the variance of a score that come from the label subset and from the seed."""
 
 import math
 from collections import defaultdict
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 Draw = tuple[int, int]
-"""(subset, seed) of a trial"""
+"""(label subset, seed) of a trial"""
 
 
 @dataclass(frozen=True)
@@ -14,16 +14,18 @@ class Components:
     """The two standard deviations of a one-way random effects model."""
 
     between: float
-    """Between the subsets of the labels"""
+    """Standard deviation between the label subsets"""
     within: float
-    """Within a subset, between seeds"""
+    """Standard deviation within a label subset, between seeds"""
 
 
-def components(values: Sequence[float], draws: Sequence[Draw]) -> Components | None:
-    """None for a single subset, and where no subset has two seeds: one component cannot be told from the other.
+def variance_components(values: Sequence[float], draws: Sequence[Draw]) -> Components | None:
+    """The components of the variance of the values; None where they cannot be told apart.
 
-    Within: the pooled sample variance. Between: the sample variance of the subsets' means, less what seeds add to it
-    (within / seeds; for subsets with different numbers of seeds, within times the mean of 1 / seeds), at least 0.
+    They cannot be told apart for a single label subset, and where no subset has two seeds. Within
+    is the pooled sample variance. Between is the sample variance of the means of the subsets, minus
+    the share of the seeds in it, and at least 0. That share is within / seeds; for subsets with
+    different numbers of seeds, it is within times the mean of 1 / seeds.
     """
     subsets: dict[int, list[float]] = defaultdict(list)
     for value, (subset, _) in zip(values, draws, strict=True):
@@ -39,13 +41,20 @@ def components(values: Sequence[float], draws: Sequence[Draw]) -> Components | N
 
 
 def squares(values: Sequence[float]) -> float:
-    """The sum of squared deviations from the mean. fsum: the order of the trials does not matter."""
+    """The sum of squared deviations from the mean.
+
+    With fsum the order of the trials does not change it.
+    """
     mean = math.fsum(values) / len(values)
     return math.fsum((value - mean) ** 2 for value in values)
 
 
 def design(draws: Sequence[Draw]) -> str:
-    """How many trials: `5x3` for three seeds on each of five subsets; a plain number for anything else."""
+    """The number of trials as text.
+
+    It is `5x3` for three seeds on each of five label subsets, and a plain number for any other
+    design.
+    """
     subsets, seeds = ({draw[axis] for draw in draws} for axis in (0, 1))
     full = len(subsets) > 1 and len(set(draws)) == len(draws) == len(subsets) * len(seeds)
     return f"{len(subsets)}x{len(seeds)}" if full else str(len(draws))

@@ -1,0 +1,1 @@
+"""Search spaces as searches, and searches as trials on Ray."""

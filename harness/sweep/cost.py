@@ -1,6 +1,7 @@
-"""What a trial will cost when nothing like it has been run.
+"""An estimate of what a trial costs when the store has nothing like it.
 
-It is arithmetic over this machine's speed, right to a factor of about two.
+The number of operations is divided by the speed of this machine. The result is right to a factor
+of about two.
 """
 
 import functools
@@ -17,13 +18,16 @@ from harness.plugin.declared import Declared
 from harness.plugin.stage import Stage
 
 TOKENS_PER_SENTENCE = 24
-"""Of a training sentence cut at 32, and of a test sentence: about what Wiki1M and the STS sets have."""
+"""Mean number of tokens of a sentence, about as in Wiki1M (cut at 32 tokens) and in the STS sets"""
+PRODUCT_SHARE = 0.6
+"""The share of the speed of a bare matrix product that Transformer layers reach, roughly"""
 
 
-def seconds(declared: Declared, steps: int, *, tested: bool) -> float | None:
-    """Seconds of one trial with so many steps; None when the encoder's shape is not at hand.
+def estimated_seconds(declared: Declared, steps: int, *, tested: bool) -> float | None:
+    """An estimate of the seconds that one trial with so many steps takes.
 
-    `tested`: whether the tests are scored, too.
+    It is None when the configuration file of the encoder is not on this machine. `tested`: whether
+    the tests are scored, too.
     """
     config = declared.config
     try:
@@ -36,6 +40,7 @@ def seconds(declared: Declared, steps: int, *, tested: bool) -> float | None:
         evaluations += steps // config.evaluation_interval
     sentences = measured.sentences_dev * evaluations
     sentences += measured.sentences_test if tested else 0
+    # A forward pass multiplies and adds once per weight and token; a backward pass does it twice.
     evaluation = 2 * parameters * TOKENS_PER_SENTENCE * sentences / speed("fp32")
     stages = declared.stages
     if not stages or not isinstance(config, TrainingConfig):
@@ -48,45 +53,46 @@ def seconds(declared: Declared, steps: int, *, tested: bool) -> float | None:
 
 
 def layer_parameters(encoder: str) -> int:
-    """Weights of the Transformer layers, which do nearly all of the arithmetic. Raises UserError without the model."""
+    """The number of weights in the Transformer layers, which do nearly all of the arithmetic.
+
+    Raises UserError when the model is not on this machine.
+    """
     shape = model_shape(encoder, download=False)
-    hidden, inner = (
-        int(shape["hidden_size"]),
-        int(shape.get("intermediate_size", 4 * int(shape["hidden_size"]))),
-    )
+    hidden = int(shape["hidden_size"])
+    inner = int(shape.get("intermediate_size", 4 * hidden))
+    # Four square matrices of the attention, and two matrices of the feed-forward part.
     return int(shape["num_hidden_layers"]) * (4 * hidden**2 + 2 * hidden * inner)
 
 
 def rows_per_step(stage: Stage) -> float:
-    """Sentences that pass through the encoder in an update: two views of every item, again for every loss beyond one
-    a stream; none where the vectors were made beforehand."""
+    """The number of sentences that pass through the encoder in one step.
+
+    There are two views of every item, and they pass once more for every loss beyond one per stream.
+    There are none where the vectors were made before the training.
+    """
     if not stage.batches.text:
         return 0
-    return (
-        2
-        * sum(stage.streams.values())
-        * stage.accumulation
-        * len(stage.losses)
-        / len(stage.streams)
-    )
+    items = sum(stage.streams.values()) * stage.accumulation
+    return 2 * items * len(stage.losses) / len(stage.streams)
 
 
 @functools.cache
 def speed(precision: str) -> float:
-    """Floating-point operations per second of one trial's matrix products here, measured in a moment."""
+    """Floating-point operations per second that one trial reaches on this machine.
+
+    It is measured in about a tenth of a second, on matrix products in `precision` (bf16 or fp32).
+    """
     where = device()
     size = 4096 if where.type == "cuda" else 1024
     kind = torch.bfloat16 if precision == "bf16" else torch.float32
     left, right = (torch.randn(size, size, device=where, dtype=kind) for _ in range(2))
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(1)  # a sweep gives each trial one core by default
     try:
         done, started = 0, time.perf_counter()
         while done < 3 or time.perf_counter() - started < 0.1:
-            (left @ right).sum().item()
+            (left @ right).sum().item()  # `item` waits until the GPU has finished
             done += 1
-        return (
-            0.6 * 2 * size**3 * done / (time.perf_counter() - started)
-        )  # layers reach some 60 % of a bare product
+        return PRODUCT_SHARE * 2 * size**3 * done / (time.perf_counter() - started)
     finally:
         torch.set_num_threads(threads)

@@ -18,7 +18,7 @@ from harness.trials.trial import Trial, key
 
 @dataclass(frozen=True)
 class SweepResult:
-    """How a sweep ended."""
+    """What a sweep could not do."""
 
     failed: int
     """Trials of this sweep that failed"""
@@ -26,10 +26,10 @@ class SweepResult:
     """Searches of which no configuration finished"""
 
 
-def run(
+def run_sweep(
     searches: list[Search], store: Store, resources: Resources, watcher: SweepWatcher
 ) -> SweepResult:
-    """Run what the store does not have.
+    """Run the trials that the store has not finished.
 
     Raises UserError, before anything runs, for a model or a data file that is not there, or for a
     store that cannot be written.
@@ -44,12 +44,12 @@ def run(
 def _prepare(search: Search) -> None:
     """Fail early, and build what the trials share, such as tokenised corpora."""
     trial = search.trials([search.fixed], "final")[0]
-    key(trial)  # it reads every model and every data file
+    key(trial)  # it reads every model and every data file, so it finds the missing ones
     Kit(trial.declared, device()).build_shared()
 
 
 class _Sweep:
-    """The searches of one call, and the keys of the trials that they asked for."""
+    """The searches of one sweep, and the keys of the trials that they asked for."""
 
     def __init__(self, searches: list[Search], engine: Engine, watcher: SweepWatcher) -> None:
         self.searches, self.engine, self.watcher = searches, engine, watcher
@@ -61,6 +61,7 @@ class _Sweep:
         finals: list[Trial] = []
         undecided = []
         for search, scored in zip(self.searches, self._search(), strict=True):
+            # A search without rounds and without a sampler has a single configuration.
             if not scored and (search.rounds or search.sampler):
                 undecided.append(search.label)
                 continue
@@ -71,7 +72,7 @@ class _Sweep:
         return SweepResult(self._failed(), undecided)
 
     def _search(self) -> list[Scored]:
-        """What each search has scored in all of its rounds.
+        """The configurations of each search with their scores, from all of its rounds.
 
         The n-th rounds of all searches run together, so that no worker waits for one search.
         """
@@ -85,6 +86,7 @@ class _Sweep:
 
     def _round(self, number: int, scored: list[Scored]) -> None:
         """Run round `number` of every search that has one, and add its scores to `scored`."""
+        # A search without any score has nothing from which its next round could start.
         tried = {
             index: search.configurations(number, scored[index])
             for index, search in enumerate(self.searches)
@@ -101,22 +103,25 @@ class _Sweep:
             scored[index] += scored_of(self.searches[index], values, self.store)
 
     def _run(self, trials: list[Trial], title: str, varied: set[str]) -> None:
-        """Run those trials that the store has not finished, each once."""
+        """Run those trials that the store has not finished. Equal trials run once."""
+        # A later round may ask for a configuration that an earlier one has tried.
         by_key = {key(trial): trial for trial in trials}
         self.keys |= by_key.keys()
         finished = self.store.finished_keys()
         missing = [trial for found, trial in by_key.items() if found not in finished]
         stored = len(by_key) - len(missing)
         slots = self.engine.slots
+        # Trials of one configuration differ in the label subset, too.
         self.watcher.round(RoundPlan(title, len(missing), stored, slots, varied | {"subset"}))
         if missing:
             self.engine.run(missing, self.watcher)
-            self.store.compact()
+            self.store.compact()  # many small files are slow to read
 
     def _sample(self, search: Search, sampler: Sampler) -> Scored:
-        """Spend the rest of a sampler's budget.
+        """Spend what is left of a sampler's budget.
 
-        What the store has of this search counts, and the sampler learns from it.
+        The configurations that the store has from this search count towards the budget, and the
+        sampler learns from them.
         """
         known = sampled_of(search, self.store)
         budget = max(0, sampler.configurations - len(known))
@@ -138,7 +143,7 @@ class _Sweep:
         return sampled_of(search, self.store)
 
     def _failed(self) -> int:
-        """Failed trials among those asked for, and among the samplers' suggestions."""
+        """The number of failed trials of this sweep: planned ones, and ones of its samplers."""
         samplers = {search.id for search in self.searches if search.sampler is not None}
         return sum(
             record.status == "failed"

@@ -1,4 +1,7 @@
-"""A search space, narrowed by the command line and checked against its methods, as searches."""
+"""The searches of a search space, after the command line has narrowed it.
+
+Every value is checked against the method that it is for.
+"""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -9,32 +12,32 @@ from harness.errors import UserError, suggest
 from harness.plugin import registry
 from harness.plugin.registry import Plugin
 from harness.sweep.search import Search
-from harness.sweep.space import Between, MethodSpace, Range, Repeats, Space, Span, rounds
+from harness.sweep.space import Between, MethodSpace, Repeats, SamplerRange, Space, Span, rounds
 from harness.sweep.yaml_lines import Document, Location
 from harness.trials.trial import resolve
 
 OF_THE_SPACE = ("encoder", "setting", "suite")
 """Fields that a space names once, for all of its methods"""
-REPEATED = {"seed": "seeds", "subset": "subsets"}
-"""What stands under `search` and `final`, and is never varied like a hyperparameter"""
+REPEAT_KEYS = {"seed": "seeds", "subset": "subsets"}
+"""Field -> its key under `search` and `final`; these fields are not hyperparameters"""
 
 
 @dataclass(frozen=True)
 class Overrides:
-    """What the command line says about a space; it beats the file."""
+    """What the command line changes in a search space; it goes before the file."""
 
     methods: tuple[str, ...] = ()
-    """Names or paths of methods; empty: all of the space"""
+    """Names or paths of methods; empty: all methods of the space"""
     encoders: tuple[str, ...] = ()
     """Names of encoders; empty: those of the space"""
     values: Mapping[str, Any] = field(default_factory=dict)
-    """Hyperparameters that are fixed for every method that has them, and then not searched"""
+    """Hyperparameters that get one value in every method that has them, and are not searched"""
     configurations: int | None = None
-    """At most so many configurations per search and round; those of a grid are drawn at random"""
+    """At most so many configurations per search and round; of a grid they are drawn at random"""
     seeds: tuple[int, ...] = ()
     """Final seeds; empty: those of the space"""
     subsets: tuple[int, ...] = ()
-    """Final subsets of the labels; empty: those of the space"""
+    """Final label subsets; empty: those of the space"""
 
     def without(self, axes: Mapping[str, Any]) -> dict[str, Any]:
         """The axes that the command line leaves to the search."""
@@ -71,7 +74,7 @@ def _search(
     named = {"setting": space.setting, "suite": space.suite}
     given = {**named, **space.set, **part.set, **overrides.values}
     fixed = {key: value for key, value in given.items() if key in fields} | {"encoder": encoder}
-    resolve(plugin, fixed)
+    resolve(plugin, fixed)  # it refuses a bad value now, before anything runs
     free = [overrides.without(axes) for axes in rounds(part)]
     ranges = overrides.without(part.ranges or {})
     limit = overrides.configurations
@@ -119,19 +122,19 @@ def _known(name: str, document: Document) -> str:
 def _check_shared(
     space: Space, document: Document, values: Mapping[str, Any], plugins: list[Plugin]
 ) -> None:
-    """At least one of the methods must have what is set for all of them."""
+    """Check that at least one method has each hyperparameter that is set for all of them."""
     fields = {key for plugin in plugins for key in plugin.method.config_type.model_fields}
     every = {key for name in space.methods for key in _fields_of(name)} | fields
     for key in space.set:
-        if key in REPEATED:
+        if key in REPEAT_KEYS:
             raise document.error(("set", key), _repeated(key))
         if key not in every:
             raise document.error(
                 ("set", key), f'no method here has a hyperparameter "{key}"{suggest(key, every)}'
             )
     for key in values:
-        if key in REPEATED:
-            raise UserError(f"--set {key}: {_repeated(key)}; here, use --{REPEATED[key]}")
+        if key in REPEAT_KEYS:
+            raise UserError(f"--set {key}: {_repeated(key)}; here, use --{REPEAT_KEYS[key]}")
         if key not in fields:
             raise UserError(
                 f'--set {key}: no method here has a hyperparameter "{key}"{suggest(key, fields)}'
@@ -139,37 +142,38 @@ def _check_shared(
 
 
 def _fields_of(name: str) -> Iterable[str]:
-    """The hyperparameters of a method of the space; nothing when it cannot be found (yet)."""
+    """The hyperparameters of a method of the space; none when no such method is found here."""
     return registry.load(name).method.config_type.model_fields if name in registry.names() else ()
 
 
 def _check_values(plugin: Plugin, name: str, space: Space, document: Document) -> None:
-    """Every value in the file, one by one, against the method's configuration."""
+    """Check every value in the file, one by one, against the method's configuration."""
     base = {"setting": space.setting, "suite": space.suite, "encoder": space.encoders[0]}
     fields = plugin.method.config_type.model_fields
     resolve(plugin, base, document.where(("methods", name)))
     shared = [(("set", key), key, [value]) for key, value in space.set.items() if key in fields]
     for location, key, values in [*shared, *_given(name, space.methods[name] or MethodSpace())]:
         if key in OF_THE_SPACE:
-            raise document.error(location, f"{key} stands once, for the whole space, not here")
-        if key in REPEATED:
+            raise document.error(
+                location, f"{key} is set once for the whole space, not for one method"
+            )
+        if key in REPEAT_KEYS:
             raise document.error(location, _repeated(key))
         if key not in fields:
             raise document.error(
                 location, f'method {name} has no hyperparameter "{key}"{suggest(key, fields)}'
             )
         for value in values:
+            # One value at a time, so that the message names the line of this value.
             resolve(plugin, {**base, key: value}, document.where(location))
 
 
 def _repeated(key: str) -> str:
-    return (
-        f"the {key} is not a hyperparameter; a space has `{REPEATED[key]}:` under search and final"
-    )
+    return f"the {key} is not a hyperparameter; write `{REPEAT_KEYS[key]}:` under search and final"
 
 
 def _given(name: str, part: MethodSpace) -> Iterable[tuple[Location, str, list[Any]]]:
-    """Everything that a method's part of the file says: place, hyperparameter, values."""
+    """Every entry in a method's part of the file: its place, its hyperparameter, its values."""
     for key, value in part.set.items():
         yield ("methods", name, "set", key), key, [value]
     for number, axes in enumerate(rounds(part)):
@@ -184,7 +188,7 @@ def _known_values(axis: Any) -> list[Any]:
     """The values of an axis that are known before anything has run."""
     if isinstance(axis, Span):
         return list(axis.values())
-    if isinstance(axis, Range):
+    if isinstance(axis, SamplerRange):
         # A value inside the range, which is not a whole number unless all values are.
         inner = axis.low + (axis.step or (axis.high - axis.low) / math.pi)
         return [axis.low, min(inner, axis.high), axis.high]

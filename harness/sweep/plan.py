@@ -1,4 +1,4 @@
-"""What a sweep would do: its trials, what the store already has, and what the rest would cost."""
+"""The plan of a sweep: its trials, which of them the store has, and what the rest would cost."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from harness.errors import UserError
 from harness.sweep import cost
 from harness.sweep.scored import Scored, sampled_of, scored_of
 from harness.sweep.search import Search, best
-from harness.sweep.space import Between, Range, Span, Values
+from harness.sweep.space import Between, SamplerRange, Span, Values
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import Role, Trial, key
@@ -22,30 +22,32 @@ class PlanLine:
     search: str
     round: str
     varied: dict[str, str]
-    """In what its trials differ: hyperparameters, or seeds and subsets"""
+    """What its trials differ in -> the values as text; hyperparameters, or seeds and subsets"""
     trials: int | None
-    """None: the round before decides"""
+    """Number of trials; None: the round before decides"""
     stored: int
+    """Number of trials that the store has finished"""
     steps: int | None
     """Optimiser steps of a trial; None: the corpus is not here and its size is not published"""
     seconds: float | None
-    """Estimate for one trial; None: the encoder or the corpus is not at hand"""
+    """Estimate for one trial; None: the encoder or the corpus is not on this machine"""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All lines, and what is missing before the plan could run."""
+    """All rounds of all searches, and what is missing before they can run."""
 
     lines: list[PlanLine]
     missing: list[str]
+    """One sentence for each model or data file that is not on this machine"""
 
     @property
     def to_run(self) -> int:
-        """Trials that the store does not have, as far as they are known."""
+        """Number of trials that the store does not have, as far as it is known."""
         return sum(line.trials - line.stored for line in self.lines if line.trials is not None)
 
     def seconds(self, slots: int) -> float | None:
-        """Estimated time with `slots` trials at a time; None when a line has no estimate."""
+        """Estimated seconds with `slots` trials at a time; None when a line has no estimate."""
         known = [
             ((line.trials or 0) - line.stored) * line.seconds
             for line in self.lines
@@ -54,11 +56,11 @@ class Plan:
         return sum(known) / slots if len(known) == len(self.lines) else None
 
 
-def plan(searches: Iterable[Search], store: Store) -> Plan:
+def plan_sweep(searches: Iterable[Search], store: Store) -> Plan:
     """The plan of the searches. Nothing is downloaded, trained or written."""
     planner = _Planner(store)
     lines: list[PlanLine] = []
-    missing: dict[str, None] = {}
+    missing: dict[str, None] = {}  # a set in the order of the searches
     for search in searches:
         try:
             for trial in search.trials([search.fixed], "final")[:1]:
@@ -70,7 +72,7 @@ def plan(searches: Iterable[Search], store: Store) -> Plan:
 
 
 class _Planner:
-    """A store that was read once, for all searches."""
+    """The records of a store, which was read once for all searches."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -85,12 +87,13 @@ class _Planner:
         return [*lines, self._line(search, "final", _repeats(finals), len(finals), stored)]
 
     def _rounds(self, search: Search) -> tuple[list[PlanLine], Values | None]:
-        """The lines of the search, and what it chooses when the store has all of it."""
+        """The lines of the search, and the chosen configuration when the store has all trials."""
         lines = []
         scored: Scored = []
         complete = True
         for number, axes in enumerate(search.rounds):
             title, shown = f"round {number + 1}", {name: _axis(axis) for name, axis in axes.items()}
+            # The values of `between` depend on scores that are not there yet.
             if not complete and any(isinstance(axis, Between) for axis in axes.values()):
                 lines.append(self._line(search, title, shown, None, 0))
                 continue
@@ -110,7 +113,7 @@ class _Planner:
         return lines, best(scored) if scored else search.fixed
 
     def _sampler_line(self, search: Search, known: int) -> PlanLine:
-        """`known`: configurations that the store has."""
+        """The line of a sampler. `known`: number of configurations that the store has."""
         assert search.sampler is not None
         budget = search.sampler.configurations
         ranges = {name: _axis(axis) for name, axis in search.ranges.items()}
@@ -140,23 +143,23 @@ class _Planner:
         ]
         if alike:
             return float(median(alike))
-        return cost.seconds(search.declared, steps, tested=role == "final")
+        return cost.estimated_seconds(search.declared, steps, tested=role == "final")
 
     def _stored(self, trials: list[Trial]) -> int:
         try:
             return sum(key(trial, download=False) in self.keys for trial in trials)
         except UserError:
-            return 0  # a model or a file is not here, so nothing of it can be in the store
+            return 0  # without the model or the data file there is no key to look for
 
 
 def _scaled(record: Record, steps: int) -> float:
-    """What the trial would have cost with so many steps."""
+    """Seconds that the trial would have taken with so many steps."""
     training, whole = record.training_seconds or 0.0, record.wall_seconds or 0.0
     return whole - training + training * steps / max(1, record.steps or 0)
 
 
 def _repeats(trials: list[Trial]) -> dict[str, str]:
-    """The seeds, and the label subsets where they matter, on which one configuration is run."""
+    """The seeds of the trials as text, and their label subsets where these matter."""
     seeds = dict.fromkeys(trial.seed for trial in trials)
     subsets = dict.fromkeys(
         trial.configuration["subset"] for trial in trials if "subset" in trial.configuration
@@ -169,7 +172,7 @@ def _axis(axis: Any) -> str:
     """An axis of a round or a range of a sampler, as text."""
     if isinstance(axis, Between):
         return f"between the two best, step {axis.step:g}"
-    if isinstance(axis, Range):
+    if isinstance(axis, SamplerRange):
         return f"{axis.low:g} to {axis.high:g}" + (", log" if axis.log else "")
     if isinstance(axis, Span):
         return f"{axis.start:g} to {axis.stop:g}, step {axis.step:g}"

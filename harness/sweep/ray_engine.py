@@ -1,6 +1,6 @@
-"""Trials on Ray Tune: a local Ray, or the cluster that RAY_ADDRESS names.
+"""Runs trials on Ray Tune: on a local Ray, or on the cluster that RAY_ADDRESS names.
 
-The store remembers the results, not Tune.
+The store keeps the results; what Tune keeps is deleted after the sweep.
 """
 
 import os
@@ -21,7 +21,7 @@ os.environ.update(
     # Ray starts workers at niceness 15, so that they starve when anything else runs.
     RAY_worker_niceness=str(os.getpriority(os.PRIO_PROCESS, 0)),
     TUNE_DISABLE_AUTO_CALLBACK_LOGGERS="1",
-    TUNE_DISABLE_SIGINT_HANDLER="1",  # Ctrl-C is ours
+    TUNE_DISABLE_SIGINT_HANDLER="1",  # harness.cli handles Ctrl-C
     TUNE_GLOBAL_CHECKPOINT_S="86400",  # no snapshots: the store is the ledger
     TUNE_DISABLE_STRICT_METRIC_CHECKING="1",
 )
@@ -37,7 +37,7 @@ from ray.tune.search.optuna import OptunaSearch
 
 from harness.errors import UserError
 from harness.sweep import worker
-from harness.sweep.space import Range, Repeats, Sampler, Values
+from harness.sweep.space import Repeats, Sampler, SamplerRange, Values
 from harness.sweep.watcher import TrialWatcher
 from harness.trials.store import Store
 from harness.trials.trial import Trial, failed
@@ -53,11 +53,11 @@ SAMPLERS = {
 
 @dataclass(frozen=True)
 class Resources:
-    """What one trial occupies."""
+    """The CPU cores and GPUs that one trial occupies."""
 
     cpus: float = 1
     gpus: float | None = None
-    """None: one GPU where there are any, else none"""
+    """None: one GPU where the cluster has GPUs, else no GPU"""
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ class Sampling:
     """The trial that every suggestion completes"""
     repeats: Repeats
     """The seeds and subsets on which each configuration is run"""
-    ranges: Mapping[str, Range | list[Any]]
+    ranges: Mapping[str, SamplerRange | list[Any]]
     sampler: Sampler
     budget: int
-    """Configurations"""
+    """Number of configurations still to try"""
     known: list[tuple[Values, float]]
-    """Configurations with their mean dev scores"""
+    """Configurations that were tried before, with their mean dev scores"""
 
 
 class Engine:
@@ -84,7 +84,7 @@ class Engine:
         self.resources = resources
 
     def __enter__(self) -> "Engine":
-        """Raises UserError when no machine of the cluster can hold a trial."""
+        """Connect to Ray. Raises UserError when no machine of the cluster can hold a trial."""
         self._folder = Path(tempfile.mkdtemp(prefix="harness-tune-"))
         if os.environ.get("RAY_ADDRESS"):
             ray.init(log_to_driver=False, logging_level="ERROR")
@@ -103,16 +103,16 @@ class Engine:
 
     @property
     def slots(self) -> int:
-        """How many trials run at once."""
+        """How many trials run at a time."""
         total, gpus = ray.cluster_resources(), self.resources.gpus
         slots = int(total.get("CPU", 0) / self.resources.cpus)
         return max(1, min(slots, int(total.get("GPU", 0) / gpus)) if gpus else slots)
 
     def run(self, trials: list[Trial], watcher: TrialWatcher) -> None:
-        """Run every trial once; all their records are in the store afterwards, failed ones too."""
-        tasks = [worker.task(trial) for trial in trials]
-        relay = _Relay(watcher, self.store, worker.given)
-        self._fit(worker.run_one, relay, tune.TuneConfig(), {"task": tune.grid_search(tasks)})
+        """Run every trial once. Afterwards the store has all records, also those of failures."""
+        plain = [worker.plain_trial(trial) for trial in trials]
+        relay = _Relay(watcher, self.store, worker.given_trial)
+        self._fit(worker.run_one, relay, tune.TuneConfig(), {"trial": tune.grid_search(plain)})
 
     def sample(self, sampling: Sampling, watcher: TrialWatcher) -> None:
         """Let an Optuna sampler suggest configurations until the budget is spent."""
@@ -126,13 +126,13 @@ class Engine:
             points_to_evaluate=[values for values, _ in known] or None,
             evaluated_rewards=[score for _, score in known] or None,
         )
-        template, repeats = worker.task(sampling.template), sampling.repeats
+        template, repeats = worker.plain_trial(sampling.template), sampling.repeats
         self._fit(
             partial(worker.run_suggested, template=template, repeats=repeats),
             _Relay(
                 watcher,
                 self.store,
-                lambda values: worker.suggested(template, repeats, values)[0],
+                lambda values: worker.suggested_trials(template, repeats, values)[0],
             ),
             tune.TuneConfig(
                 search_alg=searcher,
@@ -168,29 +168,29 @@ class Engine:
 
 
 class _Searcher(OptunaSearch):  # type: ignore[misc]
-    """Optuna hears how a configuration ended, not how it goes.
+    """A searcher that reports only the final score of a configuration to Optuna.
 
-    A configuration is several trials, one for each of its seeds and subsets.
+    A configuration is several trials, one for each of its seeds and label subsets.
     """
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Does nothing, since reports on the way have no score."""
+        """Do nothing, because a report in the middle of a configuration has no score."""
 
 
 class _Relay(tune.Callback):  # type: ignore[misc]
     """Passes Tune's events on to the watcher.
 
-    A worker that died without a word is recorded as a failed trial.
+    The trial of a worker that died is recorded as failed.
     """
 
     def __init__(
         self, watcher: TrialWatcher, store: Store, ours: Callable[[dict[str, Any]], Trial]
     ) -> None:
-        """`ours`: from Tune's configuration of a trial to our trial."""
+        """`ours`: makes our trial from Tune's configuration of a trial."""
         self.watcher, self.store, self.ours = watcher, store, ours
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tune takes snapshots of its callbacks; nothing is ever restored from one."""
+        """Keep nothing: Tune takes snapshots of its callbacks, but none is ever restored."""
         return {}
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
@@ -209,9 +209,8 @@ class _Relay(tune.Callback):  # type: ignore[misc]
         ours = self.ours(trial.config)
         reason = f"the worker died: {str(trial.get_error() or 'killed').strip().splitlines()[-1]}"
         record = failed(ours, reason)
-        self.store.finished(
-            record.key, lambda: record
-        )  # it may have died after its record was there
+        # A worker may die after it has written its record, and that record must stay.
+        self.store.finished(record.key, lambda: record)
         self.watcher.ended(ours, {"status": "failed", "reason": reason, "dev": None})
 
 
@@ -223,7 +222,7 @@ def _name(ours: Callable[[dict[str, Any]], Trial], trial: Any) -> str:
 def _affordable(wanted: Resources) -> Resources:
     """The resources with the number of GPUs filled in.
 
-    Raises UserError when no machine has as many.
+    Raises UserError when no machine has as many CPUs and GPUs.
     """
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     gpus = wanted.gpus
@@ -239,8 +238,8 @@ def _affordable(wanted: Resources) -> Resources:
     )
 
 
-def _distribution(axis: Range | list[Any]) -> optuna.distributions.BaseDistribution:
-    """A range of a space as Optuna's distribution."""
+def _distribution(axis: SamplerRange | list[Any]) -> optuna.distributions.BaseDistribution:
+    """The distribution of Optuna for a range of a search space."""
     if isinstance(axis, list):
         return optuna.distributions.CategoricalDistribution(axis)
     numbers = (axis.low, axis.high, axis.step or 0.5)

@@ -1,4 +1,4 @@
-"""What the store knows of a search: configurations with their mean dev scores."""
+"""The configurations of a search that the store has finished, with their mean dev scores."""
 
 from collections import defaultdict
 
@@ -18,7 +18,7 @@ def finished_score(record: Record) -> float | None:
 
 
 def scored_of(search: Search, configurations: list[Values], store: Store) -> Scored:
-    """Those of the configurations of which all search trials have finished.
+    """The configurations whose search trials have all finished, with their mean dev scores.
 
     The mean is over the search seeds and label subsets.
     """
@@ -45,8 +45,10 @@ def sampled_of(search: Search, store: Store) -> Scored:
         if record.search != search.id or record.role != "search" or score is None:
             continue
         tried = {name: value for name, value in record.configuration.items() if name != "subset"}
+        # Each label subset is a trial of its own, but not a configuration of its own.
         values[repr(tried)] = tried
         scores[repr(tried)].append(score)
+    # In a fixed order, because of equal scores the first configuration is chosen.
     complete = [
         name
         for name in sorted(scores)

@@ -1,4 +1,4 @@
-"""A search: what a sweep tries of one method on one encoder, and what it chooses."""
+"""A search: the configurations of one method on one encoder that are tried, and the choice."""
 
 import random
 from collections.abc import Iterable, Mapping
@@ -12,24 +12,27 @@ from harness.files import digest_of
 from harness.plugin import registry
 from harness.plugin.config import MethodConfig
 from harness.plugin.declared import Declared
-from harness.sweep.space import Range, Repeats, Round, Sampler, Values, expand
+from harness.sweep.space import Repeats, Round, Sampler, SamplerRange, Values, expand
 from harness.trials.trial import Role, Trial, resolve
 
 
 @dataclass(frozen=True)
 class Search:
-    """One method on one encoder."""
+    """The search of one method on one encoder."""
 
     method: str
     """Name or path of the plugin"""
     fixed: Values
-    """What all configurations of the search share"""
+    """The values that all configurations of the search share"""
     rounds: tuple[Round, ...]
-    ranges: Mapping[str, Range | list[Any]]
+    """The axes of each round; empty: a single configuration, or a sampler"""
+    ranges: Mapping[str, SamplerRange | list[Any]]
+    """The ranges of the sampler; empty without a sampler"""
     sampler: Sampler | None
     repeats: Mapping[Role, Repeats]
+    """Role -> the seeds and label subsets on which each configuration is run"""
     limit: int | None
-    """At most so many configurations per round"""
+    """At most so many configurations per round; None: all"""
 
     @cached_property
     def declared(self) -> Declared:
@@ -59,7 +62,7 @@ class Search:
 
     @property
     def id(self) -> str:
-        """Digest of the search's definition; a sampler's trials are found again by it."""
+        """Digest of the search's definition, by which a sampler's trials are found again."""
         parts = [
             self.declared.source_digest,
             self.config.model_dump(mode="json"),
@@ -70,13 +73,15 @@ class Search:
         return digest_of(parts)
 
     def configurations(self, number: int, scored: list[tuple[Values, float]]) -> list[Values]:
-        """What round `number` tries: its axes around the best configuration so far.
+        """The configurations of a round: its axes around the best configuration so far.
 
-        `scored`: all configurations so far, with their mean dev scores.
+        `number`: the index of the round, from 0. `scored`: all configurations so far, with their
+        mean dev scores.
         """
         base = best(scored) if scored else self.fixed
         tried = [self._coerced({**base, **axes}) for axes in expand(self.rounds[number], scored)]
         if self.limit is not None and self.limit < len(tried):
+            # The number of the round is the seed, so that the same command draws the same ones.
             chosen = sorted(random.Random(number).sample(range(len(tried)), self.limit))
             tried = [tried[index] for index in chosen]
         return tried
@@ -87,7 +92,10 @@ class Search:
         return {name: getattr(config, name) for name in values}
 
     def trials(self, configurations: Iterable[Values], role: Role) -> list[Trial]:
-        """Each configuration on each seed and subset of the role that changes its result."""
+        """The trials of a role: each configuration on each seed and each label subset.
+
+        Seeds and subsets that would not change the result are left out.
+        """
         return [
             trial
             for configuration in configurations
@@ -100,7 +108,7 @@ class Search:
 def repeated(trial: Trial, repeats: Repeats) -> list[Trial]:
     """The trial on each seed, and on each label subset where it uses only a share of the labels.
 
-    Where nothing trains, the first seed stands for all.
+    A method that trains nothing runs on the first seed only, since all would give the same result.
     """
     declared = trial.declared
     choices = [{"subset": subset} for subset in repeats.subsets] if declared.draws_labels else [{}]
@@ -113,9 +121,9 @@ def repeated(trial: Trial, repeats: Repeats) -> list[Trial]:
 
 
 def best(scored: list[tuple[Values, float]]) -> Values:
-    """The configuration with the highest dev score; the earlier one of two equals."""
+    """The configuration with the highest dev score; of equal ones, the first."""
     return max(scored, key=lambda pair: pair[1])[0]
 
 
 def _plain(axis: Any) -> Any:
-    return axis.model_dump() if isinstance(axis, Range) else axis
+    return axis.model_dump() if isinstance(axis, SamplerRange) else axis

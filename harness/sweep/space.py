@@ -1,4 +1,4 @@
-"""A search space: which configurations of which methods are tried, how one is chosen, and what is reported of it."""
+"""A search space: the file that says which configurations are tried, and how one is chosen."""
 
 import itertools
 import math
@@ -19,12 +19,12 @@ from pydantic import (
 from harness.errors import UserError
 from harness.evaluation.suites import suite
 from harness.plugin.config import Setting
-from harness.sweep.yaml_lines import Document, Location, read
+from harness.sweep.yaml_lines import Document, Location, read_document
 
 Values = dict[str, Any]
 """Hyperparameter -> value"""
 SEEDS = 2**32
-"""Seeds, and the numbers of subsets, are below this: numpy's limit"""
+"""Seeds and the numbers of label subsets are below this, which is the limit of numpy's seeds"""
 
 
 class _Part(BaseModel):
@@ -39,19 +39,22 @@ class Span(_Part):
     step: float = Field(gt=0)
 
     def values(self) -> list[float | int]:
-        """Exact decimals, so that 0.01 + 2 * 0.01 is 0.03."""
+        """The values, computed as exact decimals, so that 0.01 + 2 * 0.01 is 0.03."""
         return _span(self.start, self.stop, self.step)
 
 
 class Between(_Part):
-    """Every value between the two best of the round before, both included, `step` apart (d2cse.md, section 3)."""
+    """Every value between the two best of the round before, both included, `step` apart.
+
+    D2CSE searches in this way (d2cse.md, section 3).
+    """
 
     between: Literal["best_two"]
     step: float = Field(gt=0)
 
 
-class Range(_Part):
-    """A continuous (or, with a step, discrete) range for a sampler."""
+class SamplerRange(_Part):
+    """A range for a sampler; it is continuous, or discrete when it has a step."""
 
     low: float
     high: float
@@ -59,13 +62,13 @@ class Range(_Part):
     step: float | None = Field(None, gt=0)
 
     @model_validator(mode="after")
-    def _can_be_drawn_from(self) -> "Range":
+    def _can_be_drawn_from(self) -> "SamplerRange":
         if self.low > self.high:
             raise ValueError(f"low {self.low:g} is above high {self.high:g}")
         if self.log and self.low <= 0:
             raise ValueError("a log range needs a low above 0")
         if self.log and self.step is not None:
-            raise ValueError("log and step exclude each other")
+            raise ValueError("a range has either log or step, not both")
         return self
 
 
@@ -90,14 +93,19 @@ Axis = Annotated[
     Discriminator(_axis_kind),
 ]
 Round = dict[str, Axis]
+"""Hyperparameter -> the values that a round tries"""
 Choice = Annotated[
-    Annotated[Range, Tag("range")] | Annotated[list[Any], Tag("list"), Field(min_length=1)],
+    Annotated[SamplerRange, Tag("range")] | Annotated[list[Any], Tag("list"), Field(min_length=1)],
     Discriminator(lambda value: "list" if isinstance(value, list) else "range"),
 ]
 
 
 class MethodSpace(_Part):
-    """What is tried of one method: an exact grid, rounds of grids, or ranges under a sampler; else a single one."""
+    """The configurations of one method that are tried.
+
+    They are a grid, rounds of grids, or ranges for a sampler. Without any of these, there is a
+    single configuration.
+    """
 
     set: Values = {}
     grid: Round | None = None
@@ -108,11 +116,11 @@ class MethodSpace(_Part):
     @field_validator("set", mode="before")
     @classmethod
     def _empty(cls, given: Any) -> Any:
-        return given or {}
+        return given or {}  # `set:` with nothing behind it is None in YAML
 
 
 class Select(_Part):
-    """How a configuration is chosen."""
+    """The metric by which a configuration is chosen."""
 
     metric: str = "stsb-dev"
     mode: Literal["max"] = "max"
@@ -122,7 +130,10 @@ Numbers = Annotated[list[Annotated[int, Field(ge=0, lt=SEEDS)]], Field(min_lengt
 
 
 class Repeats(_Part):
-    """On which seeds a configuration is run; and on which subsets of the labels, where it uses only a share of them."""
+    """The seeds on which a configuration is run, and the label subsets.
+
+    The label subsets matter only to a configuration that uses a share of the labels.
+    """
 
     seeds: Numbers
     subsets: Numbers = [0]
@@ -141,12 +152,13 @@ class Space(_Part):
     methods: dict[str, MethodSpace | None] = Field(min_length=1)
 
 
-def load(path: Path) -> tuple[Space, Document]:
-    """Raises UserError with file and line for whatever is wrong with the space itself.
+def load_space(path: Path) -> tuple[Space, Document]:
+    """The search space of a file, and the document that knows its lines.
 
-    (Hyperparameters are checked against their method when the plan is made.)
+    Raises UserError with file and line for whatever is wrong with the space itself. Hyperparameters
+    are checked against their methods later, by `harness.sweep.overrides.searches`.
     """
-    document = read(path)
+    document = read_document(path)
     space = document.parse(Space)
     _check_selector(space, document)
     for name, part in space.methods.items():
@@ -164,7 +176,7 @@ def _check_selector(space: Space, document: Document) -> None:
     location: Location = ("select", "metric") if "select" in document.content else ("suite",)
     if metric in (*measured.tests, measured.card.average):
         raise document.error(
-            location, f'"{metric}" is a test score and test scores never select; use "{dev}"'
+            location, f'"{metric}" is a test score, and test scores never select; use "{dev}"'
         )
     if metric != dev:
         raise document.error(
@@ -176,13 +188,15 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
     location: Location = ("methods", name)
     kinds = [kind for kind in ("grid", "rounds", "ranges") if getattr(part, kind) is not None]
     if len(kinds) > 1:
-        raise document.error(location, f"{' and '.join(kinds)} exclude each other; keep one")
+        raise document.error(
+            location, f"{' and '.join(kinds)} exclude each other; keep one of them"
+        )
     if part.grid is not None and not part.grid:
         raise document.error(
             (*location, "grid"), "the grid is empty; name a hyperparameter, or leave grid out"
         )
     if (part.ranges is None) != (part.sampler is None):
-        raise document.error(location, "ranges and sampler go together")
+        raise document.error(location, "ranges need a sampler, and a sampler needs ranges")
     for number, axes in enumerate(rounds(part)):
         where = (*location, "grid") if part.grid is not None else (*location, "rounds", number)
         for key, axis in axes.items():
@@ -192,17 +206,17 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
                 )
             if isinstance(axis, Span) and axis.stop < axis.start:
                 raise document.error(
-                    (*where, key), f"from {axis.start} to {axis.stop} holds no value"
+                    (*where, key), f"there is no value from {axis.start} to {axis.stop}"
                 )
 
 
 def rounds(part: MethodSpace) -> list[Round]:
-    """A grid is one round; a single configuration and ranges have none."""
+    """The rounds of a method: a grid is one round; a single configuration and ranges have none."""
     return part.rounds or ([part.grid] if part.grid else [])
 
 
 def expand(axes: Round, scored: list[tuple[Values, float]]) -> list[Values]:
-    """Every combination of a round's axes, exactly once.
+    """Every combination of a round's values, exactly once.
 
     `scored`: the configurations of the round before with their scores, for `between`.
     """
@@ -210,6 +224,7 @@ def expand(axes: Round, scored: list[tuple[Values, float]]) -> list[Values]:
     combinations = [
         dict(zip(columns, values, strict=True)) for values in itertools.product(*columns.values())
     ]
+    # A value that is written twice, as in [64, 64], would give equal configurations.
     return list({repr(combination): combination for combination in combinations}.values())
 
 
@@ -224,6 +239,7 @@ def _axis_values(key: str, axis: Any, scored: list[tuple[Values, float]]) -> lis
 
 
 def _span(start: float, stop: float, step: float) -> list[float | int]:
+    # `str` gives the digits that stand in the file.
     first, last, by = (Decimal(str(number)) for number in (start, stop, step))
     count = math.floor((last - first) / by) + 1
     values = [first + by * index for index in range(count)]

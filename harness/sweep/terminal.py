@@ -1,4 +1,4 @@
-"""A sweep's progress: a live view in a terminal, plain lines elsewhere."""
+"""The progress of a sweep on the screen: a live view in a terminal, plain lines elsewhere."""
 
 import time
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from harness.trials.trial import Trial
 
 
 class Terminal:
-    """Shows what runs, what is done, the best score so far and the time left.
+    """Shows the running trials, the finished ones, the best score so far and the time left.
 
     It is a SweepWatcher, and it is used as a context manager.
     """
@@ -66,6 +66,7 @@ class Terminal:
     def progressed(self, trial: Trial, report: Mapping[str, Any]) -> None:
         """A trial has done more steps, and may have a new dev score."""
         self.running[_identity(trial)] = (trial, report)
+        # In a terminal, the live view shows the same numbers.
         if report.get("dev") is not None and not self.console.is_terminal:
             self._say(
                 f"  {self._name(trial)}: step {report['step']}/{report['total_steps']}, "
@@ -90,7 +91,10 @@ class Terminal:
         return f"{trial.label} {shown}".strip()
 
     def _left(self) -> str:
-        """Time left in this round; the part that running trials have done counts."""
+        """An estimate of the time left in this round, from the mean time of a trial so far.
+
+        The finished part of a running trial counts as that part of a trial.
+        """
         reports = [report for _, report in self.running.values() if report]
         worked = self.done + sum(report["step"] / report["total_steps"] for report in reports)
         if not worked:
@@ -99,6 +103,7 @@ class Terminal:
         return f"about {duration(per_trial * (self.plan.to_run - worked))} left in this round"
 
     def _say(self, line: str) -> None:
+        # Soft wrapping keeps a line whole where the output is a file.
         self.console.print(Text(line), soft_wrap=True)
 
     def _view(self) -> Group:
@@ -114,7 +119,7 @@ class Terminal:
 
 
 def duration(seconds: float) -> str:
-    """`2 h 5 min`, `3 min 20 s` or `12 s`."""
+    """Seconds as text: `2 h 5 min`, `3 min 20 s` or `12 s`."""
     whole = max(0, round(seconds))
     if whole >= 3600:
         return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -1,4 +1,4 @@
-"""What a sweep says while it runs, and to whom."""
+"""The events of a running sweep, and the interface of the objects that are informed of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,34 +11,37 @@ from harness.trials.trial import Trial
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """What a round is about to run."""
+    """What a round is going to run."""
 
     title: str
     to_run: int
-    """Trials that the store does not have"""
+    """Number of trials that the store does not have"""
     stored: int
-    """Trials that the store has"""
+    """Number of trials that the store has"""
     slots: int
-    """Trials that run at a time"""
+    """Number of trials that run at a time"""
     varied: set[str]
     """The hyperparameters in which the trials differ"""
 
 
 class TrialWatcher(Protocol):
-    """Hears how the trials go."""
+    """Is informed of the progress of trials."""
 
     def started(self, trial: Trial) -> None:
         """A worker has taken the trial."""
 
     def progressed(self, trial: Trial, report: Mapping[str, Any]) -> None:
-        """A `harness.training.progress.Progress`, as a dictionary."""
+        """The trial has done more steps.
+
+        `report`: a `harness.training.progress.Progress` as a dictionary.
+        """
 
     def ended(self, trial: Trial, report: Mapping[str, Any]) -> None:
-        """`status`, `reason` and `dev`."""
+        """The trial has finished or failed. `report`: its `status`, `reason` and `dev`."""
 
 
 class SweepWatcher(TrialWatcher, Protocol):
-    """Hears how a sweep goes."""
+    """Is informed of the progress of a sweep."""
 
     def round(self, plan: RoundPlan) -> None:
         """A round begins."""

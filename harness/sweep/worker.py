@@ -1,5 +1,7 @@
-"""What runs in a Ray worker: one trial, or one suggested configuration on its seeds and subsets, straight into the
-store."""
+"""What runs in a Ray worker: one trial, or all trials of a configuration that a sampler suggests.
+
+The worker writes the records into the store itself.
+"""
 
 import math
 from collections.abc import Mapping
@@ -21,39 +23,42 @@ from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 
 
-def task(trial: Trial) -> dict[str, Any]:
-    """A trial as plain values; the plugin by its path, so that any working directory will do."""
+def plain_trial(trial: Trial) -> dict[str, Any]:
+    """The fields of a trial, with the path of its plugin, which a worker in any folder finds."""
     return {**asdict(trial), "method": str(registry.locate(trial.method))}
 
 
-def given(settings: Mapping[str, Any]) -> Trial:
-    """The trial of a grid."""
-    return Trial(**settings["task"])
+def given_trial(settings: Mapping[str, Any]) -> Trial:
+    """The trial that Tune hands to a worker, for a grid or for the final seeds."""
+    return Trial(**settings["trial"])
 
 
-def suggested(
+def suggested_trials(
     template: Mapping[str, Any], repeats: Repeats, values: Mapping[str, Any]
 ) -> list[Trial]:
-    """The template's trial with a sampler's values in its configuration, on every search seed and subset."""
+    """The trials of a suggested configuration: one for each search seed and label subset.
+
+    `values`: the hyperparameters that the sampler suggests; the template has all the others.
+    """
     trial = Trial(**{**template, "configuration": {**template["configuration"], **values}})
     return repeated(trial, repeats)
 
 
 def run_one(settings: dict[str, Any], *, store: str, cpus: float) -> None:
     """Run one trial of a grid, or one final trial."""
-    _execute(given(settings), Store(Path(store)), cpus)
+    _execute(given_trial(settings), Store(Path(store)), cpus)
 
 
 def run_suggested(
     settings: dict[str, Any], *, template: dict[str, Any], repeats: Repeats, store: str, cpus: float
 ) -> None:
-    """Run a suggested configuration on every search seed and subset.
+    """Run a suggested configuration on every search seed and label subset.
 
     The sampler gets the mean of the dev scores, or -inf when a trial has failed.
     """
     records = [
         _execute(trial, Store(Path(store)), cpus)
-        for trial in suggested(template, repeats, settings)
+        for trial in suggested_trials(template, repeats, settings)
     ]
     scores = [finished_score(record) for record in records]
     known = [found for found in scores if found is not None]
@@ -62,10 +67,11 @@ def run_suggested(
 
 
 def _execute(trial: Trial, store: Store, cpus: float) -> Record:
-    """Run the trial, unless another sweep has finished it meanwhile.
+    """Run the trial, unless another sweep has finished it in the meantime.
 
-    The record is in the store before Tune hears of it.
+    The record is written before Tune is informed, so that an interruption cannot lose it.
     """
+    # By default torch uses all cores, also those of the trials that run at the same time.
     torch.set_num_threads(max(1, int(cpus)))
     name = key(trial)
     record = store.finished(name, lambda: attempt(trial, _report, store.weights(name)))

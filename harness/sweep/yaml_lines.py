@@ -1,4 +1,4 @@
-"""YAML read safely, with the line of every key, so that an error can say where it is."""
+"""A YAML file with the line of every key, so that an error message can name the line."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,19 +10,24 @@ from pydantic import BaseModel, ValidationError
 from harness.errors import UserError, suggest
 
 Location = tuple[str | int, ...]
-Model = TypeVar("Model", bound=BaseModel)
+"""The keys and list indices that lead from the root of the file to a part of it"""
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 @dataclass(frozen=True)
 class Document:
-    """A YAML file: its content and where each part stands."""
+    """The content of a YAML file, and the line of each of its parts."""
 
     path: Path
     content: dict[str, Any]
     lines: dict[Location, int]
+    """Location -> its line, counted from 1"""
 
     def where(self, location: Location) -> str:
-        """`file, line n: a.b.c: ` for the nearest enclosing part that has a line."""
+        """The beginning of an error message: `file, line n: a.b.c: `.
+
+        The line is that of the part itself, or of the nearest part around it that is in the file.
+        """
         known = location
         while known and known not in self.lines:
             known = known[:-1]
@@ -31,23 +36,27 @@ class Document:
         return f"{self.path}{line}: {dotted}: " if dotted else f"{self.path}{line}: "
 
     def error(self, location: Location, problem: str) -> UserError:
-        """The error for a part of the file."""
+        """The error about a part of the file."""
         return UserError(self.where(location) + problem)
 
     def _written(self, location: Location, *, missing: bool) -> Location:
-        """Without the parts that pydantic adds for the members of a union."""
+        """A location of pydantic without the parts that it adds for the members of a union."""
         written: Location = ()
         for part in location:
             if (*written, part) in self.lines:
                 written = (*written, part)
         return (*written, location[-1]) if missing else written
 
-    def parse(self, model: type[Model]) -> Model:
-        """The content as a pydantic model. Raises UserError with file, line and the nearest valid key."""
+    def parse(self, model: type[_Model]) -> _Model:
+        """The content as a pydantic model.
+
+        Raises UserError with the file and the line, for an unknown key also with the nearest valid
+        one.
+        """
         try:
             return model.model_validate(self.content)
         except ValidationError as error:
-            # An unknown key explains why another one is missing, so it goes first.
+            # A misspelt key is unknown, and the right key is missing: the first message helps more.
             first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
             location = self._written(first["loc"], missing=first["type"] == "missing")
             problem = first["msg"]
@@ -56,8 +65,12 @@ class Document:
             raise self.error(location, problem) from None
 
 
-def read(path: Path) -> Document:
-    """Raises UserError for a missing file, broken YAML, a duplicate key or a document that is no mapping."""
+def read_document(path: Path) -> Document:
+    """Read a YAML file, with the safe loader.
+
+    Raises UserError for a missing file, broken YAML, a key that is written twice, or a file that
+    does not hold a mapping.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -72,26 +85,27 @@ def read(path: Path) -> Document:
         line = f", line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
         raise UserError(f"{path}{line}: not valid YAML: {problem}") from None
-    except (ValueError, RecursionError) as error:  # a date that is none, an alias to itself
+    except (ValueError, RecursionError) as error:  # an impossible date, an alias to itself
         raise UserError(f"{path}: not valid YAML: {error}") from None
     if not isinstance(content, dict):
-        raise UserError(f"{path}: a mapping of keys to values was expected")
+        raise UserError(f"{path}: the file must be a mapping of keys to values")
     lines: dict[Location, int] = {}
     try:
         _walk(root, (), lines, path)
     except RecursionError:
-        raise UserError(f"{path}: not valid YAML: a part contains itself") from None
+        raise UserError(f"{path}: not valid YAML: a part of the file contains itself") from None
     return Document(path, content, lines)
 
 
 def _walk(node: Any, location: Location, lines: dict[Location, int], path: Path) -> None:
+    """Add the lines of a node and of all parts inside it to `lines`."""
     lines.setdefault(location, node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             inner = (*location, key.value)
-            if inner in lines:
+            if inner in lines:  # yaml.safe_load keeps the last value without a message
                 raise UserError(
-                    f"{path}, line {key.start_mark.line + 1}: {key.value} is given twice"
+                    f"{path}, line {key.start_mark.line + 1}: {key.value} is written twice"
                 )
             lines[inner] = key.start_mark.line + 1
             _walk(value, inner, lines, path)
@@ -112,6 +126,6 @@ def _siblings(model: Any, location: Location) -> list[str]:
 
 
 def _without_none(annotation: Any) -> Any:
-    """`T` of `T | None`."""
+    """The type T of an annotation `T | None`; any other annotation as it is."""
     parts = [part for part in get_args(annotation) if part is not type(None)]
     return parts[0] if type(None) in get_args(annotation) and len(parts) == 1 else annotation

@@ -69,6 +69,8 @@ class Trainer:
         """Train every stage, restore the best weights on dev, and say what it took."""
         stages = self.kit.declared.stages
         self._trained = {name for stage in stages for name in trained_names(self.method, stage)}
+        # All streams are opened before the first step: a corpus that is too small for a later stage
+        # should stop the trial now.
         streams = [stage_streams(self.method, self.kit, stage, self.seed) for stage in stages]
         lengths = [
             stage.steps(len(next(iter(feed.values())).items))
@@ -76,7 +78,7 @@ class Trainer:
         ]
         self._total = sum(lengths)
         for number, (stage, feed, length) in enumerate(zip(stages, streams, lengths, strict=True)):
-            if number:
+            if number:  # how long the stages before it were must not matter for this one
                 seed_stage(self.seed, number)
             self._run_stage(stage, feed, length)
             if stage.selection.own_run:
@@ -121,6 +123,7 @@ class Trainer:
         started, losses, rows = time.perf_counter(), [], 0
         stage = optimiser.stage
         for _ in range(stage.accumulation):
+            # Negatives are those of one batch, so each batch has its own loss and backward pass.
             batch = {name: next(feed).to(self.kit.device) for name, feed in feeds.items()}
             loss = self._loss(batch, stage, step) / stage.accumulation
             loss.backward()  # type: ignore[no-untyped-call]
@@ -136,7 +139,7 @@ class Trainer:
         bf16 = self.precision == "bf16"
         with torch.autocast(self.kit.device.type, torch.bfloat16, enabled=bf16):
             losses = self.method.losses(batch, stage)
-        weighted = [
+        weighted = [  # outside of autocast: in bf16 a sum of losses would lose their last digits
             (weight(step) if callable(weight) else weight) * losses[name].float()
             for name, weight in stage.losses.items()
         ]
@@ -190,6 +193,7 @@ class Trainer:
         Where the last weights count, they are kept whatever their score is.
         """
         score, best = self.evaluate(), self.outcome.best_dev
+        # Of equal scores the first one counts (diffaug.md, section 5).
         if stage.selection.keep == "last" or best is None or score > best:
             self.outcome.best_dev, self.outcome.best_step = score, self.outcome.steps
             self.outcome.best_state = state(self.method, self._trained)

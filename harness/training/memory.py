@@ -12,16 +12,16 @@ import torch
 
 @dataclass
 class Peak:
-    """MiB; measured when the work is done, or before."""
+    """The peak memory of a piece of work, in MiB."""
 
     device: torch.device
     host: float = 0.0
-    """Resident memory of the process"""
+    """Peak of the resident memory of the process"""
     gpu: float | None = None
-    """Allocated by torch; None without a GPU"""
+    """Peak of the GPU memory that torch allocated; None: the work runs on a CPU"""
 
     def measure(self) -> None:
-        """The peaks so far."""
+        """Take the peaks so far. Work that has not ended may ask for them, too."""
         if self.device.type == "cuda":
             self.gpu = torch.cuda.max_memory_allocated(self.device) / 2**20
         self.host = _high_water_mark()
@@ -29,11 +29,12 @@ class Peak:
 
 @contextmanager
 def peak_memory(device: torch.device) -> Iterator[Peak]:
-    """Peaks of the process's resident memory, and of allocated GPU memory.
+    """Measure the peak memory of the block; the result is complete when the block has ended.
 
-    Worker processes run many trials, so the process's own high-water mark is reset first (Linux; elsewhere the mark
-    is that of the whole process).
+    The host memory is that of the whole process. Outside Linux it is the peak since the process
+    started, not that of the block.
     """
+    # The marks are reset, because a worker process runs many trials.
     peak = Peak(device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -43,17 +44,21 @@ def peak_memory(device: torch.device) -> Iterator[Peak]:
 
 
 def _reset_high_water_mark() -> None:
-    with suppress(OSError):  # not Linux, or not allowed: the mark of the whole process is reported
+    # It fails where the system is not Linux or does not allow it. The mark is then an upper bound.
+    with suppress(OSError):
+        # 5 is the code that resets VmHWM (proc(5)).
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def _high_water_mark() -> float:
+    """The largest resident memory so far, in MiB."""
     status = Path("/proc/self/status")
     if status.exists():
         found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
         if found:
             return int(found.group(1)) / 1024
-    import resource
+    import resource  # Windows has no such module
 
+    # macOS gives bytes, the other systems give KiB.
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return used / 2**20 if sys.platform == "darwin" else used / 1024

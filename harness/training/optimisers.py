@@ -1,4 +1,7 @@
-"""The optimisers and learning-rate schedules of the papers, by the names that a stage uses."""
+"""The optimisers, learning-rate schedules and clipping rules of the papers.
+
+A stage names them (harness.plugin.stage.Optimisation).
+"""
 
 import math
 from collections.abc import Callable
@@ -15,31 +18,34 @@ Groups = list[dict[str, Any]]
 
 
 class ReleasedAdamW(torch.optim.Optimizer):
-    """AdamW as the transformers library had it until version 4: epsilon is added before the bias correction, and the
-    correction can be left out. torch's own adds it afterwards and always corrects. Betas 0.9 and 0.999."""
+    """AdamW as the transformers library had it until version 4, with betas 0.9 and 0.999.
+
+    It differs from torch's in two points: epsilon is added before the bias correction, not after
+    it, and the correction can be left out (simcse.md, section 1.3; diffaug.md, section 3.1).
+    """
 
     def __init__(
         self, groups: Groups, *, epsilon: float, correct_bias: bool, weight_decay: float = 0.0
     ) -> None:
+        """Optimise `groups`; a group without a decay of its own has `weight_decay`."""
         super().__init__(groups, {"lr": 1e-3, "weight_decay": weight_decay})
         self.epsilon, self.correct_bias = epsilon, correct_bias
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """One update of every parameter that has a gradient."""
+        """Do one step on every parameter that has a gradient. `closure` is not called."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self._update(parameter, parameter.grad, group)
+                    self._step_parameter(parameter, parameter.grad, group)
 
-    def _update(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+    def _step_parameter(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         state = self.state[parameter]
+        # The step is a tensor too, because the states of a shared stage are files of tensors.
         if not state:
             state["step"] = torch.zeros(())
-            state["exp_avg"], state["exp_avg_sq"] = (
-                torch.zeros_like(parameter),
-                torch.zeros_like(parameter),
-            )
+            state["exp_avg"] = torch.zeros_like(parameter)
+            state["exp_avg_sq"] = torch.zeros_like(parameter)
         state["step"] += 1
         step = int(state["step"])
         state["exp_avg"].lerp_(gradient, 0.1)
@@ -50,41 +56,48 @@ class ReleasedAdamW(torch.optim.Optimizer):
         parameter.addcdiv_(
             state["exp_avg"], state["exp_avg_sq"].sqrt().add_(self.epsilon), value=-rate
         )
+        # The old library decays after the step, and by the rate without the correction.
         parameter.mul_(1 - group["lr"] * group["weight_decay"])
 
 
 class Lars(torch.optim.Optimizer):
-    """SGD with momentum 0.9 whose step is scaled, per weight matrix, to 0.001 of the matrix's norm times the learning
-    rate (You et al. 2017, as SimCLR uses it: the momentum holds steps, so an old one keeps the rate that it was made
-    with). Biases have neither the scaling nor the decay."""
+    """SGD with momentum 0.9 and a rate of its own for each weight matrix (clsr.md, section 4).
+
+    The gradient of a matrix is scaled to 0.001 of the norm of the matrix before the learning rate
+    multiplies it. Biases have neither this scaling nor weight decay. The algorithm is LARS (You et
+    al. 2017) in the form that SimCLR uses.
+    """
 
     def __init__(self, groups: Groups, *, weight_decay: float = 0.0) -> None:
+        """Optimise `groups`; a group without a decay of its own has `weight_decay`."""
         super().__init__(groups, {"lr": 0.1, "weight_decay": weight_decay})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """One update of every parameter that has a gradient."""
+        """Do one step on every parameter that has a gradient. `closure` is not called."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self._update(parameter, parameter.grad, group)
+                    self._step_parameter(parameter, parameter.grad, group)
 
-    def _update(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+    def _step_parameter(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         if parameter.dim() > 1:
             gradient = gradient + group["weight_decay"] * parameter
             norm, size = gradient.norm(), parameter.norm()
+            # A matrix of zeros would never move, and a gradient of zeros would divide by 0.
             gradient = gradient * torch.where((norm > 0) & (size > 0), 0.001 * size / norm, 1.0)
         state = self.state[parameter]
         if not state:
             state["momentum"] = torch.zeros_like(parameter)
+        # SimCLR's momentum holds steps, not gradients: an old step keeps the rate it was made with.
         state["momentum"].mul_(0.9).add_(gradient, alpha=group["lr"])
         parameter.sub_(state["momentum"])
 
 
 def parameter_groups(named: dict[str, list[nn.Parameter]], config: TrainingConfig) -> Groups:
-    """Learning-rate field -> parameters, as optimiser groups.
+    """Make optimiser groups of `named`: field with the learning rate -> parameters.
 
-    Biases and LayerNorm weights have no weight decay.
+    Biases and the weights of layer norms have no weight decay.
     """
     groups: Groups = []
     for field, parameters in named.items():
@@ -92,6 +105,7 @@ def parameter_groups(named: dict[str, list[nn.Parameter]], config: TrainingConfi
         if config.weight_decay == 0:
             groups.append({"params": parameters, "lr": rate})
             continue
+        # Biases and the weights of norms are the parameters with one dimension.
         decaying = [parameter for parameter in parameters if parameter.dim() > 1]
         plain = [parameter for parameter in parameters if parameter.dim() <= 1]
         for members, decay in ((decaying, config.weight_decay), (plain, 0.0)):
@@ -103,9 +117,12 @@ def parameter_groups(named: dict[str, list[nn.Parameter]], config: TrainingConfi
 def optimiser(name: OptimiserName, groups: Groups, weight_decay: float) -> torch.optim.Optimizer:
     """The optimiser called `name`.
 
-    adamw: torch's, epsilon 1e-8. adamw-uncorrected: epsilon 1e-6, no bias correction (ConSERT,
-    SBERT, BERT-flow). adamw-released: that of the old transformers library with correction, epsilon
-    1e-8 (DiffAug's released rule). lars: CLSR.
+    - adamw: torch's, with epsilon 1e-8.
+    - adamw-uncorrected: `ReleasedAdamW` without bias correction, with epsilon 1e-6 (ConSERT, SBERT,
+      BERT-flow).
+    - adamw-released: `ReleasedAdamW` with bias correction, with epsilon 1e-8 (diffaug.md, section
+      3.1).
+    - lars: `Lars` (clsr.md, section 4).
     """
     if name == "adamw":
         return torch.optim.AdamW(groups, weight_decay=weight_decay, fused=True)
@@ -121,21 +138,22 @@ def optimiser(name: OptimiserName, groups: Groups, weight_decay: float) -> torch
 
 
 def rate_factor(name: ScheduleName, step: int, warmup: int, total: int) -> float:
-    """What the peak rate is multiplied by at a step (from 0).
+    """The factor of the peak rate at a step, from 0 to 1.
 
-    Linear warm-up from 0 over `warmup` steps, then linear or cosine decay to 0 at step `total`, or
-    no decay.
+    `step` counts from 0. The factor rises linearly from 0 over `warmup` steps. Then it falls to 0
+    at step `total`, linearly or as a cosine, or it stays at 1 (`constant`).
     """
     if step < warmup:
         return step / warmup
     if name == "constant":
         return 1.0
+    # A stage may be longer than `total`, since it may name its own `decay_steps`.
     done = min(1.0, (step - warmup) / max(1, total - warmup))
     return 1.0 - done if name == "linear" else 0.5 * (1 + math.cos(math.pi * done))
 
 
 LOSS_SCALE = 65536.0
-"""The scale with which torch's fp16 loss scaling starts"""
+"""The factor with which torch's fp16 loss scaling (GradScaler) starts"""
 
 
 def clip(parameters: list[nn.Parameter], largest: float) -> None:
@@ -146,16 +164,20 @@ def clip(parameters: list[nn.Parameter], largest: float) -> None:
 def clip_released(
     parameters: list[nn.Parameter], frozen: list[nn.Parameter], largest: float
 ) -> None:
-    """DiffAug's released stage 1 (diffaug.md, section 3.1), emulated in float32: the norm that is clipped includes the
-    gradients of all other parameters, still multiplied by fp16's loss scale, so the trainable ones become tiny."""
+    """Clip as DiffAug's released stage 1 does by accident, emulated in float32.
+
+    The norm includes the gradients of the frozen parameters, which fp16's loss scale still
+    multiplies, so the gradients of the trainable ones become tiny (diffaug.md, section 3.1).
+    """
     norm = (_square(parameters) + LOSS_SCALE**2 * _square(frozen)).sqrt()
-    factor = (largest / (norm + 1e-6)).clamp(max=1.0)
+    factor = (largest / (norm + 1e-6)).clamp(max=1.0)  # 1e-6 as in torch's clip_grad_norm_
     for parameter in parameters:
         if parameter.grad is not None:
             parameter.grad.mul_(factor)
 
 
 def _square(parameters: list[nn.Parameter]) -> Tensor:
+    """The squared norm of all gradients together, in float32."""
     squares = [
         parameter.grad.float().square().sum()
         for parameter in parameters
@@ -165,17 +187,21 @@ def _square(parameters: list[nn.Parameter]) -> Tensor:
 
 
 class StageOptimiser:
-    """The optimiser of a stage, its schedule, its clipping rule, and what it works on."""
+    """The optimiser of a stage with its schedule, its clipping rule and its parameters."""
 
     def __init__(self, stage: Stage, method: nn.Module, config: TrainingConfig, steps: int) -> None:
-        """`steps`: of the stage. Freezes every parameter that the stage does not train."""
+        """Prepare `method` for a stage of `steps` steps.
+
+        Parameters that the stage does not train are frozen. Raises UserError when it trains none.
+        """
         groups = trainable(method, stage)
         self.stage, self.largest_norm = stage, config.gradient_clipping
         self.parameters = [parameter for group in groups.values() for parameter in group]
         self.trainable_count = count(method, trained=True)
         self.frozen: list[nn.Parameter] = []
         how = stage.optimisation
-        if how.clipping == "released":  # its rule needs the gradients of what it does not train
+        if how.clipping == "released":
+            # The rule needs the gradients of parameters that do not train, so they are computed.
             self.frozen = [each for each in method.parameters() if not each.requires_grad]
             for parameter in self.frozen:
                 parameter.requires_grad_(True)
@@ -185,7 +211,7 @@ class StageOptimiser:
         self.decay_steps = how.decay_steps or steps
 
     def step(self, step: int) -> None:
-        """Clip, change the parameters at the schedule's rate, and forget the gradients."""
+        """Do step number `step` of the stage, from 0, and forget the gradients."""
         if self.stage.optimisation.clipping == "released":
             clip_released(self.parameters, self.frozen, self.largest_norm)
         else:
@@ -195,5 +221,6 @@ class StageOptimiser:
         for group, peak in zip(self.torch.param_groups, self.peaks, strict=True):
             group["lr"] = peak * factor
         self.torch.step()
+        # The optimiser's own zero_grad would leave the gradients of the frozen parameters.
         for parameter in (*self.parameters, *self.frozen):
             parameter.grad = None

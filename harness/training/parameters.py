@@ -1,4 +1,4 @@
-"""Which parameters a stage trains, with which learning rate."""
+"""Which parameters a stage trains, at which learning rate, and how many there are."""
 
 from collections import defaultdict
 from fnmatch import fnmatchcase
@@ -11,9 +11,9 @@ from harness.plugin.stage import Stage
 
 
 def trained_names(method: nn.Module, stage: Stage) -> dict[str, str]:
-    """Parameter name -> field with its learning rate, for what the stage trains; the first matching pattern counts.
+    """Name of a parameter that the stage trains -> configuration field with its learning rate.
 
-    Raises UserError when nothing matches.
+    The first pattern that matches a name counts. Raises UserError when no parameter matches any.
     """
     found = {}
     for name, _ in method.named_parameters():
@@ -28,7 +28,10 @@ def trained_names(method: nn.Module, stage: Stage) -> dict[str, str]:
 
 
 def trainable(method: nn.Module, stage: Stage) -> dict[str, list[nn.Parameter]]:
-    """Freeze and unfreeze for a stage; learning-rate field -> its parameters."""
+    """Freeze what a stage does not train, and unfreeze the rest.
+
+    Returns field with the learning rate -> its parameters. Raises UserError when there are none.
+    """
     fields = trained_names(method, stage)
     groups: dict[str, list[nn.Parameter]] = defaultdict(list)
     for name, parameter in method.named_parameters():
@@ -39,7 +42,7 @@ def trainable(method: nn.Module, stage: Stage) -> dict[str, list[nn.Parameter]]:
 
 
 def count(method: nn.Module, *, trained: bool) -> int:
-    """Number of parameters, all of them or those that train now."""
+    """The number of parameters; `trained`: only of those that train now."""
     return sum(
         parameter.numel()
         for parameter in method.parameters()
@@ -48,7 +51,11 @@ def count(method: nn.Module, *, trained: bool) -> int:
 
 
 def added(method: nn.Module) -> int:
-    """Number of parameters outside the pretrained encoders: prompts, prefixes, adapters, heads, classifiers."""
+    """The number of parameters outside the pretrained encoders.
+
+    They belong to prompts, prefixes, adapters, heads and classifiers.
+    """
+    # Parts that come from a checkpoint are modules of transformers; all else is the method's own.
     pretrained = {
         parameter
         for module in method.modules()

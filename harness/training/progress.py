@@ -9,22 +9,27 @@ from torch import Tensor
 
 @dataclass
 class Progress:
-    """How far a trial is; sent to whoever watches."""
+    """How far a trial is."""
 
     step: int
+    """Steps done in the whole trial"""
     total_steps: int
     loss: float
+    """The loss of the last step"""
     dev: float | None
+    """The score on dev after the last step; None: it was not scored then"""
     sentences_per_second: float
+    """Mean over the training so far"""
 
 
 class Point(TypedDict):
-    """A value along training, as the store keeps it."""
+    """A value along training, in the form in which the store keeps it."""
 
     step: int
-    """Updates done in the whole trial"""
+    """Steps done in the whole trial"""
     stage: str
     metric: str
+    """`loss`, `dev`, or a name that the method gave"""
     value: float
 
 
@@ -34,25 +39,31 @@ class Outcome:
 
     steps: int = 0
     sentences: int = 0
+    """Rows of the streams' batches: a triplet counts as three, and dropout views do not count"""
     seconds: float = 0.0
-    """Of training alone; a shared stage counts as if this trial had run it"""
+    """Seconds of training alone; a shared stage counts as if this trial had run it"""
     best_dev: float | None = None
     best_step: int = 0
+    """The step after which dev was best"""
     trainable_parameters: int = 0
+    """The number of parameters that train in the stage with the most of them"""
     run_began: int = 0
-    """The update after which the present run began: later than 0 only after a stage that was a run of its own"""
+    """The step after which the present run began.
+
+    It is 0, unless an earlier stage was a run of its own."""
     best_state: dict[str, Tensor] = field(default_factory=dict, repr=False)
+    """What training changes, as it was at `best_step`"""
     history: list[Point] = field(default_factory=list, repr=False)
     """Training loss, dev score and what the method watches, at every evaluation"""
 
     def remember(self, stage: str, values: Mapping[str, float]) -> None:
-        """Values of metrics at the present step, for the history."""
+        """Put values of metrics at the present step into the history."""
         self.history += [
             Point(step=self.steps, stage=stage, metric=name, value=value)
             for name, value in values.items()
         ]
 
     def forget_best(self) -> dict[str, Tensor]:
-        """The best weights so far; the choice starts anew."""
+        """Return the best weights so far, and start the choice anew with the next step."""
         best, self.best_state, self.best_dev, self.run_began = self.best_state, {}, None, self.steps
         return best

@@ -1,4 +1,4 @@
-"""Suites on a model: embed everything once, score task by task, give one record per suite."""
+"""Measures a model with suites: embeds all sentences once, scores task by task, makes records."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ from harness.evaluation.scores import Scores
 from harness.evaluation.suites import Embeddings, Suite
 from harness.files import cache_folder, digest_of
 from harness.training.memory import Peak, peak_memory
-from harness.trials.lookup import Model
+from harness.trials.lookup import MeasuredModel
 from harness.trials.record import Record, Status
 from harness.trials.run import sizes, trained
 from harness.trials.store import Store
@@ -30,20 +30,21 @@ Missing = dict[tuple[str, str], str]
 
 
 class Measurement:
-    """A model whose sentences are embedded once for all that is measured."""
+    """A model, ready to embed; every sentence is embedded once for all suites."""
 
     def __init__(
         self,
-        model: Model,
+        model: MeasuredModel,
         store: Store,
         *,
         keep: bool = False,
         status: StatusLine = lambda _: None,
     ) -> None:
-        """`keep`: write the embeddings to the cache, for later suites. Kept ones are always read.
+        """Load the model, or train it when the weights of its trial are not kept.
 
-        `status`: called with a line about what is being done, for the person who waits. Raises
-        UserError when the model cannot be loaded.
+        `keep`: write the embeddings to the cache, for later suites; the ones in the cache are read
+        in any case. `status`: called with a line about what is being done. Raises UserError when
+        the model cannot be loaded.
         """
         self.model, self.status = model, status
         weights = store.weights(key(model.trial))
@@ -53,14 +54,17 @@ class Measurement:
         self.embedder = Embedder(self.method, kit)
         self.embedder.progress = lambda done, total: status(f"embedding: {done}/{total} sentences")
         self.folder = cache_folder() / "embeddings" / key(model.trial)
-        """Where embeddings are kept"""
+        """The folder of the kept embeddings"""
         self._kept = {
             dev: KeptEmbeddings(self.folder / split, self.embedder, write=keep)
             for dev, split in ((False, "test"), (True, "dev"))
         }
 
     def embed(self, texts: list[str], *, dev: bool = False) -> np.ndarray:
-        """(len(texts), hidden); `dev`: as for choosing a checkpoint, where that differs."""
+        """The vectors of the texts, (len(texts), hidden).
+
+        `dev`: embed as for choosing a checkpoint, where that differs from the tests.
+        """
         return self._kept[dev](texts, dev=dev)
 
     def apart(self, suite: Suite, task: str) -> bool:
@@ -68,8 +72,8 @@ class Measurement:
         return task in suite.card.dev_tasks and self.embedder.dev_differs
 
 
-def evaluation_key(model: Model, suite: Suite) -> str:
-    """Digest of all that decides the scores: the model's trial, the suite, its data."""
+def evaluation_key(model: MeasuredModel, suite: Suite) -> str:
+    """The key of an evaluation: the digest of the model's trial, the suite and its data."""
     try:
         data = suite.digest()
     except UserError:
@@ -78,9 +82,10 @@ def evaluation_key(model: Model, suite: Suite) -> str:
 
 
 def evaluations(measurement: Measurement, suites: Sequence[Suite]) -> Iterator[Record]:
-    """The record of each suite, as soon as it is there.
+    """Yield the record of each suite as soon as it is measured.
 
-    A task without data or without a score is named in `reason`; the other tasks have their scores.
+    A task without data or without a score is named in the record's `reason`; the other tasks have
+    their scores.
     """
     missing: Missing = {}
     with peak_memory(device()) as memory:
@@ -91,6 +96,7 @@ def evaluations(measurement: Measurement, suites: Sequence[Suite]) -> Iterator[R
             seconds = time.perf_counter() - clock
             memory.measure()
             record = _record(measurement, suite, found, _reasons(suite, missing), memory)
+            # All suites share the embedding, and each record has the whole time of it.
             seconds += measurement.embedder.seconds
             yield replace(record, started=started, wall_seconds=seconds)
 
@@ -100,7 +106,7 @@ def _embedded(
 ) -> dict[bool, Embeddings]:
     """The vectors for tests (False) and for dev tasks that differ (True), in one pass each.
 
-    There are none when embedding fails; `missing` then says why.
+    The result is empty when embedding fails; `missing` then has the reason for every task.
     """
     texts: dict[bool, list[list[str]]] = {False: [], True: []}
     for suite in suites:
@@ -115,7 +121,7 @@ def _embedded(
             for dev, lists in texts.items()
             if lists
         }
-    except Exception as error:  # so may a user's method
+    except Exception as error:  # a user's method may raise anything, too
         tasks = [(suite.name, task) for suite in suites for task in suite.data]
         missing |= {place: reason(error) for place in tasks if place not in missing}
         return {}
@@ -127,7 +133,7 @@ def _scores(
     vectors: dict[bool, Embeddings],
     missing: Missing,
 ) -> dict[str, Scores]:
-    """Task -> its scores."""
+    """Task -> its scores, for the tasks that have scores."""
     found: dict[str, Scores] = {}
     for task in suite.data:
         if (suite.name, task) in missing:
@@ -141,7 +147,7 @@ def _scores(
 
 
 def _reasons(suite: Suite, missing: Missing) -> str | None:
-    """What is missing, and why; tasks with one reason together."""
+    """The tasks of a suite that have no score, and the reasons; None when nothing is missing."""
     tasks: dict[str, list[str]] = {}
     for (name, task), why in missing.items():
         if name == suite.name:

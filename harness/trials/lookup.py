@@ -1,4 +1,4 @@
-"""What a name means where a model is measured: a trial of the store, a folder, or a model of the Hub."""
+"""Finds the model that a name means: a trial of the store, a folder, or a model of the Hub."""
 
 import re
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from harness.trials.record import Record
 from harness.trials.store import Store, only
 from harness.trials.trial import Trial, key
 
-KEY = re.compile(r"[0-9a-f]{4,32}")
-MODULES = "modules.json"
-"""What makes a folder a sentence-transformers model"""
+KEY_PATTERN = re.compile(r"[0-9a-f]{4,32}")
+MODULES_FILE = "modules.json"
+"""The file that every sentence-transformers folder has"""
 
 
 @dataclass(frozen=True)
-class Model:
+class MeasuredModel:
     """A model to be measured: the trial that makes it, and its record where the store has one."""
 
     name: str
@@ -27,48 +27,54 @@ class Model:
 
     @property
     def label(self) -> str:
-        """For people."""
+        """The model as people read it: its name, and the trial or the pooling."""
         if self.record is not None:
             return f"{self.name} ({self.trial.label})"
         how = getattr(self.trial.config, "pooling", None)
         return f"{self.name} ({how} pooling)" if how else self.name
 
 
-def model(name: str, store: Store, *, pooling: str | None, method: str | None) -> Model:
-    """The model called `name`. `method`: path of the plugin behind a trial, where it has no name here.
+def model(name: str, store: Store, *, pooling: str | None, method: str | None) -> MeasuredModel:
+    """The model that `name` means: a trial's key, a model of the Hub, or a folder.
 
-    Raises UserError when there is none, or when a trial's plugin, data or models have changed since.
+    `pooling`: the pooling of a plain encoder; None: that of a sentence-transformers folder, or else
+    the mean. `method`: the path of the plugin behind a trial, where no plugin of this name is
+    installed. Raises UserError when there is no such model, or when the plugin, the data or the
+    models of a trial have changed since it ran.
     """
-    if KEY.fullmatch(name) and not Path(name).exists():
+    if KEY_PATTERN.fullmatch(name) and not Path(name).exists():
         trials = [record for record in store.matching(name) if record.role != "evaluation"]
         if trials:
             return _stored(only(trials, name), pooling, method)
     folder = model_folder(name)
+    # A key needs the data of a suite; where those of STS are missing, the embedded pairs are there.
     values = {"encoder": name} | ({} if _sts_is_here() else {"suite": "graded"})
-    if (folder / MODULES).is_file() and pooling is None:
-        return Model(name, Trial("sentence_transformer", values, 0))
-    return Model(name, Trial("pooling", values | {"pooling": pooling or "mean"}, 0))
+    if (folder / MODULES_FILE).is_file() and pooling is None:
+        return MeasuredModel(name, Trial("sentence_transformer", values, 0))
+    return MeasuredModel(name, Trial("pooling", values | {"pooling": pooling or "mean"}, 0))
 
 
-def _stored(record: Record, pooling: str | None, method: str | None) -> Model:
+def _stored(record: Record, pooling: str | None, method: str | None) -> MeasuredModel:
     name = record.key[:10]
     if pooling is not None:
-        raise UserError(f"--pooling is for plain encoders; trial {name} has its method's own")
+        raise UserError(
+            f"--pooling is for plain encoders; trial {name} has the pooling of its method"
+        )
     if not record.finished:
         raise UserError(f"trial {name} has not finished ({record.reason})")
     plugin = method or record.method
     if method is None and plugin not in registry.names():
         raise UserError(
-            f"trial {name}: no method {plugin} is known here; name its folder with --method PATH"
+            f"trial {name}: there is no method {plugin} here; name its folder with --method PATH"
         )
     assert record.role != "evaluation"
     trial = Trial(plugin, record.configuration, record.seed, record.role, record.search)
     if key(trial) != record.key:
         raise UserError(
-            f"trial {name} was made with other code, data or models than are here now; `harness "
+            f"the code, the data or the models of trial {name} have changed since it ran; `harness "
             f"show {name}` names them, and the command that it prints runs the trial again"
         )
-    return Model(name, trial, record)
+    return MeasuredModel(name, trial, record)
 
 
 def _sts_is_here() -> bool:

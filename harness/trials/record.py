@@ -11,6 +11,7 @@ import pyarrow as pa
 from harness.evaluation.scores import Uncertainty
 
 SCHEMA_VERSION = 4
+"""It is raised when the columns change, so that an old store gets an error message of its own"""
 Status = Literal["finished", "partial", "failed"]
 RecordRole = Literal["search", "final", "evaluation"]
 
@@ -89,7 +90,7 @@ class Record:
     key: str
     """Digest of everything that decides the result"""
     status: Status
-    """`partial`: an evaluation in which some tasks have no score"""
+    """`partial` is an evaluation in which some tasks have no score"""
     role: RecordRole
     """`search`: scored on dev only; `final`: on dev and test; `evaluation`: by `harness eval`"""
     method: str
@@ -97,13 +98,13 @@ class Record:
     encoder: str
     seed: int
     configuration: Mapping[str, Any]
-    """Every hyperparameter, resolved"""
+    """Hyperparameter -> its value, all of them, and the label subset where there is one"""
     reason: str | None = None
     """Why it failed, or what is missing"""
     search: str = ""
     """Identifier of the search that asked for the trial"""
     suite: str | None = None
-    """The suite that measured"""
+    """The suite that gave the scores"""
     suite_card: str | None = None
     """JSON of the card of a user's suite; None for a shipped suite"""
     evaluates: str | None = None
@@ -121,21 +122,21 @@ class Record:
     uncertainty: Mapping[str, Uncertainty] = field(default_factory=dict)
     """Dev or test metric -> uncertainty of its score"""
     history: list[Mapping[str, Any]] = field(default_factory=list)
-    """Along training: step, stage, metric, value"""
+    """Quantities along the training: step, stage, metric, value"""
     steps: int | None = None
     """Optimiser steps of all stages"""
     wall_seconds: float | None = None
-    """Of the whole trial"""
+    """Duration of the whole trial"""
     training_seconds: float | None = None
-    """Of the training steps alone"""
+    """Duration of the training steps alone"""
     evaluation_seconds: float | None = None
-    """Spent embedding sentences for dev and test scores"""
+    """Duration of embedding sentences for dev and test scores"""
     sentences_per_second: float | None = None
     """Sentences trained on per training second; in an evaluation, sentences embedded per second"""
     peak_host_memory_mib: float | None = None
-    """Resident memory of the process"""
+    """Largest resident memory of the process"""
     peak_gpu_memory_mib: float | None = None
-    """Memory that torch allocated; None without a GPU"""
+    """Largest memory that torch allocated; None without a GPU"""
     parameters_total: int | None = None
     parameters_trainable: int | None = None
     parameters_added: int | None = None
@@ -161,24 +162,24 @@ class Record:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing of it is missing."""
+        """Whether nothing of the trial or evaluation is missing."""
         return self.status == "finished"
 
     @property
     def label_fraction(self) -> float | None:
-        """Share of the labels that was used; None where the method has no such choice."""
+        """The share of the labels that was used; None where the method has no such choice."""
         return self.configuration.get("label_fraction")
 
     @property
     def subset(self) -> int | None:
-        """Which random subset of the labels; None where the method has no such choice."""
+        """The number of the label subset; None where the method has no such choice."""
         return self.configuration.get("subset")
 
     @property
     def label(self) -> str:
         """The trial as people read it: method, setting, encoder, seed, and the label subset."""
         named = (self.method, self.setting, self.encoder, self.seed)
-        return label(*named, self.label_fraction, self.subset)
+        return trial_label(*named, self.label_fraction, self.subset)
 
     def row(self) -> dict[str, Any]:
         """The record as a row of SCHEMA."""
@@ -200,7 +201,7 @@ def record_of(row: Mapping[str, Any]) -> Record:
     return Record(**values)
 
 
-def label(
+def trial_label(
     method: str,
     setting: str,
     encoder: str,

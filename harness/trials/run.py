@@ -1,4 +1,4 @@
-"""One trial, top to bottom: data -> model -> stages -> evaluation -> record."""
+"""Runs one trial: data, model, stages, evaluation, record."""
 
 import logging
 import time
@@ -28,33 +28,37 @@ from harness.training.seeds import seed_everything
 from harness.trials.record import Record
 from harness.trials.trial import Trial, describe, failed
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 Report = Callable[[Progress], None]
 
 
 def attempt(trial: Trial, report: Report, weights: Path | None = None) -> Record:
-    """The record of a trial that ran, or of one that failed, with its reason.
+    """Run a trial and return its record; a failure gives a record with its reason.
 
-    `report` hears of the progress. `weights`: the file for a final trial's trained weights.
+    `report`: called with the progress of the training. `weights`: the file for the trained weights
+    of a final trial.
     """
     started, clock = datetime.now(UTC), time.perf_counter()
     try:
-        record = run(trial, report, weights)
+        record = run_trial(trial, report, weights)
     except Exception as error:
+        # The two expected errors explain themselves; any other is logged with its traceback.
         unforeseen = not isinstance(error, TrialFailure | UserError)
-        logger.error("trial %s failed: %s", trial.label, reason(error), exc_info=unforeseen)
+        _logger.error("trial %s failed: %s", trial.label, reason(error), exc_info=unforeseen)
         record = failed(trial, reason(error))
     return replace(record, started=started, wall_seconds=time.perf_counter() - clock)
 
 
-def run(trial: Trial, report: Report, weights: Path | None = None) -> Record:
-    """Train and evaluate one trial. Raises TrialFailure when it cannot go on."""
+def run_trial(trial: Trial, report: Report, weights: Path | None = None) -> Record:
+    """Train and evaluate one trial, and return its record.
+
+    Raises TrialFailure when the trial cannot go on. The arguments are those of `attempt`.
+    """
     measured = suite(trial.config.suite)
     final = trial.role == "final"
     for task in (measured.dev, *(measured.tests if final else ())):
-        measured.load(
-            task
-        )  # a damaged file should stop the trial before the training, not after it
+        # A damaged file should stop the trial before the training, not after it.
+        measured.load(task)
     with peak_memory(device()) as memory:
         method, kit = built(trial)
         embedder = Embedder(method, kit)
@@ -88,7 +92,7 @@ def run(trial: Trial, report: Report, weights: Path | None = None) -> Record:
 
 
 def built(trial: Trial) -> tuple[Method[Any], Kit]:
-    """The trial's method before training, on its device."""
+    """The trial's method before training, on its device, and the kit that built it."""
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     seed_everything(trial.seed)
@@ -99,10 +103,12 @@ def built(trial: Trial) -> tuple[Method[Any], Kit]:
 def train(
     method: Method[Any], kit: Kit, trial: Trial, measured: Suite, embedder: Embedder, report: Report
 ) -> tuple[Outcome, str]:
-    """Run the method's stages, selecting on dev: what it took, and the precision.
+    """Run the method's stages, and select the checkpoint on dev.
 
-    Along the way dev is embedded in the precision of the training: quicker in bf16, for some hundredths of a point
-    (benchmarks/README.md). What is stored is embedded in float32.
+    Returns the outcome and the precision of the training, `bf16` or `fp32`. During the training,
+    dev is embedded in that precision, because bf16 is quicker and changes the score by some
+    hundredths of a point (benchmarks/README.md). The scores that are stored are embedded in
+    float32.
     """
     config = kit.config
     if not kit.declared.stages or not isinstance(config, TrainingConfig):
@@ -118,23 +124,30 @@ def train(
 
 
 def keep(method: Method[Any], kit: Kit, path: Path) -> None:
-    """Write what training changed; nothing for a method that trains nothing. A full disk costs the file, no trial."""
+    """Write the parameters that training changed, if there are any.
+
+    A file that cannot be written, for example on a full disk, is logged and does not fail the
+    trial.
+    """
     if not kit.declared.stages:
         return
     try:
         save_state(method, _changed(method, kit), path)
     except OSError as error:
-        logger.warning("the weights %s are not kept: %s", path, error)
+        _logger.warning("the weights %s are not kept: %s", path, error)
 
 
 def _changed(method: Method[Any], kit: Kit) -> set[str]:
-    """Names of the parameters that some stage trains."""
+    """The names of the parameters that some stage trains."""
     return {name for stage in kit.declared.stages for name in trained_names(method, stage)}
 
 
 def trained(trial: Trial, weights: Path, report: Report) -> tuple[Method[Any], Kit]:
-    """A trial's method after training: from its kept weights, or else trained once more (the same seed, the same
-    result) and kept."""
+    """A trial's method after training, and the kit that built it.
+
+    Its weights are read from the file `weights`. Without this file the method is trained once more,
+    which gives the same weights because of the same seed, and they are written to the file.
+    """
     method, kit = built(trial)
     if not kit.declared.stages:
         return method, kit

@@ -1,8 +1,8 @@
 """The results store: one Parquet file per trial, written whole or not at all.
 
-Any number of writers on any number of machines may share one folder. A trial's file is named by its
-key, so the same trial is never stored twice. `compact` folds small files into one, and readers drop
-a row that they see in both.
+Any number of writers on any number of machines may share one folder. The name of a trial's file is
+its key, so the same trial is never stored twice. `compact` folds small files into one, and readers
+drop a row that they see in both.
 """
 
 import os
@@ -20,17 +20,17 @@ from harness.files import written_whole
 from harness.trials.record import SCHEMA, SCHEMA_VERSION, Record, record_of
 
 DEFAULT_STORE = Path("results/trials")
-UNREADABLE = (pa.ArrowException, OSError, ValueError)
-"""What a damaged or foreign file raises"""
+READ_ERRORS = (pa.ArrowException, OSError, ValueError)
+"""What reading a damaged or foreign file raises"""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a store holds: one row per trial, and the files that could not be read."""
+    """The content of a store: one row per trial, and the files that could not be read."""
 
     table: pa.Table
     unreadable: list[tuple[str, str]] = field(default_factory=list)
-    """(name, reason) of each such file"""
+    """(name, reason) of each file that could not be read"""
 
     def records(self) -> list[Record]:
         """The rows as records."""
@@ -62,7 +62,7 @@ class Store:
         return self.folder / "weights" / f"{key}.safetensors"
 
     def write(self, record: Record) -> None:
-        """Add one trial, atomically; a record with the same key (an earlier failure) is replaced."""
+        """Write one record atomically; it replaces an earlier one with the same key."""
         table = pa.Table.from_pylist([record.row()], schema=SCHEMA)
         self._write_table(table, f"{record.key}.parquet")
 
@@ -80,7 +80,7 @@ class Store:
         return record
 
     def read(self) -> Reading:
-        """Every trial once. A damaged file is named in `unreadable`, and the rest is read."""
+        """Read every trial once; damaged files are named in `unreadable`, and the rest is read."""
         tables: dict[str, pa.Table] = {}
         unreadable: dict[str, str] = {}
         gone: set[str] = set()
@@ -92,9 +92,9 @@ class Store:
                     continue
                 try:
                     tables[path.name] = _read_file(path)
-                except UNREADABLE as error:
+                except READ_ERRORS as error:
                     if isinstance(error, FileNotFoundError) and path.name not in gone:
-                        # It was folded since the listing into a file that the next listing has.
+                        # It was folded after the listing into a file that the next listing has.
                         gone.add(path.name)
                         listed_again = True
                     else:
@@ -103,21 +103,22 @@ class Store:
         return Reading(_each_key_once(table), sorted(unreadable.items()))
 
     def finished_keys(self) -> set[str]:
-        """Keys of the finished trials."""
+        """The keys of the finished trials."""
         table = self.read().table
         return set(table.filter(pc.field("status") == "finished")["key"].to_pylist())
 
     def get(self, key: str) -> Record | None:
-        """One trial by its whole key, or None; a failure only if the trial has not finished.
+        """The record with this whole key, or None when there is none.
 
-        The trial's own file is read first, then the compacted ones.
+        A failure is returned only when there is no finished record of the same key. The trial's own
+        file is read first, then the compacted ones.
         """
         failure = None
         for path in self._own_then_compacted(key):
             try:
                 table = _read_file(path)
-            except UNREADABLE:
-                continue  # not there, or damaged: `read` names the damaged ones
+            except READ_ERRORS:
+                continue  # it is not there, or it is damaged; `read` names the damaged ones
             for row in table.filter(pc.equal(table["key"], key)).to_pylist():
                 record = record_of(row)
                 if record.finished:
@@ -145,9 +146,10 @@ class Store:
         return [record_of(row) for row in rows]
 
     def _own_then_compacted(self, key: str) -> Iterator[Path]:
-        """The compacted files are listed after the own one was looked for.
+        """The trial's own file, then the compacted ones.
 
-        A compaction in between therefore hides nothing.
+        The compacted files are listed after the own file was looked for, so that a compaction in
+        between hides nothing.
         """
         yield self.folder / f"{key}.parquet"
         yield from self.folder.glob("compact-*.parquet")
@@ -155,8 +157,9 @@ class Store:
     def compact(self, at_least: int = 256) -> int:
         """Fold the files of finished trials into one, if there are `at_least` files.
 
-        Returns how many were folded. The new file is in place before the old ones go, so no reader
-        misses a trial. A failure keeps its own file: another sweep may be about to replace it.
+        Returns how many were folded. The new file is in place before the old ones are removed, so
+        no reader misses a trial. A failure keeps its own file, because another sweep may be about
+        to replace it.
         """
         paths = [path for path in self._files() if not path.name.startswith("compact-")]
         if len(paths) < at_least:
@@ -165,8 +168,8 @@ class Store:
         for path in paths:
             try:
                 table = _read_file(path)
-            except UNREADABLE:
-                continue  # left where it is, for `read` to name
+            except READ_ERRORS:
+                continue  # the file stays where it is, and `read` names it
             if table["status"].to_pylist() == ["finished"]:
                 folded.append(path)
                 tables.append(table)
@@ -179,7 +182,7 @@ class Store:
         return len(folded)
 
     def _files(self) -> list[Path]:
-        """The Parquet files by name; temporary ones, which begin with a point, are left out."""
+        """The Parquet files by name, without the temporary ones, which begin with a point."""
         try:
             found = [entry.name for entry in os.scandir(self.folder)]
         except FileNotFoundError:
@@ -199,13 +202,14 @@ def only(found: list[Record], prefix: str) -> Record:
     if len(found) > 1:
         keys = ", ".join(record.key[: len(prefix) + 4] for record in found[:5])
         raise UserError(
-            f'{len(found)} trials have keys that start with "{prefix}": {keys}; give more characters'
+            f'{len(found)} trials have keys that start with "{prefix}": {keys}; '
+            "give more characters"
         )
     return found[0]
 
 
 def _read_file(path: Path) -> pa.Table:
-    """Raises ValueError for a file that is not of this schema."""
+    """The table of one file. Raises ValueError for a file that is not of this schema."""
     table = pq.ParquetFile(path).read()
     if missing := set(SCHEMA.names) - set(table.column_names):
         versions = {SCHEMA_VERSION}
@@ -219,7 +223,7 @@ def _read_file(path: Path) -> pa.Table:
 
 
 def _each_key_once(table: pa.Table) -> pa.Table:
-    """The first row of each key, but a finished trial rather than its earlier failure."""
+    """One row for each key: a finished one where there is one, else the first."""
     kept: dict[str, int] = {}
     statuses = table["status"].to_pylist()
     for index, key in enumerate(table["key"].to_pylist()):

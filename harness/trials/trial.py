@@ -1,4 +1,4 @@
-"""A trial: what decides its result, the key made of that, and what its record says beside the result."""
+"""A trial: what decides its result, the key that is made of that, and its record before it runs."""
 
 import functools
 import platform
@@ -23,24 +23,27 @@ from harness.plugin.declared import Declared
 from harness.plugin.registry import Plugin
 from harness.trials.record import Record
 
-VERSIONED = ("torch", "transformers", "ray", "optuna", "numpy", "scipy", "pyarrow")
+_PACKAGES = ("torch", "transformers", "ray", "optuna", "numpy", "scipy", "pyarrow")
 Role = Literal["search", "final"]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What decides a result: a method, a resolved configuration, a seed, and whether the tests are scored."""
+    """All that decides a result: the method, its configuration, the seed and the role."""
 
     method: str
     """Name or path of the plugin"""
     configuration: Mapping[str, Any]
+    """Hyperparameters; those that are not here have the paper's value or the default"""
     seed: int
     role: Role = "final"
+    """`search`: scored on dev only; `final`: scored on dev and test"""
     search: str = ""
+    """Identifier of the search that asked for the trial; it does not decide the result"""
 
     @property
     def plugin(self) -> Plugin:
-        """The method, imported."""
+        """The plugin, imported."""
         return registry.load(self.method)
 
     @property
@@ -50,21 +53,25 @@ class Trial:
 
     @cached_property
     def declared(self) -> Declared:
-        """What the method declares under the configuration. Raises UserError when it is refused."""
+        """What the method declares under the configuration.
+
+        Raises UserError when the method refuses the configuration.
+        """
         plugin = self.plugin
         return plugin.declare(resolve(plugin, self.configuration))
 
     @property
     def label(self) -> str:
-        """For people: method, setting, encoder, seed."""
+        """The trial as people read it: method, setting, encoder, seed."""
         config = self.config
         return f"{self.plugin.name} {config.setting} {Path(config.encoder).name} seed {self.seed}"
 
 
 def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> MethodConfig:
-    """The method's configuration from given values, paper values and defaults.
+    """The method's configuration from given values, the paper's values and defaults.
 
-    Raises UserError for an unknown key, a wrong type or a value out of range; `where` is put in front.
+    Raises UserError for an unknown hyperparameter, a wrong type or a value out of range. `where` is
+    the beginning of its message, such as a file and a line.
     """
     fields = plugin.method.config_type.model_fields
     for key in values:
@@ -83,7 +90,11 @@ def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> Metho
 
 
 def key(trial: Trial, *, download: bool = True) -> str:
-    """Digest of all that decides the result; equal keys are the same trial. Raises UserError when a file is missing."""
+    """The key: the digest of everything that decides the result of a trial.
+
+    Equal keys are the same trial. Raises UserError when a model or a data file is missing, and does
+    not download it unless `download` is set.
+    """
     declared = trial.declared
     identity = {
         "source": declared.source_digest,
@@ -98,7 +109,7 @@ def key(trial: Trial, *, download: bool = True) -> str:
 
 
 def data_digest(declared: Declared, *, download: bool = True) -> str:
-    """Digest of the training corpora, of the suite's files and of a user's suite itself."""
+    """The digest of the training corpora, the suite's data, and the code of a user's suite."""
     measured = suite(declared.config.suite)
     return declared.data_digest(measured.files(), download=download) + measured.code_digest
 
@@ -112,7 +123,7 @@ def describe(trial: Trial) -> Record:
     """The part of a finished record that is known before the trial runs."""
     declared, config = trial.declared, trial.config
     measured = suite(config.suite)
-    packages = {name: version(name) for name in VERSIONED}
+    packages = {name: version(name) for name in _PACKAGES}
     return Record(
         key=key(trial),
         status="finished",
@@ -139,14 +150,14 @@ def describe(trial: Trial) -> Record:
 
 
 def _device_name() -> str:
-    return (
-        torch.cuda.get_device_name() if torch.cuda.is_available() else f"cpu ({platform.machine()})"
-    )
+    if torch.cuda.is_available():
+        return str(torch.cuda.get_device_name())
+    return f"cpu ({platform.machine()})"
 
 
 @functools.cache
 def commit() -> str:
-    """The checkout's commit, with "+" when files differ from it; empty outside a checkout."""
+    """The commit of the checkout, with "+" when files differ from it; "" outside a checkout."""
     folder = Path(__file__).resolve().parent
 
     def git(*arguments: str) -> str:
@@ -156,8 +167,7 @@ def commit() -> str:
         return done.stdout.strip() if done.returncode == 0 else ""
 
     try:
-        return git("rev-parse", "--short=12", "HEAD") + (
-            "+" if git("status", "--porcelain") else ""
-        )
+        changed = "+" if git("status", "--porcelain") else ""
+        return git("rev-parse", "--short=12", "HEAD") + changed
     except OSError:
-        return ""
+        return ""  # there is no program git

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: in this process (quick) or as a process of its own (true)."""
+"""Fixtures that run the command line, in this process (quick) or in a process of its own."""
 
 import io
 import os
@@ -35,7 +35,7 @@ methods:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command came to."""
+    """The exit code of a command, and what it printed."""
 
     code: int
     out: str
@@ -47,7 +47,10 @@ Harness = Callable[..., Answer]
 
 @pytest.fixture
 def harness(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Harness:
-    """harness(argument, ...): the command in this process, which has paid for its imports already."""
+    """harness(argument, ...): run the command in this process.
+
+    This is quick, because everything is imported already.
+    """
     monkeypatch.delenv("HARNESS_HUB", raising=False)
 
     def call(*arguments: object) -> Answer:
@@ -63,7 +66,7 @@ def harness(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture(scope="session")
 def process(cache: Path) -> Harness:
-    """process(argument, ..., cwd=..., environment={...}): the command as a process of its own.
+    """process(argument, ..., cwd=..., environment={...}): run the command in a process of its own.
 
     In `environment`, None unsets a variable.
     """
@@ -72,7 +75,7 @@ def process(cache: Path) -> Harness:
         *arguments: object,
         cwd: Path = REPOSITORY,
         environment: dict[str, str | None] | None = None,
-        timeout: int = 180,
+        timeout: int = 1200,
     ) -> Answer:
         changed = {
             "HARNESS_HUB": None,
@@ -97,7 +100,7 @@ def process(cache: Path) -> Harness:
 
 @pytest.fixture
 def space(tmp_path: Path) -> Callable[..., Path]:
-    """space(old, new, ...): a space that works, with every `old` text replaced by the `new` one after it."""
+    """space(old, new, ...): a valid search space in which each text `old` is replaced by `new`."""
 
     def write(*replacements: str) -> Path:
         text = SPACE
@@ -113,7 +116,7 @@ def space(tmp_path: Path) -> Callable[..., Path]:
 
 @dataclass(frozen=True)
 class Swept:
-    """A sweep that is done: its space, its store, what it said."""
+    """A sweep that has finished: its space, its store and what it printed."""
 
     space: Path
     store: Path
@@ -122,7 +125,7 @@ class Swept:
 
 @pytest.fixture(scope="session")
 def swept(process: Harness, tmp_path_factory: pytest.TempPathFactory) -> Swept:
-    """Two configurations of SimCSE on the tiny encoder, the better one on two final seeds."""
+    """A sweep of two configurations of SimCSE on the tiny encoder, with two final seeds."""
     folder = tmp_path_factory.mktemp("swept")
     path = folder / "space.yaml"
     path.write_text(SPACE, encoding="utf-8")
@@ -144,7 +147,10 @@ SUBSETS = {
 
 
 def _members() -> dict[str, str]:
-    """STS members in SentEval's formats, from the embedded graded pairs; those with gold 4.7 or more have 5.0."""
+    """The STS members in the formats of SentEval, made of the embedded graded pairs.
+
+    Pairs with a gold score of 4.7 or more get 5.0.
+    """
     lines = (EMBEDDED / "datasets" / GRADED / "test.tsv").read_text(encoding="utf-8").splitlines()
     rows = [line.split("\t") for line in lines]
     triples = iter(
@@ -179,9 +185,10 @@ def _members() -> dict[str, str]:
 
 @pytest.fixture
 def senteval(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Path]]:
-    """senteval({member: change}): a small archive of the STS members in a mirror that HARNESS_HUB names; its path.
+    """senteval({member: change}): write a small archive of the STS members; its path.
 
-    A change is a function of the member's text, or None to leave it out.
+    The archive is in a mirror that HARNESS_HUB names. A change is a function of the text of the
+    member, or None to leave the member out.
     """
     path = tmp_path / "hub" / "datasets" / SIMCSE / ARCHIVE
     path.parent.mkdir(parents=True)

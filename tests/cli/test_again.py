@@ -1,4 +1,4 @@
-"""The command that a record prints to be run again."""
+"""The command that a record prints runs the same trial again."""
 
 import shlex
 from typing import Any
@@ -15,7 +15,7 @@ from harness.trials.trial import resolve
 @pytest.mark.parametrize(
     ("method", "values"),
     [
-        ("dcpcse", {}),  # its template has a colon and a brace, which YAML takes for a mapping
+        ("dcpcse", {}),  # its template has a colon and a brace, which YAML reads as a mapping
         ("dcpcse", {"template": 'He said "{s}" # [MASK]', "mlm": True, "learning_rate": 1e-5}),
         ("promptbert", {"template": "{s} : [MASK]", "second_template": "no, '{s}' [MASK]"}),
         ("simcse", {"sentences": "1e3", "triplets": "null"}),
@@ -38,6 +38,6 @@ def test_the_printed_configuration_is_read_back_as_it_was(
     words = shlex.split(_command(record, method))
     given = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
     assert (
-        resolve(registry.load(method), {**options.values(given), "encoder": config.encoder})
+        resolve(registry.load(method), {**options.set_values(given), "encoder": config.encoder})
         == config
     )

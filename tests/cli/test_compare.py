@@ -1,4 +1,4 @@
-"""`harness compare`, `retrieve` and `picture`: two models on the same pairs, nearest sentences, pictures."""
+"""`harness compare`, `retrieve` and `picture`: two models, nearest sentences, pictures."""
 
 import re
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def trial(harness: Any, store: Path) -> str:
-    """The key of [CLS] pooling in the store."""
+    """The key of a trial of [CLS] pooling in the store."""
     values = ["suite=graded", "pooling=cls"]
     settings = [word for value in values for word in ("--set", value)]
     harness("run", "pooling", "--encoder", "tiny-bert", *settings, "--store", store)
@@ -38,7 +38,7 @@ def trial(harness: Any, store: Path) -> str:
 
 @pytest.fixture
 def compared(harness: Any, store: Path) -> Callable[..., Rows]:
-    """compared(a, b, option, ...): task -> A, B, A - B, low, high, p as printed."""
+    """compared(a, b, option, ...): task -> A, B, A - B, low, high, p as they are printed."""
 
     def call(a: str, b: str, *options: object) -> Rows:
         answer = harness("compare", a, b, *options, "--store", store)
@@ -74,6 +74,7 @@ def test_a_model_does_not_differ_from_itself(compared: Callable[..., Rows]) -> N
     assert p_value == 1
 
 
+@pytest.mark.slow
 def test_two_models_differ_by_the_difference_of_their_scores(
     compared: Callable[..., Rows], harness: Any, trial: str, store: Path
 ) -> None:
@@ -114,7 +115,7 @@ def test_what_is_no_correlation_is_not_compared(
     store: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Told before a model is loaded."""
+    """The mistake is reported before a model is loaded."""
     senteval()
     monkeypatch.setattr(Measurement, "__init__", None)
     answer = harness("compare", "tiny-bert", "tiny-bert", "--suite", suite, "--store", store)
@@ -158,7 +159,7 @@ QUERIES = ["the pilot checked the probe.", "the river is green"]
 
 
 def embed(texts: list[str]) -> np.ndarray:
-    """The tiny encoder with mean pooling, not by way of the command."""
+    """The vectors of the tiny encoder with mean pooling, computed without the command."""
     plugin = registry.load("pooling")
     config = resolve(plugin, {"encoder": "tiny-bert", "pooling": "mean", "suite": "graded"})
     kit = Kit(plugin.declare(config), torch.device("cpu"))
@@ -166,7 +167,7 @@ def embed(texts: list[str]) -> np.ndarray:
 
 
 def nearest(texts: list[str], query: str, count: int) -> list[tuple[str, float]]:
-    """By every cosine, one by one."""
+    """The nearest sentences, found by computing every cosine one by one."""
     [one, *vectors] = embed([query, *texts])
     cosines = {
         text: float(one @ other / np.sqrt((one @ one) * (other @ other)))
@@ -234,6 +235,7 @@ def test_retrieve_with_a_constant_embedding(
 PICTURES = {"cosines-by-gold.png", "cosines.png", "projection.png"}
 
 
+@pytest.mark.slow
 def test_three_pictures(
     harness: Any, trial: str, senteval: Callable[..., Path], store: Path, tmp_path: Path
 ) -> None:
@@ -266,7 +268,7 @@ def test_pictures_that_cannot_be_written(
     tmp_path: Path,
     monkeypatch: Any,
 ) -> None:
-    """Told before a model is loaded."""
+    """The mistake is reported before a model is loaded."""
     senteval()
     (tmp_path / "file").touch()
     monkeypatch.setattr(Measurement, "__init__", None)

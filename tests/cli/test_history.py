@@ -1,4 +1,4 @@
-"""The curves of a run: in its record's file, and short on the screen."""
+"""The history of a trial: all of it in the record, and a short form on the screen."""
 
 from pathlib import Path
 from typing import Any
@@ -9,9 +9,9 @@ import pytest
 from harness.trials.store import Store
 
 ANALYSIS = {
-    "suite": "graded", "sentences": "graded-sentences", "triplets": "graded-triplets", "analysis": "true",
-    "stage1_steps": 4, "stage1_batch_size": 8, "batch_size": 8, "auxiliary_batch_size": 8, "max_steps": 2,
-    "evaluation_interval": 2, "precision": "fp32",
+    "suite": "graded", "sentences": "graded-sentences", "triplets": "graded-triplets",
+    "analysis": "true", "stage1_steps": 4, "stage1_batch_size": 8, "batch_size": 8,
+    "auxiliary_batch_size": 8, "max_steps": 2, "evaluation_interval": 2, "precision": "fp32",
 }  # fmt: skip
 
 
@@ -28,8 +28,10 @@ def test_an_analysed_run_stores_its_curves(process: Any, harness: Any, tmp_path:
     )
     assert first.index.tolist() == [0, 2, 4]
     assert first.drop(columns=["loss", "dev"]).notna().all(axis=None)
-    assert {"divergence", "divergence-unit", "divergence-entailment", "divergence-dropout", "convergence",
-            "convergence-key-0", "convergence-value-0"} <= set(first)  # fmt: skip
+    assert {
+        "divergence", "divergence-unit", "divergence-entailment", "divergence-dropout",
+        "convergence", "convergence-key-0", "convergence-value-0",
+    } <= set(first)  # fmt: skip
     assert points[points["stage"] == "contrastive"]["metric"].tolist() == ["loss", "dev"]
     [record] = Store(tmp_path).read().records()
     dev = points[points["metric"] == "dev"]

@@ -1,4 +1,4 @@
-"""Every verb does what its help says."""
+"""Every verb does what its help text says."""
 
 import os
 import shlex
@@ -62,7 +62,8 @@ class Method(plugin.Method[Config]):
         return 64
 
     def losses(self, batch, stage):
-        first, second = (nn.functional.dropout(self.embed(batch["contrastive"]), 0.1) for _ in range(2))
+        vectors = self.embed(batch["contrastive"])
+        first, second = (nn.functional.dropout(vectors, 0.1) for _ in range(2))
         loss = info_nce(first, second, temperature=self.config.temperature)
         return {"contrastive": loss}
 
@@ -75,7 +76,7 @@ class Method(plugin.Method[Config]):
 
 @pytest.fixture
 def plugin(tmp_path: Path) -> Callable[..., Path]:
-    """plugin(old, new): the plugin above with one text replaced."""
+    """plugin(old, new): the plugin above, with one text replaced."""
 
     def write(old: str = "", new: str = "") -> Path:
         assert old in GOOD
@@ -87,12 +88,12 @@ def plugin(tmp_path: Path) -> Callable[..., Path]:
 
 
 def files(store: Path) -> dict[str, int]:
-    """File name -> when it was written."""
+    """File name -> the time when it was written."""
     return {path.name: path.stat().st_mtime_ns for path in store.iterdir()}
 
 
 def again(out: str) -> list[str]:
-    """The words of the command after `again:`, as a shell would split them, without `harness`."""
+    """The words of the command after `again:`, as a shell splits them, without `harness`."""
     line = next(line for line in out.splitlines() if line.startswith("again: "))
     program, *arguments = shlex.split(line.removeprefix("again: "))
     assert program == "harness"
@@ -102,6 +103,7 @@ def again(out: str) -> list[str]:
 # Without a trial
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "shown"),
     [(["--help"], "sweep"), (["sweep", "--help"], "--dry-run"), (["list", "methods"], "SimCSE")],
@@ -115,7 +117,7 @@ def test_light_verbs_import_nothing_heavy(arguments: list[str], shown: str) -> N
     )
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert shown in done.stdout
-    assert "harness.cli.sweep" in imported  # so the report is what it is taken for
+    assert "harness.cli.sweep" in imported  # so the report lists the imports as this test expects
     assert not imported & HEAVY
 
 
@@ -163,7 +165,7 @@ def test_a_shipped_space_is_found_by_name(
     name: str, harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "quickstart").mkdir()  # a folder is no search space
+    (tmp_path / "quickstart").mkdir()  # a folder is not a search space
     answer = harness("plan", "simcse", name)
     assert answer.code == 0, answer.err
     assert "simcse unsup tiny-bert" in answer.out
@@ -208,11 +210,11 @@ def test_plan_resolves_values_in_the_order_of_precedence(
 ) -> None:
     path = space("    grid:", "    set: {max_steps: 3}\n    grid:")
     arguments = ["plan", path, "--store", tmp_path / "store"]
-    for options, said in ((["--set", "max_steps=4"], "max_steps=4"), ([], "max_steps=3")):
+    for options, shown in ((["--set", "max_steps=4"], "max_steps=4"), ([], "max_steps=3")):
         out = harness(*arguments, *options).out
-        assert said in out
-        assert "batch_size=8" in out  # the file's
-        assert "temperature=0.05" in out  # the method's
+        assert shown in out
+        assert "batch_size=8" in out  # from the file
+        assert "temperature=0.05" in out  # from the method
 
 
 def test_plan_says_seeds_and_subsets(
@@ -232,7 +234,7 @@ def test_plan_says_seeds_and_subsets(
 def test_plan_counts_the_updates_of_a_share(
     harness: Any, space: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """An epoch over half of the labels has half of the updates."""
+    """An epoch over half of the labels has half as many steps."""
     path = space(
         "graded-sentences",
         "graded-triplets",
@@ -242,12 +244,12 @@ def test_plan_counts_the_updates_of_a_share(
         "batch_size: 2",
     )
 
-    def updates(*options: str) -> int:
+    def steps(*options: str) -> int:
         out = harness("plan", path, "--store", tmp_path / "store", *options).out
         words = next(line for line in out.splitlines() if " final " in line).split()
-        return int(words[words.index("0,") + 4])  # seeds: 0, 1, then trials, stored, updates
+        return int(words[words.index("0,") + 4])  # seeds: 0, 1, then trials, stored, steps
 
-    assert updates("--set", "label_fraction=0.5") == pytest.approx(updates() / 2, abs=1)
+    assert steps("--set", "label_fraction=0.5") == pytest.approx(steps() / 2, abs=1)
 
 
 def test_plan_names_what_is_not_here(
@@ -304,7 +306,10 @@ def test_run_that_fails_is_stored_with_its_reason_and_tried_again(
     harness: Any, plugin: Callable[..., Path], tmp_path: Path
 ) -> None:
     repaired, store = tmp_path / "repaired", tmp_path / "store"
-    guard = f"        if not __import__('pathlib').Path({str(repaired)!r}).exists():\n            raise ValueError('odd')\n"
+    guard = (
+        f"        if not __import__('pathlib').Path({str(repaired)!r}).exists():\n"
+        f"            raise ValueError('odd')\n"
+    )
     path = plugin("        first, second =", f"{guard}        first, second =")
     arguments = ["run", path, "--set", "max_steps=2", "--store", store]
     answer = harness(*arguments)
@@ -331,7 +336,7 @@ def test_run_whose_loss_is_not_finite_fails(
     assert answer.code == 1
     [row] = Store(tmp_path / "store").read().records()
     assert row.status == "failed"
-    assert "nan" in row.reason or "not finite" in row.reason
+    assert "nan" in str(row.reason) or "not finite" in str(row.reason)
 
 
 def test_again_of_a_plugin_that_has_a_path(
@@ -383,13 +388,21 @@ def test_check_passes_what_is_right(harness: Any, plugin: Callable[..., Path]) -
     [
         ('"contrastive": loss}', '"contrastive": loss.repeat(2)}', "not a scalar tensor but (2,)"),
         ('"contrastive": loss}', '"contrastive": loss.item()}', "not a scalar tensor but float"),
-        ('"contrastive": loss}', '"contrastive": loss.detach()}', 'the loss "contrastive" has no gradient'),
+        (
+            '"contrastive": loss}',
+            '"contrastive": loss.detach()}',
+            'the loss "contrastive" has no gradient',
+        ),
         ('"contrastive": loss}', '"contrastive": loss / 0}', 'the loss "contrastive" is inf'),
         ('"contrastive": loss}', '"contrast": loss}', "losses() must return ['contrastive']"),
         ('"words*"', '"word"', 'stage "contrastive" trains nothing: no parameter matches word'),
         ('"words*"', '"still"', 'the loss "contrastive" has no gradient'),
         ('"learning_rate"}', '"learning_rat"}', 'no field "learning_rat" for the learning rate'),
-        ('streams={"contrastive"', 'streams={"pairs"', "its streams ['pairs'] are not all in corpora()"),
+        (
+            'streams={"contrastive"',
+            'streams={"pairs"',
+            "its streams ['pairs'] are not all in corpora()",
+        ),
         ("return vectors", "return vectors - vectors.mean(0)", "embed() depends on the batch"),
         ("return vectors", "return vectors * mask.sum(1).max()", "embed() depends on the batch"),
         ("return vectors", "return vectors + torch.rand_like(vectors)", "embed() is random"),
@@ -402,8 +415,16 @@ def test_check_passes_what_is_right(harness: Any, plugin: Callable[..., Path]) -
             "the frozen parameter still moved",
         ),
         ("width: int = 8", "width: int = pydantic.Field(0, ge=1)", "the defaults are refused"),
-        ("nn.Parameter(torch.zeros(1))", "nn.Parameter(torch.zeros(1, 2).view(3))", "__init__ raises RuntimeError"),
-        ("        return [\n", "        raise ValueError('no stage')\n        return [\n", "ValueError: no stage"),
+        (
+            "nn.Parameter(torch.zeros(1))",
+            "nn.Parameter(torch.zeros(1, 2).view(3))",
+            "__init__ raises RuntimeError",
+        ),
+        (
+            "        return [\n",
+            "        raise ValueError('no stage')\n        return [\n",
+            "ValueError: no stage",
+        ),
         (
             '        return {"contrastive": config.sentences}',
             "        raise ValueError('no data')",

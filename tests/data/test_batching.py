@@ -1,4 +1,4 @@
-"""Batches: every item once, little padding, templates and truncation."""
+"""Batches: every item once an epoch, little padding, templates, and cut sentences."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -14,12 +14,14 @@ PAD, PLAIN = 0, Template((101,), (102,))
 
 
 def corpus(*columns: Sequence[Sequence[int]], labels: Sequence[int] | None = None) -> Tokens:
+    """A corpus of these word pieces."""
     ids = [np.array([piece for row in column for piece in row], np.int32) for column in columns]
     starts = [np.cumsum([0, *(len(row) for row in column)]) for column in columns]
     return Tokens(ids, starts, None if labels is None else np.array(labels), PAD)
 
 
 def random_corpus(items: int, columns: int = 1, longest: int = 30) -> Tokens:
+    """A corpus of texts with 1 to `longest` random word pieces."""
     generator = np.random.default_rng(0)
     lengths = generator.integers(1, longest + 1, (columns, items))
     return corpus(
@@ -33,22 +35,24 @@ def random_corpus(items: int, columns: int = 1, longest: int = 30) -> Tokens:
 def epoch(
     tokens: Tokens, size: int, seed: int = 0, number: int = 0, max_length: int = 64
 ) -> list[TextBatch]:
+    """The batches of epoch `number`."""
     stream = Stream(
         tokens, PLAIN, StreamOptions(limit=max_length - len(PLAIN), batch_size=size, seed=seed)
     )
     return list(islice(stream, len(stream) * number, len(stream) * (number + 1)))
 
 
-def same(one: list[TextBatch], two: list[TextBatch]) -> bool:
+def same(first: list[TextBatch], second: list[TextBatch]) -> bool:
+    """Whether the batches hold the same items and word pieces in the same order."""
     return all(
-        torch.equal(a.items, b.items) and torch.equal(a.input_ids, b.input_ids)
-        for a, b in zip(one, two, strict=True)
+        torch.equal(one.items, two.items) and torch.equal(one.input_ids, two.input_ids)
+        for one, two in zip(first, second, strict=True)
     )
 
 
 @pytest.mark.parametrize(("items", "size"), [(100, 10), (103, 10), (5, 10), (1, 2), (2501, 8)])
 @pytest.mark.parametrize("number", [0, 1])
-def test_every_item_once_an_epoch_and_the_last_batch_short(
+def test_an_epoch_has_every_item_once_and_at_most_one_short_batch(
     items: int, size: int, number: int
 ) -> None:
     batches = epoch(random_corpus(items), size, number=number)
@@ -57,15 +61,14 @@ def test_every_item_once_an_epoch_and_the_last_batch_short(
     assert sizes == sorted([size] * (items // size) + ([items % size] if items % size else []))
 
 
-def test_deterministic_in_seed_and_epoch() -> None:
+def test_seed_and_epoch_decide_the_batches() -> None:
     tokens = random_corpus(200)
     assert same(epoch(tokens, 16, seed=1), epoch(tokens, 16, seed=1))
     assert same(epoch(tokens, 16, seed=1, number=1), epoch(tokens, 16, seed=1, number=1))
     assert not same(epoch(tokens, 16, seed=1), epoch(tokens, 16, seed=2))
     assert not same(epoch(tokens, 16, seed=1), epoch(tokens, 16, seed=1, number=1))
-    assert not same(epoch(tokens, 16, seed=1, number=1), epoch(tokens, 16, seed=2)), (
-        "seed + epoch would repeat orders"
-    )
+    # With seed + epoch as the seed of an epoch, these two would be the same.
+    assert not same(epoch(tokens, 16, seed=1, number=1), epoch(tokens, 16, seed=2))
 
 
 def test_length_grouping_leaves_little_padding() -> None:
@@ -78,14 +81,14 @@ def test_length_grouping_leaves_little_padding() -> None:
     assert wasted < 0.05 * wasted_at_random
 
 
-def test_order_of_batches_says_nothing_about_length() -> None:
+def test_the_order_of_batches_does_not_depend_on_their_length() -> None:
     widths = [batch.input_ids.shape[1] for batch in epoch(random_corpus(6400), 64)]
     assert abs(np.corrcoef(np.arange(100), widths)[0, 1]) < 0.3
     assert np.abs(np.diff(widths)).mean() > 5
 
 
 def test_batches_are_mixed_anew_every_epoch() -> None:
-    """Not fixed groups in another order."""
+    """Batches are not fixed groups of items that come in another order."""
     tokens = random_corpus(6400)
     groups = [
         {frozenset(batch.items.tolist()) for batch in epoch(tokens, 64, number=number)}
@@ -95,14 +98,15 @@ def test_batches_are_mixed_anew_every_epoch() -> None:
 
 
 def test_grouping_works_in_windows() -> None:
-    """Only `window` batches are sorted together: a batch of long items holds no more than a window's longest."""
+    """Only `window` batches are sorted together, so the lengths inside a batch differ somewhat."""
     lengths = np.arange(1000)
     batches = length_grouped(lengths, 10, np.random.default_rng(0), window=5)
     spans = [lengths[batch].max() - lengths[batch].min() for batch in batches]
-    assert np.mean(spans) > 100, "a tenth of the range and more; 9 if all were sorted together"
+    # At least a tenth of the range; if all were sorted together, it would be 9.
+    assert np.mean(spans) > 100
 
 
-def test_template_stands_around_every_row() -> None:
+def test_the_template_stands_around_every_row() -> None:
     template = Template((1, 2, 3), (8, 9))
     ids, mask = pad([np.array([50, 51]), np.array([], int), np.array([60])], template, pad_id=7)
     assert ids.tolist() == [[1, 2, 3, 50, 51, 8, 9], [1, 2, 3, 8, 9, 7, 7], [1, 2, 3, 60, 8, 9, 7]]
@@ -111,7 +115,7 @@ def test_template_stands_around_every_row() -> None:
 
 
 @pytest.mark.parametrize("max_length", [4, 5, 32])
-def test_truncation_on_the_right_counts_the_template(max_length: int) -> None:
+def test_sentences_are_cut_on_the_right_and_the_template_counts(max_length: int) -> None:
     row = list(range(1000, 1040))
     (batch,) = epoch(corpus([row, row[:1]]), 2, max_length=max_length)
     expected = [101, *row[: max_length - 2], 102]
@@ -119,7 +123,7 @@ def test_truncation_on_the_right_counts_the_template(max_length: int) -> None:
     assert batch.input_ids.shape == (2, max_length)
 
 
-def test_rows_of_an_item_stand_together() -> None:
+def test_the_rows_of_an_item_stand_together() -> None:
     tokens = corpus(
         [[10], [20], [30]], [[11, 11], [21], [31]], [[12], [22, 22, 22], [32]], labels=[5, 6, 7]
     )
@@ -141,7 +145,7 @@ def test_padding_is_to_the_longest_row_over_all_views() -> None:
     assert batch.input_ids.shape == (4, 11)
 
 
-def test_repeated_puts_the_views_of_a_row_together() -> None:
+def test_repeated_rows_stand_together() -> None:
     batch = TextBatch(
         torch.tensor([[1], [2], [3], [4]]),
         torch.tensor([[1], [1], [1], [0]]),

@@ -1,4 +1,4 @@
-"""Label subsets: the same items everywhere, about the wanted share of them."""
+"""Label subsets: the same items for all methods, and about the wanted share of them."""
 
 import random
 from collections.abc import Callable
@@ -32,9 +32,8 @@ def test_sizes_vary_about_the_share(fraction: float) -> None:
 
 def test_subsets_are_different_draws() -> None:
     one, two = (set(label_subset(20_000, 0.1, subset).tolist()) for subset in (0, 1))
-    assert len(one & two) == pytest.approx(200, abs=60), (
-        "as many in common as two draws have by chance"
-    )
+    # As many items in common as two draws have by chance.
+    assert len(one & two) == pytest.approx(200, abs=60)
 
 
 def test_a_small_share_of_few_items_is_one_item() -> None:
@@ -45,21 +44,20 @@ def test_a_small_share_of_few_items_is_one_item() -> None:
 
 
 def test_methods_see_the_same_subset(kit_for: KitFor, triplets: Path) -> None:
-    simcse = kit_for("simcse", setting="sup", label_fraction=0.5, subset=2).label_subset(
-        str(triplets)
-    )
-    clsr = kit_for("clsr", pairs=str(triplets), label_fraction=0.5, subset=2).label_subset(
-        str(triplets)
-    )
-    assert simcse is not None
-    assert clsr is not None
-    assert simcse.tolist() == clsr.tolist() == label_subset(20, 0.5, 2).tolist()
+    share = {"label_fraction": 0.5, "subset": 2}
+    for kit in (
+        kit_for("simcse", setting="sup", **share),
+        kit_for("clsr", pairs=str(triplets), **share),
+    ):
+        found = kit.label_subset(str(triplets))
+        assert found is not None
+        assert found.tolist() == label_subset(20, 0.5, 2).tolist()
 
 
 def test_corpora_of_the_same_file_have_their_own_subsets(
     kit_for: KitFor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Entailments are items 0 to 7 of a corpus of 8, not of the 24 pairs that they are taken from."""
+    """Entailments are the items of a corpus of 8, not of the 24 pairs from which they are taken."""
     folder = tmp_path / "datasets/stanfordnlp/snli/data"
     folder.mkdir(parents=True)
     table = pa.table(
@@ -74,7 +72,7 @@ def test_corpora_of_the_same_file_have_their_own_subsets(
         assert found.tolist() == label_subset(items, 0.9, 0).tolist()
 
 
-def test_unlabelled_corpora_and_all_labels_are_whole(
+def test_unlabelled_corpora_and_full_shares_have_no_subset(
     kit_for: KitFor, sentences: Path, triplets: Path
 ) -> None:
     assert kit_for("simcse", setting="sup", label_fraction=0.5).label_subset(str(sentences)) is None

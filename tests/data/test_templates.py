@@ -26,6 +26,7 @@ def bert(hub: Path) -> Any:
 
 @pytest.fixture
 def byte_level(byte_roberta: Path) -> Any:
+    """A byte-level tokenizer, which is RoBERTa's kind."""
     return AutoTokenizer.from_pretrained(byte_roberta)
 
 
@@ -49,7 +50,7 @@ def test_a_wrapped_bert_sentence_is_the_whole_string_tokenised(bert: Any, text: 
 def test_a_wrapped_roberta_sentence_is_the_whole_string_tokenised(
     byte_level: Any, text: str
 ) -> None:
-    """With the space before the sentence, where evaluation has it; the mask follows its word without a space."""
+    """The space in front belongs to the sentence, and there is no space before the mask."""
     template = hard_prompt(byte_level, text)
     assert template.leading_space
     assert byte_level.decode(template.begin) == f"<s>{text.split(' {s}')[0]}"
@@ -59,7 +60,7 @@ def test_a_wrapped_roberta_sentence_is_the_whole_string_tokenised(
     assert [*template.begin, *sentence, *template.end] == whole
 
 
-def test_without_leading_space_only_the_sentence_differs(byte_level: Any) -> None:
+def test_a_template_without_leading_space_is_otherwise_the_same(byte_level: Any) -> None:
     template = hard_prompt(byte_level, ROBERTA[0])
     bare = template.without_leading_space()
     assert (bare.begin, bare.end, bare.mask_id) == (template.begin, template.end, template.mask_id)
@@ -115,7 +116,7 @@ SHORT, LONG = (
 
 @pytest.mark.parametrize(("old", "new"), [(SHORT, LONG), (LONG, SHORT), (SHORT, SHORT)])
 @pytest.mark.parametrize("lengths", [[3, 7, 0], [5], [0, 0]])
-def test_rewrapped_is_as_if_it_had_been_wrapped_so(
+def test_a_rewrapped_batch_equals_one_that_was_wrapped_so_at_once(
     old: Template, new: Template, lengths: list[int]
 ) -> None:
     rows = [np.random.default_rng(length).integers(20, 90, length) for length in lengths]
@@ -128,7 +129,7 @@ def test_rewrapped_is_as_if_it_had_been_wrapped_so(
     assert torch.equal(found.items, batch.items)
 
 
-def test_rewrapping_a_batch_that_is_wider_than_its_rows() -> None:
+def test_a_batch_may_be_wider_than_its_rows() -> None:
     """A view of a batch keeps the padding of the longest view."""
     ids, mask = pad([np.arange(20, 23), np.arange(30, 39)], SHORT, 0)
     batch = TextBatch(ids, mask, torch.arange(1), views=2).view(0)

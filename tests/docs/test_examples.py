@@ -10,7 +10,7 @@ import typer.main
 
 from harness.cli import app
 from harness.evaluation.suites import suite
-from harness.sweep.space import load
+from harness.sweep.space import load_space
 from harness.trials.checking import problems
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -43,7 +43,7 @@ def test_the_method_of_the_readme_keeps_the_contract(tmp_path: Path) -> None:
 def test_the_search_space_of_the_readme_is_one(tmp_path: Path) -> None:
     path = tmp_path / "space.yaml"
     path.write_text(example("README.md", "yaml"), encoding="utf-8")
-    space, _ = load(path)
+    space, _ = load_space(path)
     assert list(space.methods) == ["simcse", "d2cse", "mine"]
 
 

@@ -1,4 +1,4 @@
-"""The embedded default: its corpus is the generator's, its sets are apart, its model loads."""
+"""The embedded default: the committed files are those that the code writes, and they are sound."""
 
 import csv
 from pathlib import Path
@@ -11,33 +11,39 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 import harness.embedded
-from harness.embedded.grammar import DEV_PAIRS, SENTENCES, TEST_PAIRS, TRIPLETS, corpus
+from harness.embedded.grammar import (
+    DEV_PAIR_COUNT,
+    SENTENCE_COUNT,
+    TEST_PAIR_COUNT,
+    TRIPLET_COUNT,
+    corpus,
+)
 from harness.embedded.make import CORPUS, MODEL, SEED, VECTORS, pretraining_losses, write_model
 from harness.embedded.words import WIDTH, word_vectors
 
 HUB = Path(harness.embedded.__file__).parent / "hub"
-GRADED = {"dev.tsv": DEV_PAIRS, "test.tsv": TEST_PAIRS}
+GRADED = {"dev.tsv": DEV_PAIR_COUNT, "test.tsv": TEST_PAIR_COUNT}
 
 
 def sentences() -> list[str]:
-    """The committed unlabelled sentences."""
+    """Read the committed unlabelled sentences."""
     return (HUB / CORPUS / "sentences.txt").read_text(encoding="utf-8").splitlines()
 
 
 def pairs(name: str) -> list[tuple[float, str, str]]:
-    """The committed graded pairs of one file: score, first and second sentence."""
+    """Read the committed graded pairs of one file: score, first and second sentence."""
     lines = (HUB / CORPUS / name).read_text(encoding="utf-8").splitlines()
     rows = [line.split("\t") for line in lines]
     return [(float(score), first, second) for score, first, second in rows]
 
 
 def triplets() -> list[list[str]]:
-    """The committed triplets, header included."""
+    """Read the committed triplets, header included."""
     with (HUB / CORPUS / "triplets.csv").open(encoding="utf-8", newline="") as table:
         return list(csv.reader(table))
 
 
-def test_committed_corpus_is_the_generators() -> None:
+def test_the_committed_corpus_is_what_the_grammar_writes() -> None:
     committed = {
         path.name: path.read_bytes() for path in (HUB / CORPUS).iterdir() if path.name != VECTORS
     }
@@ -45,13 +51,13 @@ def test_committed_corpus_is_the_generators() -> None:
 
 
 def parsed(text: str) -> dict[str, np.ndarray]:
-    """Word -> vector of a file of word vectors."""
+    """Parse a file of word vectors: word -> vector."""
     rows = [line.split(" ") for line in text.splitlines()]
     return {word: np.array(numbers, np.float64) for word, *numbers in rows}
 
 
-def test_committed_word_vectors_are_the_corpus() -> None:
-    """Up to floating-point differences, which the third decimal may show."""
+def test_the_committed_word_vectors_are_those_of_the_corpus() -> None:
+    """They are equal up to floating-point differences, which may show in the third decimal."""
     committed = parsed((HUB / CORPUS / VECTORS).read_text(encoding="utf-8"))
     rebuilt = parsed(word_vectors(sentences()))
     assert (
@@ -64,7 +70,7 @@ def test_committed_word_vectors_are_the_corpus() -> None:
         assert np.abs(vector - rebuilt[word]).max() < 0.0021
 
 
-def test_words_that_mean_the_same_have_near_vectors() -> None:
+def test_words_that_mean_the_same_have_similar_vectors() -> None:
     vectors = parsed((HUB / CORPUS / VECTORS).read_text(encoding="utf-8"))
 
     def cosine(one: str, two: str) -> float:
@@ -79,15 +85,15 @@ def test_words_that_mean_the_same_have_near_vectors() -> None:
         assert cosine(one, same) > 0.7 > 0.5 > cosine(one, other)
 
 
-def test_corpus_sizes() -> None:
-    assert len(sentences()) == SENTENCES
+def test_the_corpus_has_the_planned_sizes() -> None:
+    assert len(sentences()) == SENTENCE_COUNT
     assert triplets()[0] == ["sent0", "sent1", "hard_neg"]
-    assert len(triplets()) == TRIPLETS + 1
+    assert len(triplets()) == TRIPLET_COUNT + 1
     assert {name: len(pairs(name)) for name in GRADED} == GRADED
 
 
 @pytest.mark.parametrize("name", GRADED)
-def test_scores_cover_the_range(name: str) -> None:
+def test_scores_cover_the_range_from_0_to_5(name: str) -> None:
     scores = [score for score, _, _ in pairs(name)]
     assert min(scores) >= 0
     assert max(scores) <= 5
@@ -125,13 +131,13 @@ def test_model_loads_with_finite_outputs(loader: Any) -> None:
     assert torch.isfinite(outputs[0]).all()
 
 
-def test_weights_are_small() -> None:
+def test_the_weights_are_smaller_than_4_megabytes() -> None:
     assert (HUB / MODEL / "model.safetensors").stat().st_size < 4_000_000
 
 
 @torch.no_grad()
 def graded_loss(folder: Path) -> float:
-    """Masked-word loss (nats) of a model folder on the dev sentences, held out in training."""
+    """The masked-word loss (nats) of a model on the dev sentences, which it was not trained on."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForMaskedLM.from_pretrained(folder)
     texts = [text for _, *both in pairs("dev.tsv") for text in both]
@@ -141,8 +147,8 @@ def graded_loss(folder: Path) -> float:
 
 
 @pytest.mark.slow
-def test_model_is_rebuilt(tmp_path: Path) -> None:
-    """The same tensors where floating point agrees; elsewhere an encoder that is as good."""
+def test_the_model_can_be_made_again(tmp_path: Path) -> None:
+    """The tensors are equal where floating point agrees; elsewhere the encoder is as good."""
     write_model(tmp_path, sentences(), SEED)
     rebuilt = load_file(tmp_path / "model.safetensors")
     committed = load_file(HUB / MODEL / "model.safetensors")

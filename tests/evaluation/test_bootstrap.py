@@ -1,4 +1,4 @@
-"""The bootstrap against resamples drawn and ranked by numpy and scipy, against theory, and its p-values."""
+"""The bootstrap: against resamples ranked by scipy, against theory, and its p-values."""
 
 import numpy as np
 import pytest
@@ -7,11 +7,17 @@ from scipy.stats import spearmanr
 
 from harness.errors import TrialFailure
 from harness.evaluation import bootstrap
-from harness.evaluation.bootstrap import Comparison, compared, of_mean, replicates, uncertainty
+from harness.evaluation.bootstrap import (
+    PairedComparison,
+    of_mean,
+    paired_comparison,
+    replicates,
+    uncertainty,
+)
 
 
 def scored(count: int, seed: int = 0, noise: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    """Cosines and gold scores with ties in both."""
+    """Cosines and gold scores, with ties in both; more noise gives a lower correlation."""
     generator = np.random.default_rng(seed)
     gold = generator.integers(0, 26, count) / 5
     return np.round(np.tanh(gold / 5 + noise * generator.normal(size=count)), 2), gold
@@ -19,10 +25,10 @@ def scored(count: int, seed: int = 0, noise: float = 1.0) -> tuple[np.ndarray, n
 
 def paired(
     one: np.ndarray, two: np.ndarray, gold: np.ndarray, seed: int = 0, resamples: int = 1000
-) -> Comparison:
-    """Two systems as harness.evaluation.comparison compares them."""
+) -> PairedComparison:
+    """Compare two systems as harness.evaluation.comparison does."""
     observed = 100 * float(spearmanr(one, gold).statistic - spearmanr(two, gold).statistic)
-    return compared(
+    return paired_comparison(
         observed, np.subtract(*replicates([one, two], gold, seed=seed, resamples=resamples))
     )
 
@@ -43,32 +49,36 @@ def test_interval_and_standard_error_are_those_of_scipys_bootstrap() -> None:
     cosines, gold = scored(400)
     found = uncertainty(cosines, gold, resamples=4000)
     theirs = scipy.stats.bootstrap(
-        (cosines, gold), lambda x, y: 100 * spearmanr(x, y).statistic, n_resamples=1000, paired=True, vectorized=False,
-        method="percentile", rng=np.random.default_rng(0),
-    )  # fmt: skip
-    assert found.standard_error == pytest.approx(theirs.standard_error, rel=0.1)
-    assert found.low == pytest.approx(theirs.confidence_interval.low, abs=theirs.standard_error / 4)
-    assert found.high == pytest.approx(
-        theirs.confidence_interval.high, abs=theirs.standard_error / 4
+        (cosines, gold),
+        lambda one, two: 100 * spearmanr(one, two).statistic,
+        n_resamples=1000,
+        paired=True,
+        vectorized=False,
+        method="percentile",
+        rng=np.random.default_rng(0),
     )
+    error, interval = theirs.standard_error, theirs.confidence_interval
+    assert found.standard_error == pytest.approx(error, rel=0.1)
+    assert found.low == pytest.approx(interval.low, abs=error / 4)
+    assert found.high == pytest.approx(interval.high, abs=error / 4)
 
 
-def test_standard_error_of_independent_scores_is_that_of_theory() -> None:
-    """Without correlation Spearman's variance is 1 / (n - 1)."""
+def test_the_standard_error_of_independent_values_is_that_of_theory() -> None:
+    """Without correlation, the variance of Spearman's coefficient is 1 / (n - 1)."""
     generator = np.random.default_rng(0)
     found = uncertainty(*generator.normal(size=(2, 2000)), resamples=2000)
     assert found.standard_error == pytest.approx(100 / np.sqrt(1999), rel=0.07)
     assert found.high - found.low == pytest.approx(2 * 1.96 * found.standard_error, rel=0.07)
 
 
-def test_seeds_blocks_and_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_seed_matters_and_blocks_and_order_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     cosines, gold = scored(300)
     expected = uncertainty(cosines, gold, seed=1)
     assert uncertainty(cosines, gold, seed=1) == expected
     assert uncertainty(cosines, gold, seed=2) != expected
     order = np.random.default_rng(0).permutation(300)
     shuffled = uncertainty(cosines[order], gold[order], seed=1)
-    monkeypatch.setattr(bootstrap, "BLOCK", 1000)
+    monkeypatch.setattr(bootstrap, "COUNTS_PER_BLOCK", 1000)
     for other in (shuffled, uncertainty(cosines, gold, seed=1)):
         values = (other.standard_error, other.low, other.high)
         assert values == pytest.approx(
@@ -76,7 +86,7 @@ def test_seeds_blocks_and_order(monkeypatch: pytest.MonkeyPatch) -> None:
         )
 
 
-def test_paired_difference_and_its_mirror() -> None:
+def test_exchanging_two_systems_mirrors_their_comparison() -> None:
     one, gold = scored(500, noise=0.3)
     two = scored(500, noise=0.6)[0]
     forward, back = paired(one, two, gold), paired(two, one, gold)
@@ -88,8 +98,8 @@ def test_paired_difference_and_its_mirror() -> None:
     assert back.uncertainty.low == pytest.approx(-forward.uncertainty.high, abs=1e-9)
 
 
-def test_pairing_makes_the_interval_shorter() -> None:
-    """Two systems that err alike are told apart where separate intervals overlap."""
+def test_pairing_makes_the_standard_error_smaller() -> None:
+    """Two systems that err alike can be told apart although their own intervals overlap."""
     one, gold = scored(500)
     two = one + 0.05 * np.random.default_rng(1).normal(size=500)
     separate = np.hypot(
@@ -98,7 +108,7 @@ def test_pairing_makes_the_interval_shorter() -> None:
     assert paired(one, two, gold).uncertainty.standard_error < separate / 3
 
 
-def test_p_values_of_equal_and_of_far_systems() -> None:
+def test_p_values_of_equal_and_of_very_different_systems() -> None:
     one, gold = scored(300, noise=0.2)
     assert paired(one, one.copy(), gold).p_value == 1
     assert paired(one, scored(300, noise=5)[0], gold, resamples=499).p_value == pytest.approx(
@@ -106,18 +116,18 @@ def test_p_values_of_equal_and_of_far_systems() -> None:
     )
 
 
-def test_p_values_hold_their_level_where_nothing_differs() -> None:
-    """Two systems that are equally good: about one in ten comparisons is below 0.1."""
+def test_a_p_value_below_a_tenth_is_as_rare_as_it_should_be() -> None:
+    """When two systems are equally good, about one comparison in ten is below 0.1."""
     below = 0
     for seed in range(200):
         generator = np.random.default_rng(seed)
         gold = generator.normal(size=150)
         one, two = gold + generator.normal(size=(2, 150))
         below += paired(one, two, gold, seed=seed, resamples=200).p_value < 0.1
-    assert 8 <= below <= 34, "binomial(200, 0.1), 3 standard deviations"
+    assert 8 <= below <= 34  # binomial(200, 0.1), 3 standard deviations
 
 
-def test_what_has_no_correlation_has_no_bootstrap() -> None:
+def test_values_without_correlation_have_no_bootstrap() -> None:
     cosines, gold = scored(50)
     with pytest.raises(TrialFailure, match="constant"):
         uncertainty(np.ones(50), gold)
@@ -127,7 +137,7 @@ def test_what_has_no_correlation_has_no_bootstrap() -> None:
         uncertainty(np.arange(3.0), np.arange(3.0))
 
 
-def test_mean_of_independent_scores() -> None:
+def test_the_mean_of_independent_scores() -> None:
     """The standard error of a mean of two is half the root of the sum of squares."""
     parts = [uncertainty(*scored(200, seed)) for seed in (0, 1)]
     found = of_mean(50.0, parts)

@@ -1,4 +1,4 @@
-"""Alignment, uniformity, anisotropy and cosines by gold score, against distances written out and closed forms."""
+"""Alignment, uniformity, anisotropy and cosines by gold score, against plain formulas."""
 
 import tracemalloc
 from collections.abc import Callable
@@ -24,13 +24,14 @@ MEASURES = [uniformity, mean_cosine, first_component]
 
 
 def rows(count: int, width: int = 16, seed: int = 0) -> np.ndarray:
-    """Rows with a preferred direction, not of unit length, float32."""
+    """Float32 rows of several lengths, with a preferred direction."""
     generator = np.random.default_rng(seed)
     scale = generator.uniform(0.2, 5, (count, 1))
     return (scale * (generator.normal(size=(count, width)) + 0.5)).astype(np.float32)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
+    """The rows with unit length."""
     vectors = vectors.astype(np.float64)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
@@ -42,8 +43,8 @@ def test_uniformity_against_all_distances(count: int) -> None:
     assert uniformity(vectors) == pytest.approx(expected, abs=1e-6)
 
 
-def test_uniformity_closed_forms() -> None:
-    """Orthogonal directions are sqrt(2) apart, opposite ones 2."""
+def test_uniformity_against_closed_forms() -> None:
+    """The distance of orthogonal directions is sqrt(2), that of opposite ones 2."""
     assert uniformity(np.eye(600) * 3) == pytest.approx(-4, abs=1e-6)
     assert uniformity(np.array([[1.0, 0], [-2, 0]])) == pytest.approx(-8, abs=1e-6)
     assert uniformity(np.array([[1.0, 0], [-2, 0], [0, 1]])) == pytest.approx(
@@ -52,7 +53,7 @@ def test_uniformity_closed_forms() -> None:
 
 
 def test_uniformity_holds_no_large_tensor() -> None:
-    """Less than one N x N matrix of float32 (30 MB), whatever the width."""
+    """The peak is below one (n, n) matrix of float32, which has 30 MB, whatever the width is."""
     vectors = rows(2758, 384)
     tracemalloc.start()
     uniformity(vectors)
@@ -74,8 +75,8 @@ def test_alignment_is_the_mean_squared_distance() -> None:
 
 
 @pytest.mark.usefixtures("hub")
-def test_sets_of_sts_benchmark() -> None:
-    """231 pairs above 4, 338 from 4 on; 2,758 sentences, 2,551 distinct (diffcse.md, section 6)."""
+def test_the_sets_of_sts_benchmark() -> None:
+    """231 pairs are above 4, and 338 have at least 4 (diffcse.md, section 6)."""
     pairs = LOADERS["stsb"]()
     numbers = {text: number for number, text in enumerate(sorted(set(pairs.texts)))}
     known = rows(len(numbers))
@@ -96,7 +97,7 @@ def test_sets_of_sts_benchmark() -> None:
     assert sum(len(group.cosines) for group in every.groups) == 1379
 
 
-def test_first_rows_of_distinct_sentences() -> None:
+def test_the_first_row_of_each_distinct_sentence() -> None:
     assert first_rows(["b", "a", "b", "c", "a"]).tolist() == [0, 1, 3]
 
 
@@ -108,7 +109,7 @@ def test_mean_cosine_is_that_of_all_pairs() -> None:
     assert mean_cosine(np.eye(5)) == pytest.approx(0, abs=1e-12)
 
 
-def test_first_component_against_singular_values() -> None:
+def test_the_first_component_against_singular_values() -> None:
     vectors = rows(300)
     values = np.linalg.svd(
         vectors.astype(np.float64) - vectors.astype(np.float64).mean(axis=0), compute_uv=False
@@ -119,7 +120,7 @@ def test_first_component_against_singular_values() -> None:
 
 
 def test_groups_by_gold_score() -> None:
-    """A whole score begins a group; 5 ends the last; a group may be empty."""
+    """A whole score begins a group, 5 belongs to the last one, and a group may be empty."""
     gold = np.array([0, 0.99, 1, 2.5, 4, 5, 4.99, 2])
     groups = cosines_by_gold(np.arange(8.0), gold)
     assert [(group.low, group.high) for group in groups] == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
@@ -138,14 +139,14 @@ def test_scale_rotation_and_order_change_nothing(measure: Callable[[np.ndarray],
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_bad_embeddings_have_no_geometry(measure: Callable[[np.ndarray], float]) -> None:
-    for value, told in (
+    for value, message in (
         (np.nan, "not finite"),
         (np.inf, "not finite"),
         (0.0, "1 of 9 embeddings are zero"),
     ):
         vectors = rows(9)
         vectors[4] = value
-        with pytest.raises(TrialFailure, match=told):
+        with pytest.raises(TrialFailure, match=message):
             measure(vectors)
     for constant in (np.ones((9, 4)), np.zeros((9, 4)), 1 + 1e-8 * rows(9)):
         with pytest.raises(TrialFailure, match="constant"):

@@ -1,4 +1,4 @@
-"""Kept embeddings: every sentence is embedded once, ever, and its vector is read back exactly."""
+"""Kept embeddings: a sentence is embedded once, ever, and its vector is read back exactly."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from harness.evaluation.kept_embeddings import KeptEmbeddings
 
 
 class Lengths:
-    """Embeds a text as its length and its bytes' sum; remembers what it is asked."""
+    """Embeds a text as its length and the sum of its bytes, and remembers its calls."""
 
     def __init__(self, width: int = 3) -> None:
         self.width = width
@@ -28,6 +28,7 @@ TEXTS = ["a bird", "two\nlines", "", "a\tb ü", "a bird", "🙂"]
 
 
 def expected(texts: list[str]) -> np.ndarray:
+    """The vectors of the texts, embedded anew."""
     return Lengths()(texts)
 
 
@@ -46,7 +47,7 @@ def test_vectors_come_back_exactly_and_only_new_texts_are_embedded(tmp_path: Pat
     assert third(mixed).dtype == np.float32
 
 
-def test_files_are_as_the_docstring_says(tmp_path: Path) -> None:
+def test_the_files_are_as_the_docstring_says(tmp_path: Path) -> None:
     kept = KeptEmbeddings(tmp_path, Lengths(), write=True)
     kept(TEXTS)
     kept(["more"])
@@ -58,28 +59,23 @@ def test_files_are_as_the_docstring_says(tmp_path: Path) -> None:
         vectors = np.load(path, mmap_mode="r")
         assert isinstance(vectors, np.memmap)
         assert vectors.dtype == np.float32
-        found |= dict(
-            zip(
-                pq.read_table(path.with_suffix(".parquet"))["text"].to_pylist(),
-                vectors,
-                strict=True,
-            )
-        )
+        texts = pq.read_table(path.with_suffix(".parquet"))["text"].to_pylist()
+        found |= dict(zip(texts, vectors, strict=True))
     assert set(found) == {*TEXTS, "more"}
     for text, vector in found.items():
         assert np.array_equal(vector, expected([text])[0])
 
 
-def test_in_one_process_too_a_sentence_is_embedded_once(tmp_path: Path) -> None:
+def test_without_writing_a_sentence_is_embedded_once_in_a_process(tmp_path: Path) -> None:
     embed = Lengths()
     kept = KeptEmbeddings(tmp_path / "kept", embed, write=False)
     kept(TEXTS)
     assert np.array_equal(kept(["more", *TEXTS]), expected(["more", *TEXTS]))
     assert [texts for texts, _ in embed.asked][1:] == [["more"]]
-    assert not (tmp_path / "kept").exists(), "nothing is written unless asked"
+    assert not (tmp_path / "kept").exists()
 
 
-def test_kept_ones_are_read_without_writing(tmp_path: Path) -> None:
+def test_kept_vectors_are_read_without_writing(tmp_path: Path) -> None:
     KeptEmbeddings(tmp_path, Lengths(), write=True)(TEXTS)
     before = sorted(tmp_path.iterdir())
     embed = Lengths()
@@ -90,13 +86,13 @@ def test_kept_ones_are_read_without_writing(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_dev_is_told_to_the_model(tmp_path: Path) -> None:
+def test_the_model_hears_whether_it_embeds_dev(tmp_path: Path) -> None:
     embed = Lengths()
     KeptEmbeddings(tmp_path, embed, write=False)(["a"], dev=True)
     assert embed.asked == [(["a"], True)]
 
 
-def test_another_width_is_no_vector(tmp_path: Path) -> None:
+def test_vectors_of_another_width_are_refused(tmp_path: Path) -> None:
     KeptEmbeddings(tmp_path, Lengths(3), write=True)(TEXTS)
     before = sorted(tmp_path.iterdir())
     other = KeptEmbeddings(tmp_path, Lengths(4), write=True)
@@ -115,7 +111,7 @@ def test_two_processes_may_keep_the_same_sentences(tmp_path: Path) -> None:
     assert embed.asked == []
 
 
-def test_vectors_without_texts_are_not_there_yet(tmp_path: Path) -> None:
+def test_vectors_without_texts_do_not_count(tmp_path: Path) -> None:
     (tmp_path / "0.npy").write_bytes(b"half")
     (tmp_path / "0.tmp").write_bytes(b"half")
     embed = Lengths()
@@ -124,10 +120,12 @@ def test_vectors_without_texts_are_not_there_yet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 5, 100, 140])
-def test_damage_is_named(tmp_path: Path, size: int) -> None:
+def test_a_damaged_file_is_named(tmp_path: Path, size: int) -> None:
     KeptEmbeddings(tmp_path, Lengths(), write=True)(TEXTS)
     [array] = tmp_path.glob("*.npy")
     array.write_bytes(array.read_bytes()[:size])
-    with pytest.raises(UserError, match=f"{array.stem}.*cannot be read.*delete {tmp_path}") as told:
+    with pytest.raises(
+        UserError, match=f"{array.stem}.*cannot be read.*delete {tmp_path}"
+    ) as refusal:
         KeptEmbeddings(tmp_path, Lengths(), write=False)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(refusal.value)

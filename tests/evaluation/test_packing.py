@@ -1,4 +1,4 @@
-"""Packed linear layers give what plain ones give, and leave nothing behind."""
+"""Packed linear layers: they give what plain layers give, and leave nothing behind."""
 
 import copy
 
@@ -11,19 +11,18 @@ from harness.evaluation.packing import packed_linears
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(7, 24), (3, 5, 24), (2000, 24)])
-def test_equals_the_plain_layers(bias: bool, shape: tuple[int, ...]) -> None:
+def test_packed_layers_equal_plain_ones(bias: bool, shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     plain = nn.Sequential(nn.Linear(24, 40, bias=bias), nn.ReLU(), nn.Linear(40, 3))
     packed, states = copy.deepcopy(plain), torch.randn(shape)
     with torch.inference_mode(), packed_linears(packed):
         found = packed(states)
-    torch.testing.assert_close(
-        found, copy.deepcopy(plain).double()(states.double()).float(), rtol=1e-5, atol=1e-5
-    )
+    expected = copy.deepcopy(plain).double()(states.double()).float()
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
     assert found.shape == (*shape[:-1], 3)
 
 
-def test_layers_train_again_afterwards_also_after_an_error() -> None:
+def test_layers_train_again_even_after_an_error() -> None:
     layer = nn.Linear(4, 2)
     with pytest.raises(RuntimeError, match="planted"), packed_linears(layer):
         raise RuntimeError("planted")
@@ -31,7 +30,7 @@ def test_layers_train_again_afterwards_also_after_an_error() -> None:
     assert layer.weight.grad is not None
 
 
-def test_later_weights_are_packed_anew() -> None:
+def test_changed_weights_are_packed_anew() -> None:
     layer, states = nn.Linear(4, 2, bias=False), torch.ones(1, 4)
     for value in (1.0, 2.0):
         with torch.no_grad():

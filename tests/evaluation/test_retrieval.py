@@ -1,4 +1,7 @@
-"""Recall against a search written out, the calibration of diffcse.md, section 5, with a real encoder, and the nearest lists."""
+"""Retrieval: recall against a plain search and a calibration, and lists of nearest sentences.
+
+The calibration is that of diffcse.md, section 5, with a real encoder.
+"""
 
 from collections.abc import Callable
 from itertools import product
@@ -11,11 +14,12 @@ from scipy.stats import ortho_group
 from harness.data.sts_pairs import LOADERS, Pairs
 from harness.errors import TrialFailure
 from harness.evaluation.embedder import Embedder
-from harness.evaluation.retrieval import PROTOCOLS, Protocol, Retrieval
+from harness.evaluation.retrieval import PROTOCOLS, Retrieval, RetrievalProtocol
 from harness.plugin.kit import Kit
 
+# Every combination, also those that are not in PROTOCOLS.
 ALL_PROTOCOLS = [
-    Protocol(*values)  # type: ignore[arg-type]
+    RetrievalProtocol(*values)  # type: ignore[arg-type]
     for values in product(("distinct", "all", "pairs"), ("string", "position"), ("partner", "any5"))
 ]
 CALIBRATION = {
@@ -28,7 +32,10 @@ CALIBRATION = {
 
 @pytest.fixture
 def pairs() -> Pairs:
-    """60 pairs of 70 sentences, many of them several times, 25 with gold 5.0 (never a sentence with itself)."""
+    """60 pairs of 70 sentences, many of which occur several times; 25 pairs have gold 5.0.
+
+    No sentence is paired with itself.
+    """
     generator = np.random.default_rng(0)
     numbers = [generator.choice(70, 2, replace=False) for _ in range(60)]
     first, second = ([f"Sentence {pair[side]}" for pair in numbers] for side in (0, 1))
@@ -36,60 +43,57 @@ def pairs() -> Pairs:
 
 
 def embedded(pairs: Pairs, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """A vector for every distinct sentence; paraphrases are near one another."""
+    """Vectors of the first and of the second sentences; paraphrases are near one another."""
     generator, known = np.random.default_rng(seed), {}
     for text in sorted({*pairs.first, *pairs.second}):
         known[text] = generator.normal(size=6).astype(np.float32)
     for one, two, gold in zip(pairs.first, pairs.second, pairs.gold, strict=True):
         known[two] = known[one] + known[two] / 2 if gold == 5 else known[two]
-    return np.array([known[text] for text in pairs.first]), np.array(
-        [known[text] for text in pairs.second]
+    first, second = (
+        np.array([known[text] for text in texts]) for texts in (pairs.first, pairs.second)
     )
+    return first, second
 
 
 def searched(
-    pairs: Pairs, first: np.ndarray, second: np.ndarray, protocol: Protocol
+    pairs: Pairs, first: np.ndarray, second: np.ndarray, protocol: RetrievalProtocol
 ) -> list[float]:
-    """The same query by query, with lists and sorting."""
-    rows = list(
-        zip(
-            [*pairs.first, *pairs.second],
-            np.concatenate([first, second]).astype(np.float64),
-            strict=True,
-        )
-    )
+    """The same recall by lists and sorting, query by query."""
+    texts = pairs.texts
+    rows = np.concatenate([first, second]).astype(np.float64)
     fives = [number for number in range(len(pairs)) if pairs.gold[number] == 5]
-    queries = [(n, n + len(pairs)) for n in fives] + [(n + len(pairs), n) for n in fives]
+    queries = [(number, number + len(pairs)) for number in fives]
+    queries += [(partner, query) for query, partner in queries]
     partners: dict[str, set[str]] = {}
     for query, partner in queries:
-        partners.setdefault(rows[query][0], set()).add(rows[partner][0])
+        partners.setdefault(texts[query], set()).add(texts[partner])
     hits = np.zeros(4)
     for query, partner in queries:
-        text, vector = rows[query]
-        corpus = list(enumerate(rows))
+        corpus = list(range(len(texts)))
         if protocol.corpus != "all":
-            corpus = [
-                (n, row) for n, row in corpus if row[0] not in [other for other, _ in rows[:n]]
-            ]
+            corpus = [row for row in corpus if texts[row] not in texts[:row]]
         if protocol.corpus == "pairs":
-            corpus = [(n, row) for n, row in corpus if row[0] in partners]
+            corpus = [row for row in corpus if texts[row] in partners]
         if protocol.exclude == "string" or protocol.corpus != "all":
-            corpus = [(n, row) for n, row in corpus if row[0] != text]
+            corpus = [row for row in corpus if texts[row] != texts[query]]
         else:
-            corpus = [(n, row) for n, row in corpus if n != query]
-        corpus.sort(
-            key=lambda item: -round(float(item[1][1] @ vector / np.linalg.norm(item[1][1])), 9)
-        )
-        wanted = partners[text] if protocol.accept == "any5" else {rows[partner][0]}
-        nearest = [other in wanted for _, (other, _) in corpus]
+            corpus = [row for row in corpus if row != query]
+        # Rounded, so that copies tie and stay in the order of the rows.
+        cosines = {
+            row: round(float(rows[row] @ rows[query] / np.linalg.norm(rows[row])), 9)
+            for row in corpus
+        }
+        corpus.sort(key=cosines.__getitem__, reverse=True)
+        wanted = partners[texts[query]] if protocol.accept == "any5" else {texts[partner]}
+        nearest = [texts[row] in wanted for row in corpus]
         if protocol.corpus == "all" and protocol.accept == "partner":
-            nearest = [n == partner for n, _ in corpus]
+            nearest = [row == partner for row in corpus]
         hits += [any(nearest[:cutoff]) for cutoff in (1, 3, 5, 10)]
     return list(100 * hits / len(queries))
 
 
 @pytest.mark.parametrize("protocol", ALL_PROTOCOLS, ids=str)
-def test_recall_against_a_search_written_out(pairs: Pairs, protocol: Protocol) -> None:
+def test_recall_against_a_plain_search(pairs: Pairs, protocol: RetrievalProtocol) -> None:
     vectors = embedded(pairs)
     found = Retrieval(pairs, *vectors).recall(protocol)
     assert list(found) == [1, 3, 5, 10]
@@ -97,20 +101,19 @@ def test_recall_against_a_search_written_out(pairs: Pairs, protocol: Protocol) -
     assert 0 < found[3] < found[10]
 
 
-def test_the_protocols_differ(pairs: Pairs) -> None:
+def test_the_protocols_give_different_recalls(pairs: Pairs) -> None:
     retrieval = Retrieval(pairs, *embedded(pairs))
     assert len({tuple(retrieval.recall(protocol).values()) for protocol in PROTOCOLS.values()}) == 4
     assert retrieval.recall() == retrieval.recall(PROTOCOLS["distinct"])
 
 
 def test_scale_rotation_and_order_change_nothing(pairs: Pairs) -> None:
-    """Order matters among copies alone, where one of them has to be found."""
+    """The order matters only where one of several copies has to be found."""
     vectors = np.stack(embedded(pairs))
     turned = (1e3 * vectors @ ortho_group.rvs(6, random_state=0)).astype(np.float32)
     order = np.random.default_rng(3).permutation(len(pairs))
-    other = Pairs(
-        [pairs.second[n] for n in order], [pairs.first[n] for n in order], pairs.gold[order]
-    )
+    second, first = ([texts[number] for number in order] for texts in (pairs.first, pairs.second))
+    other = Pairs(first, second, pairs.gold[order])
     for protocol in ALL_PROTOCOLS:
         expected = Retrieval(pairs, *vectors).recall(protocol)
         assert Retrieval(pairs, *turned).recall(protocol) == pytest.approx(expected, abs=1e-6)
@@ -121,23 +124,23 @@ def test_scale_rotation_and_order_change_nothing(pairs: Pairs) -> None:
 
 
 def test_a_tie_is_no_hit() -> None:
-    """An encoder that gives another sentence the partner's vector does not find the partner first."""
+    """When another sentence has the vector of the partner, the partner is not found first."""
     pairs = Pairs(["one", "two"], ["eins", "zwei"], np.array([5.0, 1.0]))
     first, second = np.eye(3)[[0, 1]], np.eye(3)[[1, 2]]
     second[0] += 1e-8
     assert Retrieval(pairs, first, second).recall() == {1: 0, 3: 100, 5: 100, 10: 100}
 
 
-def test_an_own_copy_that_is_taken_out_is_never_found() -> None:
+def test_a_partner_that_equals_the_query_is_never_found() -> None:
     pairs = Pairs(["same", "one"], ["same", "two"], np.array([5.0, 0.0]))
     retrieval = Retrieval(pairs, np.eye(2), np.eye(2)[[0, 0]])
     assert retrieval.recall()[10] == 0
     assert retrieval.recall(PROTOCOLS["position"])[10] == 100
 
 
-@pytest.mark.parametrize(("value", "told"), [(np.nan, "not finite"), (1.0, "constant")])
-def test_bad_embeddings_have_no_recall(pairs: Pairs, value: float, told: str) -> None:
-    with pytest.raises(TrialFailure, match=told):
+@pytest.mark.parametrize(("value", "message"), [(np.nan, "not finite"), (1.0, "constant")])
+def test_bad_embeddings_have_no_recall(pairs: Pairs, value: float, message: str) -> None:
+    with pytest.raises(TrialFailure, match=message):
         Retrieval(pairs, *np.full((2, len(pairs), 4), value))
 
 
@@ -148,7 +151,7 @@ def test_without_paraphrases_there_is_no_recall(pairs: Pairs) -> None:
 
 @pytest.mark.parametrize("inside", [True, False])
 def test_the_nearest_sentences(pairs: Pairs, inside: bool) -> None:
-    """Of a sentence of the set, which is left out in any case, and of one from elsewhere."""
+    """The query is a sentence of the set, which is left out in any case, or another one."""
     first, second = embedded(pairs)
     known = dict(zip(pairs.texts, np.concatenate([first, second]).astype(np.float64), strict=True))
     query = pairs.second[4].lower() if inside else "elsewhere"
@@ -178,7 +181,10 @@ def test_a_query_without_direction_has_no_neighbours(pairs: Pairs, value: float)
 @pytest.mark.slow
 @pytest.mark.usefixtures("hub")
 def test_calibration_with_a_real_encoder(kit_for: Callable[..., Kit]) -> None:
-    """diffcse.md, section 5. 2,551 distinct sentences: SentEval's cut at white space makes two of the 2,552 one."""
+    """The table of diffcse.md, section 5.
+
+    There are 2,551 distinct sentences, because SentEval's white space makes one of two strings.
+    """
     kit = kit_for("pooling", encoder="sentence-transformers/all-MiniLM-L6-v2", pooling="mean")
     embedder = Embedder(kit.build(), kit)
     pairs = LOADERS["stsb"]()
@@ -188,7 +194,7 @@ def test_calibration_with_a_real_encoder(kit_for: Callable[..., Kit]) -> None:
         assert list(retrieval.recall(PROTOCOLS[name]).values()) == pytest.approx(
             expected, abs=0.005
         ), name
-    query = "you can do it, too."  # diffcse.md, section 5
+    query = "you can do it, too."  # one of DiffCSE's
     nearest = retrieval.nearest(query, embedder([query])[0], 3000)
     assert len(nearest) == 2551 - 1
     assert {"You can use it, too.", "Yes, you can do it."} == {text for text, _ in nearest[:2]}

@@ -1,6 +1,7 @@
-"""Suites as plugins, and what must not change their figures: scale, rotation, order, copies, passes."""
+"""Suites as plugins, and the changes of vectors that must not change their figures."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def mine(task, data, vectors):
 
 
 class WordVectors:
-    """An embedding that knows its words: a text's vector is the sum of random vectors of them."""
+    """A model of words: the vector of a text is the sum of random vectors of its words."""
 
     def __init__(
         self, change: Callable[[np.ndarray], np.ndarray] = lambda vectors: vectors
@@ -50,7 +51,10 @@ class WordVectors:
 
 @pytest.fixture(scope="module")
 def pairs() -> Pairs:
-    """60 pairs whose second sentence has some of the first one's words; gold is how many, ties and copies included."""
+    """60 pairs of sentences that share some words, with ties and copies.
+
+    The gold score is the number of shared words.
+    """
     generator = np.random.default_rng(1)
     first, second, gold = [], [], []
     for number in range(60):
@@ -104,7 +108,7 @@ def test_scale_and_rotation_change_nothing(name: str, change: Any, pairs: Pairs)
 
 @pytest.mark.parametrize("name", ["sts", "retrieval", "geometry"])
 def test_the_length_of_a_vector_changes_nothing(name: str, pairs: Pairs) -> None:
-    """But the variance of the vectors along their first component, which is not of directions."""
+    """The variance along the first component changes, because it is not about directions."""
 
     def stretched(vectors: np.ndarray) -> np.ndarray:
         return vectors * np.random.default_rng(3).uniform(0.1, 10, (len(vectors), 1))
@@ -122,7 +126,7 @@ def test_the_length_of_a_vector_changes_nothing(name: str, pairs: Pairs) -> None
 
 @pytest.mark.parametrize("name", ["sts", "retrieval", "geometry"])
 def test_the_order_of_the_pairs_changes_nothing(name: str, pairs: Pairs) -> None:
-    """But retrieval's protocol `position`, whose copies rank in the order of the rows."""
+    """Retrieval with the protocol `position` changes, because copies rank in the order of rows."""
     whole = Pairs(pairs.first, pairs.second, pairs.gold)
     order = np.random.default_rng(4).permutation(len(pairs))
     before, after = (
@@ -173,7 +177,7 @@ def test_better_vectors_have_better_scores(pairs: Pairs) -> None:
 
 
 def toy(**options: Any) -> tuple[Suite, list[str]]:
-    """A suite of three tasks whose scores are sums, and the tasks that are loaded."""
+    """A suite of three tasks whose scores are sums, and the names of the tasks that are loaded."""
     loaded: list[str] = []
 
     class Data:
@@ -219,7 +223,7 @@ def test_dev_is_embedded_as_dev() -> None:
     assert embed.calls == [(["old cat", "young horse"], True)]
     assert loaded == ["dev"]
     assert score == pytest.approx(np.abs(embed(["old cat", "young horse"])).sum())
-    chosen, _ = toy(select=lambda _, vectors: float(len(vectors)))
+    chosen = replace(toy()[0], select=lambda _, vectors: float(len(vectors)))
     assert chosen.score_dev(embed) == 2
 
 
@@ -262,10 +266,10 @@ def test_shipped_suites_have_their_names(name: str) -> None:
 
 
 def test_a_files_suite_cannot_stand_in_for_a_shipped_one(tmp_path: Path) -> None:
-    """Neither does the shipped one change."""
+    """The shipped suite does not change either."""
     shipped = suite("sts")
     (tmp_path / "mine.py").write_text(MINE.format(name="sts"))
-    with pytest.raises(UserError, match=r'mine\.py calls its suite "sts".*name of its own'):
+    with pytest.raises(UserError, match=r'mine\.py calls its suite "sts".*choose another name'):
         suite(str(tmp_path / "mine.py"))
     assert suite("sts") is shipped
     assert set(suite("sts").tests) == {"sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"}
@@ -298,9 +302,9 @@ def test_a_files_digest_is_that_of_its_code_and_data(tmp_path: Path) -> None:
 )
 def test_a_file_that_fails_to_import(text: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(text)
-    with pytest.raises(UserError, match=r"mine\.py fails to import") as told:
+    with pytest.raises(UserError, match=r"mine\.py fails to import") as raised:
         suite(str(tmp_path / "mine.py"))
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_an_unknown_suite_names_the_nearest() -> None:

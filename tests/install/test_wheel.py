@@ -1,4 +1,4 @@
-"""The wheel: what is in it, and that it works in an empty folder away from the checkout."""
+"""The wheel: its content, and that it works in an empty folder away from the checkout."""
 
 import os
 import re
@@ -28,7 +28,7 @@ BUILD_SECONDS, COMMAND_SECONDS = 600, 600
 
 
 def answer(command: list[str | Path], folder: Path, seconds: int = COMMAND_SECONDS) -> str:
-    """What a command prints in a folder; it inherits no setting of harness, Python or Ray."""
+    """The output of a command in a folder, without any setting of harness, Python or Ray."""
     settings = ("HARNESS_", "PYTHON", "VIRTUAL_ENV", "PYTEST", "RAY_")
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(settings)
@@ -89,11 +89,11 @@ class Installed:
         self.programs, self.folder = programs, folder
 
     def python(self, code: str) -> str:
-        """What a line of Python prints."""
+        """The output of a line of Python."""
         return answer([self.programs / "python", "-c", code], self.folder).strip()
 
     def harness(self, *arguments: str) -> str:
-        """What `harness` prints."""
+        """The output of `harness`."""
         return answer([self.programs / "harness", *arguments], self.folder)
 
 

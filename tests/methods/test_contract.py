@@ -6,7 +6,7 @@ import pytest
 
 from harness.plugin import registry
 from harness.sweep.overrides import Overrides, searches
-from harness.sweep.space import load
+from harness.sweep.space import load_space
 from harness.trials.checking import problems
 
 SPACES = Path(__file__).resolve().parents[2] / "search_spaces"
@@ -18,6 +18,7 @@ def test_all_methods_are_found() -> None:
     assert len(METHODS) == 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_keeps_the_contract(name: str) -> None:
     assert problems(name) == []
@@ -26,6 +27,6 @@ def test_keeps_the_contract(name: str) -> None:
 @pytest.mark.parametrize("path", sorted(SPACES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_shipped_space_is_valid(path: Path) -> None:
     """Names, values and ranges of every axis, for every method and encoder."""
-    space, document = load(path)
+    space, document = load_space(path)
     found = searches(space, document, Overrides())
     assert {search.method for search in found} == set(space.methods)

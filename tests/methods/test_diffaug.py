@@ -526,6 +526,7 @@ def by_hand(kit: Kit, method: Any, weights: dict[str, Tensor]) -> dict[str, floa
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", ["semisup", "sup"])
 def test_analysis_follows_both_metrics_along_stage_1(small: KitFor, setting: str) -> None:
     """At its start and at every evaluation.

@@ -25,6 +25,7 @@ def test_passes_harness_check(written: Path) -> None:
     assert problems(str(written)) == []
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "arguments", [["check"], ["check", "--select", "E501"], ["format", "--check"]]
 )

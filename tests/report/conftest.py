@@ -1,4 +1,4 @@
-"""A throw-away store, filled with made-up trials."""
+"""A temporary store that tests fill with made-up trials."""
 
 import itertools
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import pytest
 from harness.evaluation.scores import Uncertainty
 from harness.report.commands import Commands
 from harness.report.paper_tables import paper_sheets
-from harness.report.sheet import Line, Sheet
+from harness.report.sheet import Sheet, SheetLine
 from harness.trials.record import Record
 from harness.trials.store import Store
 
@@ -25,7 +25,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def record(number: int, configuration: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A finished final trial of unsupervised SimCSE on BERT base."""
+    """The record of a finished final trial of unsupervised SimCSE on BERT base."""
     return {
         "key": f"{number:032x}",
         "status": "finished",
@@ -56,9 +56,10 @@ def typed(values: dict[str, Any]) -> Record:
 
 @pytest.fixture
 def add_trial(store: Store) -> Callable[..., str]:
-    """Writes a finished final trial of unsupervised SimCSE on BERT base, or what is said; returns its key.
+    """add_trial(...): write a finished final trial and return its key.
 
-    `score`: Spearman x100 on each of the seven tests.
+    It is one of unsupervised SimCSE on BERT base, unless the arguments change it. `score`: Spearman
+    x100 on each of the seven tests.
     """
     numbers = itertools.count()
 
@@ -76,8 +77,11 @@ def add_trial(store: Store) -> Callable[..., str]:
 
 @pytest.fixture
 def add_evaluation(store: Store) -> Callable[..., str]:
-    """Writes what a suite measured of the trial `of` (a key that `add_trial` returned, or one that is in no store);
-    returns the evaluation's key. `different`: whatever that trial does not have from `add_trial`."""
+    """add_evaluation(...): write the scores of a suite and return the key of the evaluation.
+
+    `of`: the key of a trial, which may be in no store. `different`: the fields in which that trial
+    differs from one of `add_trial`.
+    """
     numbers = itertools.count()
 
     def add(
@@ -105,11 +109,11 @@ def add_evaluation(store: Store) -> Callable[..., str]:
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A published table with ours beside it."""
+    """A published table with our numbers."""
 
     sheet: Sheet
 
-    def row(self, label: str, section: int = 0) -> list[Line]:
+    def row(self, label: str, section: int = 0) -> list[SheetLine]:
         """The lines of the row with this label: published, ours, Δ."""
         lines = self.sheet.sections[section].lines
         start = next(index for index, line in enumerate(lines) if line[0].startswith(f"{label} ["))
@@ -118,13 +122,16 @@ class PaperTable:
 
     @property
     def evaluations(self) -> list[str]:
-        """The commands that measure what is there."""
+        """The commands that measure trials of the store with one more suite."""
         return [note.strip() for note in self.sheet.notes if note.startswith("  harness eval")]
 
 
 @pytest.fixture
 def paper_table(store: Store) -> Callable[..., PaperTable]:
-    """paper_table(paper, number, folder=...): a table of a paper; `folder`: what the commands call the store."""
+    """paper_table(paper, number, folder=...): a table of a paper.
+
+    `folder`: the name that the commands use for the store.
+    """
 
     def table(paper: str, number: int, folder: Path | None = None) -> PaperTable:
         sheets = paper_sheets(store.read(), paper, Commands(METHODS, folder or store.folder))

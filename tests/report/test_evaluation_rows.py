@@ -1,4 +1,4 @@
-"""Trials and the evaluations of them: one trial, whatever measured it."""
+"""A trial and its evaluations are one trial in the tables."""
 
 from collections.abc import Callable
 from math import sqrt
@@ -69,7 +69,7 @@ def test_of_a_metric_measured_twice_the_trials_own_stands(
 def test_a_finished_evaluation_stands_before_a_partial_one(
     store: Store, add_trial: Add, add_evaluation: Add, partial_first: bool
 ) -> None:
-    """What was missing has another key once it is there."""
+    """An evaluation has another key when the missing data are there."""
     of = add_trial()
     for partial in (partial_first, not partial_first):
         found = {"status": "partial", "reason": "no trec"} if partial else {}

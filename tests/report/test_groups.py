@@ -1,4 +1,4 @@
-"""Trials to cells."""
+"""Groups of comparable trials, and their means."""
 
 from collections.abc import Callable
 from typing import Any

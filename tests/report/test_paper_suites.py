@@ -1,4 +1,4 @@
-"""`harness table --paper`: the published tables of transfer tasks, retrieval, alignment and uniformity."""
+"""`harness table --paper`: tables of transfer tasks, retrieval, alignment and uniformity."""
 
 import csv
 import io
@@ -170,7 +170,7 @@ def test_a_variant_needs_a_value_for_the_encoder() -> None:
         .model_copy(update={"encoder": "bert-large-uncased"})
     )
     with pytest.raises(UserError, match="diffcse has no learning_rate for bert-large-uncased"):
-        matching.wanted(row, load_systems().systems["diffcse"])
+        matching.wanted_for(row, load_systems().systems["diffcse"])
 
 
 def test_with_and_without_the_masked_language_loss(
@@ -240,6 +240,7 @@ def test_captions_have_the_units_and_our_protocol(
     assert "Ours:" not in paper_table("diffcse", 1).sheet.caption
 
 
+@pytest.mark.process
 def test_the_command_line_prints_and_records_the_same(
     store: Store, add_trial: Add, add_evaluation: Add
 ) -> None:
@@ -247,7 +248,7 @@ def test_the_command_line_prints_and_records_the_same(
     of = add_trial(key="7" * 32, seed=7)
     add_evaluation("retrieval", {"recall@1": 80.0}, of=of, seed=7, uncertainty=spread)
 
-    def told(format: str) -> str:
+    def printed_as(format: str) -> str:
         command = [
             sys.executable,
             "-m",
@@ -262,12 +263,12 @@ def test_the_command_line_prints_and_records_the_same(
             [*command, "--format", format], capture_output=True, text=True, check=True
         ).stdout
 
-    printed = told("terminal")
+    printed = printed_as("terminal")
     assert "+2.16" in printed
     assert f"harness eval {of[:10]} --suite geometry --store {store.folder}" in printed
     (row,) = (
         row
-        for row in csv.DictReader(io.StringIO(told("csv")))
+        for row in csv.DictReader(io.StringIO(printed_as("csv")))
         if row["column"] == "R@1" and row["delta"]
     )
     assert float(row["delta"]) == pytest.approx(80.0 - 77.84)

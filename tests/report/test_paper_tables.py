@@ -1,4 +1,4 @@
-"""`harness table --paper`: published numbers with ours beside them."""
+"""`harness table --paper`: published numbers with our numbers below them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,11 +8,11 @@ import pytest
 from harness.errors import UserError
 from harness.report import commands, matching
 from harness.report.commands import Commands
-from harness.report.comparison import compare
+from harness.report.comparison import compare_table
 from harness.report.paper_tables import paper_sheets
-from harness.report.render import render
+from harness.report.render import render_sheets
 from harness.report.reported import load_paper, load_systems, papers
-from harness.report.sheet import Line, Sheet
+from harness.report.sheet import Sheet, SheetLine
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
@@ -22,11 +22,11 @@ PAPERS = ("clsr", "d2cse", "dcpcse", "diffaug", "diffcse")
 
 
 def sheet_of(store: Store, paper: str, number: int = 0) -> Sheet:
-    """Of the tables that are compared, the first (Table 1) or another one."""
+    """One of the compared tables of a paper; the first is Table 1."""
     return paper_sheets(store.read(), paper, Commands(METHODS, store.folder))[number]
 
 
-def lines_of(sheet: Sheet, label: str) -> list[Line]:
+def lines_of(sheet: Sheet, label: str) -> list[SheetLine]:
     """The lines of the first row with this label."""
     lines = [line for section in sheet.sections for line in section.lines]
     start = next(index for index, line in enumerate(lines) if line[0].startswith(f"{label} ["))
@@ -45,7 +45,7 @@ def test_every_published_number_is_printed_with_an_empty_store(
 ) -> None:
     sheets = paper_sheets(store.read(), paper, Commands(METHODS, store.folder))
     for sheet, table in zip(sheets, load_paper(paper).compared.values(), strict=True):
-        text = render([sheet], "terminal", width).decode().replace("\n", " ")
+        text = render_sheets([sheet], "terminal", width).decode().replace("\n", " ")
         for row in (row for group in table.groups for row in group.rows):
             for value in row.values:
                 assert value is None or str(value) in text
@@ -54,7 +54,7 @@ def test_every_published_number_is_printed_with_an_empty_store(
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_system_is_mapped(paper: str) -> None:
     for name, table in load_paper(paper).compared.items():
-        compare(table, f"{paper}.{name}", load_systems(), matching.Finder([]))
+        compare_table(table, f"{paper}.{name}", load_systems(), matching.Finder([]))
 
 
 @pytest.mark.parametrize("paper", PAPERS)
@@ -62,7 +62,7 @@ def test_what_is_wanted_is_a_configuration_of_the_method(paper: str) -> None:
     from harness.plugin.registry import load, names
 
     for name, table in load_paper(paper).compared.items():
-        compared = compare(table, f"{paper}.{name}", load_systems(), matching.Finder([]))
+        compared = compare_table(table, f"{paper}.{name}", load_systems(), matching.Finder([]))
         for target in (each.wanted for _, rows in compared for row in rows for each in row):
             if target and target.method in names():
                 load(target.method).method.config_type(
@@ -136,7 +136,7 @@ def test_what_is_missing_has_its_command(
     assert [line[1] for line in lines_of(sheet, "PromptBERT")] == ["published", "no method"]
 
 
-def test_an_unknown_paper_is_told_the_nearest() -> None:
+def test_an_unknown_paper_names_the_nearest() -> None:
     with pytest.raises(UserError, match='did you mean "diffaug"'):
         load_paper("difaug")
 
@@ -150,4 +150,4 @@ def test_an_unlisted_variant_is_an_error() -> None:
         .model_copy(update={"variant": "new"})
     )
     with pytest.raises(UserError, match='bert-cls does not list the variant "new"'):
-        matching.wanted(row, load_systems().systems["bert-cls"])
+        matching.wanted_for(row, load_systems().systems["bert-cls"])

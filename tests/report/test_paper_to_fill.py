@@ -1,4 +1,4 @@
-"""`harness table --paper`: what measures a trial that is there by one more suite."""
+"""`harness table --paper`: commands that measure a trial of the store with one more suite."""
 
 from collections.abc import Callable
 from typing import Any
@@ -60,7 +60,7 @@ def test_the_sts_column_asks_for_sts(paper_table: Paper, add_evaluation: Add) ->
     ]
 
 
-def test_a_pooled_encoder_that_is_a_trial_is_told_by_its_key(
+def test_a_pooled_encoder_that_is_a_trial_is_named_by_its_key(
     paper_table: Paper, add_trial: Add
 ) -> None:
     add_trial({"pooling": "mean"}, key="6" * 32, method="pooling", steps=0)

@@ -13,10 +13,10 @@ import pytest
 from harness.cli.table import table
 from harness.errors import UserError
 from harness.report.commands import Commands
-from harness.report.latex import escape
+from harness.report.latex import escape_latex
 from harness.report.paper_tables import paper_sheets
-from harness.report.render import render
-from harness.report.sheet import Section, Sheet, difference
+from harness.report.render import render_sheets
+from harness.report.sheet import Section, Sheet, difference_text
 from harness.report.store_tables import store_sheets
 from harness.trials.store import Store
 
@@ -34,16 +34,18 @@ def filled(store: Store, add_trial: AddTrial) -> Store:
 
 
 def test_every_latex_special_is_escaped() -> None:
-    assert escape("a_b & 50% $x #1 {y} ~z ^w \\q") == (
+    assert escape_latex("a_b & 50% $x #1 {y} ~z ^w \\q") == (
         r"a\_b \& 50\% \$x \#1 \{y\} \textasciitilde{}z \textasciicircum{}w \textbackslash{}q"
     )
-    assert escape("75.00±0.10 <Δ>") == r"75.00$\pm$0.10 \textless{}$\Delta$\textgreater{}"
-    assert escape("[CLS]") == "{[}CLS]"  # a line that begins with [ would be an argument of \\
-    assert escape("--set") == "-{}-set"
+    assert escape_latex("75.00±0.10 <Δ>") == r"75.00$\pm$0.10 \textless{}$\Delta$\textgreater{}"
+    assert (
+        escape_latex("[CLS]") == "{[}CLS]"
+    )  # a line that begins with [ would be an argument of \\
+    assert escape_latex("--set") == "-{}-set"
 
 
 def test_latex_is_a_booktabs_table(filled: Store) -> None:
-    text = render(
+    text = render_sheets(
         paper_sheets(filled.read(), "diffaug", Commands(["simcse"], filled.folder))[:1],
         "latex",
         140,
@@ -58,7 +60,7 @@ def test_latex_is_a_booktabs_table(filled: Store) -> None:
 
 
 def test_markdown_is_a_table_with_one_width(filled: Store) -> None:
-    text = render(store_sheets(filled.read(), filled.folder), "markdown", 140).decode()
+    text = render_sheets(store_sheets(filled.read(), filled.folder), "markdown", 140).decode()
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len(rows) == 4
     assert {line.count(" | ") for line in rows} == {13}
@@ -67,7 +69,9 @@ def test_markdown_is_a_table_with_one_width(filled: Store) -> None:
 
 def test_markdown_text_cannot_break_the_table() -> None:
     sheet = Sheet("", ["a|b"], 1, [Section("", [["x\n|*y*"]])], "", [], pa.table({}))
-    assert render([sheet], "markdown", 140).decode() == "| a\\|b |\n| :-- |\n| x \\|\\*y\\* |\n"
+    assert (
+        render_sheets([sheet], "markdown", 140).decode() == "| a\\|b |\n| :-- |\n| x \\|\\*y\\* |\n"
+    )
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 140])
@@ -76,14 +80,14 @@ def test_the_terminal_table_loses_no_digit_and_breaks_no_word(filled: Store, wid
         *store_sheets(filled.read(), filled.folder),
         *paper_sheets(filled.read(), "diffaug", Commands(["simcse"], Path())),
     ):
-        text = render([sheet], "terminal", width).decode()
+        text = render_sheets([sheet], "terminal", width).decode()
         for line in (line for section in sheet.sections for line in section.lines):
             for word in " ".join(line).replace("±", " ±").split():
                 assert word in text
 
 
 def test_the_paper_table_fits_120_columns(filled: Store) -> None:
-    text = render(
+    text = render_sheets(
         paper_sheets(filled.read(), "diffaug", Commands(["simcse"], filled.folder))[:1],
         "terminal",
         120,
@@ -93,7 +97,7 @@ def test_the_paper_table_fits_120_columns(filled: Store) -> None:
 
 
 def test_text_in_brackets_is_not_markup(store: Store) -> None:
-    text = render(
+    text = render_sheets(
         paper_sheets(store.read(), "diffaug", Commands([], store.folder)), "terminal", 140
     ).decode()
     assert "BERT ([CLS])" in text
@@ -102,9 +106,9 @@ def test_text_in_brackets_is_not_markup(store: Store) -> None:
 def test_parquet_and_csv_hold_the_same_tidy_rows(filled: Store, tmp_path: Path) -> None:
     sheets = paper_sheets(filled.read(), "diffaug", Commands(["simcse"], filled.folder))
     path = tmp_path / "table.parquet"
-    path.write_bytes(render(sheets, "parquet", 140))
+    path.write_bytes(render_sheets(sheets, "parquet", 140))
     frame = pandas.read_parquet(path)
-    rows = list(csv.DictReader(io.StringIO(render(sheets, "csv", 140).decode())))
+    rows = list(csv.DictReader(io.StringIO(render_sheets(sheets, "csv", 140).decode())))
     assert len(frame) == len(rows) == 15 * 8 + 2 * 6 * 4  # Tables 1, 2 and 7
     (average,) = (
         row
@@ -121,7 +125,7 @@ def test_parquet_and_csv_hold_the_same_tidy_rows(filled: Store, tmp_path: Path) 
 
 
 def test_an_empty_store_is_an_empty_parquet_table(store: Store) -> None:
-    content = render(store_sheets(store.read(), store.folder), "parquet", 140)
+    content = render_sheets(store_sheets(store.read(), store.folder), "parquet", 140)
     assert pq.read_table(pa.BufferReader(content)).num_rows == 0
 
 
@@ -129,8 +133,8 @@ def test_an_empty_store_is_an_empty_parquet_table(store: Store) -> None:
 def test_the_same_store_gives_the_same_bytes(filled: Store, format: str) -> None:
     def both() -> bytes:
         reading = filled.read()
-        own = render(store_sheets(reading, filled.folder), format, 140)
-        return own + render(
+        own = render_sheets(store_sheets(reading, filled.folder), format, 140)
+        return own + render_sheets(
             paper_sheets(reading, "diffaug", Commands(["simcse"], filled.folder)), format, 140
         )
 
@@ -140,7 +144,7 @@ def test_the_same_store_gives_the_same_bytes(filled: Store, format: str) -> None
 
 
 def test_difference_is_signed() -> None:
-    assert [difference(value) for value in (1.0, -0.95, -0.001, None)] == [
+    assert [difference_text(value) for value in (1.0, -0.95, -0.001, None)] == [
         "+1.00",
         "-0.95",
         "+0.00",

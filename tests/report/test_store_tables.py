@@ -1,9 +1,9 @@
-"""`harness table`: what the store holds."""
+"""`harness table`: the tables of a store."""
 
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.report.render import render
+from harness.report.render import render_sheets
 from harness.report.store_tables import store_sheets
 from harness.trials.store import Reading, Store
 
@@ -11,7 +11,7 @@ AddTrial = Callable[..., str]
 
 
 def printed(reading: Reading, width: int = 140) -> str:
-    return render(store_sheets(reading, Path("somewhere")), "terminal", width).decode()
+    return render_sheets(store_sheets(reading, Path("somewhere")), "terminal", width).decode()
 
 
 def test_one_trial_has_no_spread(store: Store, add_trial: AddTrial) -> None:
@@ -103,7 +103,8 @@ def test_many_failures_are_counted_and_the_first_named(store: Store, add_trial: 
 
 def test_an_empty_store_says_what_to_run(store: Store, add_trial: AddTrial) -> None:
     assert printed(store.read()) == (
-        "nothing to show in somewhere yet; run: harness sweep search_spaces/quickstart.yaml --store somewhere\n"
+        "nothing to show in somewhere yet; run: "
+        "harness sweep search_spaces/quickstart.yaml --store somewhere\n"
     )
     add_trial(role="search", test={})
     assert "(of 1 trial none is final and finished)" in printed(store.read())

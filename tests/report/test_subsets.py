@@ -1,4 +1,4 @@
-"""Trials over subsets of the labels: one group, both components of its variance."""
+"""Trials over label subsets: they are one group, and their variance has two components."""
 
 from collections.abc import Callable, Sequence
 from math import sqrt
@@ -9,9 +9,9 @@ import pytest
 from harness.report.commands import Commands
 from harness.report.groups import comparable_groups
 from harness.report.paper_tables import paper_sheets
-from harness.report.render import render
+from harness.report.render import render_sheets
 from harness.report.store_tables import store_sheets
-from harness.report.variance import Draw, components, design
+from harness.report.variance import Draw, design, variance_components
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
@@ -19,7 +19,7 @@ FRACTION = {"label_fraction": 0.01}
 
 
 def add_design(add_trial: AddTrial, scores: Sequence[Sequence[float]], **different: Any) -> None:
-    """One trial for each score: rows are subsets, columns are seeds."""
+    """One trial for each score: rows are subsets, and columns are seeds."""
     configuration = FRACTION | different.pop("configuration", {})
     for subset, row in enumerate(scores):
         for seed, score in enumerate(row):
@@ -29,29 +29,29 @@ def add_design(add_trial: AddTrial, scores: Sequence[Sequence[float]], **differe
 
 
 def draws_of(sizes: Sequence[int]) -> list[Draw]:
-    """Subsets with so many seeds each."""
+    """The draws of subsets with these numbers of seeds."""
     return [(subset, seed) for subset, seeds in enumerate(sizes) for seed in range(seeds)]
 
 
-# By hand. Means 71 and 78: variance 24.5. Squares within: 2 and 8.
+# Computed by hand: the means are 71 and 78, their variance is 24.5; squares within: 2 and 8.
 
 
 def test_components_of_a_full_design() -> None:
-    """Within (2 + 8) / 2 = 5; between 24.5 - 5 / 2 = 22."""
-    found = components([70, 72, 76, 80], draws_of([2, 2]))
+    """Within is (2 + 8) / 2 = 5, and between is 24.5 - 5 / 2 = 22."""
+    found = variance_components([70, 72, 76, 80], draws_of([2, 2]))
     assert found is not None
     assert (found.between, found.within) == pytest.approx((sqrt(22), sqrt(5)))
 
 
 def test_components_with_a_trial_missing() -> None:
-    """Within 2 / 1 = 2; between 24.5 - 2 * (1 / 2 + 1) / 2 = 23."""
-    found = components([70, 72, 78], draws_of([2, 1]))
+    """Within is 2 / 1 = 2, and between is 24.5 - 2 * (1 / 2 + 1) / 2 = 23."""
+    found = variance_components([70, 72, 78], draws_of([2, 1]))
     assert found is not None
     assert (found.between, found.within) == pytest.approx((sqrt(23), sqrt(2)))
 
 
 def test_between_is_never_negative() -> None:
-    found = components([70, 72, 72, 70], draws_of([2, 2]))
+    found = variance_components([70, 72, 72, 70], draws_of([2, 2]))
     assert found is not None
     assert (found.between, found.within) == pytest.approx((0, sqrt(2)))
 
@@ -60,7 +60,7 @@ def test_between_is_never_negative() -> None:
     "sizes", [[1], [3], [1, 1, 1]], ids=["one trial", "one subset", "one seed a subset"]
 )
 def test_components_that_cannot_be_told_apart(sizes: list[int]) -> None:
-    assert components([70.0] * sum(sizes), draws_of(sizes)) is None
+    assert variance_components([70.0] * sum(sizes), draws_of(sizes)) is None
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_the_subset_separates_no_groups(store: Store, add_trial: AddTrial) -> No
     cell = group.test["avg"]
     assert (group.n, cell.n, group.label_fraction) == ("2x2", 4, 0.01)
     assert (cell.mean, cell.std) == pytest.approx((74.5, sqrt(59 / 3)))
-    assert cell.components == components([70, 72, 76, 80], draws_of([2, 2]))
+    assert cell.components == variance_components([70, 72, 76, 80], draws_of([2, 2]))
 
 
 def test_the_fraction_separates_groups(store: Store, add_trial: AddTrial) -> None:
@@ -98,7 +98,7 @@ def test_the_fraction_separates_groups(store: Store, add_trial: AddTrial) -> Non
 def test_the_same_run_with_all_labels_is_not_counted_twice(
     store: Store, add_trial: AddTrial
 ) -> None:
-    """With all labels the subset changes nothing: its trials are copies, not more evidence."""
+    """With all labels the subset changes nothing, so its trials are copies."""
     for subset in (0, 3):
         add_trial({"label_fraction": 1.0, "subset": subset}, seed=0)
     assert [group.n for group in comparable_groups(store.read().table)] == ["1", "1"]
@@ -150,13 +150,13 @@ def test_components_are_columns_of_the_records(store: Store, add_trial: AddTrial
 def test_every_format_has_the_extra_lines(format: str, store: Store, add_trial: AddTrial) -> None:
     add_design(add_trial, [[70, 72], [76, 80]])
     for sheet in (store_sheets(store.read(), store.folder)[0], paper(store)[1]):
-        text = render([sheet], format, 140).decode()
+        text = render_sheets([sheet], format, 140).decode()
         assert "2x2" in text
         assert "std between subsets" in text
         assert "4.69" in text
 
 
-def test_a_failed_trial_is_told_with_its_subset(store: Store, add_trial: AddTrial) -> None:
+def test_a_failed_trial_is_listed_with_its_subset(store: Store, add_trial: AddTrial) -> None:
     add_trial(
         FRACTION | {"subset": 3}, status="failed", seed=1, reason="loss is nan", dev={}, test={}
     )

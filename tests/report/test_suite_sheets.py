@@ -1,4 +1,4 @@
-"""`harness table` of a store with evaluations: a sheet for each suite."""
+"""`harness table` of a store with evaluations: one sheet for each suite."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ import pandas
 import pytest
 
 from harness.evaluation.catalogue import SuiteCard
-from harness.report.render import render
+from harness.report.render import render_sheets
 from harness.report.sheet import Sheet
 from harness.report.store_tables import store_sheets
 from harness.trials.store import Store
@@ -36,7 +36,7 @@ simcse   unsup    bert-base-uncased   2  50.00±0.00  80.00±0.00  75.00±1.41  
 
 Spearman x100, mean±sample std over n seeds; selected on dev (STS-B dev), test never selects. 1=: nothing is trained, so there is no seed.
 1 failed trial: simcse unsup bert-base-uncased seed 3 (loss is nan)
-"""
+"""  # noqa: E501
 
 
 def sheets(store: Store) -> dict[str, Sheet]:
@@ -48,8 +48,8 @@ def lines(sheet: Sheet) -> list[list[str]]:
     return [line for section in sheet.sections for line in section.lines]
 
 
-def told(*arguments: object) -> str:
-    """What `harness table` prints as a process of its own."""
+def table_text(*arguments: object) -> str:
+    """The output of `harness table` in a process of its own."""
     command = [sys.executable, "-m", "harness", "table", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
@@ -60,7 +60,7 @@ def test_a_store_without_evaluations_is_printed_as_ever(store: Store, add_trial:
     add_trial(method="pooling", score=60.0, steps=0)
     add_trial(status="failed", reason="loss is nan", dev={}, test={})
     assert (
-        render(store_sheets(store.read(), store.folder), "terminal", 160).decode()
+        render_sheets(store_sheets(store.read(), store.folder), "terminal", 160).decode()
         == WITHOUT_EVALUATIONS
     )
 
@@ -199,7 +199,8 @@ def test_a_failed_evaluation_is_named_and_is_no_trial(
         "retrieval", {}, of=key, seed=0, status="failed", reason="embeddings are not finite"
     )
     assert list(sheets(store)[""].notes) == [
-        "1 failed evaluation: simcse unsup bert-base-uncased seed 0, retrieval (embeddings are not finite)"
+        "1 failed evaluation: simcse unsup bert-base-uncased seed 0, retrieval "
+        "(embeddings are not finite)"
     ]
 
 
@@ -260,6 +261,7 @@ def test_trials_that_other_dev_scores_selected_stay_apart(
     assert lines(found[0])[0][4:6] == ["60.00", "66.00"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("format", ["terminal", "markdown", "latex"])
 def test_every_format_has_every_sheet(
     store: Store, add_trial: Add, add_evaluation: Add, format: str
@@ -267,12 +269,13 @@ def test_every_format_has_every_sheet(
     key = add_trial()
     add_evaluation("retrieval", RETRIEVAL, of=key)
     add_evaluation("geometry", GEOMETRY, of=key)
-    printed = told("--store", store.folder, "--format", format)
+    printed = table_text("--store", store.folder, "--format", format)
     assert [
         word for word in ("75.00", "R@10", "85.00", "0.0838", "-1.4593") if word not in printed
     ] == []
 
 
+@pytest.mark.process
 def test_records_have_the_uncertainty_of_one_model(
     store: Store, add_trial: Add, add_evaluation: Add, tmp_path: Path
 ) -> None:
@@ -285,7 +288,7 @@ def test_records_have_the_uncertainty_of_one_model(
     for key in keys:
         add_evaluation("retrieval", {"recall@1": 80.0}, of=key, **spread)
     path = tmp_path / "table.parquet"
-    told("--store", store.folder, "--format", "parquet", "--output", path)
+    table_text("--store", store.folder, "--format", "parquet", "--output", path)
     frame = pandas.read_parquet(path)
     known = frame[frame.standard_error.notna()]
     assert sorted(zip(known.suite, known.split, known.metric, known.n, strict=True)) == [
@@ -296,7 +299,7 @@ def test_records_have_the_uncertainty_of_one_model(
     assert set(frame[frame.metric == "recall@1"].n) == {2}
     assert frame[frame.metric == "stsb-dev"].split.tolist() == ["dev_before", "dev"]
 
-    rows = list(csv.DictReader(io.StringIO(told("--store", store.folder, "--format", "csv"))))
+    rows = list(csv.DictReader(io.StringIO(table_text("--store", store.folder, "--format", "csv"))))
     assert len(rows) == len(frame)
     (mr,) = (row for row in rows if row["metric"] == "mr")
     assert (mr["standard_error"], mr["low"], mr["high"], mr["keys"]) == (
@@ -307,12 +310,13 @@ def test_records_have_the_uncertainty_of_one_model(
     )
 
 
+@pytest.mark.process
 def test_the_terminal_shows_no_uncertainty_of_one_model(
     store: Store, add_trial: Add, add_evaluation: Add
 ) -> None:
     spread = {"recall@1": {"standard_error": 3.33, "low": 71.11, "high": 88.88}}
     add_evaluation("retrieval", {"recall@1": 80.0}, of=add_trial(), uncertainty=spread)
-    printed = told("--store", store.folder)
+    printed = table_text("--store", store.folder)
     assert "80.00" in printed
     assert not any(number in printed for number in ("3.33", "71.11", "88.88", "±0"))
 

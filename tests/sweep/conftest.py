@@ -1,4 +1,4 @@
-"""Sweeps as processes of their own, over plugins of a few lines whose trials take a moment."""
+"""Fixtures that run sweeps in processes of their own, with plugins whose trials take a moment."""
 
 import os
 import subprocess
@@ -49,8 +49,13 @@ class Method(plugin.Method[Config]):
     @classmethod
     def stages(cls, config):
         return [
-            Stage("contrastive", {"*": "learning_rate"}, {"contrastive": config.batch_size}, {"contrastive": 1.0},
-                  max_steps=config.max_steps)
+            Stage(
+                name="contrastive",
+                trains={"*": "learning_rate"},
+                streams={"contrastive": config.batch_size},
+                losses={"contrastive": 1.0},
+                max_steps=config.max_steps,
+            )
         ]
 
     def __init__(self, config, kit):
@@ -67,7 +72,8 @@ class Method(plugin.Method[Config]):
             raise ValueError("a planted fault")
         if self.config.fault == "die" and not Path(REPAIRED).exists():
             os.kill(os.getpid(), 9)
-        first, second = (nn.functional.dropout(self.embed(batch["contrastive"]), 0.1) for _ in range(2))
+        vectors = self.embed(batch["contrastive"])
+        first, second = (nn.functional.dropout(vectors, 0.1) for _ in range(2))
         return {"contrastive": info_nce(first, second, temperature=self.config.temperature)}
 
     def embed(self, batch):
@@ -75,7 +81,11 @@ class Method(plugin.Method[Config]):
         return (self.words(batch.input_ids) * mask).sum(1) / mask.sum(1)
 """
 )
-"""PAUSE (seconds an update) and REPAIRED (a file; while it is not there, faults are faults) are written in front."""
+"""The code of a plugin that trains.
+
+`write_plugin` writes two constants in front of it: PAUSE is the time of a step in seconds, and
+REPAIRED is a file; the faults happen as long as this file is not there.
+"""
 
 KNOWN = (
     HEAD
@@ -88,7 +98,10 @@ class Config(plugin.MethodConfig):
 
 
 class Method(plugin.Method[Config]):
-    '''Nothing trains. Dev falls with the distance of noise from 0.25, and far when dev is not favoured.'''
+    '''A bag of words that does not train.
+
+    The dev score falls with the distance of `noise` from 0.25, and far where dev is not favoured.
+    '''
 
     def __init__(self, config, kit):
         super().__init__(config, kit)
@@ -102,7 +115,8 @@ class Method(plugin.Method[Config]):
 
     def embed(self, batch):
         rows = zip(batch.input_ids, batch.attention_mask.sum(1).tolist(), strict=True)
-        return torch.tensor(np.stack([self.vector(ids[1 : length - 1].tolist()) for ids, length in rows]))
+        found = [self.vector(ids[1 : length - 1].tolist()) for ids, length in rows]
+        return torch.tensor(np.stack(found))
 
     def vector(self, ids):
         is_dev = tuple(ids) in self.dev
@@ -117,7 +131,7 @@ class Method(plugin.Method[Config]):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command came to."""
+    """The exit code of a command, and what it printed."""
 
     code: int
     out: str
@@ -126,7 +140,7 @@ class Answer:
 
 @pytest.fixture(scope="session")
 def environment(cache: Path) -> dict[str, str]:
-    """Of every process: the embedded data, a local Ray, this session's cache."""
+    """The environment of every process: embedded data, a local Ray, the cache of this session."""
     changed = {"HARNESS_HUB", "RAY_ADDRESS"}
     return {name: value for name, value in os.environ.items() if name not in changed} | {
         "HARNESS_CACHE": str(cache)
@@ -135,12 +149,12 @@ def environment(cache: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def process(environment: dict[str, str]) -> Callable[..., Answer]:
-    """process(argument, ...): the command as a process of its own."""
+    """process(argument, ...): run the command in a process of its own."""
 
     def call(*arguments: object) -> Answer:
         command = [sys.executable, "-m", "harness", *map(str, arguments)]
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=240, check=False
+            command, env=environment, capture_output=True, text=True, timeout=1200, check=False
         )
         return Answer(done.returncode, done.stdout, done.stderr)
 
@@ -149,7 +163,10 @@ def process(environment: dict[str, str]) -> Callable[..., Answer]:
 
 @pytest.fixture(scope="session")
 def write_plugin() -> Callable[..., Path]:
-    """write_plugin(path, "trained" or "known", pause): a plugin file; its faults go when `path`.repaired is there."""
+    """write_plugin(path, "trained" or "known", pause): write the file of a plugin.
+
+    Its faults are repaired when the file `path`.repaired is there.
+    """
 
     def write(path: Path, kind: str, pause: float = 0.0) -> Path:
         repaired = path.with_suffix(".repaired")
@@ -163,20 +180,23 @@ def write_plugin() -> Callable[..., Path]:
 
 
 def marked_processes(mark: str) -> list[int]:
-    """The processes (not those that have ended) in whose environment the mark is."""
+    """The processes that have the mark in their environment and have not ended."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if mark.encode() in (folder / "environ").read_bytes():
                 found.append(int(folder.name))
         except OSError:
-            continue  # gone, or not ours
+            continue  # it has ended, or it is another user's
     return found
 
 
 @pytest.fixture
 def processes_left() -> Callable[[str, float], list[int]]:
-    """processes_left(mark, seconds): what a command has left behind, after at most so many seconds."""
+    """processes_left(mark, seconds): the processes that a command has left behind.
+
+    It waits at most `seconds` seconds for them to end.
+    """
     if not Path("/proc/self/environ").exists():
         pytest.skip("needs /proc")
 

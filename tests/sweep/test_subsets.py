@@ -1,4 +1,4 @@
-"""Subsets of the labels are an axis, like seeds: every one is run where only a share of the labels is used."""
+"""Label subsets are repeated like seeds, where only a share of the labels is used."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from harness.sweep.overrides import Overrides, searches
 from harness.sweep.search import Search
-from harness.sweep.space import load
+from harness.sweep.space import load_space
 from harness.trials.store import Store
 
 SPACE = """\
@@ -30,7 +30,7 @@ FULL = [(subset, seed) for subset in (0, 2) for seed in (0, 1)]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, write_plugin: Callable[..., Path]) -> Path:
-    """Two plugins."""
+    """The folder of the plugins."""
     folder = tmp_path_factory.mktemp("subsets")
     for name in ("gridded", "sampled"):
         write_plugin(folder / f"{name}.py", "trained")
@@ -42,12 +42,14 @@ def search(folder: Path, method: str = "gridded", text: str = SPACE, **overrides
     """The search of one method."""
     path = folder / "space.yaml"
     path.write_text(text, encoding="utf-8")
-    [found] = searches(*load(path), Overrides(methods=(str(folder / f"{method}.py"),), **overrides))
+    [found] = searches(
+        *load_space(path), Overrides(methods=(str(folder / f"{method}.py"),), **overrides)
+    )
     return found
 
 
 def drawn(found: Search, role: Any = "final", **values: Any) -> list[tuple[int | None, int]]:
-    """(subset, seed) of the trials of one configuration."""
+    """(label subset, seed) of the trials of one configuration."""
     trials = found.trials([{**found.fixed, **values}], role)
     return [(trial.configuration.get("subset"), trial.seed) for trial in trials]
 
@@ -64,7 +66,7 @@ def test_all_labels_are_run_once_a_seed(folder: Path) -> None:
 
 
 def test_without_labels_there_is_nothing_to_draw(folder: Path) -> None:
-    """The corpus has no labels, whatever share of them is asked for."""
+    """The corpus has no labels, so the label fraction does not matter."""
     assert drawn(search(folder), sentences="graded-sentences") == [(None, 0), (None, 1)]
 
 
@@ -94,8 +96,12 @@ def test_a_search_on_other_subsets_is_another_search(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_sweep_runs_every_subset_once(folder: Path, process: Callable[..., Any]) -> None:
-    """A grid and a sampler: scored on the mean over the search subsets, the best on the full final design."""
-    search(folder)  # writes the space
+    """A grid and a sampler run every subset once.
+
+    They score the mean over the search subsets, and the best configuration runs on all final seeds
+    and subsets.
+    """
+    search(folder)  # this writes the search space
     arguments = [*(folder / f"{name}.py" for name in ("gridded", "sampled")), folder / "space.yaml"]
     answer = process("sweep", *arguments, "--store", folder / "store")
     assert answer.code == 0, answer.out + answer.err

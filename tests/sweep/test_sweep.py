@@ -1,4 +1,4 @@
-"""A sweep runs what its space says, once; selects on dev; and goes on where it stopped."""
+"""A sweep runs every trial of its space once, selects on dev, and goes on where it stopped."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.trials.record import Record
 from harness.trials.run import attempt
 from harness.trials.store import Store
 from harness.trials.trial import Trial
@@ -57,19 +58,19 @@ methods:
 
 @dataclass
 class Swept:
-    """What a sweep said and stored."""
+    """What a sweep printed and stored."""
 
     answer: Any
-    rows: list[dict[str, Any]]
+    rows: list[Record]
     written: dict[str, int]
     """File -> when"""
 
-    def of(self, method: str, role: str) -> list[dict[str, Any]]:
+    def of(self, method: str, role: str) -> list[Record]:
         """The rows of one method in one role."""
         return [row for row in self.rows if (row.method, row.role) == (method, role)]
 
     def values(self, method: str, *names: str) -> Counter[tuple[Any, ...]]:
-        """How often each configuration was searched, told by these hyperparameters."""
+        """The values of these hyperparameters -> how many search trials have them."""
         return Counter(
             tuple(row.configuration[name] for name in names) for row in self.of(method, "search")
         )
@@ -77,7 +78,7 @@ class Swept:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, write_plugin: Callable[..., Path]) -> Path:
-    """Plugins, their spaces and stores."""
+    """The folder of the plugins, their search spaces and stores."""
     folder = tmp_path_factory.mktemp("sweeps")
     for name in ("chosen", "rounded"):
         write_plugin(folder / f"{name}.py", "known")
@@ -88,7 +89,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, write_plugin: Callable[...,
 
 @pytest.fixture(scope="module")
 def sweep(folder: Path, process: Callable[..., Any]) -> Callable[..., Swept]:
-    """sweep(methods, space, store name, option, ...): run it and read the store."""
+    """sweep(methods, space, store name, option, ...): run a sweep and read its store."""
 
     def call(methods: list[str], text: str, store: str, *options: str) -> Swept:
         space = folder / "space.yaml"
@@ -108,13 +109,13 @@ def sweep(folder: Path, process: Callable[..., Any]) -> Callable[..., Swept]:
 
 @pytest.fixture(scope="module")
 def first(sweep: Callable[..., Swept]) -> Swept:
-    """A grid, rounds and a sampler."""
+    """A sweep with a grid, rounds and a sampler."""
     return sweep(["chosen", "rounded", "sampled"], SPACE, "store")
 
 
 @pytest.fixture(scope="module")
 def second(first: Swept, sweep: Callable[..., Swept]) -> Swept:
-    """The same again, with a higher budget for the sampler."""
+    """The same sweep again, with a higher budget for the sampler."""
     assert first.written
     return sweep(
         ["chosen", "rounded", "sampled"],
@@ -129,7 +130,7 @@ def test_sweep_succeeds(first: Swept) -> None:
 
 
 def test_grid_runs_every_combination_once(first: Swept) -> None:
-    """On one seed, since nothing trains."""
+    """It runs on one seed, since nothing trains."""
     combinations = {(favours, noise): 1 for favours in ("test", "dev") for noise in (0.25, 0.5)}
     assert first.values("chosen", "favours", "noise") == combinations
 
@@ -169,7 +170,10 @@ def test_search_never_sees_a_test_score(first: Swept) -> None:
 
 
 def test_rounds_start_from_the_best_so_far(first: Swept) -> None:
-    """Best two of the first round: 0.4 and 0.0; then 0.2 is best; a configuration of two rounds runs once."""
+    """The second round lies between the best two of the first, and a configuration runs once.
+
+    The best two of the first round are 0.4 and 0.0; after that, 0.2 is best.
+    """
     searched = {
         ("both", 0.0): 1,
         ("both", 0.4): 1,
@@ -183,7 +187,7 @@ def test_rounds_start_from_the_best_so_far(first: Swept) -> None:
 
 
 def test_sampler_spends_its_budget(first: Swept) -> None:
-    """Three configurations, each on both search seeds."""
+    """There are three configurations, each on both search seeds."""
     searched = first.values("sampled", "learning_rate", "width")
     assert sorted(searched.values()) == [2, 2, 2]
     for rate, width in searched:
@@ -228,8 +232,8 @@ def test_same_sweep_again_runs_nothing_else(first: Swept, second: Swept) -> None
 
 def test_command_line_narrows(sweep: Callable[..., Swept]) -> None:
     narrowed = sweep(
-        ["chosen", "sampled"], SPACE, "narrow", "--configurations", "1", "--seeds", "5,6,7", "--set", "favours=both",
-        "--set", "width=4", "--encoder", "tiny-bert",
+        ["chosen", "sampled"], SPACE, "narrow", "--configurations", "1", "--seeds", "5,6,7",
+        "--set", "favours=both", "--set", "width=4", "--encoder", "tiny-bert",
     )  # fmt: skip
     assert narrowed.answer.code == 0, narrowed.answer.out + narrowed.answer.err
     assert {row.method for row in narrowed.rows} == {"chosen", "sampled"}
@@ -247,19 +251,19 @@ def test_command_line_narrows(sweep: Callable[..., Swept]) -> None:
 
 @pytest.fixture(scope="module")
 def faulty(sweep: Callable[..., Swept]) -> Swept:
-    """One configuration raises, one kills its worker."""
+    """A sweep in which one configuration raises and one kills its worker."""
     return sweep(["faulty"], FAULTY.replace("[42, 43]", "[42]"), "faulty")
 
 
 @pytest.fixture(scope="module")
 def repaired(faulty: Swept, folder: Path, sweep: Callable[..., Swept]) -> Swept:
-    """The same command when the reason has gone."""
+    """The same sweep again, after the faults were repaired."""
     assert faulty.written
     (folder / "faulty.repaired").touch()
     return sweep(["faulty"], FAULTY.replace("[42, 43]", "[42]"), "faulty")
 
 
-def fault_rows(swept: Swept) -> dict[str, dict[str, Any]]:
+def fault_rows(swept: Swept) -> dict[str, Record]:
     return {row.configuration["fault"]: row for row in swept.of("faulty", "search")}
 
 
@@ -269,8 +273,8 @@ def test_failures_are_recorded_with_their_reasons(faulty: Swept) -> None:
         "raise": "failed", "none": "finished", "die": "failed", "no fault": "finished",
     }  # fmt: skip
     assert rows["raise"].reason == "ValueError: a planted fault"
-    assert "worker died" in rows["die"].reason
-    assert "\n" not in rows["die"].reason
+    assert "worker died" in str(rows["die"].reason)
+    assert "\n" not in str(rows["die"].reason)
     assert rows["raise"].dev == rows["die"].dev == {}
 
 
@@ -285,7 +289,10 @@ def test_failures_do_not_keep_the_rest_from_its_end(faulty: Swept) -> None:
 
 
 def test_failures_of_another_grid_do_not_count(faulty: Swept, sweep: Callable[..., Swept]) -> None:
-    """The user has taken the values that fail out of the grid: nothing of this sweep has failed."""
+    """Failures of an earlier space do not count.
+
+    The user has taken the values that fail out of the grid.
+    """
     without = FAULTY.replace("[42, 43]", "[42]").replace(
         "[raise, none, die, no fault]", "[none, no fault]"
     )

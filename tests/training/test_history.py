@@ -1,4 +1,7 @@
-"""What a trial remembers along training: loss, dev score, and what its method watches; watching changes nothing."""
+"""What a trial remembers along training: loss, dev score, and what its method watches.
+
+Watching changes nothing.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -19,7 +22,7 @@ KitFor = Callable[..., Kit]
 
 
 class Pulled(plugin.Method):
-    """A weight behind dropout that is pulled towards the mean item number of each batch, in two stages."""
+    """A weight behind dropout, pulled towards the mean item number of each batch, in two stages."""
 
     config_type = plugin.TrainingConfig
     last_is_own_run: ClassVar[bool] = False
@@ -31,7 +34,10 @@ class Pulled(plugin.Method):
     @classmethod
     def stages(cls, config: Any) -> list[Stage]:
         parts: dict[str, Any] = {
-            "trains": {"weight": "learning_rate"}, "streams": {"text": 5}, "losses": {"pull": 1.0}, "epochs": None,
+            "trains": {"weight": "learning_rate"},
+            "streams": {"text": 5},
+            "losses": {"pull": 1.0},
+            "epochs": None,
         }  # fmt: skip
         return [
             Stage(
@@ -80,7 +86,10 @@ Train = Callable[..., tuple[Any, Outcome, list[Progress], list[Tensor]]]
 
 @pytest.fixture
 def train(kit_for: KitFor) -> Train:
-    """train(method class): the trained method, its outcome, its reports and the weights at each evaluation."""
+    """train(method class): the trained method, its outcome, its reports, and its weights.
+
+    The weights are those at each evaluation.
+    """
 
     def go(
         plugin: type[plugin.Method], **values: Any
@@ -146,7 +155,7 @@ def test_a_method_may_watch_one_stage_only(train: Train) -> None:
 
 @pytest.mark.parametrize("interval", [1, 2, 100])
 def test_watching_does_not_change_the_training(train: Train, interval: int) -> None:
-    """To the last bit, though dropout draws from the random state that the watching method uses, too."""
+    """It holds to the last bit, although dropout and the watching method share a random state."""
     plain, without, _, weights = train(Pulled, evaluation_interval=interval)
     watching, with_it, _, watched_weights = train(Watching, evaluation_interval=interval)
     assert torch.equal(plain.weight, watching.weight)

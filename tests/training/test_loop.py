@@ -1,4 +1,7 @@
-"""The training loop: optimiser and schedule in numbers, determinism, the best checkpoint, and methods of two stages."""
+"""The training loop: optimiser and schedule in numbers, determinism, the best checkpoint.
+
+There are methods of one stage and of two.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +34,7 @@ KitFor = Callable[..., Kit]
 
 
 class Scripted(plugin.Method):
-    """loss = g_t * w with a scripted vector g_t, so that the gradient at update t is g_t whatever the weights."""
+    """loss = g_t * w with a scripted vector g_t: the gradient at step t is g_t for any weights."""
 
     config_type = plugin.TrainingConfig
     script: ClassVar[Sequence[Sequence[float]]] = ()
@@ -44,7 +47,8 @@ class Scripted(plugin.Method):
     @classmethod
     def stages(cls, config: Any) -> list[Stage]:
         return [
-            Stage("one", {"first": "learning_rate", "second": "learning_rate"}, {"text": config.batch_size},
+            Stage("one", dict.fromkeys(("first", "second"), "learning_rate"),
+                  {"text": config.batch_size},
                   {"scripted": cls.factor}, config.epochs, config.max_steps)
         ]  # fmt: skip
 
@@ -93,7 +97,10 @@ def adamw(
     decay: float = 0.0,
     clip: float = 1.0,
 ) -> list[np.ndarray]:
-    """The weights after every update: AdamW 0.9/0.999/1e-8, global norm clipped, linear warm-up and decay to zero."""
+    """The weights after every step of AdamW (0.9, 0.999, 1e-8).
+
+    The global norm is clipped; warm-up is linear, and so is the decay to zero.
+    """
     weights, first, second, after = np.zeros(2), np.zeros(2), np.zeros(2), []
     for update, given in enumerate(gradients):
         gradient = np.asarray(given, float)
@@ -176,10 +183,10 @@ def test_loss_weight_may_depend_on_the_update(kit_for: KitFor) -> None:
 @pytest.mark.parametrize(
     ("epochs", "max_steps", "expected"), [(1, None, 7), (2, None, 14), (0.5, None, 4), (2, 5, 5)]
 )
-def test_number_of_updates(
+def test_number_of_steps(
     kit_for: KitFor, epochs: float, max_steps: int | None, expected: int
 ) -> None:
-    """50 sentences in batches of 8: 7 updates an epoch, the short last batch among them."""
+    """50 sentences in batches of 8: 7 steps an epoch, the short last batch among them."""
     kit = kit_for(scripted([(1.0, 1.0)] * 20), epochs=epochs, max_steps=max_steps)
     built, outcome = train(kit)
     assert (outcome.steps, built.update) == (expected, expected)
@@ -230,7 +237,7 @@ def test_reports_say_where_the_trial_is(kit_for: KitFor) -> None:
     Trainer(kit.build(), kit, 0, lambda: 7.0, reports.append).run()
     evaluated = [(one.step, one.total_steps, one.dev) for one in reports if one.dev is not None]
     assert evaluated == [(4, 8, 7.0), (8, 8, 7.0)]
-    # the loss of update 4 is that of the weights before it: 3 updates of 0.1 * (8, 7, 6) / 8
+    # the loss of step 4 is that of the weights before it: 3 steps of 0.1 * (8, 7, 6) / 8
     fourth = next(one for one in reports if one.step == 4)
     assert fourth.loss == pytest.approx(-0.1 * (8 + 7 + 6) / 8, rel=1e-4)
     assert fourth.sentences_per_second > 0
@@ -281,6 +288,7 @@ def same(one: dict[str, Tensor], two: dict[str, Tensor]) -> bool:
     return one.keys() == two.keys() and all(torch.equal(one[key], two[key]) for key in one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["simcse", "d2cse"])
 def test_a_seed_decides_weights_and_scores(kit_for: KitFor, name: str) -> None:
     weights, scores = trained(kit_for, name, 3)
@@ -292,6 +300,7 @@ def test_a_seed_decides_weights_and_scores(kit_for: KitFor, name: str) -> None:
     assert scores != other_scores
 
 
+@pytest.mark.slow
 def test_evaluating_more_often_does_not_change_the_training(kit_for: KitFor) -> None:
     often, scores = trained(kit_for, "d2cse", 0, evaluation_interval=1)
     seldom, _ = trained(kit_for, "d2cse", 0, evaluation_interval=100)
@@ -328,7 +337,10 @@ class TwoStageConfig(plugin.TrainingConfig):
 
 
 class TwoStage(plugin.Method):
-    """Whitening statistics of the frozen encoder as an artefact; stage 1 trains the head, stage 2 the last layer."""
+    """Whitening statistics of the frozen encoder are an artefact.
+
+    Stage 1 trains the head, stage 2 the last layer.
+    """
 
     config_type = TwoStageConfig
     built: ClassVar[list[str]] = []
@@ -342,7 +354,8 @@ class TwoStage(plugin.Method):
         return [
             Stage("head", {"head.*": "head_rate"}, {"text": 10}, {"length": 1.0}, max_steps=4),
             Stage(
-                "layer", {"encoder.model.encoder.layer.1.*": "learning_rate", "norm.*": "head_rate"},
+                "layer",
+                {"encoder.model.encoder.layer.1.*": "learning_rate", "norm.*": "head_rate"},
                 {"text": 10, "nli": 8}, {"length": 0.5, "triplet": 2.0}, epochs=2,
             ),
         ]  # fmt: skip
@@ -408,7 +421,7 @@ def test_two_stages_run_with_their_parameters_and_streams(
 ) -> None:
     kit = kit_for(two_stage, learning_rate=1e-3)
     built, outcome = train(kit)
-    assert outcome.steps == 4 + 10, "4 updates, then two epochs over 50 sentences in tens"
+    assert outcome.steps == 4 + 10, "4 steps, then two epochs over 50 sentences in tens"
     assert [(stage, streams) for stage, streams, _ in built.log] == [("head", 1)] * 4 + [
         ("layer", 2)
     ] * 10

@@ -53,7 +53,10 @@ def values(parameters: dict[str, nn.Parameter]) -> dict[str, np.ndarray]:
 
 
 def test_lars() -> None:
-    """SimCLR's: trust 0.001, momentum 0.9 on steps that hold their rate; biases are neither scaled nor decayed."""
+    """SimCLR's rule: trust 0.001, and momentum 0.9 on steps that hold their rate.
+
+    Biases are neither scaled nor decayed.
+    """
     parameters = fresh()
     expected, velocity = (
         values(parameters),
@@ -116,7 +119,7 @@ def test_released_adamw(corrected: bool) -> None:
     ],
 )
 def test_the_first_step_tells_the_optimisers_apart(name: Any, first_step: float) -> None:
-    """With a gradient of the size of epsilon: where epsilon stands, how large it is, and the correction all show."""
+    """A gradient as small as epsilon shows where epsilon stands, its size, and the correction."""
     parameter = nn.Parameter(torch.zeros(1, dtype=torch.float64))
     parameter.grad = torch.full((1,), 1e-7, dtype=torch.float64)
     optimiser(name, [{"params": [parameter], "lr": 1.0}], 0.0).step()

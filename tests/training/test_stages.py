@@ -1,4 +1,7 @@
-"""What a stage can ask of the loop: accumulation, horizons, runs of their own, moves, label subsets, items alone."""
+"""What a stage can ask of the loop.
+
+Accumulation, horizons, runs of their own, moves, label subsets, items without text.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -23,7 +26,10 @@ KitFor = Callable[..., Kit]
 
 
 class Staged(plugin.Method):
-    """A weight that is pulled towards the mean item number of each batch; the test hands in the stages."""
+    """A weight that is pulled towards the mean item number of each batch.
+
+    The test hands in the stages.
+    """
 
     config_type = plugin.TrainingConfig
     plan: list[Stage]
@@ -61,7 +67,8 @@ class Staged(plugin.Method):
 
 def stage(**values: Any) -> Stage:
     given = {
-        "name": "only", "trains": {"weight": "learning_rate"}, "streams": {"text": 5}, "losses": {"pull": 1.0},
+        "name": "only", "trains": {"weight": "learning_rate"}, "streams": {"text": 5},
+        "losses": {"pull": 1.0},
     } | values  # fmt: skip
     for kind in (Batches, Optimisation, Selection):
         named = {field.name: given.pop(field.name) for field in fields(kind) if field.name in given}
@@ -88,7 +95,7 @@ def run(kit_for: KitFor) -> Callable[..., tuple[Any, Trainer]]:
 
 
 def test_accumulation_averages_and_drops_what_is_left(run: Any) -> None:
-    """50 sentences in batches of 8: six full ones, in groups of four one update; the short batch goes, too."""
+    """50 sentences in batches of 8 are six full ones. Four make one step; the rest is left."""
     built, trainer = run([stage(streams={"text": 8}, accumulation=4, epochs=2)])
     assert trainer.outcome.steps == 2
     assert [len(items) for _, items in built.seen] == [8] * 8
@@ -142,7 +149,10 @@ def test_decay_steps_are_the_horizon_of_the_rate(run: Any, monkeypatch: pytest.M
 
 
 def test_a_run_of_its_own_hands_on_its_best_and_the_choice_starts_anew(run: Any) -> None:
-    """sup-unsup: the classification phase's best checkpoint goes on, and its dev score is no candidate any more."""
+    """sup-unsup: the best checkpoint of the first phase goes on.
+
+    Its dev score is not a candidate any more.
+    """
     scores = iter([5.0, 9.0, 3.0, 4.0, 2.0])
     weights: list[float] = []
 
@@ -183,7 +193,7 @@ def test_the_share_of_labels_is_of_labelled_streams_only(run: Any) -> None:
 
 
 def test_with_few_labels_a_stage_is_evaluated_ten_times(run: Any) -> None:
-    """diffaug.md, section 7: 30 updates at an interval of 125 would not be evaluated at all."""
+    """diffaug.md, section 7: 30 steps at an interval of 125 would not be evaluated at all."""
     steps: list[int] = []
     run(
         [stage(epochs=None, max_steps=30)],
@@ -205,13 +215,16 @@ SHARED = {"name": "first", "epochs": None, "shared": ("temperature",), "decay_st
 def shared(
     run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> Callable[..., tuple[Any, Trainer]]:
-    """shared(updates, cache): train a shared first stage so long, then a second one, in a cache of that name."""
+    """shared(steps, cache): train a shared first stage for so many steps, then a second one.
+
+    `cache` names the cache.
+    """
     monkeypatch.setattr(snapshots, "STATE_INTERVAL", 4)
 
-    def go(updates: int, cache: str = "one", **values: Any) -> tuple[Any, Trainer]:
+    def go(steps: int, cache: str = "one", **values: Any) -> tuple[Any, Trainer]:
         monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / cache))
         stages = [
-            stage(**SHARED, max_steps=updates),
+            stage(**SHARED, max_steps=steps),
             stage(name="second", trains={"*": "learning_rate"}, max_steps=3),
         ]
         found: tuple[Any, Trainer] = run(
@@ -235,7 +248,7 @@ def first_stage(outcome: tuple[Any, Trainer]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("before", "updates", "computed"),
+    ("before", "steps", "computed"),
     [
         ([8], 8, 0),  # the same again
         ([8], 4, 0),  # a length that the other passed through
@@ -246,27 +259,30 @@ def first_stage(outcome: tuple[Any, Trainer]) -> int:
     ],
 )
 def test_a_shared_stage_is_run_once_and_changes_nothing(
-    shared: Any, before: list[int], updates: int, computed: int
+    shared: Any, before: list[int], steps: int, computed: int
 ) -> None:
-    alone = shared(updates, cache="alone")
-    assert first_stage(alone) == updates
+    alone = shared(steps, cache="alone")
+    assert first_stage(alone) == steps
     for other in before:
         shared(other)
-    found = shared(updates)
+    found = shared(steps)
     assert first_stage(found) == computed
     assert state(found) == state(alone), "to the last bit"
     history = found[1].outcome.history
     watched = [point["step"] for point in history if point["metric"] == "noise"]
-    assert watched == list(range(0, updates + 1, 3)), (
+    assert watched == list(range(0, steps + 1, 3)), (
         "before the first update and at every evaluation, run or not"
     )
     assert [point["step"] for point in history if point["metric"] == "dev"] == [
-        step for step in range(1, updates + 4) if step % 3 == 0 or step == updates + 3
+        step for step in range(1, steps + 4) if step % 3 == 0 or step == steps + 3
     ]
 
 
 def test_trials_that_evaluate_at_other_steps_do_not_share(shared: Any) -> None:
-    """With few labels the interval depends on the stage's length, and best checkpoint and history depend on it."""
+    """With few labels the interval depends on the stage's length.
+
+    The best checkpoint and the history depend on the interval.
+    """
     alone = shared(28, cache="alone", label_fraction=0.5)
     shared(36, label_fraction=0.5)
     found = shared(28, label_fraction=0.5)

@@ -1,4 +1,4 @@
-"""Curves in the store: what a trial remembered along training comes back, for the harness and for other readers."""
+"""The history of a trial in the store, which the harness and other readers get back."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ HISTORY = [
 
 
 def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:
-    """By the harness, pandas and DuckDB, from a file of its own and from a compacted one."""
+    """The harness, pandas and DuckDB read it from single and from compacted files."""
     store = Store(tmp_path)
     named = {"method": "diffaug", "setting": "semisup", "encoder": "tiny-bert"}
     plain = Record("b" * 32, "finished", "final", seed=0, configuration={}, **named)

@@ -1,4 +1,4 @@
-"""The store: a trial is there whole and once, whoever writes, reads or compacts beside it."""
+"""The store: a trial is there whole and once, while others write, read or compact."""
 
 import multiprocessing
 import subprocess
@@ -72,7 +72,7 @@ def test_what_is_written_is_read(store: Store) -> None:
 
 
 def test_label_fraction_and_subset_are_columns(store: Store) -> None:
-    """Of a method that has them; a reader need not parse the configuration."""
+    """A reader gets them without parsing the configuration."""
     store.write(record(1, configuration={"label_fraction": 0.01, "subset": 3}))
     store.write(record(2))
     frame = store.read().table.to_pandas().set_index("key").sort_index()
@@ -98,7 +98,7 @@ def test_store_that_is_not_there_is_empty(store: Store) -> None:
     assert not store.folder.exists()
 
 
-def test_keys_are_told_apart_by_status(store: Store) -> None:
+def test_keys_are_distinguished_by_status(store: Store) -> None:
     store.write(record(1))
     store.write(record(2, status="failed", reason="ValueError: odd", test={}, dev={}))
     assert store.finished_keys() == {record(1).key}
@@ -144,7 +144,7 @@ def test_one_line_reads_it_elsewhere(store: Store) -> None:
 
 
 def test_what_a_killed_writer_leaves_is_not_read(store: Store) -> None:
-    """The whole file and half of it, under the temporary name of `write`."""
+    """A whole file and half a file stay behind, under the temporary names of `write`."""
     store.write(record(1))
     content = (store.folder / f"{record(1).key}.parquet").read_bytes()
     (store.folder / f".{record(2).key}.parquet.0123.tmp").write_bytes(content[: len(content) // 2])
@@ -173,6 +173,7 @@ Store(sys.argv[1]).write(given)
 """
 
 
+@pytest.mark.process
 def test_writer_that_is_killed_while_it_writes(store: Store) -> None:
     store.write(record(1))
     done = subprocess.run([sys.executable, "-c", WRITE_AND_DIE, str(store.folder)], check=False)
@@ -286,7 +287,7 @@ def test_trial_in_a_small_and_a_large_file_is_one_trial(store: Store) -> None:
 def test_what_finished_wins_over_a_failure_whatever_file_it_is_in(
     finished_in: str | None, store: Store
 ) -> None:
-    """None: the trial's own file, and failures in the large ones."""
+    """With None, the trial's own file has the success, and the compacted files have failures."""
     own = store.folder / f"{record(1).key}.parquet"
     names = ["compact-a.parquet", "compact-b.parquet", own.name]
     for name in names:
@@ -302,7 +303,10 @@ def test_what_finished_wins_over_a_failure_whatever_file_it_is_in(
 def test_trial_that_finishes_while_its_failure_is_compacted_is_kept(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another sweep writes the success after compaction has read the failure and before it removes the file."""
+    """Another sweep writes the success while the failure is being compacted.
+
+    It writes after compaction has read the failure, and before compaction removes the file.
+    """
     store.write(record(1, status="failed", reason="odd"))
     store.write(record(2))
     whole = pq.write_table
@@ -323,7 +327,10 @@ def test_trial_that_finishes_while_its_failure_is_compacted_is_kept(
 
 @contextmanager
 def beside(work: Callable[[], None]) -> Iterator[Callable[[], bool]]:
-    """Run `work` in a thread; the context gets a function that says whether it still runs."""
+    """Run `work` in a thread.
+
+    The context gets a function that tells whether the thread still runs.
+    """
     failures: list[BaseException] = []
 
     def guarded() -> None:
@@ -342,7 +349,10 @@ def beside(work: Callable[[], None]) -> Iterator[Callable[[], bool]]:
 
 
 def test_reader_beside_compaction_sees_every_trial_once(store: Store) -> None:
-    """What is in the store before a read begins is in what it returns, whatever is compacted meanwhile."""
+    """A read returns every trial that is in the store before it begins.
+
+    Compaction runs at the same time.
+    """
     there = 0
     rounds, each = 12, 8
 
@@ -369,7 +379,7 @@ def test_reader_beside_compaction_sees_every_trial_once(store: Store) -> None:
 def test_reader_whose_files_are_compacted_after_it_has_listed_them(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same, at the worst moment: the listing is made, then all small files go."""
+    """The listing is made, and then all small files are removed, which is the worst moment."""
     for number in range(4):
         store.write(record(number))
     listing = Store._files
@@ -386,7 +396,7 @@ def test_reader_whose_files_are_compacted_after_it_has_listed_them(
 
 
 def write_many(folder: str, numbers: list[int]) -> None:
-    """In a process of its own."""
+    """Write trials in a process of its own."""
     store = Store(folder)
     for number in numbers:
         store.write(record(number))
@@ -395,7 +405,7 @@ def write_many(folder: str, numbers: list[int]) -> None:
 
 
 def test_two_processes_write_and_compact_one_store(store: Store) -> None:
-    """They share some trials; each is there once afterwards."""
+    """The writers share some trials, and each trial is there once afterwards."""
     context = multiprocessing.get_context("spawn")
     shares = [list(range(20)), list(range(15, 35))]
     workers = [
@@ -404,7 +414,7 @@ def test_two_processes_write_and_compact_one_store(store: Store) -> None:
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(60)
+        worker.join(600)
     assert [worker.exitcode for worker in workers] == [0, 0]
     reading = store.read()
     assert keys_of(store) == list(range(35))

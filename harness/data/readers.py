@@ -1,0 +1,166 @@
+"""How files become items: sentences, NLI triplets, NLI pairs, neighbouring sentences.
+
+A reader takes the files of a corpus and gives a `Corpus`. Its name is part of the keys of caches
+and artefacts, because two corpora may read the same files and have different items.
+"""
+
+import csv
+import io
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from harness.data.senteval import lines
+from harness.errors import UserError
+
+ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2
+"""Labels of NLI pairs"""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Items of one, two or three texts each."""
+
+    columns: tuple[list[str], ...]
+    """The first texts of all items, their second texts, and so on"""
+    labels: np.ndarray | None = None
+    """(items,): the label of each item; None: the corpus has no labels"""
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+
+def read_sentences(paths: list[Path]) -> Corpus:
+    """Read one sentence a line; an empty line is a single space (simcse.md, section 1.1).
+
+    Raises UserError when the files hold no sentence or are not UTF-8.
+    """
+    sentences: list[str] = []
+    for path in paths:
+        sentences.extend(line.strip() or " " for line in _text(path).split("\n"))
+        # What stands behind the last line end is no sentence.
+        if sentences and sentences[-1] == " ":
+            sentences.pop()
+    if not sentences:
+        raise UserError(f"{paths[0]} holds no sentence")
+    return Corpus((sentences,))
+
+
+def read_triplets(paths: list[Path]) -> Corpus:
+    """Read triplets from CSV with a header; the columns are premise, entailment, contradiction.
+
+    SimCSE calls them sent0, sent1 and hard_neg. Raises UserError with the line that has not three
+    fields, and when the files hold no triplet.
+    """
+    columns: tuple[list[str], ...] = ([], [], [])
+    for path in paths:
+        # A stream, not a list of lines: str.splitlines would also cut at form feeds.
+        reader = csv.reader(io.StringIO(_text(path), newline=""))
+        try:
+            header = next(reader, [])
+            if len(header) != 3:
+                raise UserError(
+                    f"{path}, line 1: a header of 3 columns (sent0,sent1,hard_neg) was expected"
+                )
+            for row in reader:
+                if len(row) != 3:
+                    raise UserError(
+                        f"{path}, line {reader.line_num}: 3 fields were expected, {len(row)} found"
+                    )
+                for column, text in zip(columns, row, strict=True):
+                    column.append(text.strip() or " ")
+        # Such as a quote that never ends: it reaches the csv module's longest field.
+        except csv.Error as error:
+            raise UserError(f"{path}, line {reader.line_num}: {error}") from None
+    if not columns[0]:
+        raise UserError(f"{paths[0]} holds no triplet")
+    return Corpus(columns)
+
+
+def read_nli_pairs(paths: list[Path]) -> Corpus:
+    """Read labelled pairs from Parquet with the columns premise, hypothesis and label.
+
+    Labels are 0 (entailment), 1 (neutral) and 2 (contradiction). Pairs without a gold label (-1)
+    are left out, as every paper does. Raises UserError for a file that cannot be read and for any
+    other label.
+    """
+    # Its import takes 0.1 s, and no other reader needs it.
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    premises: list[str] = []
+    hypotheses: list[str] = []
+    labels: list[int] = []
+    for path in paths:
+        try:
+            table = pq.read_table(path, columns=["premise", "hypothesis", "label"])
+        except (pa.ArrowException, OSError) as error:
+            raise UserError(
+                f"{path} cannot be read as NLI pairs: {str(error).splitlines()[0]}"
+            ) from None
+        rows = zip(*table.to_pydict().values(), strict=True)
+        for number, (premise, hypothesis, label) in enumerate(rows, start=1):
+            if label not in (-1, 0, 1, 2):
+                raise UserError(
+                    f"{path}, row {number}: label {label!r} is none of 0, 1, 2 (or -1, unlabelled)"
+                )
+            if label >= 0:
+                premises.append(premise)
+                hypotheses.append(hypothesis)
+                labels.append(label)
+    return Corpus((premises, hypotheses), np.asarray(labels))
+
+
+def read_entailments(paths: list[Path]) -> Corpus:
+    """Read the entailed pairs among NLI pairs, without their labels (clsr.md, section 3)."""
+    pairs = read_nli_pairs(paths)
+    assert pairs.labels is not None
+    chosen = np.flatnonzero(pairs.labels == ENTAILMENT)
+    return Corpus(tuple([column[item] for item in chosen] for column in pairs.columns))
+
+
+def read_similar_pairs(paths: list[Path]) -> Corpus:
+    """Read the training pairs of STS-B with a score of 4 or more (clsr.md, section 3)."""
+    fields = [line.split("\t") for line in lines("STS/STSBenchmark/sts-train.csv", paths[0])]
+    # The paper says "higher than 4", but its 1,406 pairs are those from 4 on.
+    similar = [row for row in fields if float(row[4]) >= 4]
+    return Corpus(([row[5] for row in similar], [row[6] for row in similar]))
+
+
+def read_triplets_as_pairs(paths: list[Path]) -> Corpus:
+    """Read triplets as labelled pairs; the premise of the next triplet is the neutral hypothesis.
+
+    The items are all entailed pairs, then all neutral ones, then all contradictions.
+    """
+    premises, entailments, contradictions = read_triplets(paths).columns
+    hypotheses = (entailments, [*premises[1:], premises[0]], contradictions)
+    labels = np.repeat([ENTAILMENT, NEUTRAL, CONTRADICTION], len(premises))
+    return Corpus((premises * 3, [text for column in hypotheses for text in column]), labels)
+
+
+def read_neighbours(paths: list[Path]) -> Corpus:
+    """Read running text as pairs of a sentence and the one after it (diffcse.md, section 2).
+
+    Each line is a sentence, and an empty line stands between two documents. Raises UserError when
+    no two sentences follow one another.
+    """
+    pairs: list[tuple[str, str]] = []
+    for path in paths:
+        rows = [row.strip() for row in _text(path).split("\n")]
+        # An empty line ends a document, so it is part of no pair.
+        pairs.extend((one, two) for one, two in itertools.pairwise(rows) if one and two)
+    if not pairs:
+        raise UserError(f"{paths[0]} holds no two sentences in a row")
+    return Corpus(([one for one, _ in pairs], [two for _, two in pairs]))
+
+
+def _text(path: Path) -> str:
+    """The text of a file. Raises UserError with the line that is not UTF-8."""
+    content = path.read_bytes()
+    try:
+        return content.decode("utf-8").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path}, line {line}: not UTF-8 text") from None

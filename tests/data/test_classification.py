@@ -1,0 +1,176 @@
+"""SentEval's classification tasks, against a copy of its own readers, and malformed files."""
+
+import io
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.data.classification import DATASETS
+from harness.errors import UserError
+
+MakeArchive = Callable[..., Path]
+CLASS_SIZES = {
+    ("mr", "all"): (5331, 5331),
+    ("cr", "all"): (1368, 2407),
+    ("subj", "all"): (5000, 5000),
+    ("mpqa", "all"): (7294, 3312),
+    ("sst2", "train"): (29780, 37569),
+    ("sst2", "dev"): (428, 444),
+    ("sst2", "test"): (912, 909),
+    ("trec", "train"): (86, 1162, 1250, 1223, 835, 896),
+    ("trec", "test"): (9, 138, 94, 65, 81, 113),
+    ("mrpc", "train"): (1323, 2753),
+    ("mrpc", "test"): (578, 1147),
+}
+"""(task, split) -> the rows of each class"""
+TOTALS = {
+    ("mr", "all"): 10662, ("cr", "all"): 3775, ("subj", "all"): 10000, ("mpqa", "all"): 10606,
+    ("sst2", "train"): 67349, ("sst2", "dev"): 872, ("sst2", "test"): 1821, ("trec", "train"): 5452,
+    ("trec", "test"): 500, ("mrpc", "train"): 4076, ("mrpc", "test"): 1725,
+}  # fmt: skip
+"""(task, split) -> its rows"""
+POLAR = {
+    "mr": ("MR/rt-polarity.pos", "MR/rt-polarity.neg"),
+    "cr": ("CR/custrev.pos", "CR/custrev.neg"),
+    "subj": ("SUBJ/subj.objective", "SUBJ/subj.subjective"),
+    "mpqa": ("MPQA/mpqa.pos", "MPQA/mpqa.neg"),
+}
+"""Task -> the member with class 1, and that with class 0"""
+
+Words = list[list[str]]
+
+
+def senteval_rows(members: Mapping[str, bytes], task: str, split: str) -> list[tuple[Words, int]]:
+    """What SentEval reads and how it sorts it (senteval/binary.py, sst.py, trec.py, mrpc.py)."""
+    rows: list[tuple[Words, int]] = []
+    if task in POLAR:
+        for name, label in zip(POLAR[task], (1, 0), strict=True):
+            lines = members[name].decode("latin-1").splitlines()
+            rows += [([line.split()], label) for line in lines]
+    elif task == "sst2":
+        for line in io.StringIO(members[f"SST/binary/sentiment-{split}"].decode()):
+            fields = line.strip().split("\t")
+            rows.append(([fields[0].split()], int(fields[1])))
+    elif task == "trec":
+        name = {"train": "TREC/train_5500.label", "test": "TREC/TREC_10.label"}[split]
+        numbers = {"ABBR": 0, "DESC": 1, "ENTY": 2, "HUM": 3, "LOC": 4, "NUM": 5}
+        for line in io.StringIO(members[name].decode("latin-1")):
+            target, sample = line.strip().split(":", 1)
+            rows.append(([sample.split(" ", 1)[1].split()], numbers[target]))
+    else:
+        text = members[f"MRPC/msr_paraphrase_{split}.txt"].decode()
+        for line in list(io.StringIO(text))[1:]:
+            fields = line.strip().split("\t")
+            rows.append(([fields[3].split(), fields[4].split()], int(fields[0])))
+    return sorted(rows, key=lambda row: ([len(words) for words in row[0]], row[1]))
+
+
+@pytest.mark.parametrize(("task", "split"), CLASS_SIZES)
+def test_rows_are_those_of_senteval(members: dict[str, bytes], task: str, split: str) -> None:
+    found = DATASETS[task]()[split]
+    assert len(found) == TOTALS[task, split]
+    assert tuple(np.bincount(found.labels)) == CLASS_SIZES[task, split]
+    expected = senteval_rows(members, task, split)
+    assert found.labels.tolist() == [label for _, label in expected]
+    assert found.texts == [" ".join(words[0]) for words, _ in expected]
+    second = [" ".join(words[1]) for words, _ in expected] if task == "mrpc" else None
+    assert found.second == second
+
+
+@pytest.mark.usefixtures("hub")
+def test_every_task_has_its_splits() -> None:
+    given = {
+        "sst2": ["train", "dev", "test"],
+        "trec": ["train", "test"],
+        "mrpc": ["train", "test"],
+    }
+    for task, splits in {**given, **{key: ["all"] for key in POLAR}}.items():
+        assert list(DATASETS[task]()) == splits
+
+
+@pytest.mark.usefixtures("hub")
+def test_quirks_of_the_files() -> None:
+    """Blank lines are empty texts, `M-x` stays as it is, and the files differ in their encoding."""
+    blank = {task: Counter(DATASETS[task]()["all"].texts)[""] for task in POLAR}
+    assert blank == {"mr": 0, "cr": 4, "subj": 0, "mpqa": 3}
+    escapes = {
+        task: len(re.findall(r"\bM-\S", "\n".join(DATASETS[task]()["all"].texts))) for task in POLAR
+    }
+    assert escapes == {"mr": 60, "cr": 0, "subj": 45, "mpqa": 0}
+    # TREC has one byte that is not UTF-8, and SST-2 has letters that only UTF-8 gives.
+    assert sum("\xf0" in text for text in DATASETS["trec"]()["train"].texts) == 1
+    assert any("à" in text for text in DATASETS["sst2"]()["dev"].texts)
+    # "#1 String" is in the header of MRPC.
+    assert not any("String" in text.split() for text in DATASETS["mrpc"]()["train"].texts)
+
+
+# Malformed files
+
+SST = {
+    f"SST/binary/sentiment-{split}": "good \t1\nbad one \t0\n" for split in ("train", "dev", "test")
+}
+TREC = {"TREC/train_5500.label": "HUM:ind Who ?\n", "TREC/TREC_10.label": "NUM:date When ?\n"}
+MRPC = {
+    f"MRPC/msr_paraphrase_{split}.txt": "Quality\tetc\n1\t2\t3\tone\ttwo\n"
+    for split in ("train", "test")
+}
+
+
+@pytest.mark.parametrize(
+    ("task", "members", "message"),
+    [
+        (
+            "sst2",
+            {**SST, "SST/binary/sentiment-dev": "good\t1\nbad\n"},
+            r"sentiment-dev, line 2: 2 tab-sep.*, 1 found",
+        ),
+        (
+            "sst2",
+            {**SST, "SST/binary/sentiment-test": "good\t2\n"},
+            r'sentiment-test, line 1: the class "2" is none',
+        ),
+        (
+            "sst2",
+            {**SST, "SST/binary/sentiment-dev": "\xf0\t1\n"},
+            r"sentiment-dev: cannot be read",
+        ),
+        (
+            "trec",
+            {**TREC, "TREC/TREC_10.label": "NUM:date When ?\nHUMind Who\n"},
+            r"TREC_10\.label, line 2: ",
+        ),
+        (
+            "trec",
+            {**TREC, "TREC/TREC_10.label": "HUM:ind\n"},
+            r"TREC_10\.label, line 1: no question",
+        ),
+        (
+            "trec",
+            {**TREC, "TREC/TREC_10.label": "WHO:ind Who ?\n"},
+            r'line 1: the class "WHO" is none of ABBR, DESC',
+        ),
+        (
+            "mrpc",
+            {**MRPC, "MRPC/msr_paraphrase_test.txt": "header\n1\t2\t3\tone\n"},
+            r"_test\.txt, line 2: 5 tab-sep",
+        ),
+        ("cr", {"CR/custrev.pos": "fine\n"}, r" has no member CR/custrev\.neg"),
+    ],
+)
+def test_a_malformed_file_is_named_with_its_line(
+    make_archive: MakeArchive, task: str, members: Mapping[str, str], message: str
+) -> None:
+    make_archive(members, encoding="latin-1")
+    with pytest.raises(UserError, match=r"senteval\.tar.*" + message):
+        DATASETS[task]()
+
+
+def test_the_files_of_the_malformed_cases_are_otherwise_right(make_archive: MakeArchive) -> None:
+    make_archive(SST | TREC | MRPC)
+    assert DATASETS["trec"]()["train"].labels.tolist() == [3]
+    assert DATASETS["mrpc"]()["test"].second == ["two"]
+    assert DATASETS["sst2"]()["dev"].texts == ["good", "bad one"]

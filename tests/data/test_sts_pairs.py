@@ -1,0 +1,179 @@
+"""The pairs of the STS sets, against a second reading of the raw files, and malformed files."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from harness.data.sts_pairs import LOADERS, sick, sts_benchmark
+from harness.errors import UserError
+
+MakeArchive = Callable[..., Path]
+SIZES = {
+    "sts12": 3108, "sts13": 1500, "sts14": 3750, "sts15": 3000, "sts16": 1186, "stsb": 1379,
+    "sickr": 4927, "stsb-dev": 1500, "sickr-dev": 500,
+}  # fmt: skip
+"""Pairs of each task (evaluation_protocol.md, section 1)"""
+SUBSETS = {
+    "sts12": ["MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"],
+    "sts13": ["FNWN", "headlines", "OnWN"],
+    "sts14": ["deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"],
+    "sts15": ["answers-forums", "answers-students", "belief", "headlines", "images"],
+    "sts16": ["answer-answer", "headlines", "plagiarism", "postediting", "question-question"],
+}
+SUBSET_SIZES = {
+    "sts12": (750, 750, 459, 750, 399), "sts13": (189, 750, 561),
+    "sts14": (450, 300, 750, 750, 750, 750), "sts15": (375, 750, 375, 750, 750),
+    "sts16": (254, 249, 230, 244, 209),
+}  # fmt: skip
+"""Pairs with a gold score in each subset, in the order of SUBSETS"""
+
+
+def raw_lines(members: Mapping[str, bytes], name: str) -> list[str]:
+    """The lines of a member of the archive."""
+    return members[name].decode("utf-8").removesuffix("\n").split("\n")
+
+
+def raw_rows(members: Mapping[str, bytes], task: str) -> list[tuple[str, str, str]]:
+    """First sentence, second sentence and score of every pair (evaluation_protocol.md, section 1).
+
+    They are as the files have them, except that pairs without a score are left out.
+    """
+    rows: list[tuple[str, str, str]] = []
+    if task in SUBSETS:
+        for subset in SUBSETS[task]:
+            folder = f"STS/{task.upper()}-en-test/STS"
+            texts = raw_lines(members, f"{folder}.input.{subset}.txt")
+            scores = raw_lines(members, f"{folder}.gs.{subset}.txt")
+            for text, score in zip(texts, scores, strict=True):
+                if score.strip():
+                    rows.append((*text.split("\t")[:2], score))  # type: ignore[arg-type]
+        return rows
+    if task.startswith("sickr"):
+        split = "trial" if task == "sickr-dev" else "test_annotated"
+        lines, places = raw_lines(members, f"SICK/SICK_{split}.txt")[1:], (1, 2, 3)
+    else:
+        split = "dev" if task == "stsb-dev" else "test"
+        lines, places = raw_lines(members, f"STS/STSBenchmark/sts-{split}.csv"), (5, 6, 4)
+    for line in lines:
+        fields = line.split("\t")
+        first, second, score = (fields[place] for place in places)
+        rows.append((first, second, score))
+    return rows
+
+
+@pytest.mark.parametrize(("task", "size"), SIZES.items())
+def test_pairs_are_those_of_the_files(members: dict[str, bytes], task: str, size: int) -> None:
+    pairs = LOADERS[task]()
+    rows = raw_rows(members, task)
+    assert len(pairs) == len(rows) == size
+    assert pairs.first == [" ".join(first.split()) for first, _, _ in rows]
+    assert pairs.second == [" ".join(second.split()) for _, second, _ in rows]
+    assert pairs.gold.tolist() == [float(score) for _, _, score in rows]
+
+
+@pytest.mark.parametrize(("task", "sizes"), SUBSET_SIZES.items())
+def test_subsets_lie_where_their_files_put_them(
+    members: dict[str, bytes], task: str, sizes: tuple[int, ...]
+) -> None:
+    pairs = LOADERS[task]()
+    assert tuple(pairs.subsets.values()) == sizes
+    for name, part in pairs.parts().items():
+        scores = raw_lines(members, f"STS/{task.upper()}-en-test/STS.gs.{name}.txt")
+        assert pairs.gold[part].tolist() == [float(score) for score in scores if score.strip()]
+
+
+@pytest.mark.usefixtures("hub")
+def test_training_sets_have_the_published_sizes() -> None:
+    assert len(sts_benchmark("train")) == 5749
+    assert len(sick("train")) == 4500
+
+
+@pytest.mark.usefixtures("hub")
+def test_sick_dev_has_no_subsets_and_scores_from_1_to_5() -> None:
+    pairs = LOADERS["sickr-dev"]()
+    assert not pairs.parts()
+    assert pairs.gold.min() >= 1
+    assert pairs.gold.max() <= 5
+
+
+# What a user reads about malformed files
+
+
+def year(**changed: str) -> dict[str, str]:
+    """The files of STS13 with two pairs in each subset; `changed`: other texts of some files."""
+    texts = {}
+    for subset in SUBSETS["sts13"]:
+        pairs = f"{subset} one\ttwo  words \n{subset} three\tfour\n"
+        texts[f"STS/STS13-en-test/STS.input.{subset}.txt"] = pairs
+        texts[f"STS/STS13-en-test/STS.gs.{subset}.txt"] = "1.5\n4\n"
+    return texts | {f"STS/STS13-en-test/STS.{name}.txt": text for name, text in changed.items()}
+
+
+def test_words_are_joined_by_single_spaces(make_archive: MakeArchive) -> None:
+    make_archive(year())
+    pairs = LOADERS["sts13"]()
+    subsets = SUBSETS["sts13"]
+    assert pairs.first == [f"{name} {word}" for name in subsets for word in ("one", "three")]
+    assert pairs.second == ["two words", "four"] * 3
+    assert pairs.gold.tolist() == [1.5, 4] * 3
+
+
+def test_pairs_without_a_gold_score_are_dropped(make_archive: MakeArchive) -> None:
+    changed = {"gs.headlines": "\n2.0\n", "input.OnWN": "a\tb\r\nc\td\r\n", "gs.OnWN": "1\r\n \r\n"}
+    make_archive(year(**changed))
+    pairs = LOADERS["sts13"]()
+    assert pairs.first == ["FNWN one", "FNWN three", "headlines three", "a"]
+    assert pairs.gold.tolist() == [1.5, 4, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"input.headlines": "a\tb\nno tab here\n"},
+            r"STS\.input\.headlines\.txt, line 2: 2 tab-separated fields",
+        ),
+        (
+            {"input.headlines": "a\tb\tc\nd\te\n"},
+            r"STS\.input\.headlines\.txt, line 1: 2 .* expected, 3 found",
+        ),
+        (
+            {"gs.OnWN": "1.5\nhigh\n"},
+            r'STS\.gs\.OnWN\.txt, line 2: the gold score "high" is no number',
+        ),
+        ({"gs.OnWN": "nan\n1\n"}, r'STS\.gs\.OnWN\.txt, line 1: the gold score "nan" is no number'),
+        ({"gs.FNWN": "1.5\n"}, r"FNWN has 2 pairs and 1 gold scores"),
+    ],
+)
+def test_a_malformed_year_is_named_with_its_line(
+    make_archive: MakeArchive, changed: dict[str, str], message: str
+) -> None:
+    make_archive(year(**changed))
+    with pytest.raises(UserError, match=r"senteval\.tar.*" + message):
+        LOADERS["sts13"]()
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ("stsb-dev", r"sts-dev\.csv, line 3: 7 tab-separated fields were expected, 6 found"),
+        ("stsb", r'sts-test\.csv, line 2: the gold score "-" is no number'),
+        ("sickr", r"SICK_test_annotated\.txt, line 3: 4 tab-separated fields"),
+    ],
+)
+def test_a_malformed_table_is_named_with_its_line(
+    make_archive: MakeArchive, task: str, message: str
+) -> None:
+    good = "genre\tfile\tyear\t0001\t2.5\tone\ttwo\textra\n"
+    short = "genre\tfile\tyear\t0001\t2.5\tone\n"
+    header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tjudgment\n"
+    make_archive(
+        {
+            "STS/STSBenchmark/sts-dev.csv": good * 2 + short + good,
+            "STS/STSBenchmark/sts-test.csv": good + good.replace("2.5", "-"),
+            "SICK/SICK_test_annotated.txt": header + "1\ta\tb\t4.5\tNEUTRAL\n" + "2\ta\tb\n",
+        }
+    )
+    with pytest.raises(UserError, match=message):
+        LOADERS[task]()

@@ -1,0 +1,121 @@
+"""The embedder: each distinct sentence once, in any order and batches, without dropout."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from harness import device
+from harness.data.batching import TextBatch
+from harness.data.sts_pairs import LOADERS
+from harness.evaluation.correlation import spearman
+from harness.evaluation.embedder import Embedder
+from harness.evaluation.suites import suite
+from harness.plugin.kit import Kit
+
+KitFor = Callable[..., Kit]
+TEXTS = [
+    "the cat sees the dog",
+    "a red bird",
+    "the cat sees the dog",
+    "the",
+    "a red bird",
+    "the old farmer paints",
+] * 3
+
+
+class Watched:
+    """An embedder that remembers the batches which its method embeds."""
+
+    def __init__(self, kit: Kit) -> None:
+        self.method = kit.build()
+        self.batches: list[TextBatch] = []
+        self.training: list[bool] = []
+        embed = self.method.embed
+
+        def remember(batch: TextBatch) -> torch.Tensor:
+            self.batches.append(batch)
+            self.training.append(self.method.training)
+            return embed(batch)
+
+        self.method.embed = remember  # type: ignore[method-assign]
+        self.embedder = Embedder(self.method, kit)
+
+
+def test_each_distinct_sentence_is_embedded_once(kit_for: KitFor) -> None:
+    watched = Watched(kit_for("pooling", pooling="mean"))
+    vectors = watched.embedder(TEXTS)
+    assert sum(len(batch.input_ids) for batch in watched.batches) == 4
+    assert vectors.shape == (18, 32)
+    assert vectors.dtype == np.float32
+    for vector, text in zip(vectors, TEXTS, strict=True):
+        assert np.array_equal(vector, vectors[TEXTS.index(text)])
+
+
+def test_a_suite_is_embedded_in_one_pass(kit_for: KitFor) -> None:
+    watched = Watched(kit_for("pooling", encoder="tiny-bert"))
+    suite("graded").score_test(watched.embedder)
+    rows = sum(len(batch.input_ids) for batch in watched.batches)
+    assert rows == len(set(LOADERS["graded"]().texts))
+
+
+@pytest.mark.slow
+def test_order_and_batches_do_not_matter(kit_for: KitFor, monkeypatch: pytest.MonkeyPatch) -> None:
+    kit = kit_for("pooling", encoder="tiny-bert", pooling="mean")
+    pairs = LOADERS["graded-dev"]()
+    whole = Embedder(kit.build(), kit)
+    order = np.random.default_rng(0).permutation(len(pairs))
+    shuffled = [pairs.second[index] for index in order] + [pairs.first[index] for index in order]
+    expected = dict(zip(pairs.texts, whole(pairs.texts), strict=True))
+    score = spearman(whole(pairs.first), whole(pairs.second), pairs.gold)
+    for budget in (4096, 100, 1):
+        monkeypatch.setitem(device.TOKENS_PER_BATCH, "cpu", budget)
+        watched = Watched(kit)
+        found = watched.embedder(shuffled)
+        assert np.abs(found - np.stack([expected[text] for text in shuffled])).max() < 1e-5
+        second, first = found[: len(order)], found[len(order) :]
+        assert spearman(first, second, pairs.gold[order]) == pytest.approx(score, abs=1e-3)
+        assert max(batch.input_ids.numel() for batch in watched.batches) <= max(budget, 64)
+    # With a budget of one token, every batch has one sentence.
+    assert len(watched.batches) == len(set(pairs.texts))
+
+
+def test_vectors_are_those_of_the_sentence_alone(kit_for: KitFor) -> None:
+    watched = Watched(kit_for("pooling", pooling="cls"))
+    texts = ["a red bird", "the old farmer paints the house", "the"]
+    found = watched.embedder(texts)
+    tokenizer, model = watched.embedder.kit.tokenizer, watched.method.encoder.model.eval()
+    for vector, text in zip(found, texts, strict=True):
+        state = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0, 0]
+        assert np.abs(vector - state.detach().numpy()).max() < 1e-5
+
+
+def test_sentences_are_cut_only_where_the_positions_end(kit_for: KitFor) -> None:
+    """The training length of 32 does not cut test sentences; the tiny model has 40 positions."""
+    watched = Watched(kit_for("d2cse", prompt_length=3))
+    watched.embedder(["cat " * 34, "cat " * 100])
+    lengths = sorted(
+        length for batch in watched.batches for length in batch.attention_mask.sum(dim=1).tolist()
+    )
+    assert lengths == [36, 37]
+
+
+def test_dropout_is_off_and_training_goes_on_afterwards(kit_for: KitFor) -> None:
+    watched = Watched(kit_for("simcse"))
+    watched.method.train()
+    assert np.array_equal(watched.embedder(TEXTS), watched.embedder(TEXTS))
+    assert watched.training == [False] * len(watched.training)
+    assert watched.method.training
+    watched.method.eval()
+    watched.embedder(TEXTS)
+    assert not watched.method.training
+
+
+def test_changed_weights_give_new_vectors(kit_for: KitFor) -> None:
+    """Word pieces may be kept, vectors may not."""
+    watched = Watched(kit_for("simcse"))
+    before = watched.embedder(TEXTS)
+    with torch.no_grad():
+        watched.method.encoder.model.encoder.layer[1].output.dense.weight.mul_(2)
+    assert np.abs(watched.embedder(TEXTS) - before).max() > 0.01
