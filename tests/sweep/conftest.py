@@ -66,6 +66,9 @@ class Method(plugin.Method[Config]):
     def longest(self):
         return 64
 
+    def watched(self, stage):
+        return {"niceness": float(os.getpriority(os.PRIO_PROCESS, 0))}
+
     def losses(self, batch, stage):
         time.sleep(PAUSE)
         if self.config.fault == "raise" and not Path(REPAIRED).exists():

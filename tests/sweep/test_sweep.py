@@ -1,5 +1,6 @@
 """A sweep runs every trial of its space once, selects on dev, and goes on where it stopped."""
 
+import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -276,6 +277,13 @@ def test_failures_are_recorded_with_their_reasons(faulty: Swept) -> None:
     assert "worker died" in str(rows["die"].reason)
     assert "\n" not in str(rows["die"].reason)
     assert rows["raise"].dev == rows["die"].dev == {}
+
+
+def test_workers_run_at_the_niceness_of_the_driver(faulty: Swept) -> None:
+    """At the niceness that Ray gives them they would starve beside any other work."""
+    points = [point for row in faulty.rows for point in row.history]
+    found = {point["value"] for point in points if point["metric"] == "niceness"}
+    assert found == {os.getpriority(os.PRIO_PROCESS, 0)}
 
 
 def test_failures_do_not_keep_the_rest_from_its_end(faulty: Swept) -> None:
