@@ -3,14 +3,15 @@
 Both work in one process and in turn, with the same encoder (all-MiniLM-L6-v2, mean pooling), pairs,
 precision and threads. The subsets of a year are one list of pairs for both. It needs HARNESS_HUB.
 
-    python benchmarks/evaluation/sts.py [--threads 2] [--rounds 2]
+    python benchmarks/evaluation/sts.py [--tasks sts13,stsb] [--threads 2] [--rounds 2]
         [--batch-size 32]
 
-The smallest run takes some minutes: `python benchmarks/evaluation/sts.py --rounds 1`.
+A short try: `python benchmarks/evaluation/sts.py --tasks sts16 --rounds 1`.
 """
 
 import argparse
 import time
+from dataclasses import replace
 from statistics import median
 
 import torch
@@ -18,9 +19,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.evaluation import EmbeddingSimilarityEvaluator
 
 from harness.data.hub import model_folder
-from harness.data.sts_pairs import Pairs
 from harness.evaluation.embedder import Embedder
-from harness.evaluation.suites import suite
+from harness.evaluation.suites import Suite, suite
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.trials.trial import resolve
@@ -28,24 +28,26 @@ from harness.trials.trial import resolve
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 
 
-def tests() -> dict[str, Pairs]:
-    """Task -> its pairs, of the seven test sets."""
-    return {name: suite("sts").load(name) for name in suite("sts").tests}
+def part_of_sts(tasks: str) -> Suite:
+    """The suite `sts` with these test sets alone, named with commas between them; "": all seven."""
+    sts = suite("sts")
+    names = tasks.split(",") if tasks else sts.tests
+    return replace(sts, data={name: sts.data[name] for name in names})
 
 
-def theirs(batch_size: int) -> tuple[float, dict[str, float]]:
+def theirs(sts: Suite, batch_size: int) -> tuple[float, dict[str, float]]:
     """Score with sentence-transformers: its seconds, and task -> Spearman x100."""
     model = SentenceTransformer(str(model_folder(ENCODER)), device="cpu")
     evaluators = {
         name: EmbeddingSimilarityEvaluator(
-            task.first,
-            task.second,
-            task.gold.tolist(),
+            sts.load(name).first,
+            sts.load(name).second,
+            sts.load(name).gold.tolist(),
             main_similarity="cosine",
             name=name,
             batch_size=batch_size,
         )
-        for name, task in tests().items()
+        for name in sts.tests
     }
     # Loading the model is not part of the time, on either side.
     started = time.perf_counter()
@@ -56,14 +58,14 @@ def theirs(batch_size: int) -> tuple[float, dict[str, float]]:
     return time.perf_counter() - started, scores
 
 
-def ours() -> tuple[float, dict[str, float]]:
+def ours(sts: Suite) -> tuple[float, dict[str, float]]:
     """Score with harness: its seconds, and task -> Spearman x100."""
     plugin = registry.load("pooling")
     config = resolve(plugin, {"encoder": ENCODER, "pooling": "mean"})
     kit = Kit(plugin.declare(config), torch.device("cpu"))
     embedder = Embedder(kit.build(), kit)
     started = time.perf_counter()
-    scores = suite("sts").score_test(embedder).metrics
+    scores = sts.score_test(embedder).metrics
     return time.perf_counter() - started, scores
 
 
@@ -72,6 +74,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--tasks", default="", help="test sets with commas; default: all seven")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument(
@@ -82,11 +85,14 @@ def main() -> None:
     )
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    tests()  # so that neither time has the reading of the files
+    sts = part_of_sts(options.tasks)
+    # Read now, so that neither time has the reading of the files.
+    for name in sts.tests:
+        sts.load(name)
     ratios = []
     for _ in range(options.rounds):
-        own_seconds, own = ours()
-        peer_seconds, peer = theirs(options.batch_size)
+        own_seconds, own = ours(sts)
+        peer_seconds, peer = theirs(sts, options.batch_size)
         ratios.append(peer_seconds / own_seconds)
         difference = max(abs(own[name] - peer[name]) for name in peer)
         print(
