@@ -71,8 +71,8 @@ def test(*arguments: str) -> None:
 
 
 def pytest(*arguments: str) -> None:
-    """The tests, several at a time; `tests/conftest.py` says which of them stay together."""
-    workers = ["-n", "auto", "--maxprocesses", "4", "--dist", "loadgroup"]
+    """The tests, several files at a time, in the order of `tests/conftest.py`."""
+    workers = ["-n", "auto", "--maxprocesses", "4", "--dist", "loadfile"]
     run(BIN / "python", "-m", "pytest", *workers, "--no-loadscope-reorder", *arguments)
 
 

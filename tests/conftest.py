@@ -52,11 +52,7 @@ _quick: list[str] = []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that start processes, and say which tests run in the same xdist worker.
-
-    Tests of one file share its fixtures. Tests that start processes run one after the other,
-    because two Rays on two cores would only wait for each other.
-    """
+    """Mark the tests that start processes, and put the longest files first."""
 
     def order(item: pytest.Item) -> int:
         parts = item.path.parts
@@ -65,9 +61,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if STARTERS & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.process)
-        alone = item.path.name == "test_readme.py" or "install" in item.path.parts
-        shared = item.get_closest_marker("process") and not alone
-        item.add_marker(pytest.mark.xdist_group("process" if shared else str(item.path)))
     items.sort(key=order)
 
 
