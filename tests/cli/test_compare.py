@@ -18,6 +18,8 @@ from harness.trials.evaluate import Measurement
 from harness.trials.store import Store
 from harness.trials.trial import resolve
 
+pytestmark = pytest.mark.slow  # most of these tests run a model over a suite
+
 Rows = dict[str, list[float]]
 
 

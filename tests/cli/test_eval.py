@@ -20,6 +20,8 @@ from harness.trials.run import attempt
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 
+pytestmark = pytest.mark.slow  # most of these tests run a model over a suite
+
 GRADED_EVAL = ["--suite", "graded"]
 TINY = EMBEDDED / "models" / "tiny-bert"
 COST = (

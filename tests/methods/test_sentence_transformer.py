@@ -25,6 +25,8 @@ from harness.trials.lookup import model
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 
+pytestmark = pytest.mark.slow  # most of these tests run a model over a suite
+
 KitFor = Callable[..., Kit]
 Saved = Callable[..., Path]
 TEXTS = [
