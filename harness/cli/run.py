@@ -40,14 +40,17 @@ def run(
     name = key(trial)
     console = Console(highlight=False)
 
+    trained = False
+
     def train() -> "Record":
+        nonlocal trained
+        trained = True
         console.print(f"{trial.label}: {trial.config.model_dump()}", soft_wrap=True, markup=False)
         return attempt(trial, lambda now: console.print(_progress(now)), found.weights(name))
 
-    stored = found.get(name)
-    if stored is not None and stored.finished:
+    record = found.finished_or_run(name, train)
+    if not trained:
         console.print("Already in the store:")
-    record = found.finished(name, train)
     print_record(record, console, method)
     if not record.finished:
         raise typer.Exit(1)

@@ -94,6 +94,7 @@ class Declared:
         """Digest of the corpora, of the method's other files, and of `more` files."""
         return digest_files([*self.corpus_files(download=download), *self.files, *(more or [])])
 
+    @cached_property
     def steps(self) -> int | None:
         """Steps of all stages, as the training loop runs them.
 

@@ -124,7 +124,7 @@ class _Planner:
     def _line(
         self, search: Search, title: str, shown: dict[str, str], trials: int | None, stored: int
     ) -> PlanLine:
-        steps = search.declared.steps()
+        steps = search.declared.steps
         seconds = self._seconds(search, steps, "final" if title == "final" else "search")
         return PlanLine(search.label, title, shown, trials, stored, steps, seconds)
 

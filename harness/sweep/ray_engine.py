@@ -210,7 +210,7 @@ class _Relay(tune.Callback):  # type: ignore[misc]
         reason = f"the worker died: {str(trial.get_error() or 'killed').strip().splitlines()[-1]}"
         record = failed(ours, reason)
         # A worker may die after it has written its record, and that record must stay.
-        self.store.finished(record.key, lambda: record)
+        self.store.finished_or_run(record.key, lambda: record)
         self.watcher.ended(ours, {"status": "failed", "reason": reason, "dev": None})
 
 

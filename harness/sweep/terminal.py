@@ -108,9 +108,9 @@ class Terminal:
 
     def _view(self) -> Group:
         table = Table(box=None, pad_edge=False)
-        for column in ("running", "step", "loss", "dev", "sentences/s"):
-            justify = "left" if column == "running" else "right"
-            table.add_column(column, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        table.add_column("running", no_wrap=True)
+        for column in ("step", "loss", "dev", "sentences/s"):
+            table.add_column(column, justify="right", no_wrap=True)
         for trial, report in self.running.values():
             table.add_row(escape(self._name(trial)), *_cells(report))
         counts = f"{self.done}/{self.plan.to_run} done, {self.failed} failed"

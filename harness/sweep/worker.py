@@ -74,7 +74,7 @@ def _execute(trial: Trial, store: Store, cpus: float) -> Record:
     # By default torch uses all cores, also those of the trials that run at the same time.
     torch.set_num_threads(max(1, int(cpus)))
     name = key(trial)
-    record = store.finished(name, lambda: attempt(trial, _report, store.weights(name)))
+    record = store.finished_or_run(name, lambda: attempt(trial, _report, store.weights(name)))
     tune.report(_summary(record))
     return record
 

@@ -66,7 +66,7 @@ class Store:
         table = pa.Table.from_pylist([record.row()], schema=SCHEMA)
         self._write_table(table, f"{record.key}.parquet")
 
-    def finished(self, key: str, run: Callable[[], Record]) -> Record:
+    def finished_or_run(self, key: str, run: Callable[[], Record]) -> Record:
         """The finished record of this key: the stored one, or that of `run`, which is then stored.
 
         A stored failure does not count, so a failed trial is tried again. What `run` gives back is

@@ -29,7 +29,7 @@ def test_the_plan_and_the_loop_have_the_same_number_of_steps(
 ) -> None:
     corpus = {"pairs": str(triplets)} if method == "clsr" else {}
     kit = kit_for(method, **corpus, **values)
-    assert kit.declared.steps() == steps
+    assert kit.declared.steps == steps
     outcome = Trainer(kit.build(), kit, 0, lambda: 1.0, lambda _: None).run()
     assert outcome.steps == steps
 
@@ -39,9 +39,9 @@ def test_a_share_of_the_labels_counts_as_it_is_drawn(kit_for: KitFor, subset: in
     """The size of a random subset varies a little; the plan asks for the size of this one."""
     kit = kit_for("simcse", setting="sup", label_fraction=0.4, subset=subset, batch_size=2)
     items = len(label_subset(20, 0.4, subset))
-    assert kit.declared.steps() == 3 * -(-items // 2)
+    assert kit.declared.steps == 3 * -(-items // 2)
     assert Trainer(kit.build(), kit, 0, lambda: 1.0, lambda _: None).run().steps == (
-        kit.declared.steps()
+        kit.declared.steps
     )
 
 
@@ -56,7 +56,7 @@ def test_what_is_declared_is_asked_once(kit_for: KitFor, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(declared.method, "stages", counted)
     assert declared.stages is declared.stages
-    assert declared.steps() == 7
+    assert declared.steps == 7
     assert asked == ["stages"]
 
 
@@ -64,4 +64,4 @@ def test_a_published_size_plans_a_corpus_that_is_not_here(
     kit_for: KitFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HARNESS_HUB", raising=False)
-    assert kit_for("simcse", sentences="wiki1m", batch_size=64).declared.steps() == 15_625
+    assert kit_for("simcse", sentences="wiki1m", batch_size=64).declared.steps == 15_625
