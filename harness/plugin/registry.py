@@ -48,14 +48,21 @@ def sources() -> dict[str, Path]:
     Entry points come first, then the shipped methods, then the folder `methods` of the working
     directory; a later one takes the name of an earlier one.
     """
+    found = dict(_installed())
+    for folder in (shipped("methods"), Path("methods").resolve()):
+        found |= {path.parent.name: path.parent for path in sorted(folder.glob("*/__init__.py"))}
+    return found
+
+
+@functools.cache
+def _installed() -> dict[str, Path]:
+    """The methods of installed packages. Reading every package's metadata takes 20 ms."""
     found: dict[str, Path] = {}
     for point in entry_points(group=ENTRY_POINTS):
         spec = importlib.util.find_spec(point.module)
         if spec and spec.origin:
             origin = Path(spec.origin)
             found[point.name] = origin.parent if origin.name == "__init__.py" else origin
-    for folder in (shipped("methods"), Path("methods").resolve()):
-        found |= {path.parent.name: path.parent for path in sorted(folder.glob("*/__init__.py"))}
     return found
 
 

@@ -1,5 +1,6 @@
 """Reads the published tables of results/reported, and what harness runs for their rows."""
 
+import functools
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -73,12 +74,12 @@ class ReportedTable(_Data):
     gold: str | None = None
     in_paper: bool = True
 
-    @property
+    @functools.cached_property
     def suite(self) -> str:
         """The suite that measures most of the columns."""
         return headed(self.columns)
 
-    @property
+    @functools.cached_property
     def metrics(self) -> list[Metric]:
         """The metric of each column; for shares of the labels, it is the average of STS."""
         return [metric_under(str(column), self.columns) for column in self.columns]
@@ -176,16 +177,16 @@ def load_paper(name: str) -> Paper:
         raise UserError(
             f'there are no reported numbers of a paper "{name}"{suggest(name, papers())}'
         )
-    return _load(name, Paper)
+    return _load(folder() / f"{name}.yaml", Paper)
 
 
 def load_systems() -> Systems:
     """What harness runs for the systems of the papers."""
-    return _load(SYSTEMS_FILE, Systems)
+    return _load(folder() / f"{SYSTEMS_FILE}.yaml", Systems)
 
 
-def _load(name: str, model: type[_Model]) -> _Model:
-    path = folder() / f"{name}.yaml"
+@functools.cache
+def _load(path: Path, model: type[_Model]) -> _Model:
     # libyaml reads the same safe subset of YAML ten times faster, where PyYAML was built with it.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:

@@ -61,6 +61,13 @@ class Store:
         """Where a final trial's trained weights are."""
         return self.folder / "weights" / f"{key}.safetensors"
 
+    def running(self, key: str) -> Path:
+        """The folder of a trial that runs: its claim, its checkpoint and its log.
+
+        It is hidden, because readers of Parquet files leave hidden folders out.
+        """
+        return self.folder / ".running" / key
+
     def write(self, record: Record) -> None:
         """Write one record atomically; it replaces an earlier one with the same key."""
         table = pa.Table.from_pylist([record.row()], schema=SCHEMA)

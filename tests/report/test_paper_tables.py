@@ -61,10 +61,11 @@ def test_every_system_is_mapped(paper: str) -> None:
 def test_what_is_wanted_is_a_configuration_of_the_method(paper: str) -> None:
     from harness.plugin.registry import load, names
 
+    shipped, systems = names(), load_systems()
     for name, table in load_paper(paper).compared.items():
-        compared = compare_table(table, f"{paper}.{name}", load_systems(), matching.Finder([]))
+        compared = compare_table(table, f"{paper}.{name}", systems, matching.Finder([]))
         for target in (each.wanted for _, rows in compared for row in rows for each in row):
-            if target and target.method in names():
+            if target and target.method in shipped:
                 load(target.method).method.config_type(
                     encoder=target.encoder, setting=target.setting, **dict(target.configuration)
                 )
