@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
-from filelock import FileLock
 
 from harness.files import written_whole
+from harness.locks import locked
 
 
 def shared_arrays(
@@ -17,8 +17,7 @@ def shared_arrays(
     When the folder is not there, one process builds it and the others wait for it.
     """
     if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.with_suffix(".lock")):
+        with locked(folder.with_suffix(".lock"), f"{folder.parent.name}/{folder.name}"):
             if not folder.is_dir():
                 _save_arrays(folder, build())
     files = sorted(folder.glob("*.npy"))

@@ -15,6 +15,10 @@ class TrialFailure(Exception):
     """A trial cannot go on, for example because a loss is not finite; the message is the reason."""
 
 
+class Postponed(Exception):
+    """A trial cannot go on now, and is to be run later; the message says what it waits for."""
+
+
 def reason(error: Exception) -> str:
     """Why something failed, for a record.
 

@@ -48,7 +48,7 @@ def run(
         console.print(f"{trial.label}: {trial.config.model_dump()}", soft_wrap=True, markup=False)
         return attempt(trial, lambda now: console.print(_progress(now)), found.weights(name))
 
-    record = found.finished_or_run(name, train)
+    record = found.finished_or_run(name, trial.label, train)
     if not trained:
         console.print("Already in the store:")
     print_record(record, console, method)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from harness.device import device
 from harness.plugin.kit import Kit
-from harness.sweep.ray_engine import Engine, Resources, Sampling
+from harness.sweep.ray_engine import Engine, Resources
 from harness.sweep.scored import Scored, sampled_of, scored_of
 from harness.sweep.search import Search, best
 from harness.sweep.space import Sampler
+from harness.sweep.suggestions import Sampling
 from harness.sweep.watcher import RoundPlan, SweepWatcher
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
@@ -108,7 +109,7 @@ class _Sweep:
         by_key = {key(trial): trial for trial in trials}
         self.keys |= by_key.keys()
         finished = self.store.finished_keys()
-        missing = [trial for found, trial in by_key.items() if found not in finished]
+        missing = {name: trial for name, trial in by_key.items() if name not in finished}
         stored = len(by_key) - len(missing)
         slots = self.engine.slots
         # Trials of one configuration differ in the label subset, too.

@@ -39,6 +39,9 @@ class TrialWatcher(Protocol):
     def ended(self, trial: Trial, report: Mapping[str, Any]) -> None:
         """The trial has finished or failed. `report`: its `status`, `reason` and `dev`."""
 
+    def postponed(self, trial: Trial, why: str) -> None:
+        """The trial waits for another process, and other trials go first."""
+
 
 class SweepWatcher(TrialWatcher, Protocol):
     """Is informed of the progress of a sweep."""

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import FileLock
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -23,6 +22,7 @@ from torch import Tensor, nn
 from harness import PROTOCOL
 from harness.errors import UserError
 from harness.files import cache_folder, digest_of, written_whole
+from harness.locks import locked
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
@@ -91,8 +91,7 @@ class StageStates:
     @contextmanager
     def held(self) -> Iterator[None]:
         """One trial at a time runs the stage; the others wait for its states."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.folder / "lock"):
+        with locked(self.folder / "lock", f"the first stage {self.folder.name}"):
             yield
 
     def resume(

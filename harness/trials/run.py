@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from harness.device import device, resolve_precision
-from harness.errors import TrialFailure, UserError, reason
+from harness.errors import Postponed, TrialFailure, UserError, reason
 from harness.evaluation.embedder import Embedder
 from harness.evaluation.scores import Scores
 from harness.evaluation.suites import Suite, suite
@@ -36,11 +36,14 @@ def attempt(trial: Trial, report: Report, weights: Path | None = None) -> Record
     """Run a trial and return its record; a failure gives a record with its reason.
 
     `report`: called with the progress of the training. `weights`: the file for the trained weights
-    of a final trial.
+    of a final trial. Raises Postponed when another process makes what the trial needs, and this
+    one does not wait (`harness.locks.postponing`).
     """
     started, clock = datetime.now(UTC), time.perf_counter()
     try:
         record = run_trial(trial, report, weights)
+    except Postponed:
+        raise  # the trial is run later, and has no record until then
     except Exception as error:
         # The two expected errors explain themselves; any other is logged with its traceback.
         unforeseen = not isinstance(error, TrialFailure | UserError)

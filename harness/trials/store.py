@@ -6,6 +6,7 @@ drop a row that they see in both.
 """
 
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from harness.claims import claimed
 from harness.errors import UserError
 from harness.files import written_whole
 from harness.trials.record import SCHEMA, SCHEMA_VERSION, Record, record_of
@@ -73,18 +75,28 @@ class Store:
         table = pa.Table.from_pylist([record.row()], schema=SCHEMA)
         self._write_table(table, f"{record.key}.parquet")
 
-    def finished_or_run(self, key: str, run: Callable[[], Record]) -> Record:
+    def finished_or_run(self, key: str, what: str, run: Callable[[], Record]) -> Record:
         """The finished record of this key: the stored one, or that of `run`, which is then stored.
 
         A stored failure does not count, so a failed trial is tried again. What `run` gives back is
-        stored and returned in any case.
+        stored and returned in any case. While another process runs the same trial, this one waits
+        for its record; `what` names the trial for those who wait. Raises Postponed instead of
+        waiting inside of `harness.locks.postponing`.
         """
         stored = self.get(key)
         if stored is not None and stored.finished:
             return stored
-        record = run()
-        self.write(record)
-        return record
+        with claimed(self.claim(key), what):
+            stored = self.get(key)  # the process that was waited for may have finished it
+            if stored is None or not stored.finished:
+                stored = run()
+                self.write(stored)
+            shutil.rmtree(self.running(key), ignore_errors=True)
+        return stored
+
+    def claim(self, key: str) -> Path:
+        """The file that names the process which runs a trial."""
+        return self.running(key) / "claim"
 
     def read(self) -> Reading:
         """Read every trial once; damaged files are named in `unreadable`, and the rest is read."""
