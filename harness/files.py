@@ -42,22 +42,54 @@ def cache_folder() -> Path:
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def written_whole(path: Path, *, replace: bool = True) -> Iterator[Path]:
     """Yield a temporary path; the file or folder that is written there becomes `path`.
 
     The folder of `path` is made first. When the block raises, `path` stays as it was and nothing is
-    left behind. A reader never sees half a file, since a rename happens whole or not at all.
+    left behind. A reader never sees half a file, since a rename happens whole or not at all; a loss
+    of power does not change that, because the disk has the content before the name. `replace`:
+    whether a file may be there already; without it, FileExistsError is raised for one that is.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         yield temporary
-        temporary.replace(path)
+        for written in (temporary, *temporary.rglob("*")):
+            _sync(written)
+        if replace:
+            temporary.replace(path)
+        else:
+            _name_once(temporary, path)
+        _sync(path.parent)
     finally:
         if temporary.is_dir():
             shutil.rmtree(temporary, ignore_errors=True)
         else:
             temporary.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Wait until the disk has the content of a file, or the names in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        if not path.is_dir():  # some file systems cannot do it for folders
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _name_once(temporary: Path, path: Path) -> None:
+    """Give a file the name `path`. Raises FileExistsError when another file has it."""
+    try:
+        path.hardlink_to(temporary)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links: nearly as good
+        if os.path.lexists(path):
+            raise FileExistsError(path) from None
+        temporary.replace(path)
 
 
 def digest(content: str | bytes, digits: int = 16) -> str:
