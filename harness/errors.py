@@ -15,6 +15,10 @@ class TrialFailure(Exception):
     """A trial cannot go on, for example because a loss is not finite; the message is the reason."""
 
 
+class Interrupted(KeyboardInterrupt):
+    """A trial gives way before its end, because it was asked to; its checkpoint is written."""
+
+
 def reason(error: Exception) -> str:
     """Why something failed, for a record.
 
