@@ -19,6 +19,10 @@ class Postponed(Exception):
     """A trial cannot go on now, and is to be run later; the message says what it waits for."""
 
 
+class Interrupted(KeyboardInterrupt):
+    """A trial gives way before its end, because it was asked to; its checkpoint is written."""
+
+
 def reason(error: Exception) -> str:
     """Why something failed, for a record.
 

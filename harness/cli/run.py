@@ -46,7 +46,12 @@ def run(
         nonlocal trained
         trained = True
         console.print(f"{trial.label}: {trial.config.model_dump()}", soft_wrap=True, markup=False)
-        return attempt(trial, lambda now: console.print(_progress(now)), found.weights(name))
+        return attempt(
+            trial,
+            lambda now: console.print(_progress(now)),
+            found.weights(name),
+            found.running(name),
+        )
 
     record = found.finished_or_run(name, trial.label, train)
     if not trained:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from ray import tune
 
-from harness.errors import Postponed
+from harness.errors import Interrupted, Postponed
 from harness.locks import postponing
 from harness.plugin import registry
 from harness.sweep.scored import finished_score
@@ -19,7 +19,7 @@ from harness.trials.store import Store
 from harness.trials.trial import Trial
 
 POSTPONED = "postponed"
-"""The status of a trial that waits for another process, and so has no record yet"""
+"""The status of a trial that waits or gave way, and so has no record yet"""
 
 
 def plain_trial(trial: Trial) -> dict[str, Any]:
@@ -43,9 +43,11 @@ def run_one(settings: dict[str, Any], *, store: str, cpus: float) -> None:
     try:
         with postponing():
             record = found.finished_or_run(
-                key, trial.label, lambda: attempt(trial, _report, found.weights(key))
+                key,
+                trial.label,
+                lambda: attempt(trial, _report, found.weights(key), found.running(key)),
             )
-    except Postponed as why:
+    except (Postponed, Interrupted) as why:
         tune.report({"status": POSTPONED, "reason": str(why), "dev": None})
         return
     tune.report(_summary(record))
