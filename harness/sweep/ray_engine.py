@@ -37,7 +37,8 @@ from ray.tune.search.optuna import OptunaSearch
 
 from harness.errors import UserError
 from harness.sweep import worker
-from harness.sweep.space import Repeats, Sampler, SamplerRange, Values
+from harness.sweep.axes import SamplerRange, Values
+from harness.sweep.space import Repeats, Sampler
 from harness.sweep.watcher import TrialWatcher
 from harness.trials.store import Store
 from harness.trials.trial import Trial, failed
