@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from harness.inputs import regular_file
+
 PACKAGE = Path(__file__).resolve().parent
 SHIPPED = PACKAGE / "shipped"
 """Where a wheel has what a checkout has beside the package (pyproject.toml says what goes there)"""
@@ -104,10 +106,13 @@ def digest_of(value: Any, digits: int = 16) -> str:
 
 
 def digest_files(paths: Iterable[Path]) -> str:
-    """Digest of files by base name and content; 16 hexadecimal digits."""
+    """Digest of files by base name and content; 16 hexadecimal digits.
+
+    Raises UserError for what is not a regular file.
+    """
     lines = []
     for path in paths:
-        stat = path.stat()
+        stat = regular_file(path).stat()
         content = _content_digest(str(path.resolve()), stat.st_size, stat.st_mtime_ns)
         lines.append(f"{path.name}\0{content}\n")
     return digest("".join(lines))

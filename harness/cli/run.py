@@ -28,6 +28,7 @@ def run(
 
     from harness.cli.show import print_record
     from harness.plugin import registry
+    from harness.trials.prepare import prepare
     from harness.trials.run import attempt
     from harness.trials.trial import Trial, key, resolve
 
@@ -44,6 +45,7 @@ def run(
 
     def train() -> "Record":
         nonlocal trained
+        prepare(trial)
         trained = True
         console.print(f"{trial.label}: {trial.config.model_dump()}", soft_wrap=True, markup=False)
         return attempt(

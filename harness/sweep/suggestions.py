@@ -8,8 +8,9 @@ from typing import Any
 import optuna
 
 from harness.errors import UserError
+from harness.sweep.axes import SamplerRange, Values
 from harness.sweep.search import repeated
-from harness.sweep.space import Repeats, Sampler, SamplerRange, Values
+from harness.sweep.space import Repeats, Sampler
 from harness.trials.trial import Trial, key
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)

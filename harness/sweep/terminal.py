@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from harness.sweep.axes import Values
 from harness.sweep.search import Search
-from harness.sweep.space import Values
 from harness.sweep.watcher import RoundPlan
 from harness.trials.trial import Trial
 

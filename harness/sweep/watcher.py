@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from harness.sweep.axes import Values
 from harness.sweep.search import Search
-from harness.sweep.space import Values
 from harness.trials.trial import Trial
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from harness.claims import Claim
 from harness.sweep import trial_queue
-from harness.sweep.space import Repeats, Sampler, SamplerRange
+from harness.sweep.axes import SamplerRange
+from harness.sweep.space import Repeats, Sampler
 from harness.sweep.suggestions import Sampling, Suggestions
 from harness.sweep.trial_queue import Listed, TrialQueue
 from harness.trials.store import Store
