@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,8 @@ from harness.errors import TrialFailure, UserError, reason
 from harness.evaluation.embedder import Embedder
 from harness.evaluation.scores import Scores
 from harness.evaluation.suites import Suite, suite
+from harness.files import content_digest, discard
+from harness.manifests import damage, seal
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import FrozenMethod, Method
@@ -70,8 +73,7 @@ def run_trial(trial: Trial, report: Report, weights: Path | None = None) -> Reco
             dev = outcome.best_dev
         else:  # it was chosen in bf16, and what is stored is embedded in float32
             dev = measured.score_dev(embedder)
-        if final and weights is not None:
-            keep(method, kit, weights)
+        kept = keep(method, kit, weights) if final and weights is not None else None
         found = measured.score_test(embedder) if final else Scores({})
     return replace(
         describe(trial),
@@ -88,6 +90,7 @@ def run_trial(trial: Trial, report: Report, weights: Path | None = None) -> Reco
         **sizes(method, memory),
         parameters_trainable=outcome.trainable_parameters,
         precision=precision,
+        weights_digest=kept,
     )
 
 
@@ -123,18 +126,20 @@ def train(
     return Trainer(method, kit, trial.seed, evaluate, report).run(), precision
 
 
-def keep(method: Method[Any], kit: Kit, path: Path) -> None:
-    """Write the parameters that training changed, if there are any.
+def keep(method: Method[Any], kit: Kit, path: Path) -> str | None:
+    """Write the parameters that training changed, and return the SHA-256 of the file.
 
-    A file that cannot be written, for example on a full disk, is logged and does not fail the
-    trial.
+    None: nothing trains, or the file cannot be written, for example on a full disk; this is logged
+    and does not fail the trial.
     """
     if not kit.declared.stages:
-        return
+        return None
     try:
         save_state(method, _changed(method, kit), path)
+        return content_digest(path)
     except OSError as error:
         _logger.warning("the weights %s are not kept: %s", path, error)
+        return None
 
 
 def _changed(method: Method[Any], kit: Kit) -> set[str]:
@@ -142,21 +147,52 @@ def _changed(method: Method[Any], kit: Kit) -> set[str]:
     return {name for stage in kit.declared.stages for name in trained_names(method, stage)}
 
 
-def trained(trial: Trial, weights: Path, report: Report) -> tuple[Method[Any], Kit]:
+def trained(
+    trial: Trial, weights: Path, digest: str | None, report: Report
+) -> tuple[Method[Any], Kit]:
     """A trial's method after training, and the kit that built it.
 
-    Its weights are read from the file `weights`. Without this file the method is trained once more,
-    which gives the same weights because of the same seed, and they are written to the file.
+    Its weights are read from the file `weights`. Without this file, or when it is not the one that
+    was written, the method is trained once more and the file is written. The same seed gives the
+    same weights on the same machine. `digest`: the SHA-256 of the file in the record of the trial;
+    None where the record has none.
     """
     method, kit = built(trial)
     if not kit.declared.stages:
         return method, kit
-    if weights.exists():
-        load_state(method, _changed(method, kit), weights)
-        return method, kit
+    if weights.is_file():
+        if why := _refused(weights, digest):
+            _logger.warning("%s; the trial is trained again", why)
+        else:
+            load_state(method, _changed(method, kit), weights)
+            return method, kit
     train(method, kit, trial, suite(kit.config.suite), Embedder(method, kit), report)
-    keep(method, kit, weights)
+    found = keep(method, kit, weights)
+    if digest is None and found is not None:
+        with suppress(OSError):  # without it they are not checked
+            seal(_manifest(weights), [weights])
+    elif found not in (digest, None):
+        discard(weights)  # the weights in a store are those that its records name
+        _logger.warning(
+            "trial %s was trained again, and its weights are not those of its record, perhaps "
+            "because the machine is another one; they are not kept",
+            trial.label,
+        )
     return method, kit
+
+
+def _refused(weights: Path, digest: str | None) -> str | None:
+    """Why a file of weights is not the one that was written; None where nothing says so."""
+    if digest is not None:
+        same = content_digest(weights) == digest
+        return None if same else f"{weights}: these are not the weights that the record names"
+    # Only weights that an evaluation trained have a manifest. An older store has neither.
+    manifest = _manifest(weights)
+    return damage(manifest) if manifest.exists() else None
+
+
+def _manifest(weights: Path) -> Path:
+    return weights.with_suffix(".json")
 
 
 def sizes(method: Method[Any], memory: Peak) -> dict[str, Any]:
