@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +17,6 @@ from harness.evaluation.embedder import Embedder
 from harness.evaluation.scores import Scores
 from harness.evaluation.suites import Suite, suite
 from harness.files import content_digest, discard
-from harness.manifests import damage, seal
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import FrozenMethod, Method
@@ -152,47 +150,30 @@ def trained(
 ) -> tuple[Method[Any], Kit]:
     """A trial's method after training, and the kit that built it.
 
-    Its weights are read from the file `weights`. Without this file, or when it is not the one that
-    was written, the method is trained once more and the file is written. The same seed gives the
-    same weights on the same machine. `digest`: the SHA-256 of the file in the record of the trial;
-    None where the record has none.
+    Its weights are read from the file `weights`. Without this file, or when it is damaged or not
+    the one of the record, the method is trained once more, which gives the same weights because of
+    the same seed, and they are written to the file. `digest`: the SHA-256 of the file in the
+    record; None where the record has none.
     """
     method, kit = built(trial)
     if not kit.declared.stages:
         return method, kit
     if weights.is_file():
-        if why := _refused(weights, digest):
-            _logger.warning("%s; the trial is trained again", why)
-        else:
+        try:
+            if digest not in (None, content_digest(weights)):
+                raise UserError(f"the weights {weights} are not those that the record names")
             load_state(method, _changed(method, kit), weights)
             return method, kit
+        except UserError as error:
+            _logger.warning("%s; the trial is trained again", error)
+            method, kit = built(trial)  # a part of the weights may have been loaded
     train(method, kit, trial, suite(kit.config.suite), Embedder(method, kit), report)
     found = keep(method, kit, weights)
-    if digest is None and found is not None:
-        with suppress(OSError):  # without it they are not checked
-            seal(_manifest(weights), [weights])
-    elif found not in (digest, None):
+    if digest is not None and found not in (digest, None):
         discard(weights)  # the weights in a store are those that its records name
-        _logger.warning(
-            "trial %s was trained again, and its weights are not those of its record, perhaps "
-            "because the machine is another one; they are not kept",
-            trial.label,
-        )
+        why = "perhaps because this machine is another one"
+        _logger.warning("the weights of %s differ from its record, %s", trial.label, why)
     return method, kit
-
-
-def _refused(weights: Path, digest: str | None) -> str | None:
-    """Why a file of weights is not the one that was written; None where nothing says so."""
-    if digest is not None:
-        same = content_digest(weights) == digest
-        return None if same else f"{weights}: these are not the weights that the record names"
-    # Only weights that an evaluation trained have a manifest. An older store has neither.
-    manifest = _manifest(weights)
-    return damage(manifest) if manifest.exists() else None
-
-
-def _manifest(weights: Path) -> Path:
-    return weights.with_suffix(".json")
 
 
 def sizes(method: Method[Any], memory: Peak) -> dict[str, Any]:
