@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from harness.cli.check import check
+from harness.cli.clean import clean
 from harness.cli.compare import compare
 from harness.cli.eval import eval_
 from harness.cli.list import list_
@@ -33,7 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
-for verb in (sweep, run, plan, table, show, compare, retrieve, picture, check, new):
+for verb in (sweep, run, plan, table, show, compare, retrieve, picture, check, new, clean):
     app.command()(verb)
 app.command("list")(list_)
 app.command("eval")(eval_)

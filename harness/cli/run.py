@@ -27,6 +27,7 @@ def run(
     from rich.console import Console
 
     from harness.cli.show import print_record
+    from harness.files import check_cache
     from harness.plugin import registry
     from harness.trials.prepare import prepare
     from harness.trials.run import attempt
@@ -37,6 +38,7 @@ def run(
     resolve(registry.load(method), values)  # a mistake in a value is found before files are read
     trial = Trial(method, values, seed)
     found = options.opened(store)
+    check_cache()
     found.check_writable()
     name = key(trial)
     console = Console(highlight=False)

@@ -5,6 +5,7 @@ The store says what is left to do, so an interrupted sweep goes on when the same
 
 from dataclasses import dataclass
 
+from harness.files import check_cache
 from harness.sweep.ray_engine import Engine, Resources
 from harness.sweep.scored import Scored, sampled_of, scored_of
 from harness.sweep.search import Search, best
@@ -32,8 +33,9 @@ def run_sweep(
     """Run the trials that the store has not finished.
 
     Raises UserError, before anything runs, for a model or a data file that is not there, or for a
-    store that cannot be written.
+    cache or a store that cannot be written.
     """
+    check_cache()
     store.check_writable()
     for search in searches:
         prepare(search.trials([search.fixed], "final")[0])

@@ -16,6 +16,7 @@ from harness.errors import Postponed, TrialFailure, UserError, reason
 from harness.evaluation.embedder import Embedder
 from harness.evaluation.scores import Scores
 from harness.evaluation.suites import Suite, suite
+from harness.files import content_digest, discard
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import FrozenMethod, Method
@@ -84,8 +85,7 @@ def run_trial(
             dev = outcome.best_dev
         else:  # it was chosen in bf16, and what is stored is embedded in float32
             dev = measured.score_dev(embedder)
-        if final and weights is not None:
-            keep(method, kit, weights)
+        kept = keep(method, kit, weights) if final and weights is not None else None
         found = measured.score_test(embedder) if final else Scores({})
     return replace(
         describe(trial),
@@ -102,6 +102,7 @@ def run_trial(
         **sizes(method, memory),
         parameters_trainable=outcome.trainable_parameters,
         precision=precision,
+        weights_digest=kept,
     )
 
 
@@ -155,18 +156,20 @@ def _identity(trial: Trial, precision: str) -> dict[str, Any]:
     return {"trial": record.key, **computed, **versions}
 
 
-def keep(method: Method[Any], kit: Kit, path: Path) -> None:
-    """Write the parameters that training changed, if there are any.
+def keep(method: Method[Any], kit: Kit, path: Path) -> str | None:
+    """Write the parameters that training changed, and return the SHA-256 of the file.
 
-    A file that cannot be written, for example on a full disk, is logged and does not fail the
-    trial.
+    None: nothing trains, or the file cannot be written, for example on a full disk; this is logged
+    and does not fail the trial.
     """
     if not kit.declared.stages:
-        return
+        return None
     try:
         save_state(method, _changed(method, kit), path)
+        return content_digest(path)
     except OSError as error:
         _logger.warning("the weights %s are not kept: %s", path, error)
+        return None
 
 
 def _changed(method: Method[Any], kit: Kit) -> set[str]:
@@ -174,20 +177,34 @@ def _changed(method: Method[Any], kit: Kit) -> set[str]:
     return {name for stage in kit.declared.stages for name in trained_names(method, stage)}
 
 
-def trained(trial: Trial, weights: Path, report: Report) -> tuple[Method[Any], Kit]:
+def trained(
+    trial: Trial, weights: Path, digest: str | None, report: Report
+) -> tuple[Method[Any], Kit]:
     """A trial's method after training, and the kit that built it.
 
-    Its weights are read from the file `weights`. Without this file the method is trained once more,
-    which gives the same weights because of the same seed, and they are written to the file.
+    Its weights are read from the file `weights`. Without this file, or when it is damaged or not
+    the one of the record, the method is trained once more, which gives the same weights because of
+    the same seed, and they are written to the file. `digest`: the SHA-256 of the file in the
+    record; None where the record has none.
     """
     method, kit = built(trial)
     if not kit.declared.stages:
         return method, kit
-    if weights.exists():
-        load_state(method, _changed(method, kit), weights)
-        return method, kit
+    if weights.is_file():
+        try:
+            if digest not in (None, content_digest(weights)):
+                raise UserError(f"the weights {weights} are not those that the record names")
+            load_state(method, _changed(method, kit), weights)
+            return method, kit
+        except UserError as error:
+            _logger.warning("%s; the trial is trained again", error)
+            method, kit = built(trial)  # a part of the weights may have been loaded
     train(method, kit, trial, suite(kit.config.suite), Embedder(method, kit), report)
-    keep(method, kit, weights)
+    found = keep(method, kit, weights)
+    if digest is not None and found not in (digest, None):
+        discard(weights)  # the weights in a store are those that its records name
+        why = "perhaps because this machine is another one"
+        _logger.warning("the weights of %s differ from its record, %s", trial.label, why)
     return method, kit
 
 
