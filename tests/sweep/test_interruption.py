@@ -26,7 +26,7 @@ suite: graded
 select: {metric: graded-dev}
 final: {seeds: [0, 1]}
 encoders: [tiny-bert]
-set: {sentences: graded-sentences, max_steps: 3, batch_size: 8, precision: fp32}
+set: {sentences: graded-sentences, max_steps: 12, batch_size: 8, precision: fp32}
 methods:
   slowly:
     grid:
@@ -182,6 +182,9 @@ def test_ctrl_c_leaves_nothing_running_and_the_sweep_goes_on(
         assert processes_left(mark, 300) == []
     before = written(store)
     assert 0 < len(before) < TRIALS
+    # The trials that were running go on from where they were, and nobody else holds them.
+    assert list((store / ".running").glob("*/checkpoint.safetensors"))
+    assert not list((store / ".running").glob("*/claim"))
     assert {row["status"] for row in results(store).values()} == {"finished"}
     answer = process("sweep", *targets, "--store", store)
     assert answer.code == 0, answer.out + answer.err
