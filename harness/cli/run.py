@@ -22,12 +22,16 @@ def run(
 ) -> None:
     """Train one configuration in this process, score it on dev and test, and store it.
 
+    Ctrl-C and SIGTERM save the training; the same command then goes on from there, as it does after
+    a kill, with what was saved in the last minutes (HARNESS_CHECKPOINT_MINUTES, 5 by default).
+
     Example: harness run simcse --encoder tiny-bert --set suite=graded
     """
     from rich.console import Console
 
     from harness.cli.show import print_record
     from harness.plugin import registry
+    from harness.training.interruption import ended_by_sigterm
     from harness.trials.run import attempt
     from harness.trials.trial import Trial, key, resolve
 
@@ -46,9 +50,15 @@ def run(
         nonlocal trained
         trained = True
         console.print(f"{trial.label}: {trial.config.model_dump()}", soft_wrap=True, markup=False)
-        return attempt(trial, lambda now: console.print(_progress(now)), found.weights(name))
+        return attempt(
+            trial,
+            lambda now: console.print(_progress(now)),
+            found.weights(name),
+            found.running(name),
+        )
 
-    record = found.finished_or_run(name, train)
+    with ended_by_sigterm():
+        record = found.finished_or_run(name, train)
     if not trained:
         console.print("Already in the store:")
     print_record(record, console, method)

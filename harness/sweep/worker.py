@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from ray import tune
 
+from harness.errors import Interrupted
 from harness.plugin import registry
 from harness.sweep.scored import finished_score
 from harness.sweep.search import repeated
@@ -69,12 +70,18 @@ def run_suggested(
 def _execute(trial: Trial, store: Store, cpus: float) -> Record:
     """Run the trial, unless another sweep has finished it in the meantime.
 
-    The record is written before Tune is informed, so that an interruption cannot lose it.
+    The record is written before Tune is informed, so that an interruption cannot lose it. Raises
+    Interrupted when the trial gave way; its checkpoint is then written.
     """
     # By default torch uses all cores, also those of the trials that run at the same time.
     torch.set_num_threads(max(1, int(cpus)))
     name = key(trial)
-    record = store.finished_or_run(name, lambda: attempt(trial, _report, store.weights(name)))
+    weights, running = store.weights(name), store.running(name)
+    try:
+        record = store.finished_or_run(name, lambda: attempt(trial, _report, weights, running))
+    except Interrupted as stopped:
+        tune.report({"status": "interrupted", "reason": str(stopped), "dev": None})
+        raise
     tune.report(_summary(record))
     return record
 

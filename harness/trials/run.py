@@ -47,6 +47,8 @@ def attempt(
     stopped begins again at step 0. Raises Interrupted when the trial gave way.
     """
     started, clock = datetime.now(UTC), time.perf_counter()
+    if running is not None:  # an earlier process may have died before it heeded a request
+        (running / GIVE_WAY).unlink(missing_ok=True)
     try:
         record = run_trial(trial, report, weights, running)
     except Exception as error:

@@ -6,6 +6,7 @@ drop a row that they see in both.
 """
 
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -77,13 +78,14 @@ class Store:
         """The finished record of this key: the stored one, or that of `run`, which is then stored.
 
         A stored failure does not count, so a failed trial is tried again. What `run` gives back is
-        stored and returned in any case.
+        stored and returned in any case; the folder of the running trial is removed then.
         """
         stored = self.get(key)
         if stored is not None and stored.finished:
             return stored
         record = run()
         self.write(record)
+        shutil.rmtree(self.running(key), ignore_errors=True)
         return record
 
     def read(self) -> Reading:
