@@ -49,7 +49,10 @@ class SavedState:
         facts = json.dumps(self.facts)
         try:
             with written_whole(path) as temporary:
-                save_file(plain, temporary, {"facts": facts, "digest": _digest(plain, facts)})
+                # One entry, because safetensors writes several ones in any order, and equal weights
+                # should be equal files.
+                sealed = json.dumps({"facts": facts, "digest": _digest(plain, facts)})
+                save_file(plain, temporary, {"harness": sealed})
                 temporary.chmod(0o644)  # safetensors makes private files; the store's are readable
         except SafetensorError as error:  # it hides what the system said, such as a full disk
             raise OSError(str(error)) from None
@@ -60,8 +63,8 @@ class SavedState:
         try:
             with safe_open(path, framework="pt") as file:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                metadata = file.metadata() or {}
-        except (SafetensorError, OSError) as error:
+                metadata = json.loads((file.metadata() or {}).get("harness", "{}"))
+        except (SafetensorError, OSError, ValueError) as error:
             raise UserError(f"{path} cannot be read ({str(error).splitlines()[0]})") from None
         facts = metadata.get("facts", "{}")
         # Weights that were kept by an older version have no digest.

@@ -116,7 +116,8 @@ class Store:
         A stored failure does not count, so a failed trial is tried again. What `run` gives back is
         stored and returned in any case. While another process runs the same trial, this one waits
         for its record; `what` names the trial for those who wait. Raises Postponed instead of
-        waiting inside of `harness.locks.postponing`.
+        waiting inside of `harness.locks.postponing`. The folder of the running trial is removed
+        when its record is written.
         """
         stored = self.get(key)
         if stored is not None and stored.finished:
