@@ -39,6 +39,7 @@ from harness.sweep import worker
 from harness.sweep.limits import Limits, stopped, with_log
 from harness.sweep.node_sources import check_sources
 from harness.sweep.ray_session import ray_session
+from harness.sweep.stopping import let_give_way
 from harness.sweep.suggestions import Sampling, Suggestions
 from harness.sweep.trial_queue import Listed, TrialQueue, TrialSource
 from harness.sweep.watcher import TrialWatcher
@@ -111,7 +112,7 @@ class Engine:
             cpus=cpus,
             limits=replace(self.limits, gpus=gpus),
         )
-        tune.Tuner(
+        tuner = tune.Tuner(
             tune.with_resources(bound, {"cpu": cpus, "gpu": gpus}),
             tune_config=tune.TuneConfig(
                 search_alg=_Feed(queue),
@@ -127,7 +128,13 @@ class Engine:
                 failure_config=tune.FailureConfig(max_failures=1),
                 callbacks=[_Relay(queue, watcher, self.store, self._sweep)],
             ),
-        ).fit()
+        )
+        try:
+            tuner.fit()
+        except KeyboardInterrupt:
+            watcher.stopping(len(queue.given))
+            let_give_way(self.store, queue.given)
+            raise
 
 
 class _Feed(Searcher):  # type: ignore[misc]
