@@ -65,6 +65,8 @@ def _papers() -> None:
 
 
 def _trials(store: options.StoreOption) -> None:
+    from harness.errors import headline
+
     reading = options.opened(store).read()
     for name, reason in reading.unreadable:
         typer.echo(f"{name} cannot be read and is left out: {reason}", err=True)
@@ -74,4 +76,4 @@ def _trials(store: options.StoreOption) -> None:
         dev = "" if record.dev_score is None else f"{record.dev_score:.2f}"
         role = record.suite if record.role == "evaluation" else record.role
         state = f"{record.key[:10]}  {record.status:<9} {role:<10} dev {dev:>6}"
-        typer.echo(f"{state}  {record.label}  {record.reason or ''}")
+        typer.echo(f"{state}  {record.label}  {headline(record.reason)}")

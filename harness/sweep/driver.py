@@ -6,6 +6,7 @@ The store says what is left to do, so an interrupted sweep goes on when the same
 from dataclasses import dataclass
 
 from harness.files import check_cache
+from harness.sweep.limits import Limits
 from harness.sweep.ray_engine import Engine, Resources
 from harness.sweep.scored import Scored, sampled_of, scored_of
 from harness.sweep.search import Search, best
@@ -28,7 +29,11 @@ class SweepResult:
 
 
 def run_sweep(
-    searches: list[Search], store: Store, resources: Resources, watcher: SweepWatcher
+    searches: list[Search],
+    store: Store,
+    resources: Resources,
+    limits: Limits,
+    watcher: SweepWatcher,
 ) -> SweepResult:
     """Run the trials that the store has not finished.
 
@@ -39,7 +44,8 @@ def run_sweep(
     store.check_writable()
     for search in searches:
         prepare(search.trials([search.fixed], "final")[0])
-    with Engine(store, resources) as engine:
+    methods = {search.method for search in searches}
+    with Engine(store, resources, limits, methods) as engine:
         return _Sweep(searches, engine, watcher).run()
 
 
