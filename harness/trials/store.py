@@ -24,10 +24,10 @@ from harness.trials.record import RANK, SCHEMA, WITHOUT_LARGE, Record, record_of
 from harness.trials.record_files import (
     READ_ERRORS,
     Between,
-    damaged_rows,
     each_key_once,
     no_rows,
     read_rows,
+    sound_rows,
     write_rows,
 )
 
@@ -144,9 +144,7 @@ class Store:
         table = each_key_once(table)
         if where is not None:
             table = table.filter(where)
-        damaged, reasons = damaged_rows(table)
-        if reasons:
-            table = table.filter(pc.invert(damaged))
+        table, reasons = sound_rows(table)
         return Reading(table, sorted([*unreadable, *reasons]))
 
     def finished_keys(self) -> set[str]:
@@ -162,8 +160,7 @@ class Store:
         for _, table in self._each(lambda: self._may_have(key), SCHEMA.names, (key, key)):
             if not isinstance(table, pa.Table):
                 continue  # `read` names what is damaged
-            damaged, reasons = damaged_rows(table)
-            for row in (table.filter(pc.invert(damaged)) if reasons else table).to_pylist():
+            for row in sound_rows(table)[0].to_pylist():
                 record = record_of(row)
                 if record.finished:
                     return record
@@ -192,7 +189,7 @@ class Store:
         return self._reading_of(prefix).records()
 
     def compact(self, at_least: int = 256) -> int:
-        """Fold the files of finished trials, if there are `at_least` of them; `compaction` says how.
+        """Fold the files of finished trials, if there are `at_least`; `compaction` says how.
 
         Returns how many were folded. A compaction that fails, for example on a full disk, is logged
         and changes nothing.
@@ -253,10 +250,10 @@ class Store:
         """
         own = (self._unfinished(key), self.folder / f"{key}.parquet")
         there = [path for path in own if os.path.lexists(path)]
-        return [*there, *(path for path in self._files() if path.name.startswith(COMPACTED))]
+        return [*there, *self._files(COMPACTED)]
 
-    def _files(self) -> list[Path]:
-        """The Parquet files: compacted ones first, then by name, without the hidden ones."""
+    def _files(self, start: str = "") -> list[Path]:
+        """The Parquet files whose names have this start: compacted ones first, no hidden ones."""
         try:
             found = [entry.name for entry in os.scandir(self.folder)]
         except FileNotFoundError:
@@ -264,6 +261,7 @@ class Store:
         except OSError as error:
             raise UserError(f"the store {self.folder} cannot be read ({error.strerror})") from None
         names = [name for name in found if name.endswith(".parquet") and name[0] != "."]
+        names = [name for name in names if name.startswith(start)]
         names.sort(key=lambda name: (not name.startswith(COMPACTED), name))
         return [self.folder / name for name in names]
 
