@@ -4,8 +4,8 @@ from collections import defaultdict
 
 import pyarrow.compute as pc
 
+from harness.sweep.axes import Values
 from harness.sweep.search import Search
-from harness.sweep.space import Values
 from harness.trials.record import WITHOUT_LARGE, Record
 from harness.trials.store import Store
 from harness.trials.trial import key

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from harness.evaluation.scores import Uncertainty
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """It is raised when the columns change, so that an old store gets an error message of its own"""
 Status = Literal["finished", "partial", "failed"]
 RecordRole = Literal["search", "final", "evaluation"]
@@ -75,6 +75,7 @@ SCHEMA = pa.schema(
         ("source_digest", pa.string()),
         ("data_digest", pa.string()),
         ("model_digest", pa.string()),
+        ("weights_digest", pa.string()),
         ("protocol", pa.int32()),
     ]
 )
@@ -161,6 +162,8 @@ class Record:
     source_digest: str | None = None
     data_digest: str | None = None
     model_digest: str | None = None
+    weights_digest: str | None = None
+    """SHA-256 of the file of the trained weights; None where none was written"""
     protocol: int | None = None
 
     @property

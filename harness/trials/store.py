@@ -9,6 +9,7 @@ drop a row that they see in both.
 import errno
 import logging
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from harness.claims import claimed
 from harness.errors import UserError
 from harness.files import written_whole
 from harness.trials.compaction import COMPACTED, compact
@@ -98,8 +100,10 @@ class Store:
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
-                # Weights can be made again from the record, but scores are worth the whole trial.
-                self.weights(record.key).unlink()
+                # These can be made again from the record, but scores are worth the whole trial.
+                checkpoints = self.running(record.key).glob("*.safetensors")
+                for large in (self.weights(record.key), *checkpoints):
+                    large.unlink(missing_ok=True)
                 write(record)
         except OSError as error:
             raise UserError(
@@ -108,18 +112,28 @@ class Store:
                 "give the same command again"
             ) from None
 
-    def finished_or_run(self, key: str, run: Callable[[], Record]) -> Record:
+    def finished_or_run(self, key: str, what: str, run: Callable[[], Record]) -> Record:
         """The finished record of this key: the stored one, or that of `run`, which is then stored.
 
         A stored failure does not count, so a failed trial is tried again. What `run` gives back is
-        stored and returned in any case.
+        stored and returned in any case. While another process runs the same trial, this one waits
+        for its record; `what` names the trial for those who wait. Raises Postponed instead of
+        waiting inside of `harness.locks.postponing`.
         """
         stored = self.get(key)
         if stored is not None and stored.finished:
             return stored
-        record = run()
-        self.write(record)
-        return record
+        with claimed(self.claim(key), what):
+            stored = self.get(key)  # the process that was waited for may have finished it
+            if stored is None or not stored.finished:
+                stored = run()
+                self.write(stored)
+            shutil.rmtree(self.running(key), ignore_errors=True)
+        return stored
+
+    def claim(self, key: str) -> Path:
+        """The file that names the process which runs a trial."""
+        return self.running(key) / "claim"
 
     def read(
         self,

@@ -16,7 +16,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.trials import compaction
-from harness.trials.record import SCHEMA, Record
+from harness.trials.record import SCHEMA, SCHEMA_VERSION, Record
 from harness.trials.store import Store
 
 
@@ -84,7 +84,7 @@ def test_label_fraction_and_subset_are_columns(store: Store) -> None:
     frame = store.read().table.to_pandas().set_index("key").sort_index()
     assert frame["label_fraction"].fillna(-1).tolist() == [0.01, -1]
     assert frame["subset"].fillna(-1).tolist() == [3, -1]
-    assert set(frame["schema_version"]) == {4}
+    assert set(frame["schema_version"]) == {SCHEMA_VERSION}
 
 
 def test_columns_that_an_older_file_lacks_are_null(store: Store) -> None:
@@ -106,10 +106,12 @@ def test_file_of_a_newer_version_is_refused_by_name(store: Store) -> None:
     store.write(record(2))
     newer = store.folder / f"{record(1).key}.parquet"
     table = pq.read_table(newer).drop_columns(["schema_version"])
-    pq.write_table(table.append_column("schema_version", pa.array([5], pa.int32())), newer)
+    pq.write_table(
+        table.append_column("schema_version", pa.array([SCHEMA_VERSION + 1], pa.int32())), newer
+    )
     reading = store.read()
     assert [row.seed for row in reading.records()] == [2]
-    why = "its schema is version 5, and this harness reads up to 4; update harness"
+    why = f"its schema is version {SCHEMA_VERSION + 1}, and this harness reads up to {SCHEMA_VERSION}; update harness"
     assert reading.unreadable == [(newer.name, why)]
     store.compact(at_least=1)
     assert newer.exists()
