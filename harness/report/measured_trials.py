@@ -50,7 +50,25 @@ class SuiteScores:
     card: SuiteCard
     dev: Mapping[str, float]
     test: Mapping[str, float]
-    uncertainty: Mapping[str, Uncertainty]
+    spreads: tuple["_Spread", ...] = ()
+    """The uncertainty in each of the rows, where a later row goes before an earlier one"""
+
+    @cached_property
+    def uncertainty(self) -> dict[str, Uncertainty]:
+        """Dev or test metric -> its uncertainty; only a trial that stands alone is asked for it."""
+        return {name: found for spread in self.spreads for name, found in spread().items()}
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """The uncertainty in a row, which is unpacked when it is asked for."""
+
+    column: pa.MapArray
+    row: int
+
+    def __call__(self) -> dict[str, Uncertainty]:
+        known = self.column[self.row].as_py() or ()
+        return {name: Uncertainty(**values) for name, values in known if values}
 
 
 @dataclass(frozen=True)
@@ -118,12 +136,14 @@ def trials_of(table: pa.Table) -> dict[Identity, list[MeasuredTrial]]:
 
 def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
     """The rows with _COLUMNS, several times as quick as `Table.to_pylist` with maps."""
-    columns = [_values(table[name].combine_chunks()) for name in _COLUMNS]
+    columns = [_values(name, table[name].combine_chunks()) for name in _COLUMNS]
     return (dict(zip(_COLUMNS, values, strict=True)) for values in zip(*columns, strict=True))
 
 
-def _values(column: pa.Array) -> list[Any]:
+def _values(name: str, column: pa.Array) -> list[Any]:
     """The values of a column; a map is a dictionary without the values that are null."""
+    if name == "uncertainty":
+        return [_Spread(column, row) for row in range(len(column))]
     if not pa.types.is_map(column.type):
         return column.to_pylist()
     names, ends = column.keys.dictionary_encode(), column.offsets.to_pylist()
@@ -191,15 +211,14 @@ def _precedence(row: Mapping[str, Any]) -> tuple[bool, bool, str]:
 
 
 def _nothing(suite: str, row: Mapping[str, Any]) -> SuiteScores:
-    return SuiteScores(card(suite, row["suite_card"]), {}, {}, {})
+    return SuiteScores(card(suite, row["suite_card"]), {}, {})
 
 
 def _over(below: SuiteScores, row: Mapping[str, Any]) -> SuiteScores:
     """The scores of a row, and those of `below` where the row has none."""
-    own = {name: Uncertainty(**values) for name, values in row["uncertainty"].items()}
     return SuiteScores(
         below.card,
         {**below.dev, **row["dev"]},
         {**below.test, **row["test"]},
-        {**below.uncertainty, **own},
+        (*below.spreads, row["uncertainty"]),
     )

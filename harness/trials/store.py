@@ -10,7 +10,6 @@ import errno
 import logging
 import os
 import shutil
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +19,7 @@ import pyarrow.compute as pc
 
 from harness.claims import claimed
 from harness.errors import UserError
-from harness.files import written_whole
+from harness.files import probe_writable, written_whole
 from harness.trials.compaction import COMPACTED, compact
 from harness.trials.record import RANK, SCHEMA, WITHOUT_LARGE, Record, record_of
 from harness.trials.record_files import (
@@ -36,7 +35,6 @@ from harness.trials.record_files import (
 DEFAULT_STORE = Path("results/trials")
 LAST_CHARACTER = "\U0010ffff"
 """It is greater than every character of a key"""
-_PROBE = bytes(64 * 1024)
 _logger = logging.getLogger(__name__)
 
 
@@ -61,13 +59,8 @@ class Store:
 
     def check_writable(self) -> None:
         """Raises UserError when a record could not be written here."""
-        parents = (self.folder, *self.folder.absolute().parents)
-        there = next(folder for folder in parents if folder.exists())
-        probe = there / f".probe-{uuid.uuid4().hex}"
         try:
-            with written_whole(probe) as temporary:
-                temporary.write_bytes(_PROBE)  # a full disk may have room for a name
-            probe.unlink()
+            probe_writable(self.folder)
         except OSError as error:
             raise UserError(
                 f"the store {self.folder} cannot be written ({error.strerror}); choose another "
