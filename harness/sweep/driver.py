@@ -5,6 +5,8 @@ The store says what is left to do, so an interrupted sweep goes on when the same
 
 from dataclasses import dataclass
 
+import pyarrow.compute as pc
+
 from harness.files import check_cache
 from harness.sweep.limits import Limits
 from harness.sweep.ray_engine import Engine, Resources
@@ -146,8 +148,8 @@ class _Sweep:
     def _failed(self) -> int:
         """The number of failed trials of this sweep: planned ones, and ones of its samplers."""
         samplers = {search.id for search in self.searches if search.sampler is not None}
+        failed = self.store.read(("search", "role"), pc.field("status") == "failed").table
         return sum(
-            record.status == "failed"
-            and (record.key in self.keys or (record.search in samplers and record.role == "search"))
-            for record in self.store.read().records()
+            row["key"] in self.keys or (row["search"] in samplers and row["role"] == "search")
+            for row in failed.to_pylist()
         )
