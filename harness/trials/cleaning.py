@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from harness.files import Stamp, cache_folder, discard, unsealed
 from harness.trials.store import Store
@@ -138,7 +139,7 @@ def _temporary_files(folder: Path) -> Iterator[Path]:
 def _outdated(entry: Path) -> bool:
     """Whether a remembered digest is of a file that is gone or has changed, or is damaged."""
     try:
-        stamp = unsealed(entry.read_bytes())["stamp"]
+        stamp: list[Any] = unsealed(entry.read_bytes())["stamp"]
         return list(Stamp.of(Path(stamp[0]))) != stamp
     except (OSError, ValueError):
         return True
