@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
-from filelock import FileLock
 
 from harness.files import discard, written_whole
+from harness.locks import locked
 from harness.manifests import MANIFEST, damage, seal, sealed_files
 
 _logger = logging.getLogger(__name__)
@@ -22,8 +22,7 @@ def shared_arrays(
     When it cannot be written, for example on a full disk, the arrays are those in memory.
     """
     if _broken(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.with_suffix(".lock")):
+        with locked(folder.with_suffix(".lock"), f"{folder.parent.name}/{folder.name}"):
             if why := _broken(folder):
                 if folder.exists():
                     _logger.warning("%s; %s is built again", why, folder)

@@ -1,7 +1,13 @@
 """The errors that users read: one sentence with the place and the nearest valid name."""
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+_LONG = re.compile(r"[^\s/]{260,}")
+"""What is longer than the name of a file can be"""
+_MOST = 3000
+"""Characters of a sentence"""
 
 
 class UserError(Exception):
@@ -13,6 +19,14 @@ class UserError(Exception):
 
 class TrialFailure(Exception):
     """A trial cannot go on, for example because a loss is not finite; the message is the reason."""
+
+
+class Postponed(Exception):
+    """A trial cannot go on now, and is to be run later; the message says what it waits for."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A trial gives way before its end, because it was asked to; its checkpoint is written."""
 
 
 def reason(error: Exception) -> str:
@@ -27,6 +41,24 @@ def reason(error: Exception) -> str:
     )
 
 
+def one_line(text: str) -> str:
+    """The text on one line that a terminal can show, with what is very long cut in the middle.
+
+    Line ends, control characters and bytes that are no text are shown by their escapes.
+    """
+    shown = "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode()
+        for char in text.strip()
+    )
+    shown = _LONG.sub(lambda found: _cut(found[0], 200), shown)
+    return _cut(shown, _MOST)
+
+
+def _cut(text: str, most: int) -> str:
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]}...{text[-half:]}"
+
+
 def suggest(name: str, valid: Iterable[str]) -> str:
     """The end of a sentence about an unknown name, which helps to correct it.
 
@@ -35,7 +67,7 @@ def suggest(name: str, valid: Iterable[str]) -> str:
     """
     names = sorted(set(valid))
     # difflib's default of 0.6 misses short names with one wrong letter.
-    close = get_close_matches(name, names, n=1, cutoff=0.5)
+    close = get_close_matches(name[:_MOST], names, n=1, cutoff=0.5)
     if close:
         return f'; did you mean "{close[0]}"?'
     return f"; valid: {', '.join(names)}" if names else ""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.errors import UserError
+from harness.inputs import regular_file
 
 _logger = logging.getLogger(__name__)
 PACKAGE = Path(__file__).resolve().parent
@@ -87,22 +88,54 @@ def _is_there(path: Path) -> bool:
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def written_whole(path: Path, *, replace: bool = True) -> Iterator[Path]:
     """Yield a temporary path; the file or folder that is written there becomes `path`.
 
     The folder of `path` is made first. When the block raises, `path` stays as it was and nothing is
-    left behind. A reader never sees half a file, since a rename happens whole or not at all.
+    left behind. A reader never sees half a file, since a rename happens whole or not at all; a loss
+    of power does not change that, because the disk has the content before the name. `replace`:
+    whether a file may be there already; without it, FileExistsError is raised for one that is.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         yield temporary
-        temporary.replace(path)
+        for written in (temporary, *temporary.rglob("*")):
+            _sync(written)
+        if replace:
+            temporary.replace(path)
+        else:
+            _name_once(temporary, path)
+        _sync(path.parent)
     finally:
         if temporary.is_dir():
             shutil.rmtree(temporary, ignore_errors=True)
         else:
             temporary.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Wait until the disk has the content of a file, or the names in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        if not path.is_dir():  # some file systems cannot do it for folders
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _name_once(temporary: Path, path: Path) -> None:
+    """Give a file the name `path`. Raises FileExistsError when another file has it."""
+    try:
+        path.hardlink_to(temporary)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links: nearly as good
+        if os.path.lexists(path):
+            raise FileExistsError(path) from None
+        temporary.replace(path)
 
 
 def discard(path: Path) -> None:
@@ -128,10 +161,13 @@ def digest_of(value: Any, digits: int = 16) -> str:
 
 
 def digest_files(paths: Iterable[Path]) -> str:
-    """Digest of files by base name and content; 16 hexadecimal digits."""
+    """Digest of files by base name and content; 16 hexadecimal digits.
+
+    Raises UserError for what is not a regular file.
+    """
     lines = []
     for path in paths:
-        stamp = Stamp.of(path)
+        stamp = Stamp.of(regular_file(path))
         found = _remembered(stamp) if stamp.size > LARGE and stamp.settled else _sha256(stamp)
         lines.append(f"{path.name}\0{found}\n")
     return digest("".join(lines))

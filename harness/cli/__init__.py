@@ -4,6 +4,7 @@ A verb imports heavy modules inside the function, so that `--help` answers at on
 """
 
 import sys
+from typing import Any
 
 import typer
 
@@ -20,15 +21,16 @@ from harness.cli.run import run
 from harness.cli.show import show
 from harness.cli.sweep import sweep
 from harness.cli.table import table
-from harness.errors import TrialFailure, UserError
+from harness.errors import TrialFailure, UserError, one_line
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, by the convention of shells: 128 + the number of the signal"""
+UsageError: Any = typer.BadParameter.__base__
+"""A mistake on the command line; Typer has it from click and exports only kinds of it"""
 
 app = typer.Typer(
     name="harness",
     help="Benchmarks and hyperparameter sweeps for contrastive sentence embeddings.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=True,
 )
@@ -45,24 +47,36 @@ def main() -> None:
     and exit code 1. Ctrl-C gives exit code 130.
     """
     try:
-        app()
+        code = app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
+    except UsageError as error:  # Typer itself would draw a box of several lines around it
+        code = _refused(_usage(error), 2)
+    except typer.Abort:
+        code = _refused("aborted", 1)
     except UserError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        sys.exit(2)
+        code = _refused(error, 2)
     except TrialFailure as error:
-        print(f"Error: {error}", file=sys.stderr)
-        sys.exit(1)
+        code = _refused(error, 1)
     except KeyboardInterrupt:
-        sys.exit(_interrupted())
-    except SystemExit as ended:
-        if ended.code == INTERRUPTED:  # Typer turns Ctrl-C into this
-            _interrupted()
-        raise
+        code = INTERRUPTED
+    if code == INTERRUPTED:  # Typer turns Ctrl-C into this
+        _interrupted()
+    sys.exit(code)
 
 
-def _interrupted() -> int:
+def _refused(error: Exception | str, code: int) -> int:
+    print(f"Error: {one_line(str(error))}", file=sys.stderr)
+    return code
+
+
+def _usage(error: Any) -> str:
+    """The sentence about a mistake on the command line, with the help that has the right words."""
+    message = error.format_message().replace("Value error, ", "").rstrip(".")
+    verb = error.ctx.command_path if error.ctx else "harness"
+    return f"{message}; see `{verb} --help`"
+
+
+def _interrupted() -> None:
     print(
         "\nInterrupted. What has finished is in the store; the same command goes on from there.",
         file=sys.stderr,
     )
-    return INTERRUPTED

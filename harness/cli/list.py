@@ -33,11 +33,17 @@ def _methods() -> None:
 def _spaces() -> None:
     from pathlib import Path
 
+    from harness.errors import UserError
+    from harness.inputs import read_text
+
     found = options.shipped_spaces()
     here = sorted(Path("search_spaces").rglob("*.y*ml"))
     found |= {str(path): path for path in here if path.resolve() not in found.values()}
     for name, path in found.items():
-        first = path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+        try:
+            first = read_text(path).partition("\n")[0].lstrip("# ")
+        except UserError as error:
+            first = f"({error})"
         typer.echo(f"{name:<32} {first}")
 
 

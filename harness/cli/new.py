@@ -16,6 +16,7 @@ def new(
     Example: harness new methods/mine
     """
     from harness.errors import UserError
+    from harness.inputs import kind_of
     from harness.plugin.skeleton import SKELETON
 
     if not path.name.isidentifier():
@@ -23,7 +24,7 @@ def new(
             f'"{path.name}" cannot be the name of a method: use letters, digits and underscores, '
             f"and no digit first"
         )
-    if path.exists():
+    if kind_of(path) != "nothing":
         raise UserError(f"{path} exists already; choose another name")
     try:
         path.mkdir(parents=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.errors import UserError, suggest
+from harness.inputs import finite, is_file, kind_of
 
 if TYPE_CHECKING:
     from harness.sweep.search import Search
@@ -58,13 +59,15 @@ StoreOption = Annotated[
     Path | None, typer.Option("--store", help="The folder of the store. Default: results/trials.")
 ]
 CpusOption = Annotated[
-    float, typer.Option("--cpus-per-trial", min=0.1, help="CPU cores of one trial.")
+    float,
+    typer.Option("--cpus-per-trial", min=0.1, callback=finite, help="CPU cores of one trial."),
 ]
 GpusOption = Annotated[
     float | None,
     typer.Option(
         "--gpus-per-trial",
         min=0,
+        callback=finite,
         help="GPUs of one trial; trials share a GPU when it is a fraction. Default: 1 where "
         "there are GPUs.",
     ),
@@ -76,7 +79,7 @@ def set_values(given: list[str] | None) -> dict[str, Any]:
 
     Raises UserError for a text without "=", and for a value that is not YAML.
     """
-    import yaml
+    from harness.sweep.bounded_yaml import BadYaml, composed, constructed
 
     found = {}
     for text in given or []:
@@ -86,16 +89,17 @@ def set_values(given: list[str] | None) -> dict[str, Any]:
                 f'--set {text}: write it as key=value, for example "--set learning_rate=3e-5"'
             )
         try:
-            found[key] = yaml.safe_load(value)
-        except (yaml.YAMLError, ValueError):
-            raise UserError(f"--set {text}: the value is not valid YAML") from None
+            found[key] = constructed(composed(value))
+        except BadYaml as error:
+            raise UserError(f"--set {text}: the value is not valid YAML: {error}") from None
     return found
 
 
 def whole_numbers(given: str | None, option: str) -> tuple[int, ...]:
     """A text like `0,1,2` as numbers. Raises UserError for any other text."""
     parts = given.split(",") if given else []
-    if not all(part.strip().isdecimal() and int(part) < 2**32 for part in parts):
+    # The length first: Python refuses to read a number of thousands of digits.
+    if not all(part.strip().isdecimal() and len(part) < 20 and int(part) < 2**32 for part in parts):
         raise UserError(
             f"{option} {given}: write whole numbers from 0 to 4294967295 with commas between them, "
             f'for example "0,1,2"'
@@ -127,7 +131,7 @@ def space_file(space: str) -> Path:
     UserError for a name that is not a search space.
     """
     path, shipped_ones = Path(space), shipped_spaces()
-    if path.suffix in ("", *YAML_SUFFIXES) and path.is_file():
+    if path.suffix in ("", *YAML_SUFFIXES) and is_file(path):
         return path
     name = path.stem if space == f"search_spaces/{path.stem}.yaml" else space
     if name in shipped_ones:
@@ -141,11 +145,20 @@ def space_file(space: str) -> Path:
 
 
 def opened(store: Path | None) -> "stores.Store":
-    """The store that `--store` names, or the default store."""
+    """The store that `--store` names, or the default store.
+
+    Raises UserError for what is there and is no folder.
+    """
     from harness.trials.store import DEFAULT_STORE
     from harness.trials.store import Store as Opened
 
-    return Opened(store or DEFAULT_STORE)
+    folder = store or DEFAULT_STORE
+    found = kind_of(folder)
+    if found not in ("a folder", "nothing"):
+        raise UserError(
+            f"the store {folder} is {found}, not a folder; choose another folder with --store"
+        )
+    return Opened(folder)
 
 
 @dataclass(frozen=True)

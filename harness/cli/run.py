@@ -29,6 +29,7 @@ def run(
     from harness.cli.show import print_record
     from harness.files import check_cache
     from harness.plugin import registry
+    from harness.trials.prepare import prepare
     from harness.trials.run import attempt
     from harness.trials.trial import Trial, key, resolve
 
@@ -46,11 +47,17 @@ def run(
 
     def train() -> "Record":
         nonlocal trained
+        prepare(trial)
         trained = True
         console.print(f"{trial.label}: {trial.config.model_dump()}", soft_wrap=True, markup=False)
-        return attempt(trial, lambda now: console.print(_progress(now)), found.weights(name))
+        return attempt(
+            trial,
+            lambda now: console.print(_progress(now)),
+            found.weights(name),
+            found.running(name),
+        )
 
-    record = found.finished_or_run(name, train)
+    record = found.finished_or_run(name, trial.label, train)
     if not trained:
         console.print("Already in the store:")
     print_record(record, console, method)

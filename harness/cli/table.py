@@ -41,10 +41,13 @@ def table(
     import sys
 
     from harness.errors import UserError
+    from harness.inputs import kind_of
     from harness.report.render import render_sheets
 
     if format == "parquet" and output is None:
         raise UserError("--format parquet is not for the screen; name a file with --output")
+    if output is not None and (found := kind_of(output)) not in ("a file", "nothing"):
+        raise UserError(f"{output} is {found} and cannot be written; choose another file")
     to_screen = output is None and sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if to_screen else NOT_A_TERMINAL_WIDTH
     content = render_sheets(_sheets(paper, store), format, width)

@@ -18,6 +18,7 @@ from harness.data.readers import (
 )
 from harness.data.senteval import ARCHIVE, SIMCSE
 from harness.errors import UserError, suggest
+from harness.inputs import regular_file
 
 GRADED = "harness/graded-sentences"
 """The data set that comes with the project (harness.embedded)"""
@@ -42,6 +43,21 @@ class Source:
         Raises UserError when one is in no mirror and, with `download`, not on the Hub either.
         """
         return [data_file(repository, name, download=download) for repository, name in self.files]
+
+    def corpus(self, paths: list[Path]) -> Corpus:
+        """The items of the files, which are those of `paths()`.
+
+        Raises UserError for a damaged file, and for a corpus from which nothing can be learnt.
+        """
+        found = self.read(paths)
+        if len(found) < 2:
+            raise UserError(
+                f"{paths[0]} holds {len(found)} item; a corpus needs at least 2, because a "
+                f"contrastive loss compares items"
+            )
+        if not any(text.strip() for column in found.columns for text in column):
+            raise UserError(f"{paths[0]} holds no sentence, only empty lines")
+        return found
 
 
 SNLI, MULTI_NLI = "stanfordnlp/snli", "nyu-mll/multi_nli"
@@ -90,8 +106,7 @@ def source(name: str) -> Source:
         raise UserError(
             f'unknown corpus "{name}"{suggest(name, SOURCES)} (or a .txt, .csv or .parquet file)'
         )
-    if not path.is_file():
-        raise UserError(f'corpus "{name}": there is no such file')
+    regular_file(path, f'corpus "{name}": ')
     # Plain text has no labels; triplets and pairs have been labelled by people.
     read = read_neighbours if name.startswith(NEIGHBOURS) else READERS[path.suffix]
     return _FileSource((("", str(path.resolve())),), read, labelled=path.suffix != ".txt")
@@ -121,4 +136,4 @@ def count_items(name: str) -> int | None:
 @functools.cache
 def _counted(name: str, files: tuple[tuple[str, int], ...]) -> int:
     """Count the items of a corpus with these files; their times make a changed file a new entry."""
-    return len(source(name).read([Path(path) for path, _ in files]))
+    return len(source(name).corpus([Path(path) for path, _ in files]))

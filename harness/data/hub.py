@@ -12,12 +12,22 @@ from typing import Any, Literal
 
 from harness.errors import UserError, suggest
 from harness.files import digest_files
+from harness.inputs import is_file, is_folder, kind_of, read_text, regular_file
 
 RepositoryKind = Literal["models", "datasets"]
 EMBEDDED = Path(__file__).resolve().parent.parent / "embedded" / "hub"
 """The embedded default, which is laid out like a mirror"""
 MODEL_FILES = ("*.json", "*.safetensors", "vocab.txt", "merges.txt", "*.model")
 """Configuration, weights and tokenizer: all that is downloaded and all that a digest covers"""
+SIZES = (
+    "hidden_size", "num_attention_heads", "num_hidden_layers", "intermediate_size", "vocab_size",
+    "max_position_embeddings",
+)  # fmt: skip
+"""Keys of config.json that are numbers of something"""
+LARGEST_SIZE = 2**31
+"""What such a number is below; the largest vocabularies have a million words"""
+LARGEST_CONFIG = 2**20
+"""Bytes of a config.json"""
 
 
 def mirrors() -> list[Path]:
@@ -26,7 +36,7 @@ def mirrors() -> list[Path]:
     Raises UserError when `HARNESS_HUB` names no folder.
     """
     named = os.environ.get("HARNESS_HUB")
-    if named and not Path(named).is_dir():
+    if named and not is_folder(Path(named)):
         raise UserError(f"HARNESS_HUB names {named}, which is no folder")
     return [Path(named).resolve(), EMBEDDED] if named else [EMBEDDED]
 
@@ -38,13 +48,13 @@ def data_file(repository: str, name: str, *, download: bool = True) -> Path:
     """
     for mirror in mirrors():
         folder = mirror / "datasets" / repository
-        if (folder / name).is_file():
+        if is_file(folder / name):
             return folder / name
         # The Hub renames folders inside data sets, so a mirror may have the file elsewhere. Of
         # two files with this name we could not tell which one is meant.
         elsewhere = list(folder.glob(f"**/{Path(name).name}"))
         if len(elsewhere) == 1:
-            return elsewhere[0]
+            return regular_file(elsewhere[0], f'data file "{repository}/{name}": ')
     return _from_hub("datasets", repository, [name], download) / name
 
 
@@ -54,19 +64,33 @@ def model_folder(name: str, *, download: bool = True) -> Path:
     `download`: whether the Hub may be asked. Raises UserError when there is no such model.
     """
     if _looks_like_path(name):
-        folder = Path(name).expanduser()
-        if not (folder / "config.json").is_file():
+        folder = _expanded(name)
+        if kind_of(folder / "config.json") == "nothing":
             raise UserError(f'encoder "{name}": the folder has no config.json')
+        regular_file(folder / "config.json", f'encoder "{name}": ')
         return folder.resolve()
+    if not name or any(part in ("", ".", "..") for part in name.split("/")):
+        raise UserError(
+            f'"{name}" cannot be the name of a model: write ORGANISATION/NAME as on the Hub, or '
+            f"the path of a folder"
+        )
     for mirror in mirrors():
         folder = mirror / "models" / name
-        if (folder / "config.json").is_file():
+        if is_file(folder / "config.json"):
             return folder
     return _from_hub("models", name, list(MODEL_FILES), download)
 
 
 def _looks_like_path(name: str) -> bool:
-    return name.startswith((".", "/", "~")) or Path(name).is_dir()
+    return name.startswith((".", "/", "~")) or (name != "" and is_folder(Path(name)))
+
+
+def _expanded(name: str) -> Path:
+    """The path with the home folder in the place of `~`."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:  # of a user that is not known
+        raise UserError(f'encoder "{name}": there is no such home folder') from None
 
 
 def _from_hub(kind: RepositoryKind, repository: str, patterns: list[str], download: bool) -> Path:
@@ -136,8 +160,23 @@ def model_digest(name: str, *, download: bool = True) -> str:
 def model_shape(name: str, *, download: bool = True) -> dict[str, Any]:
     """The contents of the model's config.json; the model is not loaded.
 
-    Raises UserError when there is no such model.
+    Raises UserError when there is no such model, or when it asks for what no model can have.
     """
-    content = (model_folder(name, download=download) / "config.json").read_text(encoding="utf-8")
-    shape: dict[str, Any] = json.loads(content)
+    path = model_folder(name, download=download) / "config.json"
+    what = f'model "{name}": '
+    try:
+        shape: Any = json.loads(read_text(path, what, at_most=LARGEST_CONFIG))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{what}{path} is no JSON: {error}") from None
+    if not isinstance(shape, dict):
+        raise UserError(f"{what}{path} must hold a mapping, not a {type(shape).__name__}")
+    for size in SIZES:
+        value = shape.get(size, 1)
+        if type(value) is not int or not 1 <= value < LARGEST_SIZE:
+            raise UserError(
+                f"{what}{path}: {size} is {value!r}; it must be a whole number from 1 on"
+            )
+    heads = 1 if "head_dim" in shape else shape.get("num_attention_heads", 1)
+    if shape.get("hidden_size", 0) % heads:
+        raise UserError(f"{what}{path}: hidden_size is no multiple of num_attention_heads")
     return shape

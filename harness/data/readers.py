@@ -89,6 +89,10 @@ def read_nli_pairs(paths: list[Path]) -> Corpus:
     # Its import takes 0.1 s, and no other reader needs it.
     import pyarrow as pa
     import pyarrow.parquet as pq
+    from pyarrow.types import is_integer, is_large_string, is_string
+
+    def is_text(kind: pa.DataType) -> bool:
+        return bool(is_string(kind) or is_large_string(kind))
 
     premises: list[str] = []
     hypotheses: list[str] = []
@@ -100,12 +104,20 @@ def read_nli_pairs(paths: list[Path]) -> Corpus:
             raise UserError(
                 f"{path} cannot be read as NLI pairs: {str(error).splitlines()[0]}"
             ) from None
+        for name, wanted in (("premise", is_text), ("hypothesis", is_text), ("label", is_integer)):
+            if not wanted(table.schema.field(name).type):
+                raise UserError(
+                    f"{path}: column {name} has the type {table.schema.field(name).type}; premise "
+                    f"and hypothesis are texts, and label is a whole number"
+                )
         rows = zip(*table.to_pydict().values(), strict=True)
         for number, (premise, hypothesis, label) in enumerate(rows, start=1):
             if label not in (-1, 0, 1, 2):
                 raise UserError(
                     f"{path}, row {number}: label {label!r} is none of 0, 1, 2 (or -1, unlabelled)"
                 )
+            if premise is None or hypothesis is None:
+                raise UserError(f"{path}, row {number}: the premise or the hypothesis is missing")
             if label >= 0:
                 premises.append(premise)
                 hypotheses.append(hypothesis)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from harness.data.hub import data_file
 from harness.errors import UserError
+from harness.inputs import regular_file
 
 SIMCSE = "princeton-nlp/datasets-for-simcse"
 ARCHIVE = "senteval.tar"
@@ -23,7 +24,7 @@ def lines(member: str, path: Path | None = None, encoding: str = "utf-8") -> lis
     `downstream`. `path`: the archive; None: `archive()`. Raises UserError when the archive or the
     member is missing or damaged.
     """
-    path = path or archive()
+    path = regular_file(path or archive())
     try:
         stat = path.stat()
         entries, damage = _contents(path, (stat.st_size, stat.st_mtime_ns))

@@ -12,6 +12,7 @@ from harness.data.corpora import GRADED
 from harness.data.hub import data_file
 from harness.data.senteval import archive, lines, split_lines
 from harness.errors import UserError
+from harness.inputs import read_text
 
 YEARS = {
     "sts12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
@@ -97,7 +98,7 @@ def sick(split: str) -> Pairs:
 def graded_pairs(split: str) -> Pairs:
     """The embedded pairs, dev or test; the columns are score, first and second sentence."""
     path = data_file(GRADED, f"{split}.tsv")
-    return _parse(split_lines(path.read_text(encoding="utf-8")), str(path), 0, (1, 2, 0))
+    return _parse(split_lines(read_text(path)), str(path), 0, (1, 2, 0))
 
 
 def _table(member: str, header: int, columns: tuple[int, int, int]) -> Pairs:

@@ -112,7 +112,7 @@ def tokenised(
     folder = cache_folder() / "tokens" / f"{digest_files(paths)}-{kind}-{tokenizer_digest}"
 
     def build() -> dict[str, np.ndarray]:
-        corpus = found.read(paths)
+        corpus = found.corpus(paths)
         arrays: dict[str, np.ndarray] = {} if corpus.labels is None else {"labels": corpus.labels}
         for number, column in enumerate(corpus.columns):
             texts = [f" {text}" for text in column] if leading_space else column

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel
 
 from harness.data.batching import TextBatch
-from harness.data.hub import model_folder
+from harness.data.hub import model_folder, model_shape
 from harness.encoders.attention import ATTENTION, KeyValues, OnePosition, select
-from harness.errors import UserError
+from harness.errors import UserError, reason
 
 EmbeddingEdit = Callable[[Tensor], Tensor]
 """Embedding output (rows, length, H) -> the output that the first layer reads instead"""
@@ -202,8 +201,10 @@ def _pretrained(name: str, dropout: float | None) -> Any:
     """The model of transformers. Raises UserError when it is not a complete encoder."""
     try:
         model, loading = _loaded(name, dropout)
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
-        why = str(error).splitlines()[0]
+    except UserError:
+        raise
+    except Exception as error:  # a damaged folder can raise any exception
+        why = reason(error).partition("\n")[0]
         raise UserError(f'encoder "{name}" cannot be loaded: {why}') from error
     # transformers would fill what is missing with random numbers and go on. A pooler may be
     # missing: no method reads it.
@@ -222,6 +223,7 @@ def _pretrained(name: str, dropout: float | None) -> Any:
 def _loaded(name: str, dropout: float | None) -> tuple[Any, dict[str, Any]]:
     """The model of transformers, and what transformers says about loading it."""
     folder = model_folder(name)
+    model_shape(name)  # it refuses sizes with which transformers fails without a clear word
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     if dropout is not None:
         config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AutoModelForMaskedLM
 
-from harness.data.hub import model_folder
-from harness.errors import UserError
+from harness.data.hub import model_folder, model_shape
+from harness.errors import UserError, reason
 
 ROWS_AT_ONCE = 32
 """Rows whose vocabulary logits exist at the same time. Those of all rows would be the largest
@@ -110,6 +110,7 @@ def load_masked_lm(name: str, role: str) -> Any:
     role: what the model is for, in error messages. Raises UserError when the model cannot be
     loaded or has no masked-LM head.
     """
+    model_shape(name)  # it refuses sizes with which transformers fails without a clear word
     try:
         model, loading = AutoModelForMaskedLM.from_pretrained(
             model_folder(name),
@@ -118,8 +119,10 @@ def load_masked_lm(name: str, role: str) -> Any:
             trust_remote_code=False,
             output_loading_info=True,
         )
-    except (OSError, ValueError, KeyError) as error:
-        why = str(error).splitlines()[0]
+    except UserError:
+        raise
+    except Exception as error:  # a damaged folder can raise any exception
+        why = reason(error).partition("\n")[0]
         raise UserError(f'{role} "{name}" cannot be loaded: {why}') from error
     if loading["missing_keys"]:
         # transformers would fill what is missing with random numbers and go on.

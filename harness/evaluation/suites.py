@@ -12,16 +12,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from harness.errors import UserError, suggest
+from harness.errors import UserError, reason, suggest
 from harness.evaluation.bootstrap import of_mean
 from harness.evaluation.catalogue import CARDS, SUITE_MODULES
 from harness.evaluation.catalogue import SuiteCard as SuiteCard
 from harness.evaluation.scores import Scores as Scores
 from harness.files import digest, digest_files
+from harness.inputs import regular_file
 
 
 class Data(Protocol):
@@ -142,7 +144,21 @@ class Suite:
 
 @functools.cache
 def _loaded(suite: Suite, task: str) -> Any:
-    return suite.data[task]()
+    try:
+        data = suite.data[task]()
+        texts: object = data.texts
+    except UserError:
+        raise
+    except Exception as error:  # a user's suite may raise anything
+        raise UserError(
+            f'suite "{suite.name}": the data of task "{task}" cannot be read: {reason(error)}'
+        ) from error
+    if not (isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts)):
+        raise UserError(
+            f'suite "{suite.name}": the data of task "{task}" need a list of sentences as `texts`, '
+            f"not {texts!r}"
+        )
+    return data
 
 
 def register(
@@ -177,8 +193,7 @@ def _suites(module: ModuleType) -> dict[str, Suite]:
 
 
 def _from_file(path: Path) -> Suite:
-    if not path.is_file():
-        raise UserError(f"there is no suite {path}: the file does not exist")
+    regular_file(path, "suite: ")
     return _imported(path, digest(path.read_bytes()))
 
 
@@ -214,4 +229,51 @@ def _imported(path: Path, code_digest: str) -> Suite:
             f'{path} calls its suite "{name}", which is the name of a shipped one; choose '
             f"another name"
         )
-    return replace(found, code_digest=code_digest)
+    _check_kinds(found, path)
+    return replace(found, code_digest=code_digest, files=_checked(found.files, path))
+
+
+class _SuiteFields(BaseModel):
+    """The kinds of what a user's suite is registered with."""
+
+    model_config = ConfigDict(strict=True, from_attributes=True, arbitrary_types_allowed=True)
+
+    card: SuiteCard
+    score: Callable[..., Any]
+    data: Annotated[Mapping[str, Callable[[], Any]], Field(min_length=1)]
+    files: Callable[[], Any]
+    select: Callable[..., Any] | None
+    sentences_dev: int
+    sentences_test: int
+
+
+def _check_kinds(found: Suite, path: Path) -> None:
+    """Raise UserError when a part of a user's suite is of the wrong kind."""
+    try:
+        _SuiteFields.model_validate(found)
+    except ValidationError as error:
+        first = error.errors()[0]
+        part = ".".join(map(str, first["loc"]))
+        raise UserError(f"{path}: {part} of the suite: {first['msg']}") from None
+    for task in found.card.dev_tasks:
+        if task not in found.data:
+            raise UserError(
+                f'{path}: the data have no dev task "{task}"{suggest(task, found.data)}'
+            )
+
+
+def _checked(files: Callable[[], list[Path]], path: Path) -> Callable[[], list[Path]]:
+    """The same function, which raises UserError when it gives anything but a list of paths."""
+
+    def call() -> list[Path]:
+        try:
+            given: object = files()
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"{path}: files() raises {reason(error)}") from error
+        if not (isinstance(given, list) and all(isinstance(each, Path) for each in given)):
+            raise UserError(f"{path}: files() must give a list of paths, not {given!r}")
+        return given
+
+    return call

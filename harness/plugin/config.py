@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal, TypedDict, Unpack
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
+from harness.inputs import checked_number
 from harness.plugin.stage import Batches, LossWeight, Optimisation, Selection, Stage
 
 Setting = Literal["unsup", "semisup", "sup"]
@@ -62,6 +64,12 @@ class MethodConfig(BaseModel):
         # The later wins: what is given is never replaced.
         return {**for_all, **for_encoder, **cls.dependent_defaults(given), **given}
 
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _number_as_meant(cls, given: Any, parse: ValidatorFunctionWrapHandler) -> Any:
+        """Refuse `true` for a number, and whole numbers that no tensor can hold."""
+        return checked_number(given, parse(given))
+
 
 class StageOptions(TypedDict, total=False):
     """Fields of a stage that `TrainingConfig.stage` passes on."""
@@ -84,7 +92,7 @@ class TrainingConfig(MethodConfig):
     # Contrastive learning and its optimiser (simcse.md, sections 1.2, 1.3 and 1.7)
     learning_rate: float = Field(3e-5, gt=0, description="peak rate of the linear decay")
     batch_size: int = Field(64, ge=2, description="contrastive batch, in sentences or triplets")
-    epochs: float = Field(1, gt=0, description="passes over the training data")
+    epochs: float = Field(1, gt=0, le=1_000_000, description="passes over the training data")
     max_steps: int | None = Field(
         None, ge=1, description="stop (and decay to zero) after this many steps"
     )

@@ -8,7 +8,9 @@ from typing import Any, Protocol
 from harness.data.corpora import Source, count_items, source
 from harness.data.hub import model_digest
 from harness.data.label_subsets import label_subset
+from harness.errors import UserError, reason, suggest
 from harness.files import digest, digest_files
+from harness.plugin.answers import answer_problem
 from harness.plugin.config import MethodConfig, label_share
 from harness.plugin.stage import Stage
 
@@ -45,27 +47,44 @@ class Declared:
     @cached_property
     def corpora(self) -> Mapping[str, str]:
         """Stream -> name of its corpus."""
-        return self.method.corpora(self.config)
+        found: Mapping[str, str] = self._asked("corpora")
+        return found
 
     @cached_property
     def models(self) -> list[str]:
         """The pretrained models that the method loads."""
-        return self.method.models(self.config)
+        found: list[str] = self._asked("models")
+        return found
 
     @cached_property
     def files(self) -> list[Path]:
         """Other files on which the result depends."""
-        return self.method.files(self.config)
+        found: list[Path] = self._asked("files")
+        return found
 
     @cached_property
     def stages(self) -> list[Stage]:
         """The training phases in order; none for a method that only evaluates."""
-        return self.method.stages(self.config)
+        found: list[Stage] = self._asked("stages")
+        return found
 
     @cached_property
     def artefacts(self) -> list[Any]:
         """What is made once and shared by trials; each is a harness.plugin.Artefact."""
-        return self.method.artefacts(self.config)
+        found: list[Any] = self._asked("artefacts")
+        return found
+
+    def _asked(self, what: str) -> Any:
+        """What the plugin declares. Raises UserError when it raises or gives something else."""
+        try:
+            found = getattr(self.method, what)(self.config)
+        except UserError:
+            raise
+        except Exception as error:  # a plugin may raise anything
+            raise UserError(f"method {self.name}: {what}() raises {reason(error)}") from error
+        if problem := answer_problem(what, found):
+            raise UserError(f"method {self.name}: {what}() {problem}")
+        return found
 
     @property
     def sources(self) -> list[Source]:
@@ -100,6 +119,7 @@ class Declared:
 
         None when a corpus is not at hand and its size is not known.
         """
+        self.check_streams()
         total = 0
         for stage in self.stages:
             items = 0 if stage.epochs is None else self._items(next(iter(stage.streams)))
@@ -107,6 +127,16 @@ class Declared:
                 return None
             total += stage.steps(items)
         return total
+
+    def check_streams(self) -> None:
+        """Raises UserError for a stage with a stream that has no corpus."""
+        for stage in self.stages:
+            for stream in stage.streams:
+                if stream not in self.corpora:
+                    raise UserError(
+                        f'method {self.name}: stage "{stage.name}" reads the stream "{stream}", '
+                        f"which corpora() does not have{suggest(stream, self.corpora)}"
+                    )
 
     def _items(self, stream: str) -> int | None:
         """Items of a stream; of a labelled corpus, those of the drawn subset."""

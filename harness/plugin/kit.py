@@ -85,8 +85,8 @@ class Kit:
             # Batches cut and pad, because only they know a method's template and limits.
             tokenizer.backend_tokenizer.no_truncation()
             tokenizer.backend_tokenizer.no_padding()
-        except (OSError, ValueError, KeyError, AttributeError) as error:
-            why = reason(error).splitlines()[0]
+        except Exception as error:  # the tokenizers library raises bare exceptions
+            why = reason(error).partition("\n")[0]
             raise UserError(f'encoder "{encoder}" has no usable tokenizer: {why}') from error
         return tokenizer
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError, suggest
 from harness.files import digest, shipped
+from harness.inputs import is_folder, kind_of, read_text, regular_file
 
 if TYPE_CHECKING:
     from harness.plugin.config import MethodConfig
@@ -69,8 +70,8 @@ def _installed() -> dict[str, Path]:
 def docstring_line(source: Path) -> str:
     """The first line of the plugin's docstring, read without importing the plugin."""
     try:
-        docstring = ast.get_docstring(ast.parse(_main_file(source).read_text(encoding="utf-8")))
-    except (SyntaxError, OSError, ValueError) as error:
+        docstring = ast.get_docstring(ast.parse(read_text(_main_file(source))))
+    except (SyntaxError, UserError, ValueError) as error:
         return f"(cannot be read: {error})"
     return docstring.splitlines()[0] if docstring else ""
 
@@ -81,8 +82,11 @@ def locate(name: str) -> Path:
     Raises UserError for an unknown name and for a folder without a method.
     """
     path = Path(name)
-    if path.exists():
-        if not path.is_dir() or (path / "__init__.py").exists():
+    if name and kind_of(path) != "nothing":
+        if not is_folder(path):
+            return regular_file(path, "the plugin ").resolve()
+        if kind_of(path / "__init__.py") != "nothing":
+            regular_file(path / "__init__.py", "the plugin ")
             return path.resolve()
         raise UserError(
             f"{name} holds no method: it has no __init__.py{suggest(path.name, names())}"
@@ -101,9 +105,11 @@ def load(name: str) -> Plugin:
 
     Raises UserError when there is no such method and when its import fails.
     """
-    from harness.plugin.method import Method  # here, because it loads torch
+    from harness.plugin.config import MethodConfig  # here, because they load torch
+    from harness.plugin.method import Method
 
     source = locate(name)
+    digest_of_source = source_digest(source)  # first, since it looks at every file of the plugin
     module = _import(source)
     method = getattr(module, "Method", None)
     if not (isinstance(method, type) and issubclass(method, Method) and method is not Method):
@@ -111,7 +117,12 @@ def load(name: str) -> Plugin:
             f"{source} holds no method: it has no class Method that derives from "
             f"harness.plugin.Method"
         )
-    return Plugin(source.stem, method, source_digest(source))
+    if not (isinstance(method.config_type, type) and issubclass(method.config_type, MethodConfig)):
+        raise UserError(
+            f"{source}: config_type of class Method must be a class that derives from "
+            f"harness.plugin.MethodConfig, not {method.config_type!r}"
+        )
+    return Plugin(source.stem, method, digest_of_source)
 
 
 def source_digest(source: Path) -> str:
@@ -121,7 +132,7 @@ def source_digest(source: Path) -> str:
     # Names are included: two files that swap their contents are another plugin.
     for file in files:
         name = file.relative_to(source).as_posix() if source.is_dir() else file.name
-        content += name.encode() + b"\0" + file.read_bytes() + b"\0"
+        content += name.encode() + b"\0" + regular_file(file, "the plugin ").read_bytes() + b"\0"
     return digest(content)
 
 

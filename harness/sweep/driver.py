@@ -5,14 +5,14 @@ The store says what is left to do, so an interrupted sweep goes on when the same
 
 from dataclasses import dataclass
 
-from harness.device import device
 from harness.files import check_cache
-from harness.plugin.kit import Kit
-from harness.sweep.ray_engine import Engine, Resources, Sampling
+from harness.sweep.ray_engine import Engine, Resources
 from harness.sweep.scored import Scored, sampled_of, scored_of
 from harness.sweep.search import Search, best
 from harness.sweep.space import Sampler
+from harness.sweep.suggestions import Sampling
 from harness.sweep.watcher import RoundPlan, SweepWatcher
+from harness.trials.prepare import prepare
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 
@@ -38,16 +38,9 @@ def run_sweep(
     check_cache()
     store.check_writable()
     for search in searches:
-        _prepare(search)
+        prepare(search.trials([search.fixed], "final")[0])
     with Engine(store, resources) as engine:
         return _Sweep(searches, engine, watcher).run()
-
-
-def _prepare(search: Search) -> None:
-    """Fail early, and build what the trials share, such as tokenised corpora."""
-    trial = search.trials([search.fixed], "final")[0]
-    key(trial)  # it reads every model and every data file, so it finds the missing ones
-    Kit(trial.declared, device()).build_shared()
 
 
 class _Sweep:
@@ -110,7 +103,7 @@ class _Sweep:
         by_key = {key(trial): trial for trial in trials}
         self.keys |= by_key.keys()
         finished = self.store.finished_keys()
-        missing = [trial for found, trial in by_key.items() if found not in finished]
+        missing = {name: trial for name, trial in by_key.items() if name not in finished}
         stored = len(by_key) - len(missing)
         slots = self.engine.slots
         # Trials of one configuration differ in the label subset, too.

@@ -7,9 +7,9 @@ from typing import Any
 
 from harness.errors import UserError
 from harness.sweep import cost
+from harness.sweep.axes import Between, SamplerRange, Span, Values
 from harness.sweep.scored import Scored, sampled_of, scored_of
 from harness.sweep.search import Search, best
-from harness.sweep.space import Between, SamplerRange, Span, Values
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import Role, Trial, key

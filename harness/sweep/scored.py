@@ -2,8 +2,8 @@
 
 from collections import defaultdict
 
+from harness.sweep.axes import Values
 from harness.sweep.search import Search
-from harness.sweep.space import Values
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import key

@@ -12,7 +12,8 @@ from harness.files import digest_of
 from harness.plugin import registry
 from harness.plugin.config import MethodConfig
 from harness.plugin.declared import Declared
-from harness.sweep.space import Repeats, Round, Sampler, SamplerRange, Values, expand
+from harness.sweep.axes import Round, SamplerRange, Values, expand
+from harness.sweep.space import Repeats, Sampler
 from harness.trials.trial import Role, Trial, resolve
 
 

@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from harness.sweep.axes import Values
 from harness.sweep.search import Search
-from harness.sweep.space import Values
 from harness.sweep.watcher import RoundPlan
 from harness.trials.trial import Trial
 
@@ -28,6 +28,8 @@ class Terminal:
         self.best: dict[str, float] = {}
         self.plan = RoundPlan("", 0, 0, 1, set())
         self.done, self.failed = 0, 0
+        self.waited: set[str] = set()
+        """What trials have waited for, in words"""
         self.clock = time.monotonic()
         self.live = Live(
             console=console, get_renderable=self._view, refresh_per_second=2, transient=True
@@ -85,6 +87,13 @@ class Terminal:
         group, dev = f"{trial.search} {trial.role}", report["dev"]
         self.best[group] = max(dev, self.best.get(group, dev))
         self._say(f"{where}: dev {dev:.2f} (best {self.best[group]:.2f}); {self._left()}")
+
+    def postponed(self, trial: Trial, why: str) -> None:
+        """A trial waits for another process."""
+        self.running.pop(_identity(trial), None)
+        if why not in self.waited:  # several trials may wait for the same, and try several times
+            self.waited.add(why)
+            self._say(f"  {self._name(trial)} waits: {why}")
 
     def _name(self, trial: Trial) -> str:
         shown = _values(trial.configuration, self.plan.varied)

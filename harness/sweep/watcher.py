@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from harness.sweep.axes import Values
 from harness.sweep.search import Search
-from harness.sweep.space import Values
 from harness.trials.trial import Trial
 
 
@@ -38,6 +38,9 @@ class TrialWatcher(Protocol):
 
     def ended(self, trial: Trial, report: Mapping[str, Any]) -> None:
         """The trial has finished or failed. `report`: its `status`, `reason` and `dev`."""
+
+    def postponed(self, trial: Trial, why: str) -> None:
+        """The trial waits for another process, and other trials go first."""
 
 
 class SweepWatcher(TrialWatcher, Protocol):

@@ -8,6 +8,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from harness.errors import UserError, suggest
+from harness.inputs import read_text
+from harness.sweep.bounded_yaml import LARGEST, BadYaml, composed, constructed
 
 Location = tuple[str | int, ...]
 """The keys and list indices that lead from the root of the file to a part of it"""
@@ -59,41 +61,29 @@ class Document:
             # A misspelt key is unknown, and the right key is missing: the first message helps more.
             first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
             location = self._written(first["loc"], missing=first["type"] == "missing")
-            problem = first["msg"]
+            problem = first["msg"].removeprefix("Value error, ")
             if first["type"] == "extra_forbidden":
                 problem = f"unknown key{suggest(str(location[-1]), _siblings(model, location))}"
             raise self.error(location, problem) from None
 
 
 def read_document(path: Path) -> Document:
-    """Read a YAML file, with the safe loader.
+    """Read a YAML file, with the safe loader and within bounds.
 
     Raises UserError for a missing file, broken YAML, a key that is written twice, or a file that
     does not hold a mapping.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
-        ) from None
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise UserError(f"{path}{line}: not valid YAML: {problem}") from None
-    except (ValueError, RecursionError) as error:  # an impossible date, an alias to itself
-        raise UserError(f"{path}: not valid YAML: {error}") from None
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: the file must be a mapping of keys to values")
+    text = read_text(path, at_most=LARGEST)
     lines: dict[Location, int] = {}
     try:
-        _walk(root, (), lines, path)
-    except RecursionError:
-        raise UserError(f"{path}: not valid YAML: a part of the file contains itself") from None
+        root = composed(text)
+        if not isinstance(root, yaml.MappingNode):
+            raise UserError(f"{path}: the file must be a mapping of keys to values")
+        _walk(root, (), lines, path)  # first, because construction merges `<<` into its mapping
+        content = constructed(root)
+    except BadYaml as error:
+        line = "" if error.line is None else f", line {error.line}"
+        raise UserError(f"{path}{line}: not valid YAML: {error}") from None
     return Document(path, content, lines)
 
 

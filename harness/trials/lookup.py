@@ -7,6 +7,7 @@ from pathlib import Path
 from harness.data.hub import model_folder
 from harness.data.senteval import archive
 from harness.errors import UserError
+from harness.inputs import kind_of
 from harness.plugin import registry
 from harness.trials.record import Record
 from harness.trials.store import Store, only
@@ -42,7 +43,7 @@ def model(name: str, store: Store, *, pooling: str | None, method: str | None) -
     installed. Raises UserError when there is no such model, or when the plugin, the data or the
     models of a trial have changed since it ran.
     """
-    if KEY_PATTERN.fullmatch(name) and not Path(name).exists():
+    if KEY_PATTERN.fullmatch(name) and kind_of(Path(name)) == "nothing":
         trials = [record for record in store.matching(name) if record.role != "evaluation"]
         if trials:
             return _stored(only(trials, name), pooling, method)

@@ -14,7 +14,7 @@ import torch
 from pydantic import ValidationError
 
 from harness import PROTOCOL, __version__
-from harness.errors import UserError, suggest
+from harness.errors import UserError, reason, suggest
 from harness.evaluation.suites import suite
 from harness.files import digest_of
 from harness.plugin import registry
@@ -87,6 +87,12 @@ def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> Metho
         message = first["msg"].removeprefix("Value error, ")  # a rule between fields has no name
         place = f"{name} = {first.get('input')!r}: " if name else ""
         raise UserError(f"{where}{plugin.name}: {place}{message}") from None
+    except UserError:
+        raise
+    except Exception as error:  # a plugin's own rules may raise anything
+        raise UserError(
+            f"{where}{plugin.name}: its configuration raises {reason(error)}"
+        ) from error
 
 
 def key(trial: Trial, *, download: bool = True) -> str:

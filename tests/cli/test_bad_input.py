@@ -171,7 +171,7 @@ def test_duplicate_key_names_the_second_line(refused: Refused, space: SpaceFile)
 
 
 def test_space_that_is_not_there(refused: Refused, tmp_path: Path) -> None:
-    refused(["sweep", tmp_path / "none.yaml"], tmp_path / "none.yaml", "No such file")
+    refused(["sweep", tmp_path / "none.yaml"], tmp_path / "none.yaml", "no such file")
 
 
 def test_space_that_is_no_text(refused: Refused, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from harness.errors import UserError
 from harness.plugin.kit import Kit
 from harness.plugin.registry import Plugin
 from harness.plugin.stage import Batches, Optimisation, Selection, Stage
-from harness.training import checkpoints as snapshots
+from harness.training import shared_stages
 from harness.training.loop import Trainer
 
 KitFor = Callable[..., Kit]
@@ -219,7 +219,7 @@ def shared(
 
     `cache` names the cache.
     """
-    monkeypatch.setattr(snapshots, "STATE_INTERVAL", 4)
+    monkeypatch.setattr(shared_stages, "STATE_INTERVAL", 4)
 
     def go(steps: int, cache: str = "one", **values: Any) -> tuple[Any, Trainer]:
         monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / cache))

@@ -1,0 +1,107 @@
+"""Checks of what users name and type, before anything opens a file or computes with a number."""
+
+import math
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError
+
+BEYOND = 2**63
+"""Whole numbers are below this and not below its negative, which is what a tensor can hold"""
+LONGEST_NAME = 255
+"""Bytes of a file's name; more is refused by every file system in use"""
+_KINDS = {
+    stat.S_IFREG: "a file",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def kind_of(path: Path) -> str:
+    """What is at a path: "a file", "a folder", "nothing", "a named pipe", "a link to nothing", ...
+
+    Links are followed. Raises UserError when no file can have this path or when it may not be
+    looked at.
+    """
+    try:
+        return _KINDS[stat.S_IFMT(path.stat().st_mode)]
+    except (FileNotFoundError, NotADirectoryError):
+        # The system says "too long" only when all folders on the way are there.
+        if any(len(os.fsencode(part)) > LONGEST_NAME for part in path.parts):
+            raise UserError(f"{path}: the name is too long for a file") from None
+        return "a link to nothing" if path.is_symlink() else "nothing"
+    except (OSError, ValueError) as error:  # too long, a circle of links, forbidden, a zero byte
+        raise UserError(f"{path} cannot be used: {why(error)}") from None
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a regular file at a path. Raises UserError as `kind_of` does."""
+    return kind_of(path) == "a file"
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder at a path. Raises UserError as `kind_of` does."""
+    return kind_of(path) == "a folder"
+
+
+def regular_file(path: Path, what: str = "") -> Path:
+    """The path, if it names a regular file; to open a named pipe would wait without end.
+
+    `what`: the beginning of the sentence, such as `corpus "a.txt": `. Raises UserError for anything
+    else.
+    """
+    found = kind_of(path)
+    if found == "nothing":
+        raise UserError(f"{what}there is no such file: {path}")
+    if found != "a file":
+        raise UserError(f"{what}{path} is {found}, not a file")
+    return path
+
+
+def read_text(path: Path, what: str = "", *, at_most: int | None = None) -> str:
+    """The text of a regular file in UTF-8.
+
+    `what`: the beginning of the sentence. `at_most`: the largest size in bytes; None: any. Raises
+    UserError for a file that is larger, that cannot be read, or that is not text.
+    """
+    try:
+        size = regular_file(path, what).stat().st_size
+        if at_most is not None and size > at_most:
+            raise UserError(f"{what}{path} has {size} bytes; at most {at_most} are read")
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{what}{path} cannot be read: it is not UTF-8 text ({error})") from None
+    except OSError as error:
+        raise UserError(f"{what}{path} cannot be read: {why(error)}") from None
+
+
+def why(error: Exception) -> str:
+    """The reason that the system gives for an error, or else the error's own text."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def checked_number(given: Any, parsed: Any) -> Any:
+    """`parsed`, which pydantic made of `given`; lists are checked element by element.
+
+    Raises ValueError where `true` has become a number, and for a whole number beyond 64 bits.
+    """
+    if isinstance(given, bool) and not isinstance(parsed, bool):
+        raise ValueError(f"a number is expected, not {str(given).lower()}")
+    if isinstance(parsed, int) and not -BEYOND <= parsed < BEYOND:
+        raise ValueError("the whole number is beyond 64 bits")
+    if isinstance(given, list | tuple) and isinstance(parsed, list | tuple):
+        for one, other in zip(given, parsed, strict=False):
+            checked_number(one, other)
+    return parsed
+
+
+def finite(value: float | None) -> float | None:
+    """The number itself. Raises UserError for nan and inf."""
+    if value is not None and not math.isfinite(value):
+        raise UserError(f"a finite number is expected, not {value}")
+    return value

@@ -1,0 +1,185 @@
+"""The axes of a round: the values that a hyperparameter takes, and the configurations of them."""
+
+import itertools
+import math
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
+)
+from pydantic_core.core_schema import ValidatorFunctionWrapHandler
+
+from harness.inputs import checked_number
+
+Values = dict[str, Any]
+"""Hyperparameter -> value"""
+MOST = 1_000_000
+"""Configurations of a round or of a sampler"""
+
+
+class SpacePart(BaseModel):
+    """A part of a search space: it refuses unknown keys, and numbers that are none."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False
+    )
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _number_as_meant(cls, given: Any, parse: ValidatorFunctionWrapHandler) -> Any:
+        """Refuse `true` for a number, and whole numbers beyond 64 bits."""
+        return checked_number(given, parse(given))
+
+
+class Span(SpacePart):
+    """Every value from `from` to `to`, both included, `step` apart."""
+
+    start: float = Field(alias="from")
+    stop: float = Field(alias="to")
+    step: float = Field(gt=0)
+
+    @property
+    def count(self) -> int:
+        """The number of values, which are not made for it."""
+        return _count(self.start, self.stop, self.step)
+
+    def values(self) -> list[float | int]:
+        """The values, computed as exact decimals, so that 0.01 + 2 * 0.01 is 0.03."""
+        return _span(self.start, self.stop, self.step)
+
+
+class Between(SpacePart):
+    """Every value between the two best of the round before, both included, `step` apart.
+
+    D2CSE searches in this way (d2cse.md, section 3).
+    """
+
+    between: Literal["best_two"]
+    step: float = Field(gt=0)
+
+
+class SamplerRange(SpacePart):
+    """A range for a sampler; it is continuous, or discrete when it has a step."""
+
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = Field(None, gt=0)
+
+    @model_validator(mode="after")
+    def _can_be_drawn_from(self) -> "SamplerRange":
+        if self.low > self.high:
+            raise ValueError(f"low {self.low:g} is above high {self.high:g}")
+        if self.log and self.low <= 0:
+            raise ValueError("a log range needs a low above 0")
+        if self.log and self.step is not None:
+            raise ValueError("a range has either log or step, not both")
+        return self
+
+
+def _axis_kind(value: Any) -> str:
+    if isinstance(value, dict):
+        return "between" if "between" in value else "span"
+    return "list"
+
+
+Axis = Annotated[
+    Annotated[list[Any], Tag("list"), Field(min_length=1)]
+    | Annotated[Span, Tag("span")]
+    | Annotated[Between, Tag("between")],
+    Discriminator(_axis_kind),
+]
+Round = dict[str, Axis]
+"""Hyperparameter -> the values that a round tries"""
+Ends = tuple[float, float] | tuple[()]
+"""The least and the largest of some values, or of none"""
+Choice = Annotated[
+    Annotated[SamplerRange, Tag("range")] | Annotated[list[Any], Tag("list"), Field(min_length=1)],
+    Discriminator(lambda value: "list" if isinstance(value, list) else "range"),
+]
+
+
+def expand(axes: Round, scored: list[tuple[Values, float]]) -> list[Values]:
+    """Every combination of a round's values, exactly once.
+
+    `scored`: the configurations of the round before with their scores, for `between`.
+    """
+    columns = {key: _axis_values(key, axis, scored) for key, axis in axes.items()}
+    combinations = [
+        dict(zip(columns, values, strict=True)) for values in itertools.product(*columns.values())
+    ]
+    # A value that is written twice, as in [64, 64], would give equal configurations.
+    return list({repr(combination): combination for combination in combinations}.values())
+
+
+def _axis_values(key: str, axis: Any, scored: list[tuple[Values, float]]) -> list[Any]:
+    if isinstance(axis, Span):
+        return axis.values()
+    if not isinstance(axis, Between):
+        return list(axis)
+    best_first = [values[key] for values, _ in sorted(scored, key=lambda pair: -pair[1])]
+    best_two = list(dict.fromkeys(best_first))[:2]
+    return _span(min(best_two), max(best_two), axis.step)
+
+
+def _count(start: float, stop: float, step: float) -> int:
+    """The number of values from `start` to `stop`, `step` apart."""
+    # `str` gives the digits that stand in the file.
+    first, last, by = (Decimal(str(number)) for number in (start, stop, step))
+    return math.floor((last - first) / by) + 1
+
+
+def _span(start: float, stop: float, step: float) -> list[float | int]:
+    first, by = Decimal(str(start)), Decimal(str(step))
+    values = [first + by * index for index in range(_count(start, stop, step))]
+    return [int(value) if value == value.to_integral_value() else float(value) for value in values]
+
+
+def size_problem(axes: Round, before: dict[str, Ends | None]) -> tuple[str, str] | None:
+    """The first axis that cannot be, and why; also when the round has too many configurations.
+
+    before: the least and the largest value of each key of the round before; None: not all numbers.
+    The configurations are counted and not made.
+    """
+    total = 1
+    for key, axis in axes.items():
+        problem = ""
+        if isinstance(axis, Between) and key not in before:
+            problem = "between needs a round before it that varies the same key"
+        elif isinstance(axis, Between) and before[key] is None:
+            problem = "between needs numbers in the round before it"
+        elif isinstance(axis, Span) and axis.stop < axis.start:
+            problem = f"there is no value from {axis.start} to {axis.stop}"
+        if not problem:
+            total *= _most_values(axis, before.get(key))
+            if total > MOST:
+                problem = f"the round would have more than {MOST} configurations"
+        if problem:
+            return key, problem
+    return None
+
+
+def _most_values(axis: Any, ends: Ends | None) -> int:
+    """How many values an axis has; of `between`, the most that it can have between `ends`."""
+    if isinstance(axis, Between):
+        return _count(*ends, axis.step) if ends else 1
+    return axis.count if isinstance(axis, Span) else len(axis)
+
+
+def joined_ends(ends: Ends | None, axis: Any) -> Ends | None:
+    """The least and the largest value of an axis and of those before it; None: not all numbers."""
+    if ends is None or isinstance(axis, Between):
+        return ends
+    written = [axis.start, axis.stop] if isinstance(axis, Span) else axis
+    try:
+        values = [*ends, *map(float, written)]
+    except (TypeError, ValueError):
+        return None
+    return (min(values), max(values)) if all(map(math.isfinite, values)) else None

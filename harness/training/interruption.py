@@ -1,0 +1,61 @@
+"""What asks a training to give way: Ctrl-C, SIGTERM, or a file.
+
+Slurm and other schedulers send SIGTERM before they end a job; a sweep makes the file.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ASK_SECONDS = 1.0
+"""Least time between two looks for the file, which may be on a slow server"""
+
+
+@contextmanager
+def giving_way(file: Path) -> Iterator[Callable[[], bool]]:
+    """Yield a function that says whether this process is asked to give way.
+
+    In the block, Ctrl-C and SIGTERM ask and do nothing else; a second one stops the process at
+    once. So does a request that the block has not heeded when it ends, as KeyboardInterrupt. The
+    file asks from the moment at which it is there. In a thread that is not the main one, Python
+    allows no handlers of signals, and the file alone asks.
+    """
+    signals = 0
+
+    def note(*_: object) -> None:
+        nonlocal signals
+        signals += 1
+        if signals > 1:
+            raise KeyboardInterrupt
+
+    looked, found = 0.0, False
+
+    def asked() -> bool:
+        nonlocal looked, found
+        if time.monotonic() - looked >= ASK_SECONDS:
+            looked, found = time.monotonic(), file.exists()
+        return found or signals > 0
+
+    with _handled(note):
+        yield asked
+    if signals:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def _handled(note: Callable[..., None]) -> Iterator[None]:
+    """In the block, `note` handles the signals that the process does not ignore."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # A job in the background ignores Ctrl-C; a handler of None is not Python's.
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                before[number] = signal.signal(number, note)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

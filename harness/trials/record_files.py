@@ -1,0 +1,157 @@
+"""A Parquet file with records: what it may be, its rows between two keys, and how it is written."""
+
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from harness.trials.record import JSON_COLUMNS, RANK, SCHEMA, SCHEMA_VERSION, is_object
+
+ROWS_TOGETHER = 1024
+"""Rows of a row group, which is the least that a reader of one row has to unpack"""
+READ_ERRORS = (pa.ArrowException, OSError, ValueError)
+"""What reading a damaged or foreign file raises"""
+Between = tuple[str, str]
+"""The first and the last key that are wanted"""
+_ALWAYS = ("key", "schema_version", "status")
+
+
+def read_rows(
+    path: Path, columns: Sequence[str] = SCHEMA.names, between: Between | None = None
+) -> pa.Table:
+    """The rows of a file, with these columns of SCHEMA and those that every reader needs.
+
+    A column that the file does not have, because it is older, is null. Only the parts of the file
+    whose keys can be in `between` are read. Raises FileNotFoundError for a file that is gone, and
+    one of READ_ERRORS for a file that is damaged, foreign or of a newer schema.
+    """
+    names = _named(columns)
+    with _opened(path) as file:
+        groups = list(range(file.num_row_groups))
+        if between is not None:
+            # The keys go first, because a history is a thousand times as long.
+            groups = [group for group in groups if _may_have(file, group, between)]
+            groups = [
+                group
+                for group in groups
+                if _within(file.read_row_group(group, ["key"]), between).num_rows
+            ]
+        there = [name for name in names if name in file.schema_arrow.names]
+        table = file.read_row_groups(groups, there)
+    found = _of_this_schema(table, names)
+    return found if between is None else _within(found, between)
+
+
+def read_row_groups(path: Path) -> Iterator[pa.Table]:
+    """The rows of a file, a part at a time; it raises what `read_rows` raises."""
+    with _opened(path) as file:
+        for group in range(file.num_row_groups):
+            there = [name for name in SCHEMA.names if name in file.schema_arrow.names]
+            table = file.read_row_group(group, there)
+            if table.num_rows:
+                yield _of_this_schema(table, SCHEMA.names)
+
+
+def no_rows(columns: Sequence[str]) -> pa.Table:
+    """What `read_rows` would give for a file without rows."""
+    return SCHEMA.empty_table().select(_named(columns))
+
+
+def write_rows(tables: Iterable[pa.Table], path: Path) -> None:
+    """Write tables of SCHEMA one below the other, with checksums that show a flipped bit."""
+    with pq.ParquetWriter(path, SCHEMA, write_page_checksum=True) as writer:
+        for table in tables:
+            writer.write_table(table, row_group_size=ROWS_TOGETHER)
+
+
+def each_key_once(table: pa.Table) -> pa.Table:
+    """One row for each key: of several the one with the highest RANK, and of equals the first.
+
+    A row whose JSON is damaged, as far as it was read, comes after every other.
+    """
+    if pc.count_distinct(table["key"]).as_py() == table.num_rows:
+        return table
+    rows: dict[str, list[int]] = {}
+    for index, key in enumerate(table["key"].to_pylist()):
+        rows.setdefault(key, []).append(index)
+    kept = [
+        same[0] if len(same) == 1 else max(same, key=lambda row: _rank(table, row))
+        for same in rows.values()
+    ]
+    return table.take(pa.array(sorted(kept), pa.int64()))
+
+
+def damaged_rows(table: pa.Table) -> tuple[pa.BooleanArray, list[tuple[str, str]]]:
+    """Which rows have damaged JSON, and (key, reason) of each of them."""
+    damaged = pa.repeat(False, table.num_rows)
+    reasons = []
+    for name in set(JSON_COLUMNS) & set(table.column_names):
+        # Trials of one configuration share its text, and each text is checked once.
+        wrong = [text for text in pc.unique(table[name]).to_pylist() if not is_object(text)]
+        if wrong:
+            found = pc.is_in(table[name], pa.array(wrong, pa.string()))
+            keys = table["key"].filter(found).to_pylist()
+            reasons += [(key, f"its {name} is not a JSON object") for key in keys]
+            damaged = pc.or_(damaged, found)
+    return damaged, reasons
+
+
+def _opened(path: Path) -> pq.ParquetFile:
+    """The file, open. To open a FIFO would wait for ever."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise ValueError("it is a link to a file that is not there") from None
+        raise
+    if not stat.S_ISREG(mode):
+        raise ValueError(f"it is a {'folder' if stat.S_ISDIR(mode) else 'device or a pipe'}")
+    file = pq.ParquetFile(path, page_checksum_verification=True)
+    missing = [name for name in ("key", "status") if name not in file.schema_arrow.names]
+    if missing:
+        file.close()
+        raise ValueError(f"not a trial record: no column {', '.join(missing)}")
+    return file
+
+
+def _named(columns: Sequence[str]) -> list[str]:
+    return [name for name in SCHEMA.names if name in columns or name in _ALWAYS]
+
+
+def _may_have(file: pq.ParquetFile, group: int, between: Between) -> bool:
+    """Whether a row group can have keys in `between`, as its statistics say."""
+    column = file.metadata.row_group(group).column(file.schema_arrow.names.index("key"))
+    known = column.statistics if column.path_in_schema == "key" else None
+    if known is None or not known.has_min_max:
+        return True
+    return bool(known.min <= between[1] and known.max >= between[0])
+
+
+def _within(table: pa.Table, between: Between) -> pa.Table:
+    return table.filter((pc.field("key") >= between[0]) & (pc.field("key") <= between[1]))
+
+
+def _of_this_schema(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    newest = None
+    if "schema_version" in table.column_names:
+        newest = pc.max(table["schema_version"]).as_py()
+    if newest is not None and newest > SCHEMA_VERSION:
+        raise ValueError(
+            f"its schema is version {newest}, and this harness reads up to {SCHEMA_VERSION}; "
+            "update harness"
+        )
+    if table["key"].null_count:
+        raise ValueError("not a trial record: a row has no key")
+    for name in names:
+        if name not in table.column_names:
+            nulls = pa.nulls(table.num_rows, SCHEMA.field(name).type)
+            table = table.append_column(name, nulls)
+    return table.select(names).cast(pa.schema([SCHEMA.field(name) for name in names]))
+
+
+def _rank(table: pa.Table, row: int) -> int:
+    texts = (table[name][row].as_py() for name in JSON_COLUMNS if name in table.column_names)
+    return RANK.get(table["status"][row].as_py(), -1) if all(map(is_object, texts)) else -1
