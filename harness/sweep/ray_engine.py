@@ -36,6 +36,7 @@ from ray.tune.search import Searcher
 
 from harness.errors import UserError
 from harness.sweep import worker
+from harness.sweep.stopping import let_give_way
 from harness.sweep.suggestions import Sampling, Suggestions
 from harness.sweep.trial_queue import Listed, TrialQueue, TrialSource
 from harness.sweep.watcher import TrialWatcher
@@ -99,7 +100,7 @@ class Engine:
         queue = TrialQueue(source, self.store)
         cpus, gpus = self.resources.cpus, self.resources.gpus or 0
         bound = partial(worker.run_one, store=str(self.store.folder.resolve()), cpus=cpus)
-        tune.Tuner(
+        tuner = tune.Tuner(
             tune.with_resources(bound, {"cpu": cpus, "gpu": gpus}),
             tune_config=tune.TuneConfig(
                 search_alg=_Feed(queue),
@@ -115,7 +116,13 @@ class Engine:
                 failure_config=tune.FailureConfig(max_failures=1),
                 callbacks=[_Relay(queue, watcher, self.store)],
             ),
-        ).fit()
+        )
+        try:
+            tuner.fit()
+        except KeyboardInterrupt:
+            watcher.stopping(len(queue.given))
+            let_give_way(self.store, queue.given)
+            raise
 
 
 class _Feed(Searcher):  # type: ignore[misc]

@@ -95,6 +95,12 @@ class Terminal:
             self.waited.add(why)
             self._say(f"  {self._name(trial)} waits: {why}")
 
+    def stopping(self, running: int) -> None:
+        """The sweep waits for the checkpoints of its running trials."""
+        self._say(
+            f"Stopping: {running} running trials save their state; Ctrl-C again stops at once."
+        )
+
     def _name(self, trial: Trial) -> str:
         shown = _values(trial.configuration, self.plan.varied)
         return f"{trial.label} {shown}".strip()

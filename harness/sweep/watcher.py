@@ -42,6 +42,9 @@ class TrialWatcher(Protocol):
     def postponed(self, trial: Trial, why: str) -> None:
         """The trial waits for another process, and other trials go first."""
 
+    def stopping(self, running: int) -> None:
+        """The sweep is interrupted while so many trials run, and waits for their checkpoints."""
+
 
 class SweepWatcher(TrialWatcher, Protocol):
     """Is informed of the progress of a sweep."""

@@ -111,7 +111,8 @@ def test_file_of_a_newer_version_is_refused_by_name(store: Store) -> None:
     )
     reading = store.read()
     assert [row.seed for row in reading.records()] == [2]
-    why = f"its schema is version {SCHEMA_VERSION + 1}, and this harness reads up to {SCHEMA_VERSION}; update harness"
+    newest = f"its schema is version {SCHEMA_VERSION + 1}"
+    why = f"{newest}, and this harness reads up to {SCHEMA_VERSION}; update harness"
     assert reading.unreadable == [(newer.name, why)]
     store.compact(at_least=1)
     assert newer.exists()
