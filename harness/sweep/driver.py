@@ -113,7 +113,8 @@ class _Sweep:
         finished = self.store.finished_keys()
         missing = {name: trial for name, trial in by_key.items() if name not in finished}
         stored = len(by_key) - len(missing)
-        slots = self.engine.slots
+        # Without a trial to run, Ray need not start.
+        slots = self.engine.slots if missing else 0
         # Trials of one configuration differ in the label subset, too.
         self.watcher.round(RoundPlan(title, len(missing), stored, slots, varied | {"subset"}))
         if missing:
@@ -129,8 +130,8 @@ class _Sweep:
         known = sampled_of(search, self.store)
         budget = max(0, sampler.configurations - len(known))
         title = f"search, {sampler.name} on {search.label}"
-        varied = set(search.ranges)
-        self.watcher.round(RoundPlan(title, budget, len(known), self.engine.slots, varied))
+        slots = self.engine.slots if budget else 0
+        self.watcher.round(RoundPlan(title, budget, len(known), slots, set(search.ranges)))
         if budget:
             sampling = Sampling(
                 template=Trial(search.method, search.fixed, 0, "search", search.id),
