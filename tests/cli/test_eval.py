@@ -266,6 +266,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trials(trained: Path, store: Path) -> dict[str, Record]:
     """Role -> row, in a store that only this test uses."""
     shutil.copytree(trained, store)
+    shutil.copytree(Store(trained).weights("KEY").parent, Store(store).weights("KEY").parent)
     return {row.role: row for row in rows(store)}
 
 
@@ -406,6 +407,7 @@ def test_other_weights_than_those_of_the_record_are_not_kept(
 ) -> None:
     """As on a machine that trains other weights."""
     trial = trials["final"]
+    (store / f"{trial.key}.parquet").unlink()
     Store(store).write(replace(trial, weights_digest="0" * 64))
     assert harness("eval", trial.key, *GRADED_EVAL, "--store", store).code == 0
     refused, differ = caplog.messages
