@@ -5,7 +5,10 @@ The store says what is left to do, so an interrupted sweep goes on when the same
 
 from dataclasses import dataclass
 
+import pyarrow.compute as pc
+
 from harness.files import check_cache
+from harness.sweep.limits import Limits
 from harness.sweep.ray_engine import Engine, Resources
 from harness.sweep.scored import Scored, sampled_of, scored_of
 from harness.sweep.search import Search, best
@@ -28,7 +31,11 @@ class SweepResult:
 
 
 def run_sweep(
-    searches: list[Search], store: Store, resources: Resources, watcher: SweepWatcher
+    searches: list[Search],
+    store: Store,
+    resources: Resources,
+    limits: Limits,
+    watcher: SweepWatcher,
 ) -> SweepResult:
     """Run the trials that the store has not finished.
 
@@ -39,7 +46,8 @@ def run_sweep(
     store.check_writable()
     for search in searches:
         prepare(search.trials([search.fixed], "final")[0])
-    with Engine(store, resources) as engine:
+    methods = {search.method for search in searches}
+    with Engine(store, resources, limits, methods) as engine:
         return _Sweep(searches, engine, watcher).run()
 
 
@@ -140,8 +148,8 @@ class _Sweep:
     def _failed(self) -> int:
         """The number of failed trials of this sweep: planned ones, and ones of its samplers."""
         samplers = {search.id for search in self.searches if search.sampler is not None}
+        failed = self.store.read(("search", "role"), pc.field("status") == "failed").table
         return sum(
-            record.status == "failed"
-            and (record.key in self.keys or (record.search in samplers and record.role == "search"))
-            for record in self.store.read().records()
+            row["key"] in self.keys or (row["search"] in samplers and row["role"] == "search")
+            for row in failed.to_pylist()
         )

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from harness.errors import headline
 from harness.sweep.axes import Values
 from harness.sweep.search import Search
 from harness.sweep.watcher import RoundPlan
@@ -82,7 +83,7 @@ class Terminal:
         where = f"[{self.done}/{self.plan.to_run}] {self._name(trial)}"
         if report.get("status") != "finished":
             self.failed += 1
-            self._say(f"{where}: FAILED: {report.get('reason')}")
+            self._say(f"{where}: FAILED: {headline(report.get('reason'))}")
             return
         group, dev = f"{trial.search} {trial.role}", report["dev"]
         self.best[group] = max(dev, self.best.get(group, dev))
