@@ -377,9 +377,9 @@ def test_weights_that_do_not_match_their_record_are_trained_again(
     assert weights.read_bytes() == content
 
 
-@pytest.mark.parametrize("size", [1000, 0])
-def test_unreadable_weights_that_no_record_names_are_trained_again(
-    size: int,
+@pytest.mark.parametrize("damage", ["cut", "empty", "a bit"])
+def test_damaged_weights_that_no_record_names_are_trained_again(
+    damage: str,
     harness: Any,
     trials: dict[str, Record],
     store: Path,
@@ -392,7 +392,9 @@ def test_unreadable_weights_that_no_record_names_are_trained_again(
     assert harness(*command).code == 0
     assert trial.weights_digest is None
     content, before = weights.read_bytes(), evaluation(store)
-    weights.write_bytes(content[:size])
+    damaged = bytearray(content)
+    damaged[-3] ^= 4
+    weights.write_bytes(damaged[: {"cut": 1000, "empty": 0}.get(damage)])
     (store / f"{before.key}.parquet").unlink()
     assert harness(*command).code == 0
     [line] = caplog.messages
