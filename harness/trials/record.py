@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 import pyarrow as pa
+from pydantic_core import from_json
 
 from harness.evaluation.scores import Uncertainty
 
@@ -223,8 +224,8 @@ def record_of(row: Mapping[str, Any]) -> Record:
 def is_object(text: str | None) -> bool:
     """Whether a text of one of JSON_COLUMNS is sound: nothing, or a JSON object."""
     try:
-        return text is None or isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
+        return text is None or isinstance(from_json(text), dict)
+    except ValueError:
         return False
 
 
