@@ -1,12 +1,16 @@
 """Processes, so that others on the same machine can tell whether one of them has ended."""
 
+import json
 import os
 import platform
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
+
+OWNER = "owner.json"
+"""The file of a folder that names the process to which the folder belongs"""
 
 
 @cache
@@ -57,3 +61,16 @@ class Owner:
     def has_ended(self) -> bool:
         """Whether the process has surely ended; of another machine's process nobody here knows."""
         return self.place == _place() and _began(self.process) != self.began
+
+
+def write_owner(folder: Path) -> None:
+    """Write into a folder that it belongs to this process."""
+    (folder / OWNER).write_text(json.dumps(asdict(Owner())), encoding="utf-8")
+
+
+def left_behind(folder: Path) -> bool:
+    """Whether a folder says to which process it belongs, and that process has surely ended."""
+    try:
+        return Owner(**json.loads((folder / OWNER).read_bytes())).has_ended
+    except (OSError, ValueError, TypeError):
+        return False

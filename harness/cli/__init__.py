@@ -21,7 +21,7 @@ from harness.cli.run import run
 from harness.cli.show import show
 from harness.cli.sweep import sweep
 from harness.cli.table import table
-from harness.errors import TrialFailure, UserError, one_line
+from harness.errors import SweepStopped, TrialFailure, UserError, one_line
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, by the convention of shells: 128 + the number of the signal"""
@@ -43,8 +43,8 @@ app.command("eval")(eval_)
 def main() -> None:
     """Run the verb that the command line names.
 
-    A user's mistake gives one sentence and exit code 2. A model without a score gives one sentence
-    and exit code 1. Ctrl-C gives exit code 130.
+    A user's mistake gives one sentence and exit code 2. A model without a score, and a sweep
+    that cannot go on, give one sentence and exit code 1. Ctrl-C gives exit code 130.
     """
     try:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
@@ -54,7 +54,7 @@ def main() -> None:
         code = _refused("aborted", 1)
     except UserError as error:
         code = _refused(error, 2)
-    except TrialFailure as error:
+    except (TrialFailure, SweepStopped) as error:
         code = _refused(error, 1)
     except KeyboardInterrupt:
         code = INTERRUPTED

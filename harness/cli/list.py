@@ -92,6 +92,7 @@ def _trials(store: options.StoreOption, *, everything: bool) -> None:
 
 
 def _line(row: Mapping[str, Any]) -> str:
+    from harness.errors import headline
     from harness.trials.record import trial_label
 
     named = ("method", "setting", "encoder", "seed", "label_fraction", "subset")
@@ -99,4 +100,4 @@ def _line(row: Mapping[str, Any]) -> str:
     dev = "" if score is None else f"{score:.2f}"
     role = row["suite"] if row["role"] == "evaluation" else row["role"]
     state = f"{row['key'][:10]}  {row['status']:<9} {role:<10} dev {dev:>6}"
-    return f"{state}  {trial_label(*(row[name] for name in named))}  {row['reason'] or ''}"
+    return f"{state}  {trial_label(*(row[name] for name in named))}  {headline(row['reason'])}"

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from harness.errors import headline
 from harness.trials.reading import Reading
 from harness.trials.record import trial_label
 from harness.trials.record_files import is_text
@@ -80,4 +81,4 @@ def _unfinished(trials: pa.Table) -> list[dict[str, Any]]:
 def _line(row: Mapping[str, Any]) -> str:
     suite = f", {row['suite']}" if row["role"] == "evaluation" else ""
     named = trial_label(*(row[name] for name in _NAMED))
-    return f"{named}{suite} ({' '.join((row['reason'] or 'no reason given').split())})"
+    return f"{named}{suite} ({headline(row['reason']) or 'no reason given'})"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow.compute as pc
 
 from harness.files import check_cache
+from harness.sweep.limits import Limits
 from harness.sweep.ray_engine import Engine, Resources
 from harness.sweep.scored import Scored, sampled_of, scored_of
 from harness.sweep.search import Search, best
@@ -30,7 +31,11 @@ class SweepResult:
 
 
 def run_sweep(
-    searches: list[Search], store: Store, resources: Resources, watcher: SweepWatcher
+    searches: list[Search],
+    store: Store,
+    resources: Resources,
+    limits: Limits,
+    watcher: SweepWatcher,
 ) -> SweepResult:
     """Run the trials that the store has not finished.
 
@@ -41,7 +46,8 @@ def run_sweep(
     store.check_writable()
     for search in searches:
         prepare(search.trials([search.fixed], "final")[0])
-    with Engine(store, resources) as engine:
+    methods = {search.method for search in searches}
+    with Engine(store, resources, limits, methods) as engine:
         return _Sweep(searches, engine, watcher).run()
 
 
@@ -107,7 +113,8 @@ class _Sweep:
         finished = self.store.finished_keys()
         missing = {name: trial for name, trial in by_key.items() if name not in finished}
         stored = len(by_key) - len(missing)
-        slots = self.engine.slots
+        # Without a trial to run, Ray need not start.
+        slots = self.engine.slots if missing else 0
         # Trials of one configuration differ in the label subset, too.
         self.watcher.round(RoundPlan(title, len(missing), stored, slots, varied | {"subset"}))
         if missing:
@@ -123,8 +130,8 @@ class _Sweep:
         known = sampled_of(search, self.store)
         budget = max(0, sampler.configurations - len(known))
         title = f"search, {sampler.name} on {search.label}"
-        varied = set(search.ranges)
-        self.watcher.round(RoundPlan(title, budget, len(known), self.engine.slots, varied))
+        slots = self.engine.slots if budget else 0
+        self.watcher.round(RoundPlan(title, budget, len(known), slots, set(search.ranges)))
         if budget:
             sampling = Sampling(
                 template=Trial(search.method, search.fixed, 0, "search", search.id),

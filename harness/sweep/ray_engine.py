@@ -5,11 +5,11 @@ The store keeps the results; what Tune keeps is deleted after the sweep.
 
 import os
 import secrets
-import shutil
-import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
+import uuid
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,13 @@ import ray
 from ray import tune
 from ray.tune.search import Searcher
 
-from harness.errors import UserError
+from harness.errors import REASON_LENGTH, UserError, shortened
+from harness.plugin import registry
 from harness.sweep import worker
+from harness.sweep.limits import Limits, stopped, with_log
+from harness.sweep.node_sources import check_sources
+from harness.sweep.ray_session import ray_session
+from harness.sweep.stopping import let_give_way
 from harness.sweep.suggestions import Sampling, Suggestions
 from harness.sweep.trial_queue import Listed, TrialQueue, TrialSource
 from harness.sweep.watcher import TrialWatcher
@@ -53,33 +58,40 @@ class Resources:
 
 
 class Engine:
-    """A connection to Ray for the length of a sweep."""
+    """A connection to Ray for the length of a sweep. It is made when the first trial needs it."""
 
-    def __init__(self, store: Store, resources: Resources) -> None:
-        self.store = store
-        self.resources = resources
+    def __init__(
+        self, store: Store, resources: Resources, limits: Limits, methods: Iterable[str]
+    ) -> None:
+        """`methods`: names or paths of the methods, which every machine must have alike."""
+        self.store, self.resources, self.limits = store, resources, limits
+        self._plugins = {str(registry.locate(method)) for method in methods}
+        self._sweep = uuid.uuid4().hex
+        self._session = ExitStack()
 
     def __enter__(self) -> "Engine":
-        """Connect to Ray. Raises UserError when no machine of the cluster can hold a trial."""
-        self._folder = Path(tempfile.mkdtemp(prefix="harness-tune-"))
-        if os.environ.get("RAY_ADDRESS"):
-            ray.init(log_to_driver=False, logging_level="ERROR")
-        else:
-            ray.init("local", log_to_driver=False, logging_level="ERROR", include_dashboard=False)
-        try:
-            self.resources = _affordable(self.resources)
-        except UserError:
-            self.__exit__()
-            raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        ray.shutdown()
-        shutil.rmtree(self._folder, ignore_errors=True)
+    def __exit__(self, *error: Any) -> None:
+        self._session.__exit__(*error)
+
+    @cached_property
+    def _folder(self) -> Path:
+        """Connect to Ray, and return a folder for Tune's files.
+
+        Raises UserError when the cluster cannot be joined, when a machine has other sources, or
+        when none can hold a trial, and SweepStopped when a local Ray does not start.
+        """
+        session = self._session.enter_context(ray_session())
+        self.resources = _affordable(self.resources)
+        if os.environ.get("RAY_ADDRESS"):
+            check_sources(self._plugins)
+        return session / "tune"
 
     @property
     def slots(self) -> int:
-        """How many trials run at a time."""
+        """How many trials run at a time. It connects to Ray, with the errors of that."""
+        assert self._folder
         total, gpus = ray.cluster_resources(), self.resources.gpus
         slots = int(total.get("CPU", 0) / self.resources.cpus)
         return max(1, min(slots, int(total.get("GPU", 0) / gpus)) if gpus else slots)
@@ -96,10 +108,16 @@ class Engine:
         self._fit(Suggestions(sampling, self.slots), watcher)
 
     def _fit(self, source: TrialSource, watcher: TrialWatcher) -> None:
-        queue = TrialQueue(source, self.store)
+        queue, folder = TrialQueue(source, self.store), str(self._folder)
         cpus, gpus = self.resources.cpus, self.resources.gpus or 0
-        bound = partial(worker.run_one, store=str(self.store.folder.resolve()), cpus=cpus)
-        tune.Tuner(
+        bound = partial(
+            worker.run_one,
+            store=str(self.store.folder.resolve()),
+            sweep=self._sweep,
+            cpus=cpus,
+            limits=replace(self.limits, gpus=gpus),
+        )
+        tuner = tune.Tuner(
             tune.with_resources(bound, {"cpu": cpus, "gpu": gpus}),
             tune_config=tune.TuneConfig(
                 search_alg=_Feed(queue),
@@ -109,13 +127,19 @@ class Engine:
                 trial_dirname_creator=lambda trial: str(trial.trial_id),
             ),
             run_config=tune.RunConfig(
-                storage_path=str(self._folder),
+                storage_path=folder,
                 verbose=0,
                 # This counts lost workers and nodes. A failed trial is a record, not an error.
                 failure_config=tune.FailureConfig(max_failures=1),
-                callbacks=[_Relay(queue, watcher, self.store)],
+                callbacks=[_Relay(queue, watcher, self.store, self._sweep)],
             ),
-        ).fit()
+        )
+        try:
+            tuner.fit()
+        except KeyboardInterrupt:
+            watcher.stopping(len(queue.given))
+            let_give_way(self.store, queue.given)
+            raise
 
 
 class _Feed(Searcher):  # type: ignore[misc]
@@ -148,8 +172,8 @@ class _Relay(tune.Callback):  # type: ignore[misc]
     The trial of a worker that died is recorded as failed.
     """
 
-    def __init__(self, queue: TrialQueue, watcher: TrialWatcher, store: Store) -> None:
-        self.queue, self.watcher, self.store = queue, watcher, store
+    def __init__(self, queue: TrialQueue, watcher: TrialWatcher, store: Store, sweep: str) -> None:
+        self.queue, self.watcher, self.store, self.sweep = queue, watcher, store, sweep
 
     def __getstate__(self) -> dict[str, Any]:
         """Keep nothing: Tune takes snapshots of its callbacks, but none is ever restored."""
@@ -176,12 +200,22 @@ class _Relay(tune.Callback):  # type: ignore[misc]
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         key, ours = trial.config["key"], worker.given_trial(trial.config)
-        reason = f"the worker died: {str(trial.get_error() or 'killed').strip().splitlines()[-1]}"
+        running = self.store.running(key)
+        why = stopped(running, self.sweep) or _death(str(trial.get_error() or ""))
+        reason = with_log(why, running)
         # A worker may die after it has written its record, and the store keeps a finished one.
         self.store.write(failed(ours, reason))
         report = {"status": "failed", "reason": reason, "dev": None}
         self.queue.ended(key, report)
         self.watcher.ended(ours, report)
+
+
+def _death(error: str) -> str:
+    """Why a worker died, from what Ray says about it."""
+    if "memory pressure" in error or "low on memory" in error:
+        return "Ray ended the worker, because its machine ran out of memory"
+    last = error.strip().splitlines()[-1:]
+    return shortened(f"the worker died: {last[0] if last else 'killed'}", REASON_LENGTH // 2)
 
 
 def _name(trial: Any) -> str:

@@ -61,7 +61,7 @@ class TrialQueue:
         self._trials: dict[str, Trial] = {}
         """Key -> every trial that has not ended"""
         self._ready: deque[str] = deque()
-        self._given: set[str] = set()
+        self.given: set[str] = set()
         """The keys of the trials that workers have"""
         self._waiting: dict[str, list[str]] = {}
         """What is waited for -> the keys of the trials that wait for it"""
@@ -83,7 +83,7 @@ class TrialQueue:
             key = self._ready.popleft()
             owner = owner_of(self.store.claim(key))
             if owner is None:
-                self._given.add(key)
+                self.given.add(key)
                 return key, self._trials[key]
             self.postponed(key, f"{owner} works on {self._trials[key].label}")
         return None
@@ -96,7 +96,7 @@ class TrialQueue:
 
     def postponed(self, key: str, why: str) -> None:
         """The trial waits for another process. `why`: what the other one does."""
-        self._given.discard(key)
+        self.given.discard(key)
         for keys in self._waiting.values():
             if key in keys:
                 keys.remove(key)
@@ -106,7 +106,7 @@ class TrialQueue:
     def ended(self, key: str, report: Mapping[str, Any]) -> None:
         """The trial has finished or failed."""
         self.progressed(key)
-        self._given.discard(key)
+        self.given.discard(key)
         if self._trials.pop(key, None) is not None:
             self.source.ended(key, report)
 
@@ -123,7 +123,7 @@ class TrialQueue:
             return
         self._looked = now
         for why, keys in self._waiting.items():
-            trying = any(key in self._given or key in self._ready for key in keys)
+            trying = any(key in self.given or key in self._ready for key in keys)
             if not keys or trying or now - self._tried[why] < PROBE_SECONDS:
                 continue
             if owner_of(self.store.claim(keys[0])) is None:

@@ -11,6 +11,7 @@ from ray import tune
 from harness.errors import Interrupted, Postponed
 from harness.locks import postponing
 from harness.plugin import registry
+from harness.sweep.limits import Limits, limited
 from harness.sweep.scored import finished_score
 from harness.training.progress import Progress
 from harness.trials.record import Record
@@ -32,20 +33,28 @@ def given_trial(settings: Mapping[str, Any]) -> Trial:
     return Trial(**settings["trial"])
 
 
-def run_one(settings: dict[str, Any], *, store: str, cpus: float) -> None:
+def run_one(
+    settings: dict[str, Any], *, store: str, sweep: str, cpus: float, limits: Limits
+) -> None:
     """Run one trial, unless another process has finished it in the meantime, or runs it.
 
-    The record is written before Tune is informed, so that an interruption cannot lose it.
+    The record is written before Tune is informed, so that an interruption cannot lose it. `sweep`:
+    identifier of this run of a sweep.
     """
     # By default torch uses all cores, also those of the trials that run at the same time.
     torch.set_num_threads(max(1, int(cpus)))
     trial, key, found = given_trial(settings), settings["key"], Store(Path(store))
+    running = found.running(key)
+
+    def run() -> Record:
+        return attempt(trial, _report, found.weights(key), running)
+
     try:
         with postponing():
             record = found.finished_or_run(
                 key,
                 trial.label,
-                lambda: attempt(trial, _report, found.weights(key), found.running(key)),
+                lambda: limited(trial, running, sweep, limits, run),
             )
     except (Postponed, Interrupted) as why:
         tune.report({"status": POSTPONED, "reason": str(why), "dev": None})

@@ -10,7 +10,7 @@ import pyarrow as pa
 from harness.errors import UserError
 from harness.trials.compaction import COMPACTED
 from harness.trials.record import Record, record_of
-from harness.trials.record_files import READ_ERRORS, Between, read_rows
+from harness.trials.record_files import READ_ERRORS, KeyRange, read_rows
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def listed(folder: Path, start: str = "") -> list[Path]:
 
 
 def each_file(
-    paths: Callable[[], Iterable[Path]], columns: Sequence[str], between: Between | None = None
+    paths: Callable[[], Iterable[Path]], columns: Sequence[str], between: KeyRange | None = None
 ) -> Iterator[tuple[Path, pa.Table | str]]:
     """Each file once, with its rows, or with the reason why it cannot be read.
 

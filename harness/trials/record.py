@@ -81,9 +81,9 @@ SCHEMA = pa.schema(
     ]
 )
 """The columns of a Parquet file, in order; `Record` says what each of them means"""
-LARGE = ("details", "uncertainty", "history")
+LARGE_COLUMNS = ("details", "uncertainty", "history")
 """Columns that are most of a row's bytes, and that few readers need"""
-WITHOUT_LARGE = tuple(name for name in SCHEMA.names if name not in LARGE)
+WITHOUT_LARGE = tuple(name for name in SCHEMA.names if name not in LARGE_COLUMNS)
 JSON_COLUMNS = ("configuration", "versions", "suite_card")
 RANK = {"failed": 0, "partial": 1, "finished": 2}
 """Of two rows of one trial, the one whose status has the higher rank counts"""

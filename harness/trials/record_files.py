@@ -16,13 +16,13 @@ ROWS_TOGETHER = 1024
 """Rows of a row group, which is the least that a reader of one row has to unpack"""
 READ_ERRORS = (pa.ArrowException, OSError, ValueError)
 """What reading a damaged or foreign file raises"""
-Between = tuple[str, str]
+KeyRange = tuple[str, str]
 """The first and the last key that are wanted"""
 _ALWAYS = ("key", "schema_version", "status")
 
 
 def read_rows(
-    path: Path, columns: Sequence[str] = SCHEMA.names, between: Between | None = None
+    path: Path, columns: Sequence[str] = SCHEMA.names, between: KeyRange | None = None
 ) -> pa.Table:
     """The rows of a file, with these columns of SCHEMA and those that every reader needs.
 
@@ -148,12 +148,12 @@ def _sorted_keys(path: Path, *_: int) -> list[str]:
         return sorted(file.read(["key"])["key"].drop_null().to_pylist())
 
 
-def _has_some(keys: Sequence[str], between: Between) -> bool:
+def _has_some(keys: Sequence[str], between: KeyRange) -> bool:
     first = bisect_left(keys, between[0])
     return first < len(keys) and keys[first] <= between[1]
 
 
-def _row_groups(file: pq.ParquetFile, between: Between | None) -> list[int]:
+def _row_groups(file: pq.ParquetFile, between: KeyRange | None) -> list[int]:
     """The row groups of a file that can have keys in `between`, as their statistics say."""
     groups = range(file.num_row_groups)
     if between is None:
@@ -163,7 +163,7 @@ def _row_groups(file: pq.ParquetFile, between: Between | None) -> list[int]:
     return [group for group in groups if _overlaps(chunks[group], between)]
 
 
-def _overlaps(chunk: pq.ColumnChunkMetaData, between: Between) -> bool:
+def _overlaps(chunk: pq.ColumnChunkMetaData, between: KeyRange) -> bool:
     # In a foreign file the column may stand behind columns of several parts.
     known = chunk.statistics if chunk.path_in_schema == "key" else None
     if known is None or not known.has_min_max:
@@ -171,7 +171,7 @@ def _overlaps(chunk: pq.ColumnChunkMetaData, between: Between) -> bool:
     return bool(known.min <= between[1] and known.max >= between[0])
 
 
-def _within(keys: pa.ChunkedArray, between: Between) -> pa.ChunkedArray:
+def _within(keys: pa.ChunkedArray, between: KeyRange) -> pa.ChunkedArray:
     low, high = between
     return pc.and_(pc.greater_equal(keys, low), pc.less_equal(keys, high))
 

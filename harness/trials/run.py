@@ -49,14 +49,16 @@ def attempt(
     another process makes what the trial needs and this one does not wait for it.
     """
     started, clock = datetime.now(UTC), time.perf_counter()
+    if running is not None:  # an earlier process may have died before it heeded a request
+        (running / GIVE_WAY).unlink(missing_ok=True)
     try:
         record = run_trial(trial, report, weights, running)
     except Postponed:
         raise  # the trial is run later, and has no record until then
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a method that exits must not end the program
         # The two expected errors explain themselves; any other is logged with its traceback.
-        unforeseen = not isinstance(error, TrialFailure | UserError)
-        _logger.error("trial %s failed: %s", trial.label, reason(error), exc_info=unforeseen)
+        if not isinstance(error, TrialFailure | UserError):
+            _logger.exception("trial %s failed", trial.label)
         record = failed(trial, reason(error))
     return replace(record, started=started, wall_seconds=time.perf_counter() - clock)
 

@@ -23,7 +23,7 @@ from harness.trials.compaction import COMPACTED, compact
 from harness.trials.reading import Reading, each_file, listed
 from harness.trials.record import RANK, SCHEMA, WITHOUT_LARGE, Record, record_of
 from harness.trials.record_files import (
-    Between,
+    KeyRange,
     each_key_once,
     no_rows,
     sound_rows,
@@ -96,7 +96,8 @@ class Store:
         A stored failure does not count, so a failed trial is tried again. What `run` gives back is
         stored and returned in any case. While another process runs the same trial, this one waits
         for its record; `what` names the trial for those who wait. Raises Postponed instead of
-        waiting inside of `harness.locks.postponing`.
+        waiting inside of `harness.locks.postponing`. The folder of the running trial is removed
+        when its record is written.
         """
         stored = self.get(key)
         if stored is not None and stored.finished:
@@ -117,7 +118,7 @@ class Store:
         self,
         columns: Sequence[str] = SCHEMA.names,
         where: pc.Expression | None = None,
-        between: Between | None = None,
+        between: KeyRange | None = None,
     ) -> Reading:
         """Read every trial once.
 
@@ -178,7 +179,7 @@ class Store:
         )
 
     def matching(self, prefix: str) -> list[Record]:
-        """The trials and evaluations whose keys start with `prefix`, without LARGE fields."""
+        """The trials and evaluations whose keys start with `prefix`, without LARGE_COLUMNS fields."""
         return self._reading_of(prefix).records()
 
     def compact(self, at_least: int = 256) -> int:

@@ -1,13 +1,11 @@
-"""Two sweeps at once in one store share the work, and a sweep takes over what a dead one left."""
+"""Two sweeps at once in one store share the work."""
 
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -77,14 +75,6 @@ def start(shared: Path, folder: Path, environment: dict[str, str]) -> Iterator[S
         process.communicate()
 
 
-def scores(store: Path) -> dict[str, Any]:
-    """Key -> what the trial's record says about the result."""
-    return {
-        record.key: (record.status, record.dev, record.test, record.history)
-        for record in Store(store).read().records()
-    }
-
-
 @pytest.fixture(scope="module")
 def together(start: Start, folder: Path) -> list[tuple[int | None, str]]:
     """The exit codes and the outputs of two sweeps that began together in the store `together`."""
@@ -106,19 +96,3 @@ def test_two_sweeps_started_together_run_every_trial_once(
 def test_both_print_the_same_table(together: list[tuple[int | None, str]]) -> None:
     one, other = (output.splitlines()[-3:] for _, output in together)
     assert one == other
-
-
-def test_a_sweep_takes_over_the_trials_of_a_killed_one(
-    together: list[tuple[int | None, str]], start: Start, folder: Path
-) -> None:
-    store = folder / "killed"
-    killed = start(store)
-    until = time.monotonic() + 900
-    while not list(store.glob("*.parquet")) and time.monotonic() < until:
-        time.sleep(0.05)
-    os.killpg(killed.pid, signal.SIGKILL)  # the driver; Ray's own processes end after it
-    second = start(store)
-    output, _ = second.communicate(timeout=1500)
-    assert second.returncode == 0, output
-    assert together[0][0] == 0
-    assert scores(store) == scores(folder / "together")
