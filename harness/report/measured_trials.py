@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from harness.evaluation.catalogue import Metric, SuiteCard, card, suite_of
 from harness.evaluation.scores import Uncertainty
 from harness.report.variance import Draw
+from harness.trials.record_files import is_text
 
 IDENTITY_COLUMNS = (
     "method",
@@ -123,8 +124,8 @@ def trials_of(table: pa.Table) -> dict[Identity, list[MeasuredTrial]]:
     The scores of a partial evaluation count, since only its other tasks are missing. Those of a
     search trial do not count, because its configuration was chosen on its seed.
     """
-    search = pc.equal(table["role"], "search")
-    counts = pc.and_(pc.invert(search), pc.not_equal(table["status"], "failed"))
+    search, failed = is_text(table["role"], "search"), is_text(table["status"], "failed")
+    counts = pc.invert(pc.or_(search, failed))
     of_search = pc.is_in(table["evaluates"], table["key"].filter(search))
     shown = table.filter(pc.and_(counts, pc.invert(of_search)))
     rows: dict[Identity, dict[Draw, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))

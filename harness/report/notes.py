@@ -8,8 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.errors import headline
+from harness.trials.reading import Reading
 from harness.trials.record import trial_label
-from harness.trials.store import DEFAULT_STORE, Reading
+from harness.trials.record_files import is_text
+from harness.trials.store import DEFAULT_STORE
 
 SHOWN = 5
 """The number of records that one note names"""
@@ -63,10 +65,10 @@ def _unfinished(trials: pa.Table) -> list[dict[str, Any]]:
     An evaluation that was made again with all of its data has another key; the old row is left out.
     """
     # Masks are several times as quick as filters by expression, which copy every column.
-    finished_rows = pc.equal(trials["status"], "finished")
+    finished_rows = is_text(trials["status"], "finished")
     columns = [*_NAMED, "role", "status", "suite", "reason", "evaluates"]
     rows = trials.select(columns).filter(pc.invert(finished_rows))
-    evaluations = pc.and_(pc.equal(trials["role"], "evaluation"), finished_rows)
+    evaluations = pc.and_(is_text(trials["role"], "evaluation"), finished_rows)
     done = trials.select(["evaluates", "suite"]).filter(evaluations)
     finished = set(zip(done["evaluates"].to_pylist(), done["suite"].to_pylist(), strict=True))
     return [

@@ -25,7 +25,7 @@ from harness.report.sheet import (
     key_list,
     score_text,
 )
-from harness.trials.store import Reading
+from harness.trials.reading import Reading
 
 PAPER_SCHEMA = pa.schema(
     [

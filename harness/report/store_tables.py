@@ -25,7 +25,7 @@ from harness.report.sheet import (
     percent_text,
     score_text,
 )
-from harness.trials.store import Reading
+from harness.trials.reading import Reading
 
 STORE_SCHEMA = pa.schema(
     [

@@ -34,10 +34,14 @@ def _printed(content: str, width: int) -> str:
 
 def _wrapped(content: str, width: int, justify: JustifyMethod) -> list[str]:
     """The lines of a text in at most `width` characters; a word is broken where it is longer."""
-    if cell_len(content) <= width and content.isprintable():
-        return [content]
-    lines = Text(content).wrap(_CONSOLE, width, justify=justify, overflow="fold")
-    return [line.plain for line in lines]
+    found = []
+    for line in content.split("\n"):
+        if cell_len(line) <= width and line.isprintable():
+            found.append(line)
+        else:
+            parts = Text(line).wrap(_CONSOLE, width, justify=justify, overflow="fold")
+            found += [part.plain for part in parts]
+    return found
 
 
 def _fitted(sheet: Sheet, width: int) -> tuple[list[list[SheetLine]], list[int], int]:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 import pyarrow as pa
+from pydantic_core import from_json
 
 from harness.evaluation.scores import Uncertainty
 
@@ -80,9 +81,9 @@ SCHEMA = pa.schema(
     ]
 )
 """The columns of a Parquet file, in order; `Record` says what each of them means"""
-LARGE = ("details", "uncertainty", "history")
+LARGE_COLUMNS = ("details", "uncertainty", "history")
 """Columns that are most of a row's bytes, and that few readers need"""
-WITHOUT_LARGE = tuple(name for name in SCHEMA.names if name not in LARGE)
+WITHOUT_LARGE = tuple(name for name in SCHEMA.names if name not in LARGE_COLUMNS)
 JSON_COLUMNS = ("configuration", "versions", "suite_card")
 RANK = {"failed": 0, "partial": 1, "finished": 2}
 """Of two rows of one trial, the one whose status has the higher rank counts"""
@@ -223,8 +224,8 @@ def record_of(row: Mapping[str, Any]) -> Record:
 def is_object(text: str | None) -> bool:
     """Whether a text of one of JSON_COLUMNS is sound: nothing, or a JSON object."""
     try:
-        return text is None or isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
+        return text is None or isinstance(from_json(text), dict)
+    except ValueError:
         return False
 
 

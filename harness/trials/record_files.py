@@ -1,6 +1,8 @@
 """A Parquet file with records: what it may be, its rows between two keys, and how it is written."""
 
+import functools
 import stat
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -14,35 +16,31 @@ ROWS_TOGETHER = 1024
 """Rows of a row group, which is the least that a reader of one row has to unpack"""
 READ_ERRORS = (pa.ArrowException, OSError, ValueError)
 """What reading a damaged or foreign file raises"""
-Between = tuple[str, str]
+KeyRange = tuple[str, str]
 """The first and the last key that are wanted"""
 _ALWAYS = ("key", "schema_version", "status")
 
 
 def read_rows(
-    path: Path, columns: Sequence[str] = SCHEMA.names, between: Between | None = None
+    path: Path, columns: Sequence[str] = SCHEMA.names, between: KeyRange | None = None
 ) -> pa.Table:
     """The rows of a file, with these columns of SCHEMA and those that every reader needs.
 
-    A column that the file does not have, because it is older, is null. Only the parts of the file
-    whose keys can be in `between` are read. Raises FileNotFoundError for a file that is gone, and
-    one of READ_ERRORS for a file that is damaged, foreign or of a newer schema.
+    A column that the file does not have, because it is older, is null. Only the row groups that
+    have keys in `between` are read. Raises FileNotFoundError for a file that is gone, and one of
+    READ_ERRORS for a file that is damaged, foreign or of a newer schema.
     """
     names = _named(columns)
+    if between is not None and not _has_some(_sorted_keys(*_state(path)), between):
+        return no_rows(columns)
     with _opened(path) as file:
-        there = file.schema_arrow.names
-        groups = list(range(file.num_row_groups))
-        if between is not None:
-            groups = _with_keys(file, there.index("key"), between)
-            if not groups:
-                return no_rows(columns)
+        groups = _row_groups(file, between)
+        there = [name for name in names if name in file.schema_arrow.names]
         # For the few rows of most files, threads cost more than they save.
-        threads = len(groups) > 1
-        table = file.read_row_groups(
-            groups, [name for name in names if name in there], use_threads=threads
-        )
-    found = _of_this_schema(table, names)
-    return found if between is None else _within(found, between)
+        table = file.read_row_groups(groups, there, use_threads=len(groups) > 1)
+    if between is not None:
+        table = table.filter(_within(table["key"], between))
+    return _of_this_schema(table, names)
 
 
 def read_row_groups(path: Path) -> Iterator[pa.Table]:
@@ -57,7 +55,12 @@ def read_row_groups(path: Path) -> Iterator[pa.Table]:
 
 def no_rows(columns: Sequence[str]) -> pa.Table:
     """What `read_rows` would give for a file without rows."""
-    return SCHEMA.empty_table().select(_named(columns))
+    return _no_rows(tuple(_named(columns)))
+
+
+@functools.cache
+def _no_rows(names: tuple[str, ...]) -> pa.Table:
+    return SCHEMA.empty_table().select(names)
 
 
 def write_rows(tables: Iterable[pa.Table], path: Path) -> None:
@@ -82,6 +85,14 @@ def each_key_once(table: pa.Table) -> pa.Table:
         for same in rows.values()
     ]
     return table.take(pa.array(sorted(kept), pa.int64()))
+
+
+def is_text(column: pa.ChunkedArray, text: str) -> pa.ChunkedArray:
+    """Whether each value is this text, which has no `%` and no `_`.
+
+    A comparison with a value of Python would import pandas, which takes half a second.
+    """
+    return pc.match_like(column, pattern=text)
 
 
 def sound_rows(table: pa.Table) -> tuple[pa.Table, list[tuple[str, str]]]:
@@ -120,25 +131,49 @@ def _named(columns: Sequence[str]) -> list[str]:
     return [name for name in SCHEMA.names if name in columns or name in _ALWAYS]
 
 
-def _with_keys(file: pq.ParquetFile, column: int, between: Between) -> list[int]:
-    """The row groups that have keys in `between`. `column`: the number of the column of keys.
+def _state(path: Path) -> tuple[Path, int, int, int]:
+    """What tells a file from the one that may have been there before."""
+    found = path.stat()
+    return path, found.st_ino, found.st_size, found.st_mtime_ns
 
-    The statistics say which ones can have them. Of these the keys alone are read, because the
-    history of a trial is a thousand times as long as its key.
+
+@functools.lru_cache(maxsize=64)
+def _sorted_keys(path: Path, *_: int) -> list[str]:
+    """The keys of a file.
+
+    They are remembered, because a worker asks for one key after the other, and a key that is not
+    there has to be looked for in every compacted file.
     """
+    with _opened(path) as file:
+        return sorted(file.read(["key"])["key"].drop_null().to_pylist())
+
+
+def _has_some(keys: Sequence[str], between: KeyRange) -> bool:
+    first = bisect_left(keys, between[0])
+    return first < len(keys) and keys[first] <= between[1]
+
+
+def _row_groups(file: pq.ParquetFile, between: KeyRange | None) -> list[int]:
+    """The row groups of a file that can have keys in `between`, as their statistics say."""
+    groups = range(file.num_row_groups)
+    if between is None:
+        return list(groups)
+    column = file.schema_arrow.names.index("key")
+    chunks = [file.metadata.row_group(group).column(column) for group in groups]
+    return [group for group in groups if _overlaps(chunks[group], between)]
+
+
+def _overlaps(chunk: pq.ColumnChunkMetaData, between: KeyRange) -> bool:
+    # In a foreign file the column may stand behind columns of several parts.
+    known = chunk.statistics if chunk.path_in_schema == "key" else None
+    if known is None or not known.has_min_max:
+        return True
+    return bool(known.min <= between[1] and known.max >= between[0])
+
+
+def _within(keys: pa.ChunkedArray, between: KeyRange) -> pa.ChunkedArray:
     low, high = between
-    found = []
-    for group in range(file.num_row_groups):
-        known = file.metadata.row_group(group).column(column).statistics
-        if known is not None and known.has_min_max and not (known.min <= high and known.max >= low):
-            continue
-        if _within(file.read_row_group(group, ["key"]), between).num_rows:
-            found.append(group)
-    return found
-
-
-def _within(table: pa.Table, between: Between) -> pa.Table:
-    return table.filter((pc.field("key") >= between[0]) & (pc.field("key") <= between[1]))
+    return pc.and_(pc.greater_equal(keys, low), pc.less_equal(keys, high))
 
 
 def _of_this_schema(table: pa.Table, names: Sequence[str]) -> pa.Table:

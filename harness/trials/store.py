@@ -10,8 +10,7 @@ import errno
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,13 +20,12 @@ from harness.claims import claimed
 from harness.errors import UserError
 from harness.files import probe_writable, written_whole
 from harness.trials.compaction import COMPACTED, compact
+from harness.trials.reading import Reading, each_file, listed
 from harness.trials.record import RANK, SCHEMA, WITHOUT_LARGE, Record, record_of
 from harness.trials.record_files import (
-    READ_ERRORS,
-    Between,
+    KeyRange,
     each_key_once,
     no_rows,
-    read_rows,
     sound_rows,
     write_rows,
 )
@@ -36,19 +34,6 @@ DEFAULT_STORE = Path("results/trials")
 LAST_CHARACTER = "\U0010ffff"
 """It is greater than every character of a key"""
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Reading:
-    """The content of a store: one row per trial, and what could not be read."""
-
-    table: pa.Table
-    unreadable: list[tuple[str, str]] = field(default_factory=list)
-    """(name, reason) of each file, and (key, reason) of each row, that could not be read"""
-
-    def records(self) -> list[Record]:
-        """The rows as records; a field whose column was not read has its default."""
-        return [record_of(row) for row in self.table.to_pylist()]
 
 
 class Store:
@@ -133,7 +118,7 @@ class Store:
         self,
         columns: Sequence[str] = SCHEMA.names,
         where: pc.Expression | None = None,
-        between: Between | None = None,
+        between: KeyRange | None = None,
     ) -> Reading:
         """Read every trial once.
 
@@ -143,7 +128,7 @@ class Store:
         """
         tables: list[pa.Table] = []
         unreadable: list[tuple[str, str]] = []
-        for path, found in self._each(self._files, columns, between):
+        for path, found in each_file(lambda: listed(self.folder), columns, between):
             if isinstance(found, pa.Table):
                 tables.append(found)
             else:
@@ -165,8 +150,8 @@ class Store:
         A failure is returned only when there is no finished record of the same key.
         """
         found: Record | None = None
-        for _, table in self._each(lambda: self._may_have(key), SCHEMA.names, (key, key)):
-            if not isinstance(table, pa.Table):
+        for _, table in each_file(lambda: self._may_have(key), SCHEMA.names, (key, key)):
+            if not isinstance(table, pa.Table) or not table.num_rows:
                 continue  # `read` names what is damaged
             for row in sound_rows(table)[0].to_pylist():
                 record = record_of(row)
@@ -183,7 +168,8 @@ class Store:
         """
         reading = self._reading_of(prefix)
         if reading.table.num_rows:
-            return self.get(only(reading.records(), prefix).key)  # with its history
+            found = only(reading.records(), prefix)
+            return self.get(found.key) or found  # with its history
         for name, reason in reading.unreadable:
             if name.startswith(prefix):
                 raise UserError(f"{name} in {self.folder} cannot be read: {reason}")
@@ -193,7 +179,7 @@ class Store:
         )
 
     def matching(self, prefix: str) -> list[Record]:
-        """The trials and evaluations whose keys start with `prefix`, without LARGE fields."""
+        """The trials and evaluations whose keys start with `prefix`, without LARGE_COLUMNS fields."""
         return self._reading_of(prefix).records()
 
     def compact(self, at_least: int = 256) -> int:
@@ -258,45 +244,7 @@ class Store:
         """
         own = (self._unfinished(key), self.folder / f"{key}.parquet")
         there = [path for path in own if os.path.lexists(path)]
-        return [*there, *self._files(COMPACTED)]
-
-    def _files(self, start: str = "") -> list[Path]:
-        """The Parquet files whose names have this start: compacted ones first, no hidden ones."""
-        try:
-            found = [entry.name for entry in os.scandir(self.folder)]
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise UserError(f"the store {self.folder} cannot be read ({error.strerror})") from None
-        names = [name for name in found if name.endswith(".parquet") and name[0] != "."]
-        names = [name for name in names if name.startswith(start)]
-        names.sort(key=lambda name: (not name.startswith(COMPACTED), name))
-        return [self.folder / name for name in names]
-
-    def _each(
-        self, listed: Callable[[], Iterable[Path]], columns: Sequence[str], between: Between | None
-    ) -> Iterator[tuple[Path, pa.Table | str]]:
-        """Each listed file once, with its rows, or with the reason why it cannot be read.
-
-        A file that is gone was folded after the listing into one that the next listing has.
-        """
-        done: set[Path] = set()
-        gone = True
-        while gone:
-            gone = False
-            for path in listed():
-                if path in done:
-                    continue
-                found: pa.Table | str
-                try:
-                    found = read_rows(path, columns, between)
-                except FileNotFoundError:
-                    gone = True
-                    continue
-                except READ_ERRORS as error:
-                    found = str(error).splitlines()[0]
-                done.add(path)
-                yield path, found
+        return [*there, *listed(self.folder, COMPACTED)]
 
 
 def only(found: list[Record], prefix: str) -> Record:

@@ -16,6 +16,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.trials import compaction
+from harness.trials import store as stores
 from harness.trials.record import SCHEMA, SCHEMA_VERSION, Record
 from harness.trials.store import Store
 
@@ -439,17 +440,37 @@ def test_reader_whose_files_are_compacted_after_it_has_listed_them(
     """The listing is made, and then all small files are removed, which is the worst moment."""
     for number in range(4):
         store.write(record(number))
-    listing = Store._files
+    listing = stores.listed
     once = iter([True])
 
-    def list_then_compact(self: Store) -> list[Path]:
-        found = listing(self)
+    def list_then_compact(folder: Path, start: str = "") -> list[Path]:
+        found = listing(folder, start)
         for _ in once:
-            Store(self.folder).compact(at_least=1)
+            Store(folder).compact(at_least=1)
         return found
 
-    monkeypatch.setattr(Store, "_files", list_then_compact)
+    monkeypatch.setattr(stores, "listed", list_then_compact)
     assert keys_of(store) == [0, 1, 2, 3]
+
+
+def test_key_whose_compacted_file_is_folded_while_it_is_looked_for(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        store.write(record(number))
+        store.compact(at_least=1)
+    listing = stores.listed
+    once = iter([True])
+
+    def list_then_compact(folder: Path, start: str = "") -> list[Path]:
+        found = listing(folder, start)
+        for _ in once:
+            store.write(record(3))
+            store.compact(at_least=1)
+        return found
+
+    monkeypatch.setattr(stores, "listed", list_then_compact)
+    assert store.get(record(0).key) == record(0)
 
 
 def write_many(folder: str, numbers: list[int]) -> None:
