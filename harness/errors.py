@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 _LONG = re.compile(r"[^\s/]{260,}")
 """What is longer than the name of a file can be"""
-_MOST = 3000
+_MOST = 1500
 """Characters of a sentence"""
 
 
@@ -17,11 +17,15 @@ class UserError(Exception):
     """
 
 
+class NotHere(UserError):
+    """A model or a data file is not on this machine; a plan names it and goes on."""
+
+
 class TrialFailure(Exception):
     """A trial cannot go on, for example because a loss is not finite; the message is the reason."""
 
 
-def reason(error: Exception) -> str:
+def reason(error: BaseException) -> str:
     """Why something failed, for a record.
 
     It is the message alone where that was written for people, and else the exception's type too.
