@@ -110,7 +110,10 @@ def _measure(
 
 
 def _check(suites: "list[Suite]") -> None:
-    """Raise UserError when two suites have one name, or when there are no data for any of them."""
+    """Raise UserError when two suites have one name, or when there are no data for any of them.
+
+    A user's suite is read at once, because its functions may give anything.
+    """
     names = [each.name for each in suites]
     for each in names:
         if names.count(each) > 1:
@@ -118,11 +121,21 @@ def _check(suites: "list[Suite]") -> None:
     missing = []
     for suite in suites:
         try:
-            suite.files()
+            suite.digest()
+            if suite.code_digest and all(_unreadable(suite, task) for task in suite.data):
+                suite.load(next(iter(suite.data)))
         except UserError as error:
             missing.append(error)
     if len(missing) == len(suites):
         raise missing[0]
+
+
+def _unreadable(suite: "Suite", task: str) -> bool:
+    try:
+        suite.load(task)
+    except UserError:
+        return True
+    return False
 
 
 def _cost(record: "Record") -> str:

@@ -65,6 +65,8 @@ class Method(nn.Module, Generic[Config]):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if "config_type" in vars(cls):
+            return  # what a plugin says itself goes before the brackets
         # At run time the brackets are in `__orig_bases__`, so a plugin names its Config once.
         for base in getattr(cls, "__orig_bases__", ()):
             for argument in get_args(base):
