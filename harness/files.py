@@ -73,7 +73,8 @@ def probe_writable(folder: Path) -> None:
     there = next(each for each in (folder, *folder.parents) if _is_there(each))
     probe = there / f".probe-{uuid.uuid4().hex}"
     try:
-        probe.write_bytes(bytes(4096))  # on a full disk an empty file can still be made
+        with written_whole(probe) as temporary:
+            temporary.write_bytes(bytes(64 * 1024))  # a full disk still has room for a name
     finally:
         probe.unlink(missing_ok=True)
 

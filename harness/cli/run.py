@@ -22,6 +22,9 @@ def run(
 ) -> None:
     """Train one configuration in this process, score it on dev and test, and store it.
 
+    Ctrl-C and SIGTERM save the training; the same command then goes on from there, as it does after
+    a kill, with what was saved in the last minutes (HARNESS_CHECKPOINT_MINUTES, 5 by default).
+
     Example: harness run simcse --encoder tiny-bert --set suite=graded
     """
     from rich.console import Console
@@ -29,6 +32,7 @@ def run(
     from harness.cli.show import print_record
     from harness.files import check_cache
     from harness.plugin import registry
+    from harness.training.interruption import ended_by_sigterm
     from harness.trials.prepare import prepare
     from harness.trials.run import attempt
     from harness.trials.trial import Trial, key, resolve
@@ -57,7 +61,8 @@ def run(
             found.running(name),
         )
 
-    record = found.finished_or_run(name, trial.label, train)
+    with ended_by_sigterm():
+        record = found.finished_or_run(name, trial.label, train)
     if not trained:
         console.print("Already in the store:")
     print_record(record, console, method)

@@ -62,9 +62,12 @@ def _unfinished(trials: pa.Table) -> list[dict[str, Any]]:
 
     An evaluation that was made again with all of its data has another key; the old row is left out.
     """
-    unfinished = trials.filter(pc.field("status").isin(["failed", "partial"]))
-    rows = unfinished.select([*_NAMED, "role", "status", "suite", "reason", "evaluates"])
-    done = trials.filter((pc.field("role") == "evaluation") & (pc.field("status") == "finished"))
+    # Masks are several times as quick as filters by expression, which copy every column.
+    finished_rows = pc.equal(trials["status"], "finished")
+    columns = [*_NAMED, "role", "status", "suite", "reason", "evaluates"]
+    rows = trials.select(columns).filter(pc.invert(finished_rows))
+    evaluations = pc.and_(pc.equal(trials["role"], "evaluation"), finished_rows)
+    done = trials.select(["evaluates", "suite"]).filter(evaluations)
     finished = set(zip(done["evaluates"].to_pylist(), done["suite"].to_pylist(), strict=True))
     return [
         row

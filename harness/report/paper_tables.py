@@ -87,7 +87,7 @@ class _PaperSheet:
             ],
             caption=_caption(self.table),
             notes=[*self._sources(), *_choices(self.comparisons), *self._to_fill()],
-            records=pa.Table.from_pylist(
+            make_records=lambda: pa.Table.from_pylist(
                 [self._record(each) for each in self.comparisons], schema=PAPER_SCHEMA
             ),
         )

@@ -5,6 +5,8 @@ The store says what is left to do, so an interrupted sweep goes on when the same
 
 from dataclasses import dataclass
 
+import pyarrow.compute as pc
+
 from harness.files import check_cache
 from harness.sweep.limits import Limits
 from harness.sweep.ray_engine import Engine, Resources
@@ -111,7 +113,8 @@ class _Sweep:
         finished = self.store.finished_keys()
         missing = {name: trial for name, trial in by_key.items() if name not in finished}
         stored = len(by_key) - len(missing)
-        slots = self.engine.slots
+        # Without a trial to run, Ray need not start.
+        slots = self.engine.slots if missing else 0
         # Trials of one configuration differ in the label subset, too.
         self.watcher.round(RoundPlan(title, len(missing), stored, slots, varied | {"subset"}))
         if missing:
@@ -127,8 +130,8 @@ class _Sweep:
         known = sampled_of(search, self.store)
         budget = max(0, sampler.configurations - len(known))
         title = f"search, {sampler.name} on {search.label}"
-        varied = set(search.ranges)
-        self.watcher.round(RoundPlan(title, budget, len(known), self.engine.slots, varied))
+        slots = self.engine.slots if budget else 0
+        self.watcher.round(RoundPlan(title, budget, len(known), slots, set(search.ranges)))
         if budget:
             sampling = Sampling(
                 template=Trial(search.method, search.fixed, 0, "search", search.id),
@@ -146,8 +149,8 @@ class _Sweep:
     def _failed(self) -> int:
         """The number of failed trials of this sweep: planned ones, and ones of its samplers."""
         samplers = {search.id for search in self.searches if search.sampler is not None}
+        failed = self.store.read(("search", "role"), pc.field("status") == "failed").table
         return sum(
-            record.status == "failed"
-            and (record.key in self.keys or (record.search in samplers and record.role == "search"))
-            for record in self.store.read().records()
+            row["key"] in self.keys or (row["search"] in samplers and row["role"] == "search")
+            for row in failed.to_pylist()
         )

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ class Resources:
 
 
 class Engine:
-    """A connection to Ray for the length of a sweep."""
+    """A connection to Ray for the length of a sweep. It is made when the first trial needs it."""
 
     def __init__(
         self, store: Store, resources: Resources, limits: Limits, methods: Iterable[str]
@@ -68,27 +68,31 @@ class Engine:
         self.store, self.resources, self.limits = store, resources, limits
         self._plugins = {str(registry.locate(method)) for method in methods}
         self._sweep = uuid.uuid4().hex
+        self._session = ExitStack()
 
     def __enter__(self) -> "Engine":
-        """Connect to Ray.
-
-        Raises UserError when the cluster cannot be joined, when a machine has other sources, or
-        when none can hold a trial, and SweepStopped when a local Ray does not start.
-        """
-        with ExitStack() as stack:
-            self._folder = stack.enter_context(ray_session()) / "tune"
-            self.resources = _affordable(self.resources)
-            if os.environ.get("RAY_ADDRESS"):
-                check_sources(self._plugins)
-            self._session = stack.pop_all()
         return self
 
     def __exit__(self, *error: Any) -> None:
         self._session.__exit__(*error)
 
+    @cached_property
+    def _folder(self) -> Path:
+        """Connect to Ray, and return a folder for Tune's files.
+
+        Raises UserError when the cluster cannot be joined, when a machine has other sources, or
+        when none can hold a trial, and SweepStopped when a local Ray does not start.
+        """
+        session = self._session.enter_context(ray_session())
+        self.resources = _affordable(self.resources)
+        if os.environ.get("RAY_ADDRESS"):
+            check_sources(self._plugins)
+        return session / "tune"
+
     @property
     def slots(self) -> int:
-        """How many trials run at a time."""
+        """How many trials run at a time. It connects to Ray, with the errors of that."""
+        assert self._folder
         total, gpus = ray.cluster_resources(), self.resources.gpus
         slots = int(total.get("CPU", 0) / self.resources.cpus)
         return max(1, min(slots, int(total.get("GPU", 0) / gpus)) if gpus else slots)
@@ -105,7 +109,7 @@ class Engine:
         self._fit(Suggestions(sampling, self.slots), watcher)
 
     def _fit(self, source: TrialSource, watcher: TrialWatcher) -> None:
-        queue = TrialQueue(source, self.store)
+        queue, folder = TrialQueue(source, self.store), str(self._folder)
         cpus, gpus = self.resources.cpus, self.resources.gpus or 0
         bound = partial(
             worker.run_one,
@@ -124,7 +128,7 @@ class Engine:
                 trial_dirname_creator=lambda trial: str(trial.trial_id),
             ),
             run_config=tune.RunConfig(
-                storage_path=str(self._folder),
+                storage_path=folder,
                 verbose=0,
                 # This counts lost workers and nodes. A failed trial is a record, not an error.
                 failure_config=tune.FailureConfig(max_failures=1),

@@ -50,10 +50,9 @@ class Terminal:
         self.plan, self.done = plan, 0
         self.running.clear()
         self.clock = time.monotonic()
-        self._say(
-            f"{plan.title}: {plan.to_run} to run, {plan.stored} already in the store, "
-            f"{plan.slots} at a time"
-        )
+        at_a_time = f", {plan.slots} at a time" if plan.to_run else ""
+        counts = f"{plan.to_run} to run, {plan.stored} already in the store"
+        self._say(f"{plan.title}: {counts}{at_a_time}")
 
     def chosen(self, search: Search, configuration: Values, dev: float | None) -> None:
         """A search has chosen a configuration."""

@@ -19,7 +19,7 @@ class RoundPlan:
     stored: int
     """Number of trials that the store has"""
     slots: int
-    """Number of trials that run at a time"""
+    """Number of trials that run at a time; 0 when none is to run"""
     varied: set[str]
     """The hyperparameters in which the trials differ"""
 

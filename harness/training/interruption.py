@@ -20,8 +20,8 @@ def giving_way(file: Path) -> Iterator[Callable[[], bool]]:
 
     In the block, Ctrl-C and SIGTERM ask and do nothing else; a second one stops the process at
     once. So does a request that the block has not heeded when it ends, as KeyboardInterrupt. The
-    file asks from the moment at which it is there. In a thread that is not the main one, Python
-    allows no handlers of signals, and the file alone asks.
+    file asks while it is there; it is removed when the block ends. In a thread that is not the main
+    one, Python allows no handlers of signals, and the file alone asks.
     """
     signals = 0
 
@@ -39,23 +39,33 @@ def giving_way(file: Path) -> Iterator[Callable[[], bool]]:
             looked, found = time.monotonic(), file.exists()
         return found or signals > 0
 
-    with _handled(note):
-        yield asked
+    try:
+        with _handled(note, signal.SIGINT, signal.SIGTERM):
+            yield asked
+    finally:
+        file.unlink(missing_ok=True)
     if signals:
         raise KeyboardInterrupt
 
 
 @contextmanager
-def _handled(note: Callable[..., None]) -> Iterator[None]:
-    """In the block, `note` handles the signals that the process does not ignore."""
+def ended_by_sigterm() -> Iterator[None]:
+    """In the block, SIGTERM ends the process as Ctrl-C does, with KeyboardInterrupt."""
+    with _handled(signal.default_int_handler, signal.SIGTERM):
+        yield
+
+
+@contextmanager
+def _handled(handler: Callable[..., None], *numbers: int) -> Iterator[None]:
+    """In the block, `handler` handles these signals, except for those that the process ignores."""
     before = {}
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in numbers:
             # A job in the background ignores Ctrl-C; a handler of None is not Python's.
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                before[number] = signal.signal(number, note)
+                before[number] = signal.signal(number, handler)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

@@ -23,6 +23,8 @@ from harness.files import written_whole
 
 EXTRA = "_extra_state"
 """How torch calls what a module adds to its state (`get_extra_state`)"""
+_METADATA = "harness"
+"""The entry of the metadata that has the facts and the digest"""
 _PARTS = ("best", "optimiser")
 """The parts under a prefix; a parameter's own name has no slash"""
 
@@ -45,11 +47,13 @@ class SavedState:
         tensors = dict(self.weights)
         for part in _PARTS:
             tensors |= {f"{part}/{name}": value for name, value in getattr(self, part).items()}
-        plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-        facts = json.dumps(self.facts)
+        plain, facts = _plain(tensors), json.dumps(self.facts)
+        # One entry: safetensors writes several in an order of chance, and equal states should be
+        # equal files, because a record names the digest of the file of its weights.
+        described = json.dumps({"facts": facts, "digest": _digest(plain, facts)})
         try:
             with written_whole(path) as temporary:
-                save_file(plain, temporary, {"facts": facts, "digest": _digest(plain, facts)})
+                save_file(plain, temporary, {_METADATA: described})
                 temporary.chmod(0o644)  # safetensors makes private files; the store's are readable
         except SafetensorError as error:  # it hides what the system said, such as a full disk
             raise OSError(str(error)) from None
@@ -63,11 +67,7 @@ class SavedState:
                 metadata = file.metadata() or {}
         except (SafetensorError, OSError) as error:
             raise UserError(f"{path} cannot be read ({str(error).splitlines()[0]})") from None
-        facts = metadata.get("facts", "{}")
-        # Weights that were kept by an older version have no digest.
-        if "digest" in metadata and metadata["digest"] != _digest(tensors, facts):
-            raise UserError(f"{path} cannot be read (it is damaged: its digest differs)")
-        found = cls({}, facts=json.loads(facts))
+        found = cls({}, facts=_facts(path, tensors, metadata))
         for name, value in tensors.items():
             part, _, rest = name.partition("/")
             if rest and part in _PARTS:
@@ -117,10 +117,35 @@ def load_state(method: nn.Module, names: Collection[str], path: Path) -> None:
         )
 
 
+def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors as safetensors takes them: on the CPU, contiguous, each with its own memory."""
+    plain, taken = {}, set()
+    for name, value in tensors.items():
+        here = value.detach().cpu().contiguous()
+        if here.untyped_storage().data_ptr() in taken:
+            here = here.clone()
+        taken.add(here.untyped_storage().data_ptr())
+        plain[name] = here
+    return plain
+
+
+def _facts(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Any:
+    """The facts in the metadata of a file. Raises UserError when the digest there differs."""
+    if not metadata:
+        return {}  # weights that were kept by an older version have no digest
+    try:
+        described = json.loads(metadata[_METADATA])
+        if described["digest"] == _digest(tensors, described["facts"]):
+            return json.loads(described["facts"])
+    except (KeyError, TypeError, ValueError):
+        pass
+    raise UserError(f"{path} cannot be read (it is damaged: its digest differs)")
+
+
 def _digest(tensors: Mapping[str, Tensor], facts: str) -> str:
     """The SHA-256 of all names, types, shapes and numbers, and of the facts."""
     found = hashlib.sha256(facts.encode())
     for name, value in sorted(tensors.items()):
         found.update(f"\n{name} {value.dtype} {tuple(value.shape)}\n".encode())
-        found.update(value.reshape(-1).view(torch.uint8).numpy())
+        found.update(value.reshape(-1).view(torch.uint8).numpy().data)
     return found.hexdigest()

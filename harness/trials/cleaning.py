@@ -7,16 +7,18 @@ hour, is left where it is.
 import fcntl
 import json
 import os
-import platform
 import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from harness.files import Stamp, cache_folder, discard, unsealed
+from harness.owners import Owner
+from harness.trials.compaction import COMPACTED
 from harness.trials.store import Store
 
 IN_USE_SECONDS = 3600
@@ -33,6 +35,8 @@ CACHES = {
 """Folder of the cache -> what is in it"""
 RAY_FOLDERS = {"harness-tune-*": "what Ray Tune kept", "harness-ray-*": "Ray sessions"}
 """Folders in the folder for temporary files -> what is in them"""
+OWNER = "owner.json"
+"""The file in such a folder that names its process, with the fields of an Owner"""
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}\.(tmp|gone)|\.probe-[0-9a-f]{32}")
 _WEIGHTS = re.compile(r"[0-9a-f]{32}\.(safetensors|json)")
 
@@ -104,7 +108,7 @@ def _of_store(store: Store) -> Iterator[Removable]:
     known = finished | {Path(name).stem for name in unreadable}
     weights = [path for path in _children(_weights_folder(store)) if _WEIGHTS.match(path.name)]
     lost = [path for path in weights if path.stem not in known]
-    if any(name.startswith("compact-") for name in unreadable):
+    if any(name.startswith(COMPACTED) for name in unreadable):
         lost = []
     yield Removable("weights", f"weights of no trial of {store.folder}", lost, _unused)
     ended = [path for path in _children(store.running("KEY").parent) if path.name in finished]
@@ -138,7 +142,7 @@ def _temporary_files(folder: Path) -> Iterator[Path]:
 def _outdated(entry: Path) -> bool:
     """Whether a remembered digest is of a file that is gone or has changed, or is damaged."""
     try:
-        stamp = unsealed(entry.read_bytes())["stamp"]
+        stamp: list[Any] = unsealed(entry.read_bytes())["stamp"]
         return list(Stamp.of(Path(stamp[0]))) != stamp
     except (OSError, ValueError):
         return True
@@ -169,21 +173,12 @@ def _abandoned(folder: Path) -> bool:
     if folder.stat().st_uid != os.geteuid():
         return False
     try:
-        owner = json.loads((folder / "owner.json").read_bytes())
-        return owner["host"] == platform.node() and not _runs(owner["process"])
+        content = json.loads((folder / OWNER).read_bytes())
+        owner = Owner(**{each.name: content[each.name] for each in fields(Owner)})
+        return owner.has_ended
     except (OSError, ValueError, KeyError, TypeError):
         latest = max((stat.st_mtime for stat in _stats(folder)), default=0.0)
         return time.time() - latest > ABANDONED_SECONDS
-
-
-def _runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # it is another user's
-    return True
 
 
 def _stats(path: Path) -> Iterator[os.stat_result]:

@@ -22,10 +22,10 @@ from harness.trials.record import record_of
 from harness.trials.record_files import (
     READ_ERRORS,
     ROWS_TOGETHER,
-    damaged_rows,
     each_key_once,
     read_row_groups,
     read_rows,
+    sound_rows,
     write_rows,
 )
 
@@ -183,8 +183,7 @@ def _report(table: pa.Table) -> None:
     """Warn of trials that have finished with different results."""
     counted = table["key"].value_counts()
     twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
-    damaged, _ = damaged_rows(table)
-    sound = table.filter(pc.invert(damaged))
+    sound, _ = sound_rows(table)
     rows = sound.filter(pc.field("key").isin(twice) & (pc.field("status") == "finished"))
     first = {}
     for record in map(record_of, rows.to_pylist()):

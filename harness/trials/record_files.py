@@ -30,17 +30,17 @@ def read_rows(
     """
     names = _named(columns)
     with _opened(path) as file:
+        there = file.schema_arrow.names
         groups = list(range(file.num_row_groups))
         if between is not None:
-            # The keys go first, because a history is a thousand times as long.
-            groups = [group for group in groups if _may_have(file, group, between)]
-            groups = [
-                group
-                for group in groups
-                if _within(file.read_row_group(group, ["key"]), between).num_rows
-            ]
-        there = [name for name in names if name in file.schema_arrow.names]
-        table = file.read_row_groups(groups, there)
+            groups = _with_keys(file, there.index("key"), between)
+            if not groups:
+                return no_rows(columns)
+        # For the few rows of most files, threads cost more than they save.
+        threads = len(groups) > 1
+        table = file.read_row_groups(
+            groups, [name for name in names if name in there], use_threads=threads
+        )
     found = _of_this_schema(table, names)
     return found if between is None else _within(found, between)
 
@@ -84,19 +84,18 @@ def each_key_once(table: pa.Table) -> pa.Table:
     return table.take(pa.array(sorted(kept), pa.int64()))
 
 
-def damaged_rows(table: pa.Table) -> tuple[pa.BooleanArray, list[tuple[str, str]]]:
-    """Which rows have damaged JSON, and (key, reason) of each of them."""
-    damaged = pa.repeat(False, table.num_rows)
-    reasons = []
+def sound_rows(table: pa.Table) -> tuple[pa.Table, list[tuple[str, str]]]:
+    """The rows whose JSON is sound, as far as it was read, and (key, reason) of each other row."""
+    reasons: list[tuple[str, str]] = []
     for name in set(JSON_COLUMNS) & set(table.column_names):
         # Trials of one configuration share its text, and each text is checked once.
         wrong = [text for text in pc.unique(table[name]).to_pylist() if not is_object(text)]
         if wrong:
-            found = pc.is_in(table[name], pa.array(wrong, pa.string()))
-            keys = table["key"].filter(found).to_pylist()
+            damaged = pc.is_in(table[name], pa.array(wrong, pa.string()))
+            keys = table["key"].filter(damaged).to_pylist()
             reasons += [(key, f"its {name} is not a JSON object") for key in keys]
-            damaged = pc.or_(damaged, found)
-    return damaged, reasons
+            table = table.filter(pc.invert(damaged))
+    return table, reasons
 
 
 def _opened(path: Path) -> pq.ParquetFile:
@@ -110,7 +109,7 @@ def _opened(path: Path) -> pq.ParquetFile:
     if not stat.S_ISREG(mode):
         raise ValueError(f"it is a {'folder' if stat.S_ISDIR(mode) else 'device or a pipe'}")
     file = pq.ParquetFile(path, page_checksum_verification=True)
-    missing = [name for name in ("key", "status") if name not in file.schema_arrow.names]
+    missing = sorted({"key", "status"} - set(file.schema_arrow.names))
     if missing:
         file.close()
         raise ValueError(f"not a trial record: no column {', '.join(missing)}")
@@ -121,13 +120,21 @@ def _named(columns: Sequence[str]) -> list[str]:
     return [name for name in SCHEMA.names if name in columns or name in _ALWAYS]
 
 
-def _may_have(file: pq.ParquetFile, group: int, between: Between) -> bool:
-    """Whether a row group can have keys in `between`, as its statistics say."""
-    column = file.metadata.row_group(group).column(file.schema_arrow.names.index("key"))
-    known = column.statistics if column.path_in_schema == "key" else None
-    if known is None or not known.has_min_max:
-        return True
-    return bool(known.min <= between[1] and known.max >= between[0])
+def _with_keys(file: pq.ParquetFile, column: int, between: Between) -> list[int]:
+    """The row groups that have keys in `between`. `column`: the number of the column of keys.
+
+    The statistics say which ones can have them. Of these the keys alone are read, because the
+    history of a trial is a thousand times as long as its key.
+    """
+    low, high = between
+    found = []
+    for group in range(file.num_row_groups):
+        known = file.metadata.row_group(group).column(column).statistics
+        if known is not None and known.has_min_max and not (known.min <= high and known.max >= low):
+            continue
+        if _within(file.read_row_group(group, ["key"]), between).num_rows:
+            found.append(group)
+    return found
 
 
 def _within(table: pa.Table, between: Between) -> pa.Table:

@@ -49,6 +49,8 @@ def attempt(
     another process makes what the trial needs and this one does not wait for it.
     """
     started, clock = datetime.now(UTC), time.perf_counter()
+    if running is not None:  # an earlier process may have died before it heeded a request
+        (running / GIVE_WAY).unlink(missing_ok=True)
     try:
         record = run_trial(trial, report, weights, running)
     except Postponed:

@@ -10,7 +10,6 @@ import errno
 import logging
 import os
 import shutil
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,23 +19,22 @@ import pyarrow.compute as pc
 
 from harness.claims import claimed
 from harness.errors import UserError
-from harness.files import written_whole
+from harness.files import probe_writable, written_whole
 from harness.trials.compaction import COMPACTED, compact
 from harness.trials.record import RANK, SCHEMA, WITHOUT_LARGE, Record, record_of
 from harness.trials.record_files import (
     READ_ERRORS,
     Between,
-    damaged_rows,
     each_key_once,
     no_rows,
     read_rows,
+    sound_rows,
     write_rows,
 )
 
 DEFAULT_STORE = Path("results/trials")
 LAST_CHARACTER = "\U0010ffff"
 """It is greater than every character of a key"""
-_PROBE = bytes(64 * 1024)
 _logger = logging.getLogger(__name__)
 
 
@@ -61,13 +59,8 @@ class Store:
 
     def check_writable(self) -> None:
         """Raises UserError when a record could not be written here."""
-        parents = (self.folder, *self.folder.absolute().parents)
-        there = next(folder for folder in parents if folder.exists())
-        probe = there / f".probe-{uuid.uuid4().hex}"
         try:
-            with written_whole(probe) as temporary:
-                temporary.write_bytes(_PROBE)  # a full disk may have room for a name
-            probe.unlink()
+            probe_writable(self.folder)
         except OSError as error:
             raise UserError(
                 f"the store {self.folder} cannot be written ({error.strerror}); choose another "
@@ -100,8 +93,10 @@ class Store:
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
-                # Weights can be made again from the record, but scores are worth the whole trial.
-                self.weights(record.key).unlink()
+                # These can be made again from the record, but scores are worth the whole trial.
+                checkpoints = self.running(record.key).glob("*.safetensors")
+                for large in (self.weights(record.key), *checkpoints):
+                    large.unlink(missing_ok=True)
                 write(record)
         except OSError as error:
             raise UserError(
@@ -116,7 +111,8 @@ class Store:
         A stored failure does not count, so a failed trial is tried again. What `run` gives back is
         stored and returned in any case. While another process runs the same trial, this one waits
         for its record; `what` names the trial for those who wait. Raises Postponed instead of
-        waiting inside of `harness.locks.postponing`.
+        waiting inside of `harness.locks.postponing`. The folder of the running trial is removed
+        when its record is written.
         """
         stored = self.get(key)
         if stored is not None and stored.finished:
@@ -156,9 +152,7 @@ class Store:
         table = each_key_once(table)
         if where is not None:
             table = table.filter(where)
-        damaged, reasons = damaged_rows(table)
-        if reasons:
-            table = table.filter(pc.invert(damaged))
+        table, reasons = sound_rows(table)
         return Reading(table, sorted([*unreadable, *reasons]))
 
     def finished_keys(self) -> set[str]:
@@ -174,8 +168,7 @@ class Store:
         for _, table in self._each(lambda: self._may_have(key), SCHEMA.names, (key, key)):
             if not isinstance(table, pa.Table):
                 continue  # `read` names what is damaged
-            damaged, reasons = damaged_rows(table)
-            for row in (table.filter(pc.invert(damaged)) if reasons else table).to_pylist():
+            for row in sound_rows(table)[0].to_pylist():
                 record = record_of(row)
                 if record.finished:
                     return record
@@ -204,7 +197,7 @@ class Store:
         return self._reading_of(prefix).records()
 
     def compact(self, at_least: int = 256) -> int:
-        """Fold the files of finished trials, if there are `at_least` of them; `compaction` says how.
+        """Fold the files of finished trials, if there are `at_least`; `compaction` says how.
 
         Returns how many were folded. A compaction that fails, for example on a full disk, is logged
         and changes nothing.
@@ -265,10 +258,10 @@ class Store:
         """
         own = (self._unfinished(key), self.folder / f"{key}.parquet")
         there = [path for path in own if os.path.lexists(path)]
-        return [*there, *(path for path in self._files() if path.name.startswith(COMPACTED))]
+        return [*there, *self._files(COMPACTED)]
 
-    def _files(self) -> list[Path]:
-        """The Parquet files: compacted ones first, then by name, without the hidden ones."""
+    def _files(self, start: str = "") -> list[Path]:
+        """The Parquet files whose names have this start: compacted ones first, no hidden ones."""
         try:
             found = [entry.name for entry in os.scandir(self.folder)]
         except FileNotFoundError:
@@ -276,6 +269,7 @@ class Store:
         except OSError as error:
             raise UserError(f"the store {self.folder} cannot be read ({error.strerror})") from None
         names = [name for name in found if name.endswith(".parquet") and name[0] != "."]
+        names = [name for name in names if name.startswith(start)]
         names.sort(key=lambda name: (not name.startswith(COMPACTED), name))
         return [self.folder / name for name in names]
 

@@ -4,13 +4,12 @@ import fcntl
 import io
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import pytest
 
 from harness.arrays import shared_arrays
 from harness.files import discard, sealed_json
+from harness.owners import Owner
 from harness.trials.record import Record
 from harness.trials.store import Store
 
@@ -190,11 +190,11 @@ def test_foreign_files_beside_the_weights_stay(clean: Any, world: Path) -> None:
 def test_folders_of_ray_stay_while_their_process_runs(clean: Any, world: Path) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    owners = {"alive": (platform.node(), os.getpid()), "gone": (platform.node(), ended.pid)}
-    owners["elsewhere"] = ("another-host", ended.pid)
-    for name, (host, process) in owners.items():
-        folder = world / "temporary" / f"harness-ray-{name}"
-        put(folder / "owner.json", json.dumps({"host": host, "process": process}))
+    here = Owner()
+    owners = {"alive": here, "gone": replace(here, process=ended.pid)}
+    owners["elsewhere"] = replace(here, place="another machine", process=ended.pid)
+    for name, owner in owners.items():
+        put(world / "temporary" / f"harness-ray-{name}" / "owner.json", json.dumps(asdict(owner)))
     put(world / "temporary" / "harness-tune-new" / "file")  # it names no process
     assert clean("--yes").code == 0
     left = {path.name for path in (world / "temporary").iterdir()}

@@ -45,6 +45,13 @@ def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     forget()
 
 
+def numbers(trial: Trial) -> tuple[Any, ...]:
+    """Run a trial; the numbers of its record."""
+    record = attempt(trial, lambda _: None)
+    assert record.status == "finished", record.reason
+    return record.key, record.dev, record.test, record.history, record.details
+
+
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
     """The lines that harness has logged since the last call."""
     lines = [each.getMessage() for each in caplog.records if each.name.startswith("harness")]
@@ -120,16 +127,28 @@ def test_a_trial_over_damaged_caches_has_the_numbers_of_an_undisturbed_one(cache
     values = {"encoder": "tiny-bert", "suite": "graded", "precision": "fp32", "setting": "sup"}
     values |= {"triplets": "graded-triplets", "label_fraction": 0.5, "max_steps": 2}
     trial = Trial("simcse", {**values, "batch_size": 8}, 1)
-
-    def numbers() -> tuple[Any, ...]:
-        record = attempt(trial, lambda _: None)
-        assert record.status == "finished", record.reason
-        return record.key, record.dev, record.test, record.history, record.details
-
-    before = numbers()
+    before = numbers(trial)
     for path in derived(cached):
         flip(path, -1)
-    assert numbers() == before
+    assert numbers(trial) == before
+
+
+@pytest.mark.slow
+def test_a_flipped_bit_in_the_state_of_a_shared_stage_is_noticed_and_the_stage_runs_again(
+    cached: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    values = {"encoder": "tiny-bert", "suite": "graded", "precision": "fp32", "setting": "sup"}
+    values |= {"triplets": "graded-triplets", "batch_size": 8, "stage1_steps": 2, "max_steps": 2}
+    trial = Trial("diffaug", values, 1)
+    before = numbers(trial)
+    [state] = cached.glob("stages/*/2.safetensors")
+    for place in (9, 100, state.stat().st_size // 2, -1):  # in the header, and in the numbers
+        flip(state, place)
+        said(caplog)
+        assert numbers(trial) == before
+        [line] = said(caplog)
+        assert str(state) in line
+        assert "is made again" in line
 
 
 # Digests
