@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 _LONG = re.compile(r"[^\s/]{260,}")
 """What is longer than the name of a file can be"""
-_MOST = 3000
+_MOST = 1500
 """Characters of a sentence"""
 REASON_LENGTH = 2000
 """The most characters of the reason in a record; the sentence alone has at most half of them"""
@@ -20,6 +20,10 @@ class UserError(Exception):
 
     The command line prints it without a traceback and exits with code 2.
     """
+
+
+class NotHere(UserError):
+    """A model or a data file is not on this machine; a plan names it and goes on."""
 
 
 class TrialFailure(Exception):

@@ -94,23 +94,34 @@ def eval_(
 def _measure(
     console: "Console", model: "MeasuredModel", suites: "list[Suite]", store: "Store", *, keep: bool
 ) -> bool:
-    """Measure, store and print; whether all scores of all suites are there."""
+    """Measure, print and store; whether all scores of all suites are there.
+
+    Raises UserError, after all suites were measured, when a record cannot be stored.
+    """
     from harness.trials.evaluate import Measurement, evaluations
 
-    complete = True
+    complete, unwritten = True, None
     with console.status("loading") as status:
         measurement = Measurement(model, store, keep=keep, status=status.update)
         for suite, record in zip(suites, evaluations(measurement, suites), strict=True):
-            store.write(record)
             _print(console, suite, record, _cost(record))
             complete &= record.finished
+            try:
+                store.write(record)
+            except UserError as error:  # the other suites still have scores to print
+                unwritten = unwritten or error
     if keep:
         console.print(f"embeddings: {measurement.folder}", soft_wrap=True)
+    if unwritten is not None:
+        raise unwritten
     return complete
 
 
 def _check(suites: "list[Suite]") -> None:
-    """Raise UserError when two suites have one name, or when there are no data for any of them."""
+    """Raise UserError when two suites have one name, or when there are no data for any of them.
+
+    A user's suite is read at once, because its functions may give anything.
+    """
     names = [each.name for each in suites]
     for each in names:
         if names.count(each) > 1:
@@ -118,11 +129,21 @@ def _check(suites: "list[Suite]") -> None:
     missing = []
     for suite in suites:
         try:
-            suite.files()
+            suite.digest()
+            if suite.code_digest and all(_unreadable(suite, task) for task in suite.data):
+                suite.load(next(iter(suite.data)))
         except UserError as error:
             missing.append(error)
     if len(missing) == len(suites):
         raise missing[0]
+
+
+def _unreadable(suite: "Suite", task: str) -> bool:
+    try:
+        suite.load(task)
+    except UserError:
+        return True
+    return False
 
 
 def _cost(record: "Record") -> str:

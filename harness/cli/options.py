@@ -39,7 +39,10 @@ EncoderOption = Annotated[
 ConfigurationsOption = Annotated[
     int | None,
     typer.Option(
-        "--configurations", min=1, help="At most so many configurations per search and round."
+        "--configurations",
+        min=1,
+        max=1_000_000,
+        help="At most so many configurations per search and round.",
     ),
 ]
 SeedsOption = Annotated[

@@ -2,12 +2,14 @@
 
 import json
 import shlex
+import string
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from harness.cli import options
+from harness.errors import UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,6 +33,11 @@ def show(
     """
     from rich.console import Console
 
+    if not set(key) <= set(string.hexdigits.lower()):
+        raise UserError(
+            f'"{key}" cannot be the key of a trial: keys have the characters 0 to 9 and a to f; '
+            f"see `harness list trials`"
+        )
     print_record(options.opened(store).find(key), Console(highlight=False))
 
 

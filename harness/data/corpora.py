@@ -17,7 +17,7 @@ from harness.data.readers import (
     read_triplets_as_pairs,
 )
 from harness.data.senteval import ARCHIVE, SIMCSE
-from harness.errors import UserError, suggest
+from harness.errors import NotHere, UserError, suggest
 from harness.inputs import regular_file
 
 GRADED = "harness/graded-sentences"
@@ -127,7 +127,7 @@ def count_items(name: str) -> int | None:
     found = source(name)
     try:
         paths = found.paths(download=False)
-    except UserError:
+    except NotHere:
         return found.items
     return _counted(name, tuple((str(path), path.stat().st_mtime_ns) for path in paths))
 

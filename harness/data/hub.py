@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.errors import UserError, suggest
+from harness.errors import NotHere, UserError, suggest
 from harness.files import digest_files
 from harness.inputs import is_file, is_folder, kind_of, read_text, regular_file
 
@@ -66,10 +66,11 @@ def model_folder(name: str, *, download: bool = True) -> Path:
     if _looks_like_path(name):
         folder = _expanded(name)
         if kind_of(folder / "config.json") == "nothing":
-            raise UserError(f'encoder "{name}": the folder has no config.json')
+            raise NotHere(f'encoder "{name}": the folder has no config.json')
         regular_file(folder / "config.json", f'encoder "{name}": ')
         return folder.resolve()
-    if not name or any(part in ("", ".", "..") for part in name.split("/")):
+    # Otherwise a name with `..` would lead out of the mirror.
+    if not name.isprintable() or any(part in ("", ".", "..") for part in name.split("/")):
         raise UserError(
             f'"{name}" cannot be the name of a model: write ORGANISATION/NAME as on the Hub, or '
             f"the path of a folder"
@@ -122,7 +123,7 @@ def _from_hub(kind: RepositoryKind, repository: str, patterns: list[str], downlo
         if download:
             reason = f"the Hub did not give it ({type(error).__name__})"
     searched = " and ".join(str(mirror / kind) for mirror in mirrors())
-    raise UserError(
+    raise NotHere(
         f'{"model" if kind == "models" else "data file"} "{wanted}" was not found: '
         f"looked in {searched}, and {reason}; set HARNESS_HUB to a folder that has "
         f"{kind}/{wanted}, or connect to the Hub{_nearest(kind, repository)}"

@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from harness.errors import UserError, reason, suggest
+from harness.errors import UserError, suggest
 from harness.evaluation.bootstrap import of_mean
 from harness.evaluation.catalogue import CARDS, SUITE_MODULES
 from harness.evaluation.catalogue import SuiteCard as SuiteCard
 from harness.evaluation.scores import Scores as Scores
+from harness.evaluation.suite_kinds import check_suite, checked_files, read_data
 from harness.files import digest, digest_files
 from harness.inputs import regular_file
 
@@ -144,21 +144,7 @@ class Suite:
 
 @functools.cache
 def _loaded(suite: Suite, task: str) -> Any:
-    try:
-        data = suite.data[task]()
-        texts: object = data.texts
-    except UserError:
-        raise
-    except Exception as error:  # a user's suite may raise anything
-        raise UserError(
-            f'suite "{suite.name}": the data of task "{task}" cannot be read: {reason(error)}'
-        ) from error
-    if not (isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts)):
-        raise UserError(
-            f'suite "{suite.name}": the data of task "{task}" need a list of sentences as `texts`, '
-            f"not {texts!r}"
-        )
-    return data
+    return read_data(suite.name, task, suite.data[task])
 
 
 def register(
@@ -180,7 +166,7 @@ def register(
 def suite(name: str) -> Suite:
     """The suite called `name`, or that of a Python file. Raises UserError for an unknown suite."""
     if name.endswith(".py"):
-        return _from_file(Path(name).resolve())
+        return _from_file(Path(name))
     if name not in CARDS:
         raise UserError(
             f'unknown suite "{name}"{suggest(name, CARDS)}; the path of a Python file is valid, too'
@@ -194,7 +180,7 @@ def _suites(module: ModuleType) -> dict[str, Suite]:
 
 def _from_file(path: Path) -> Suite:
     regular_file(path, "suite: ")
-    return _imported(path, digest(path.read_bytes()))
+    return _imported(path.resolve(), digest(path.read_bytes()))
 
 
 @functools.cache
@@ -214,66 +200,18 @@ def _imported(path: Path, code_digest: str) -> Suite:
             f"the suite {path} fails to import: {type(error).__name__}: {error}"
         ) from error
     # A user's file may import a shipped suite, for example to use its scoring function.
-    own = {
-        name: found
-        for name, found in _suites(module).items()
-        if name not in CARDS or found is not suite(name)
-    }
+    shipped = [suite(name) for name in CARDS if SUITE_MODULES[name] in sys.modules]
+    every = {id(value): value for value in vars(module).values() if isinstance(value, Suite)}
+    own = [each for each in every.values() if each not in shipped]
     if len(own) != 1:
         raise UserError(
             f"{path} must hold one suite, which is a function under @register; it holds {len(own)}"
         )
-    [(name, found)] = own.items()
-    if name in CARDS:
+    [found] = own
+    check_suite(found, path)
+    if found.name in CARDS:
         raise UserError(
-            f'{path} calls its suite "{name}", which is the name of a shipped one; choose '
+            f'{path} calls its suite "{found.name}", which is the name of a shipped one; choose '
             f"another name"
         )
-    _check_kinds(found, path)
-    return replace(found, code_digest=code_digest, files=_checked(found.files, path))
-
-
-class _SuiteFields(BaseModel):
-    """The kinds of what a user's suite is registered with."""
-
-    model_config = ConfigDict(strict=True, from_attributes=True, arbitrary_types_allowed=True)
-
-    card: SuiteCard
-    score: Callable[..., Any]
-    data: Annotated[Mapping[str, Callable[[], Any]], Field(min_length=1)]
-    files: Callable[[], Any]
-    select: Callable[..., Any] | None
-    sentences_dev: int
-    sentences_test: int
-
-
-def _check_kinds(found: Suite, path: Path) -> None:
-    """Raise UserError when a part of a user's suite is of the wrong kind."""
-    try:
-        _SuiteFields.model_validate(found)
-    except ValidationError as error:
-        first = error.errors()[0]
-        part = ".".join(map(str, first["loc"]))
-        raise UserError(f"{path}: {part} of the suite: {first['msg']}") from None
-    for task in found.card.dev_tasks:
-        if task not in found.data:
-            raise UserError(
-                f'{path}: the data have no dev task "{task}"{suggest(task, found.data)}'
-            )
-
-
-def _checked(files: Callable[[], list[Path]], path: Path) -> Callable[[], list[Path]]:
-    """The same function, which raises UserError when it gives anything but a list of paths."""
-
-    def call() -> list[Path]:
-        try:
-            given: object = files()
-        except UserError:
-            raise
-        except Exception as error:
-            raise UserError(f"{path}: files() raises {reason(error)}") from error
-        if not (isinstance(given, list) and all(isinstance(each, Path) for each in given)):
-            raise UserError(f"{path}: files() must give a list of paths, not {given!r}")
-        return given
-
-    return call
+    return replace(found, code_digest=code_digest, files=checked_files(found.files, path))

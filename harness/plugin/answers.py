@@ -55,6 +55,9 @@ def answer_problem(what: str, answer: Any) -> str:
         if error.errors()[0]["loc"]:  # it is the right container of wrong elements
             found = f"{found} with {error.errors()[0]['input']!r}"
         return f"must return {wanted}, but it returned {found}"
+    if what == "artefacts":  # their class stands in the kit, which is built from what is declared
+        odd = [each for each in answer if not hasattr(each, "build")]
+        return f"must return {wanted}, but it returned a list with {odd[0]!r}" if odd else ""
     stages = answer if what == "stages" else []
     return next(filter(None, map(_stage_problem, stages)), "")
 

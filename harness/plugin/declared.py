@@ -80,7 +80,7 @@ class Declared:
             found = getattr(self.method, what)(self.config)
         except UserError:
             raise
-        except Exception as error:  # a plugin may raise anything
+        except (Exception, SystemExit) as error:  # a plugin may raise anything
             raise UserError(f"method {self.name}: {what}() raises {reason(error)}") from error
         if problem := answer_problem(what, found):
             raise UserError(f"method {self.name}: {what}() {problem}")
@@ -119,7 +119,6 @@ class Declared:
 
         None when a corpus is not at hand and its size is not known.
         """
-        self.check_streams()
         total = 0
         for stage in self.stages:
             items = 0 if stage.epochs is None else self._items(next(iter(stage.streams)))
@@ -128,14 +127,26 @@ class Declared:
             total += stage.steps(items)
         return total
 
-    def check_streams(self) -> None:
-        """Raises UserError for a stage with a stream that has no corpus."""
+    def check(self) -> None:
+        """Ask for everything.
+
+        Raises UserError for a wrong answer, for an unknown corpus, and for a stage whose stream has
+        no corpus or whose learning rate is no field.
+        """
+        _ = self.models, self.artefacts, self.sources
         for stage in self.stages:
+            where = f'method {self.name}: stage "{stage.name}"'
             for stream in stage.streams:
                 if stream not in self.corpora:
                     raise UserError(
-                        f'method {self.name}: stage "{stage.name}" reads the stream "{stream}", '
-                        f"which corpora() does not have{suggest(stream, self.corpora)}"
+                        f'{where} reads the stream "{stream}", which corpora() does not have'
+                        f"{suggest(stream, self.corpora)}"
+                    )
+            for field in stage.trains.values():
+                if field not in type(self.config).model_fields:
+                    raise UserError(
+                        f'{where} trains at the rate "{field}", which is no field of the '
+                        f"configuration{suggest(field, type(self.config).model_fields)}"
                     )
 
     def _items(self, stream: str) -> int | None:

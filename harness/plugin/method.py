@@ -34,7 +34,8 @@ class Method(nn.Module, Generic[Config]):
     are in training mode in `losses` and in evaluation mode elsewhere, also where they are frozen.
 
     What one training step leaves for the next one must be in a parameter, in a buffer, or in
-    `get_extra_state` of a module: this is all that a checkpoint holds.
+    `get_extra_state` of a module, as a tensor: this is all that a checkpoint holds. A parameter
+    that changes must belong to `Stage.trains` or `Stage.moves`.
 
     Example:
         class Method(plugin.Method[Config]):
@@ -64,6 +65,8 @@ class Method(nn.Module, Generic[Config]):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if "config_type" in vars(cls):
+            return  # what a plugin says itself goes before the brackets
         # At run time the brackets are in `__orig_bases__`, so a plugin names its Config once.
         for base in getattr(cls, "__orig_bases__", ()):
             for argument in get_args(base):

@@ -146,7 +146,7 @@ def _values(name: str, column: pa.Array) -> list[Any]:
     if name == "uncertainty":
         return [_Spread(column, row) for row in range(len(column))]
     if not pa.types.is_map(column.type):
-        return column.to_pylist()
+        return list(column.to_pylist())
     names, ends = column.keys.dictionary_encode(), column.offsets.to_pylist()
     known = names.dictionary.to_pylist()
     keys = [known[index] for index in names.indices.to_pylist()]

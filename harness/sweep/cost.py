@@ -11,7 +11,7 @@ import torch
 
 from harness.data.hub import model_shape
 from harness.device import device, resolve_precision
-from harness.errors import UserError
+from harness.errors import NotHere
 from harness.evaluation.suites import suite
 from harness.plugin.config import TrainingConfig
 from harness.plugin.declared import Declared
@@ -26,13 +26,14 @@ PRODUCT_SHARE = 0.6
 def estimated_seconds(declared: Declared, steps: int, *, tested: bool) -> float | None:
     """An estimate of the seconds that one trial with so many steps takes.
 
-    It is None when the configuration file of the encoder is not on this machine. `tested`: whether
+    It is None when the configuration file of the encoder is not on this machine, or has not the
+    usual names. `tested`: whether
     the tests are scored, too.
     """
     config = declared.config
     try:
         parameters = layer_parameters(config.encoder)
-    except UserError:
+    except (NotHere, KeyError):  # some families have other names for their sizes
         return None
     measured = suite(config.suite)
     evaluations = 1
@@ -55,7 +56,7 @@ def estimated_seconds(declared: Declared, steps: int, *, tested: bool) -> float 
 def layer_parameters(encoder: str) -> int:
     """The number of weights in the Transformer layers, which do nearly all of the arithmetic.
 
-    Raises UserError when the model is not on this machine.
+    Raises NotHere when the model is not on this machine, and KeyError for a size that it lacks.
     """
     shape = model_shape(encoder, download=False)
     hidden = int(shape["hidden_size"])

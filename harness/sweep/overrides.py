@@ -63,7 +63,7 @@ def searches(space: Space, document: Document, overrides: Overrides) -> list[Sea
         part = space.methods[name] or MethodSpace()
         found += [_search(locator, encoder, space, part, overrides) for encoder in encoders]
     for search in found:
-        _ = search.declared.sources  # an unknown corpus is refused here, before anything runs
+        search.declared.check()  # an unknown corpus is refused here, before anything runs
     return found
 
 

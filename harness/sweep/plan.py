@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from harness.errors import UserError
+from harness.data.hub import model_shape
+from harness.errors import NotHere
 from harness.sweep import cost
 from harness.sweep.axes import Between, SamplerRange, Span, Values
 from harness.sweep.scored import Scored, sampled_of, scored_of
@@ -70,7 +71,9 @@ def plan_sweep(searches: Iterable[Search], store: Store) -> Plan:
         try:
             for trial in search.trials([search.fixed], "final")[:1]:
                 key(trial, download=False)
-        except UserError as error:
+            for name in search.declared.models:
+                model_shape(name, download=False)
+        except NotHere as error:
             missing[str(error)] = None
         lines += planner.lines(search)
     return Plan(lines, list(missing))
@@ -153,7 +156,7 @@ class _Planner:
     def _stored(self, trials: list[Trial]) -> int:
         try:
             return sum(key(trial, download=False) in self.keys for trial in trials)
-        except UserError:
+        except NotHere:
             return 0  # without the model or the data file there is no key to look for
 
 

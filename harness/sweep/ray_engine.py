@@ -17,6 +17,7 @@ os.environ.update(
     RAY_USAGE_STATS_ENABLED="0",  # no telemetry
     RAY_CHDIR_TO_TRIAL_DIR="0",  # paths of the command line stay valid in a worker
     RAY_AIR_NEW_OUTPUT="0",
+    RAY_DEDUP_LOGS_SKIP_REGEX=".",  # a worker that died is a failed trial; Ray prints paragraphs
     RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="1",  # a trial without a GPU sees none
     # Ray starts workers at niceness 15, so that they starve when anything else runs.
     RAY_worker_niceness=str(os.getpriority(os.PRIO_PROCESS, 0)),
@@ -34,7 +35,7 @@ import ray
 from ray import tune
 from ray.tune.search import Searcher
 
-from harness.errors import REASON_LENGTH, UserError, shortened
+from harness.errors import UserError
 from harness.plugin import registry
 from harness.sweep import worker
 from harness.sweep.limits import Limits, stopped, with_log
@@ -201,21 +202,29 @@ class _Relay(tune.Callback):  # type: ignore[misc]
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         key, ours = trial.config["key"], worker.given_trial(trial.config)
         running = self.store.running(key)
-        why = stopped(running, self.sweep) or _death(str(trial.get_error() or ""))
+        why = stopped(running, self.sweep) or _death(trial.error_file)
         reason = with_log(why, running)
         # A worker may die after it has written its record, and the store keeps a finished one.
-        self.store.write(failed(ours, reason))
+        try:
+            self.store.write(failed(ours, reason))
+        except UserError as error:  # a full disk does not stop the trials that can still be stored
+            reason = f"{reason}; {error}"
         report = {"status": "failed", "reason": reason, "dev": None}
         self.queue.ended(key, report)
         self.watcher.ended(ours, report)
 
 
-def _death(error: str) -> str:
+def _death(error_file: str | None) -> str:
     """Why a worker died, from what Ray says about it."""
-    if "memory pressure" in error or "low on memory" in error:
-        return "Ray ended the worker, because its machine ran out of memory"
-    last = error.strip().splitlines()[-1:]
-    return shortened(f"the worker died: {last[0] if last else 'killed'}", REASON_LENGTH // 2)
+    try:
+        said = Path(error_file or "").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        said = ""
+    if "running low on memory" in said or "memory pressure" in said:
+        return "the worker died: Ray ended it, because its machine ran out of memory"
+    if "node has died" in said:
+        return "the worker died: its machine was lost"
+    return "the worker died: it ended itself, or something killed it"
 
 
 def _name(trial: Any) -> str:

@@ -74,7 +74,8 @@ def _begin(address: str, folder: Path) -> None:
                     include_dashboard=False,
                     log_to_driver=False,
                     logging_level="ERROR",
-                    _temp_dir=str(folder),
+                    # Ray makes its folder writable for everybody, but not the one above.
+                    _temp_dir=str(folder / "r"),
                 )
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         why = shortened(" ".join(str(error).split()), 500)

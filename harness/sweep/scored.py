@@ -33,7 +33,7 @@ def scored_of(search: Search, configurations: list[Values], store: Store) -> Sco
     scores = {row["key"]: dict(row["dev"] or ()).get(row["selected_by"]) for row in rows}
     scored: Scored = []
     for values, names in zip(configurations, keys, strict=True):
-        known = [scores[name] for name in names if scores.get(name) is not None]
+        known = [score for name in names if (score := scores.get(name)) is not None]
         if len(known) == len(names):
             scored.append((values, sum(known) / len(known)))
     return scored

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from harness.errors import SweepStopped
 from harness.owners import left_behind, write_owner
 
 PREFIX = "harness-ray-"
@@ -18,7 +19,10 @@ _LONGEST = 24
 
 @contextmanager
 def session_folder() -> Iterator[Path]:
-    """A new folder that only this user can read; folders of sweeps that were killed are removed."""
+    """A new folder that only this user can read; folders of sweeps that were killed are removed.
+
+    After SweepStopped it stays for the next sweep, because processes of Ray may still write there.
+    """
     temporary = tempfile.gettempdir()
     if len(temporary) > _LONGEST:
         temporary = "/tmp"
@@ -26,8 +30,12 @@ def session_folder() -> Iterator[Path]:
         if left_behind(folder):
             shutil.rmtree(folder, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=temporary))  # with the mode 0700
+    write_owner(folder)
     try:
-        write_owner(folder)
         yield folder
-    finally:
+    except SweepStopped:
+        raise
+    except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)

@@ -132,6 +132,8 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
     known: dict[str, Ends | None] = {}
     for number, axes in enumerate(rounds(part)):
         where = (*location, "grid") if part.grid is not None else (*location, "rounds", number)
+        if not axes:
+            raise document.error(where, "the round is empty; name a hyperparameter")
         before = rounds(part)[number - 1] if number else {}
         if found := size_problem(axes, {key: known[key] for key in before}):
             key, problem = found

@@ -11,14 +11,15 @@ from harness.plugin.stage import Stage
 
 
 class FiniteLosses:
-    """Watches the losses of every step.
+    """Watches the losses of every step."""
 
-    On a CPU they are looked at at once. To read a number from a GPU, the CPU has to wait for it, so
-    there the losses are collected until someone calls `check`; the failure still names the first
-    step.
-    """
+    def __init__(self, *, at_once: bool) -> None:
+        """`at_once`: whether `note` checks, too.
 
-    def __init__(self) -> None:
+        It should on a CPU. To read a number from a GPU, the CPU has to wait for it, so there the
+        losses are collected until someone calls `check`; the failure still names the first step.
+        """
+        self.at_once = at_once
         self._unread: list[tuple[Stage, int, Tensor]] = []
 
     def note(self, stage: Stage, step: int, losses: Mapping[str, Tensor]) -> None:
@@ -28,7 +29,7 @@ class FiniteLosses:
         """
         values = torch.stack([loss.detach() for loss in losses.values()])
         self._unread.append((stage, step, values))
-        if values.device.type == "cpu":
+        if self.at_once:
             self.check()
 
     def check(self) -> None:

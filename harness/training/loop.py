@@ -69,7 +69,7 @@ class Trainer:
         self.method, self.kit, self.config, self.seed = method, kit, config, seed
         self.evaluate, self.report, self.checkpoint = evaluate, report, checkpoint
         self.outcome = Outcome()
-        self._losses = FiniteLosses()
+        self._losses = FiniteLosses(at_once=kit.device.type == "cpu")
         self.precision = resolve_precision(config.precision, kit.device)
         self._reported = time.monotonic()
 

@@ -47,8 +47,7 @@ class SavedState:
         tensors = dict(self.weights)
         for part in _PARTS:
             tensors |= {f"{part}/{name}": value for name, value in getattr(self, part).items()}
-        plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-        facts = json.dumps(self.facts)
+        plain, facts = _plain(tensors), json.dumps(self.facts)
         # One entry: safetensors writes several in an order of chance, and equal states should be
         # equal files, because a record names the digest of the file of its weights.
         described = json.dumps({"facts": facts, "digest": _digest(plain, facts)})
@@ -118,6 +117,18 @@ def load_state(method: nn.Module, names: Collection[str], path: Path) -> None:
         )
 
 
+def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors as safetensors takes them: on the CPU, contiguous, each with its own memory."""
+    plain, taken = {}, set()
+    for name, value in tensors.items():
+        here = value.detach().cpu().contiguous()
+        if here.untyped_storage().data_ptr() in taken:
+            here = here.clone()
+        taken.add(here.untyped_storage().data_ptr())
+        plain[name] = here
+    return plain
+
+
 def _facts(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Any:
     """The facts in the metadata of a file. Raises UserError when the digest there differs."""
     if not metadata:
@@ -136,5 +147,5 @@ def _digest(tensors: Mapping[str, Tensor], facts: str) -> str:
     found = hashlib.sha256(facts.encode())
     for name, value in sorted(tensors.items()):
         found.update(f"\n{name} {value.dtype} {tuple(value.shape)}\n".encode())
-        found.update(value.reshape(-1).view(torch.uint8).numpy())
+        found.update(value.reshape(-1).view(torch.uint8).numpy().data)
     return found.hexdigest()

@@ -75,7 +75,7 @@ class StageStates:
         return step % STATE_INTERVAL == 0 or step == steps
 
     def keep(self, step: int, saved: SavedState) -> None:
-        """Write the state after this step.
+        """Write the state after this step; one that cannot be written is logged.
 
         The older ones lose their optimiser's, because they are ends of shorter stages only. When
         it cannot be written, for example on a full disk, this is logged; the training goes on.
@@ -90,10 +90,13 @@ class StageStates:
             {name: value for name, value in part.items() if name not in self.elsewhere}
             for part in (saved.weights, saved.best)
         )
-        replace(saved, weights=weights, best=best).write(self._path(step))
-        for older in self._kept():
-            if older < step and (before := self._read(older)) and before.optimiser:
-                replace(before, optimiser={}).write(self._path(older))
+        try:
+            replace(saved, weights=weights, best=best).write(self._path(step))
+            for older in self._kept():
+                if older < step and (before := self._read(older)) and before.optimiser:
+                    replace(before, optimiser={}).write(self._path(older))
+        except OSError as error:  # a full disk, for example: the stage is then not shared
+            _logger.warning("the state %s of a shared stage is not kept: %s", step, error)
 
     def _read(self, step: int) -> SavedState | None:
         """The state after a step; a damaged one is reported and removed."""

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from filelock import FileLock, Timeout
 
 from harness.files import written_whole
-from harness.trials.record import record_of
+from harness.trials.record import Record, record_of
 from harness.trials.record_files import (
     READ_ERRORS,
     ROWS_TOGETHER,
@@ -185,7 +185,7 @@ def _report(table: pa.Table) -> None:
     twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
     sound, _ = sound_rows(table)
     rows = sound.filter(pc.field("key").isin(twice) & (pc.field("status") == "finished"))
-    first = {}
+    first: dict[str, Record] = {}
     for record in map(record_of, rows.to_pylist()):
         if different := first.setdefault(record.key, record).difference(record):
             _logger.warning(

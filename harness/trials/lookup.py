@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.data.hub import model_folder
+from harness.data.hub import model_folder, model_shape
 from harness.data.senteval import archive
 from harness.errors import UserError, headline
 from harness.inputs import kind_of
@@ -48,6 +48,7 @@ def model(name: str, store: Store, *, pooling: str | None, method: str | None) -
         if trials:
             return _stored(only(trials, name), pooling, method)
     folder = model_folder(name)
+    model_shape(name)  # a damaged configuration is refused before the data of a suite are read
     # A key needs the data of a suite; where those of STS are missing, the embedded pairs are there.
     values = {"encoder": name} | ({} if _sts_is_here() else {"suite": "graded"})
     if (folder / MODULES_FILE).is_file() and pooling is None:

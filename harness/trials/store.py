@@ -179,7 +179,7 @@ class Store:
         )
 
     def matching(self, prefix: str) -> list[Record]:
-        """The trials and evaluations with keys that start with `prefix`, without LARGE_COLUMNS."""
+        """The trials and evaluations whose keys start with `prefix`, without LARGE_COLUMNS."""
         return self._reading_of(prefix).records()
 
     def compact(self, at_least: int = 256) -> int:

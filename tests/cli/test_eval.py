@@ -266,6 +266,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trials(trained: Path, store: Path) -> dict[str, Record]:
     """Role -> row, in a store that only this test uses."""
     shutil.copytree(trained, store)
+    shutil.copytree(Store(trained).weights("KEY").parent, Store(store).weights("KEY").parent)
     return {row.role: row for row in rows(store)}
 
 
@@ -376,9 +377,9 @@ def test_weights_that_do_not_match_their_record_are_trained_again(
     assert weights.read_bytes() == content
 
 
-@pytest.mark.parametrize("size", [1000, 0])
-def test_unreadable_weights_that_no_record_names_are_trained_again(
-    size: int,
+@pytest.mark.parametrize("damage", ["cut", "empty", "a bit"])
+def test_damaged_weights_that_no_record_names_are_trained_again(
+    damage: str,
     harness: Any,
     trials: dict[str, Record],
     store: Path,
@@ -391,7 +392,9 @@ def test_unreadable_weights_that_no_record_names_are_trained_again(
     assert harness(*command).code == 0
     assert trial.weights_digest is None
     content, before = weights.read_bytes(), evaluation(store)
-    weights.write_bytes(content[:size])
+    damaged = bytearray(content)
+    damaged[-3] ^= 4
+    weights.write_bytes(damaged[: {"cut": 1000, "empty": 0}.get(damage)])
     (store / f"{before.key}.parquet").unlink()
     assert harness(*command).code == 0
     [line] = caplog.messages
@@ -406,6 +409,7 @@ def test_other_weights_than_those_of_the_record_are_not_kept(
 ) -> None:
     """As on a machine that trains other weights."""
     trial = trials["final"]
+    (store / f"{trial.key}.parquet").unlink()
     Store(store).write(replace(trial, weights_digest="0" * 64))
     assert harness("eval", trial.key, *GRADED_EVAL, "--store", store).code == 0
     refused, differ = caplog.messages

@@ -38,7 +38,7 @@ methods:
 TRIALS = 8
 VICTIMS = ("driver", "worker", "raylet", "head")
 """Whom the tries kill in turn"""
-COMMANDS = {"worker": "ray::", "raylet": "raylet/raylet ", "head": "gcs_server"}
+COMMANDS = {"worker": "ray::ImplicitFunc", "raylet": "raylet/raylet ", "head": "gcs_server"}
 """Victim -> a part of its command line"""
 TRIES = int(os.environ.get("HARNESS_KILLS", len(VICTIMS)))
 OF_THE_RUN = {"started", "sentences_per_second", "peak_host_memory_mib", "commit"}

@@ -17,6 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from harness.device import resolve_precision
 from harness.errors import Interrupted
 from harness.plugin import registry
 from harness.training import shared_stages
@@ -26,6 +27,7 @@ from harness.trials.record import Record
 from harness.trials.run import CHECKPOINT, GIVE_WAY, attempt
 from harness.trials.trial import Trial
 
+BF16 = resolve_precision("auto", torch.device("cpu")) == "bf16"
 OF_THE_RUN = {"started", "sentences_per_second", "peak_host_memory_mib"}
 SMALL = {
     **TINY,
@@ -44,7 +46,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("diffaug", {"setting": "sup", "accumulation": 2, "analysis": True}),
     ("diffaug", {"setting": "semisup", "stage1_clip": "released", "label_fraction": 0.3}),
     ("diffaug", {"setting": "sup", "augmentation": "lora", "second_stage": "augmentation"}),
-    ("clsr", {"checkpoint": "last"}),
+    ("clsr", {"checkpoint": "last", "precision": "bf16"}),
     ("esimcse", {"queue_ratio": 2.5, "momentum_start": "random", "precision": "bf16"}),
     ("flow", {"permutation": "invertible"}),
     ("simcse", {"setting": "unsup", "weight_decay": 0.1, "warmup_ratio": 0.3}),
@@ -137,15 +139,17 @@ def seldom(generator: random.Random) -> Callable[..., bool]:
 def test_killed_twice_and_resumed_it_is_the_same_trial(
     name: str, values: Mapping[str, Any], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if values.get("precision") == "bf16" and name != "clsr" and not BF16:
+        pytest.skip("this CPU does not embed in bf16")
     trial = trial_of(name, **values)
     with killed(trial, -1) as batches:
-        alone = run(trial, "one")
+        alone = same(run(trial, "one"))
     generator = random.Random(f"{name} {values}")
     monkeypatch.setattr(Checkpoint, "due", seldom(generator))
     for last in (batches[0] - 3, 2):  # the second run has at least three batches left
         with killed(trial, generator.randrange(1, last + 1)), pytest.raises(Killed):
             run(trial, "other")
-    assert same(run(trial, "other")) == same(alone)
+    assert same(run(trial, "other")) == alone
     same_weights(tmp_path)
 
 

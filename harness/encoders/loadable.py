@@ -1,0 +1,67 @@
+"""Whether a pretrained model can be loaded, found without reading its weights."""
+
+from pathlib import Path
+
+import torch
+import transformers
+from safetensors import SafetensorError, safe_open
+from torch import nn
+from transformers import AutoConfig, AutoModel
+
+from harness.data.hub import model_folder, model_shape
+from harness.errors import UserError, reason
+
+
+def check_loadable(name: str) -> None:
+    """Compare the configuration of a model with the table of contents of its weights.
+
+    It takes about a tenth of a second. Raises UserError when transformers has no such model, when
+    there are no weights, and when their shapes differ.
+    """
+    model_shape(name)
+    folder = model_folder(name)
+    shapes = dict(pair for path in _weights(name, folder) for pair in _shapes(name, path))
+    transformers.logging.set_verbosity_error()
+    try:
+        with torch.device("meta"):  # parameters that have a shape and no memory
+            model = AutoModel.from_config(
+                AutoConfig.from_pretrained(folder, trust_remote_code=False),
+                trust_remote_code=False,
+            )
+    except Exception as error:  # a damaged folder can raise any exception
+        why = reason(error).partition("\n")[0]
+        raise UserError(f'model "{name}" cannot be loaded: {why}') from error
+    _compare(name, model, shapes)
+
+
+def _weights(name: str, folder: Path) -> list[Path]:
+    found = sorted(folder.glob("*.safetensors"))
+    if not found:
+        raise UserError(f'model "{name}": {folder} has no weights (*.safetensors)')
+    return found
+
+
+def _shapes(name: str, path: Path) -> list[tuple[str, list[int]]]:
+    """The name and the shape of each tensor in a file."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return [(key, file.get_slice(key).get_shape()) for key in file.keys()]  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise UserError(f'model "{name}": {path} cannot be read ({error})') from None
+
+
+def _compare(name: str, model: nn.Module, shapes: dict[str, list[int]]) -> None:
+    """Raise UserError when a parameter has another shape in the file, or when none is there."""
+    # A checkpoint of a whole model has the encoder under a name of its own, such as `bert.`.
+    inner = {key.partition(".")[2]: shape for key, shape in shapes.items()}
+    found = 0
+    for parameter, value in model.named_parameters():
+        stored = shapes.get(parameter) or inner.get(parameter)
+        found += stored is not None
+        if stored is not None and stored != list(value.shape):
+            raise UserError(
+                f'model "{name}": {parameter} has the shape {stored}, but config.json asks for '
+                f"{list(value.shape)}"
+            )
+    if not found:  # what is missing of a few, the loader says; names differ between versions
+        raise UserError(f'model "{name}": its weights are not those of a {type(model).__name__}')
