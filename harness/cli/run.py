@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import options
+from harness.errors import UserError
 
 if TYPE_CHECKING:
     from harness.training.progress import Progress
@@ -47,23 +48,28 @@ def run(
     name = key(trial)
     console = Console(highlight=False)
 
-    trained = False
+    made: list[Record] = []
 
     def train() -> "Record":
-        nonlocal trained
         prepare(trial)
-        trained = True
         console.print(f"{trial.label}: {trial.config.model_dump()}", soft_wrap=True, markup=False)
-        return attempt(
+        record = attempt(
             trial,
             lambda now: console.print(_progress(now)),
             found.weights(name),
             found.running(name),
         )
+        made.append(record)
+        return record
 
-    with ended_by_sigterm():
-        record = found.finished_or_run(name, trial.label, train)
-    if not trained:
+    try:
+        with ended_by_sigterm():
+            record = found.finished_or_run(name, trial.label, train)
+    except UserError:
+        for record in made:  # it could not be stored, and is not to be lost altogether
+            print_record(record, console, method)
+        raise
+    if not made:
         console.print("Already in the store:")
     print_record(record, console, method)
     if not record.finished:

@@ -147,10 +147,15 @@ class _Sweep:
         return sampled_of(search, self.store)
 
     def _failed(self) -> int:
-        """The number of failed trials of this sweep: planned ones, and ones of its samplers."""
+        """The number of trials of this sweep without scores in the store.
+
+        They are planned ones, also those whose record could not be written, and ones of samplers.
+        """
         samplers = {search.id for search in self.searches if search.sampler is not None}
         failed = self.store.read(("search", "role"), pc.field("status") == "failed").table
-        return sum(
-            row["key"] in self.keys or (row["search"] in samplers and row["role"] == "search")
+        sampled = {
+            row["key"]
             for row in failed.to_pylist()
-        )
+            if row["search"] in samplers and row["role"] == "search"
+        }
+        return len(sampled | (self.keys - self.store.finished_keys()))

@@ -205,7 +205,10 @@ class _Relay(tune.Callback):  # type: ignore[misc]
         why = stopped(running, self.sweep) or _death(trial.error_file)
         reason = with_log(why, running)
         # A worker may die after it has written its record, and the store keeps a finished one.
-        self.store.write(failed(ours, reason))
+        try:
+            self.store.write(failed(ours, reason))
+        except UserError as error:  # a full disk does not stop the trials that can still be stored
+            reason = f"{reason}; {error}"
         report = {"status": "failed", "reason": reason, "dev": None}
         self.queue.ended(key, report)
         self.watcher.ended(ours, report)

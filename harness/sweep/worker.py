@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from ray import tune
 
-from harness.errors import Interrupted, Postponed
+from harness.errors import Interrupted, Postponed, UserError
 from harness.locks import postponing
 from harness.plugin import registry
 from harness.sweep.limits import Limits, limited
@@ -46,8 +46,11 @@ def run_one(
     trial, key, found = given_trial(settings), settings["key"], Store(Path(store))
     running = found.running(key)
 
+    made: list[Record] = []
+
     def run() -> Record:
-        return attempt(trial, _report, found.weights(key), running)
+        made.append(attempt(trial, _report, found.weights(key), running))
+        return made[0]
 
     try:
         with postponing():
@@ -59,7 +62,16 @@ def run_one(
     except (Postponed, Interrupted) as why:
         tune.report({"status": POSTPONED, "reason": str(why), "dev": None})
         return
+    except UserError as why:  # the record cannot be stored, so at least the terminal has its scores
+        reason = "; ".join([str(why), *map(_scores, made)])
+        tune.report({"status": "failed", "reason": reason, "dev": None})
+        return
     tune.report(_summary(record))
+
+
+def _scores(record: Record) -> str:
+    scores = [*record.dev.items(), *record.test.items()]
+    return "its scores: " + ", ".join(f"{name} {value:.2f}" for name, value in scores)
 
 
 def _report(progress: Progress) -> None:

@@ -198,12 +198,14 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """The same rows in tables of a multiple of ROWS_TOGETHER, except for the last one."""
     waiting: list[pa.Table] = []
     for table in tables:
-        together = pa.concat_tables([*waiting, table])
-        whole = together.num_rows - together.num_rows % ROWS_TOGETHER
-        if whole:
+        waiting.append(table)
+        count = sum(each.num_rows for each in waiting)
+        if count >= ROWS_TOGETHER:
+            together, whole = pa.concat_tables(waiting), count - count % ROWS_TOGETHER
             yield together.slice(0, whole)
-        waiting = [together.slice(whole)] if whole < together.num_rows else []
-    yield from waiting
+            waiting = [together.slice(whole)] if whole < count else []
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 def _remove_outdated(files: Sequence[_File]) -> None:

@@ -1,6 +1,7 @@
 """The store: a trial is there whole and once, while others write, read or compact."""
 
 import multiprocessing
+import os
 import subprocess
 import sys
 import threading
@@ -59,6 +60,12 @@ def keys_of(store: Store) -> list[int]:
 def parquets(store: Store) -> list[Path]:
     """The files that other readers see."""
     return sorted(store.folder.glob("[!.]*.parquet"))
+
+
+@pytest.fixture(autouse=True)
+def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test here survives a loss of power, so none waits for the disk."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.fixture
