@@ -179,7 +179,7 @@ def test_nothing_is_left_of_what_finished(swept: tuple[Path, str, int], rows: Ro
 @pytest.mark.slow
 @pytest.mark.process
 def test_show_prints_the_reason_with_its_lines(
-    swept: tuple[Path, str, int], rows: Rows, capsys: pytest.CaptureFixture[str]
+    rows: Rows, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from rich.console import Console
 
