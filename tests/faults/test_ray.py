@@ -250,6 +250,23 @@ def test_slow_start_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         sessions._begin("", tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("1 worker(s) were killed due to the node running low on memory.", "ran out of memory"),
+        ("The actor died because its node has died. Node Id: 7", "its machine was lost"),
+        ("Worker exit detail: ... killed by the OOM killer due to high memory usage", "something"),
+    ],
+)
+def test_reason_of_a_dead_worker_is_one_sentence(tmp_path: Path, said: str, why: str) -> None:
+    from harness.sweep.ray_engine import _death
+
+    (tmp_path / "error.txt").write_text(f"Failure # 1\n{said}\n\tclass_name: A\n")
+    assert why in _death(str(tmp_path / "error.txt"))
+    assert "\n" not in _death(str(tmp_path / "error.txt"))
+    assert "ended itself" in _death(None)
+
+
 # Folders
 
 
