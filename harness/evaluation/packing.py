@@ -41,9 +41,7 @@ class _Packed:
     """The forward pass of one layer with packed weights."""
 
     def __init__(self, layer: nn.Linear) -> None:
-        self.dtype = (
-            torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else torch.float32
-        )
+        self.dtype = _packed_type()
         self.weight = torch.ops.mkldnn._reorder_linear_weight(
             layer.weight.detach().to(self.dtype), ROWS
         )
@@ -57,6 +55,11 @@ class _Packed:
         return product
 
 
+def _packed_type() -> torch.dtype:
+    """The type in which layers multiply now."""
+    return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else torch.float32
+
+
 def _packable(weight: Tensor) -> bool:
     # The operators are private ones of torch, so a build may lack them.
     return (
@@ -64,4 +67,6 @@ def _packable(weight: Tensor) -> bool:
         and weight.dtype == torch.float32
         and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+        # oneDNN refuses bf16 on a CPU without AVX-512; torch's own layers emulate it there.
+        and (_packed_type() == torch.float32 or torch.ops.mkldnn._is_mkldnn_bf16_supported())
     )

@@ -22,6 +22,15 @@ def test_packed_layers_equal_plain_ones(bias: bool, shape: tuple[int, ...]) -> N
     assert found.shape == (*shape[:-1], 3)
 
 
+def test_bf16_works_on_every_processor() -> None:
+    """Where oneDNN has no bf16, the plain layers compute it."""
+    layer, states = nn.Linear(24, 40), torch.ones(3, 24)
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16), packed_linears(layer):
+        found = layer(states)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), layer(states), rtol=0.02, atol=0.02)
+
+
 def test_layers_train_again_even_after_an_error() -> None:
     layer = nn.Linear(4, 2)
     with pytest.raises(RuntimeError, match="planted"), packed_linears(layer):

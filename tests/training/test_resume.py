@@ -18,7 +18,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from harness.device import resolve_precision
 from harness.errors import Interrupted
 from harness.plugin import registry
 from harness.training import shared_stages
@@ -28,7 +27,6 @@ from harness.trials.record import Record
 from harness.trials.run import CHECKPOINT, GIVE_WAY, attempt
 from harness.trials.trial import Trial
 
-BF16 = resolve_precision("auto", torch.device("cpu")) == "bf16"
 OF_THE_RUN = {"started", "sentences_per_second", "peak_host_memory_mib"}
 SUITE = """\
 from harness.data.sts_pairs import Pairs, graded_pairs
@@ -182,8 +180,6 @@ def test_killed_twice_and_resumed_it_is_the_same_trial(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if values.get("precision") == "bf16" and name != "clsr" and not BF16:
-        pytest.skip("this CPU does not embed in bf16")
     trial = trial_of(name, **values)
     with killed(trial, -1) as batches:
         alone = same(run(trial, "one"))
