@@ -38,7 +38,8 @@ WATCHED_STEPS = 2000
 class Measured(Checkpoint):
     """A checkpoint after every step, whose seconds are noted."""
 
-    seconds: list[float]
+    seconds: list[tuple[float, float]]
+    """Of the clock, and of the processor"""
 
     def due(self, *, ends: bool) -> bool:
         """Whether there was a step."""
@@ -46,9 +47,9 @@ class Measured(Checkpoint):
 
     def write(self, saved: SavedState) -> None:
         """Write it, and note how long that took."""
-        started = time.perf_counter()
+        started, worked = time.perf_counter(), time.process_time()
         super().write(saved)
-        self.seconds.append(time.perf_counter() - started)
+        self.seconds.append((time.perf_counter() - started, time.process_time() - worked))
 
 
 def encoder(folder: Path, layers: int) -> Path:
@@ -59,8 +60,8 @@ def encoder(folder: Path, layers: int) -> Path:
     return folder
 
 
-def checkpoints(folder: Path, layers: int, rounds: int) -> tuple[list[float], int]:
-    """The seconds of each checkpoint, and its bytes."""
+def checkpoints(folder: Path, layers: int, rounds: int) -> tuple[list[tuple[float, float]], int]:
+    """The seconds of each checkpoint, by the clock and of the processor, and its bytes."""
     plugin = registry.load("simcse")
     values = {"encoder": str(encoder(folder / "encoder", layers)), "batch_size": 8}
     small = {"max_steps": rounds + 1, "sentences": "graded-sentences", "evaluation_interval": 1}
@@ -101,13 +102,14 @@ def main() -> None:
     transformers.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         seconds, size = checkpoints(Path(folder), options.layers, options.rounds)
+    taken, worked = zip(*seconds, strict=True)
     # After a slow checkpoint the next one comes later.
-    shares = [each / (max(60 * MINUTES, each / LARGEST_SHARE) + each) for each in seconds]
-    spread = f"{min(shares):.2%} to {max(shares):.2%}"
+    shares = [each / (max(60 * MINUTES, each / LARGEST_SHARE) + each) for each in taken]
     print(
-        f"a checkpoint of {size / 2**20:.0f} MiB: {median(seconds):.2f} s, every {MINUTES:g} "
-        f"minutes {median(shares):.2%} of the time ({spread})"
+        f"a checkpoint of {size / 2**20:.0f} MiB: {median(taken):.2f} s ({min(taken):.2f} to "
+        f"{max(taken):.2f}), {median(worked):.2f} s of a processor"
     )
+    print(f"share of the time: {median(shares):.2%} ({min(shares):.2%} to {max(shares):.2%})")
     print(f"the watch over two losses: {1e6 * watch_seconds():.0f} us a step")
 
 

@@ -28,7 +28,7 @@ IN_A_CHECKOUT = {
     "search_spaces": PACKAGE.parent / "search_spaces",
     "reported": PACKAGE.parent / "results" / "reported",
 }
-LARGE = 256 * 2**20
+LARGE_FILE = 256 * 2**20
 """Bytes of a file that takes a quarter of a second to read.
 
 What is larger, such as the weights of a model, is not read anew by every process."""
@@ -169,7 +169,7 @@ def digest_files(paths: Iterable[Path]) -> str:
     lines = []
     for path in paths:
         stamp = Stamp.of(regular_file(path))
-        found = _remembered(stamp) if stamp.size > LARGE and stamp.settled else _sha256(stamp)
+        found = _remembered(stamp) if stamp.size > LARGE_FILE and stamp.settled else _sha256(stamp)
         lines.append(f"{path.name}\0{found}\n")
     return digest("".join(lines))
 

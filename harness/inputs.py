@@ -12,6 +12,8 @@ BEYOND = 2**63
 """Whole numbers are below this and not below its negative, which is what a tensor can hold"""
 LONGEST_NAME = 255
 """Bytes of a file's name; more is refused by every file system in use"""
+DEEPEST_PATH = 500
+"""Folders of a path; to make a path of some hundreds more, Python calls itself too often"""
 _KINDS = {
     stat.S_IFREG: "a file",
     stat.S_IFDIR: "a folder",
@@ -28,6 +30,8 @@ def kind_of(path: Path) -> str:
     Links are followed. Raises UserError when no file can have this path or when it may not be
     looked at.
     """
+    if len(path.parts) > DEEPEST_PATH:
+        raise UserError(f"{path} cannot be used: it has more than {DEEPEST_PATH} folders")
     try:
         return _KINDS[stat.S_IFMT(path.stat().st_mode)]
     except (FileNotFoundError, NotADirectoryError):

@@ -1,10 +1,12 @@
 """Claims: one process at a time works on a trial; the claim of one that is gone is taken over."""
 
 import json
+import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,9 @@ from harness.locks import locked, postponing
 HOLDER = """\
 import sys, time
 from pathlib import Path
+from harness import claims
 from harness.claims import Claim
+claims.BEAT_SECONDS = 0.05
 assert Claim(Path(sys.argv[1])).take() is None
 print("taken", flush=True)
 time.sleep(600)
@@ -145,18 +149,40 @@ def test_the_claim_is_free_after_an_error(path: Path) -> None:
     assert owner_of(path) is None
 
 
-@pytest.mark.process
-def test_the_claim_of_a_killed_process_is_free_at_once(path: Path) -> None:
+@pytest.fixture
+def process(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the claim."""
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True
     )
-    try:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "taken\n"
-        owner = owner_of(path)
-        assert str(owner).startswith(f"process {holder.pid} on ")
-    finally:
-        holder.kill()
-        holder.wait()
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "taken\n"
+    yield holder
+    holder.kill()
+    holder.wait()
+
+
+@pytest.mark.process
+def test_the_claim_of_a_killed_process_is_free_at_once(
+    path: Path, process: subprocess.Popen[str]
+) -> None:
+    assert str(owner_of(path)).startswith(f"process {process.pid} on ")
+    process.kill()
+    process.wait()
     assert owner_of(path) is None
     assert not path.exists()
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("quick")
+def test_a_process_that_stands_still_loses_its_claim(
+    path: Path, process: subprocess.Popen[str]
+) -> None:
+    process.send_signal(signal.SIGSTOP)
+    assert wait_until_free(path, 30)
+    new = Claim(path)
+    assert new.take() is None
+    process.send_signal(signal.SIGCONT)
+    time.sleep(0.5)  # it wakes up, and sees that the claim is another's
+    assert new.take() == new._own
+    new.release()

@@ -47,7 +47,7 @@ def main() -> None:
     that cannot go on, give one sentence and exit code 1. Ctrl-C gives exit code 130.
     """
     try:
-        code = app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
+        code = app(sys.argv[1:] or ["--help"], prog_name="harness", standalone_mode=False) or 0
     except UsageError as error:  # Typer itself would draw a box of several lines around it
         code = _refused(_usage(error), 2)
     except typer.Abort:

@@ -42,6 +42,7 @@ def _methods() -> None:
 
 
 def _spaces() -> None:
+    import os
     from pathlib import Path
 
     from harness.errors import UserError
@@ -49,7 +50,9 @@ def _spaces() -> None:
 
     found = options.shipped_spaces()
     here = sorted(Path("search_spaces").rglob("*.y*ml"))
-    found |= {str(path): path for path in here if path.resolve() not in found.values()}
+    known = set(map(str, found.values()))
+    # `Path.resolve` fails for a link to itself.
+    found |= {str(path): path for path in here if os.path.realpath(path) not in known}
     for name, path in found.items():
         try:
             first = read_text(path).partition("\n")[0].lstrip("# ")

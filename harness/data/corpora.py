@@ -50,13 +50,11 @@ class Source:
         Raises UserError for a damaged file, and for a corpus from which nothing can be learnt.
         """
         found = self.read(paths)
-        if len(found) < 2:
-            raise UserError(
-                f"{paths[0]} holds {len(found)} item; a corpus needs at least 2, because a "
-                f"contrastive loss compares items"
-            )
-        if not any(text.strip() for column in found.columns for text in column):
+        if len(found) and not any(text.strip() for column in found.columns for text in column):
             raise UserError(f"{paths[0]} holds no sentence, only empty lines")
+        if len(found) < 2:  # a contrastive loss compares items
+            items = "1 item" if len(found) else "no item"
+            raise UserError(f"{paths[0]} holds {items}; a corpus needs at least 2")
         return found
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.errors import UserError, reason, suggest
+from harness.evaluation.catalogue import CARDS
 
 
 class _Kinds(BaseModel):
@@ -38,13 +39,21 @@ class _SuiteFields(_Kinds):
 
 
 def check_suite(found: Any, path: Path) -> None:
-    """Raise UserError when a part of the suite in the file `path` is of the wrong kind."""
+    """Check the suite in the file `path`.
+
+    Raises UserError when a part of it is of the wrong kind, or when it has a shipped suite's name.
+    """
     try:
         _SuiteFields.model_validate(found)
     except ValidationError as error:
         first = error.errors()[0]
         part = ".".join(map(str, first["loc"]))
         raise UserError(f"{path}: {part} of the suite: {first['msg']}") from None
+    if found.card.name in CARDS:
+        raise UserError(
+            f'{path} calls its suite "{found.card.name}", which is the name of a shipped one; '
+            f"choose another name"
+        )
     for task in found.card.dev_tasks:
         if task not in found.data:
             raise UserError(

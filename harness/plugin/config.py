@@ -59,6 +59,8 @@ class MethodConfig(BaseModel):
         fields = cls.model_fields
         setting = given.get("setting", fields["setting"].default)
         encoder = given.get("encoder", fields["encoder"].default)
+        if not (isinstance(setting, str) and isinstance(encoder, str)):
+            return given  # validation says what is wrong with them
         for_all = cls.published.get((setting, "*"), {})
         for_encoder = cls.published.get((setting, encoder), {})
         # The later wins: what is given is never replaced.

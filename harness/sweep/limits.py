@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 import torch
@@ -39,7 +38,19 @@ class Limits:
 
 
 class Watchdog:
-    """The process that watches this one."""
+    """The process that watches this one.
+
+    It serves all trials of a worker, one after the other.
+    """
+
+    _of_this_process: "Watchdog | None" = None
+
+    @classmethod
+    def here(cls) -> "Watchdog":
+        """The watchdog of this process; a new one when it has ended."""
+        if cls._of_this_process is None or cls._of_this_process._process.poll() is not None:
+            cls._of_this_process = cls()
+        return cls._of_this_process
 
     def __init__(self) -> None:
         read, self._pipe = os.pipe()
@@ -75,12 +86,6 @@ class Watchdog:
         self._process.stdout.readline()
 
 
-@cache
-def watchdog() -> Watchdog:
-    """The watchdog of this process."""
-    return Watchdog()
-
-
 def limited(
     trial: Trial, running: Path, sweep: str, limits: Limits, run: Callable[[], Record]
 ) -> Record:
@@ -94,7 +99,7 @@ def limited(
         return failed(trial, with_log(why, running))
     if limits.gpus and limits.gpus < 1 and torch.cuda.is_available():
         torch.cuda.set_per_process_memory_fraction(limits.gpus)
-    with watchdog().watching(running, sweep, limits):
+    with Watchdog.here().watching(running, sweep, limits):
         record = run()
     if record.status == "failed":
         record = replace(record, reason=with_log(record.reason or "", running))

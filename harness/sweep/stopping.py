@@ -10,7 +10,7 @@ from harness.trials.store import Store
 
 PATIENCE_SECONDS = 60.0
 """Longest wait for the checkpoints; schedulers kill a job some minutes after their first signal"""
-POLL_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 """Time between two looks"""
 
 
@@ -26,5 +26,5 @@ def let_give_way(store: Store, keys: Collection[str]) -> None:
             (store.running(key) / GIVE_WAY).touch()
     until = time.monotonic() + PATIENCE_SECONDS
     while left and time.monotonic() < until:
-        time.sleep(POLL_SECONDS)
+        time.sleep(_POLL_SECONDS)
         left = [key for key in left if owner_of(store.claim(key)) is not None]

@@ -24,7 +24,7 @@ from harness.sweep.process_memory import children, machine_memory, parent, resid
 
 LOG, STOPPED = "log.txt", "stopped.json"
 """Files in the folder of a running trial: its output, and why the watchdog ended its worker"""
-POLL_SECONDS = 0.1
+SAMPLE_SECONDS = 0.1
 """Time between two looks; a trial may allocate some 1 GiB meanwhile"""
 RESERVE = 0.07
 """The largest trial ends when less than this part of the machine's memory is left.
@@ -81,7 +81,7 @@ class Watch:
                     os.kill(process, signal.SIGKILL)
 
 
-def main(worker: int, pipe: int) -> None:
+def watch_worker(worker: int, pipe: int) -> None:
     """Watch until the worker ends. `pipe`: a file descriptor, from which its output is read."""
     os.set_blocking(pipe, False)
     commands = open(0, "rb", buffering=0)  # noqa: SIM115  unbuffered, for poll
@@ -90,7 +90,7 @@ def main(worker: int, pipe: int) -> None:
         events.register(descriptor, select.POLLIN)
     watch, log = None, None
     while os.getppid() == worker:
-        ready = dict(events.poll(POLL_SECONDS * 1000 if watch else 1000))
+        ready = dict(events.poll(SAMPLE_SECONDS * 1000 if watch else 1000))
         output = _read(pipe)
         if log:
             log.add(output)
@@ -130,4 +130,4 @@ def _read(pipe: int) -> bytes:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    watch_worker(*map(int, sys.argv[1:]))

@@ -5,19 +5,18 @@ hour, is left where it is.
 """
 
 import fcntl
-import json
 import os
 import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from harness.files import Stamp, cache_folder, discard, unsealed
-from harness.owners import Owner
+from harness.owners import OWNER, left_behind
 from harness.trials.compaction import COMPACTED
 from harness.trials.store import Store
 
@@ -33,10 +32,10 @@ CACHES = {
     "embeddings": "vectors that `harness eval --keep-embeddings` kept",
 }
 """Folder of the cache -> what is in it"""
-RAY_FOLDERS = {"harness-tune-*": "what Ray Tune kept", "harness-ray-*": "Ray sessions"}
+RAY_FOLDERS = {"harness-tune-*": "folders of Ray Tune", "harness-ray-*": "folders of Ray"}
 """Folders in the folder for temporary files -> what is in them"""
-OWNER = "owner.json"
-"""The file in such a folder that names its process, with the fields of an Owner"""
+SHORT = Path("/tmp")
+"""Where these folders are when the folder for temporary files has too long a name for Ray"""
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}\.(tmp|gone)|\.probe-[0-9a-f]{32}")
 _WEIGHTS = re.compile(r"[0-9a-f]{32}\.(safetensors|json)")
 
@@ -94,9 +93,9 @@ def removables(stores: Sequence[Store]) -> Iterator[Removable]:
         folders += [store.folder, _weights_folder(store)]
     halves = [path for folder in folders for path in _temporary_files(folder)]
     yield Removable("temporary files", "what killed processes wrote half", halves, _unused)
-    temporary = Path(tempfile.gettempdir())
+    temporary = {Path(tempfile.gettempdir()), SHORT}
     for name, purpose in RAY_FOLDERS.items():
-        found = sorted(temporary.glob(name))
+        found = [path for folder in sorted(temporary) for path in folder.glob(name)]
         yield Removable(name, f"{purpose}, of killed sweeps", found, _abandoned)
 
 
@@ -172,13 +171,10 @@ def _abandoned(folder: Path) -> bool:
     """Whether a folder of Ray is ours, and the process that made it is gone."""
     if folder.stat().st_uid != os.geteuid():
         return False
-    try:
-        content = json.loads((folder / OWNER).read_bytes())
-        owner = Owner(**{each.name: content[each.name] for each in fields(Owner)})
-        return owner.has_ended
-    except (OSError, ValueError, KeyError, TypeError):
-        latest = max((stat.st_mtime for stat in _stats(folder)), default=0.0)
-        return time.time() - latest > ABANDONED_SECONDS
+    if (folder / OWNER).exists():
+        return left_behind(folder)
+    latest = max((stat.st_mtime for stat in _stats(folder)), default=0.0)
+    return time.time() - latest > ABANDONED_SECONDS
 
 
 def _stats(path: Path) -> Iterator[os.stat_result]:

@@ -46,6 +46,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Any) -> Path:
     """A folder with a cache, a store, and temporary files of Ray, all of them two days old."""
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr("harness.trials.cleaning.SHORT", tmp_path / "temporary")
     cache, store = tmp_path / "cache", Store(tmp_path / "store")
     for name in ("tokens", "subsets", "artefacts"):
         shared_arrays(cache / name / "arrays", lambda: {"some": np.arange(1000)})

@@ -185,7 +185,7 @@ def moment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     if request.param != "at once":
         monkeypatch.setattr(files.time, "time", lambda: now() + 10)
     if "large" in request.param:
-        monkeypatch.setattr(files, "LARGE", 0)
+        monkeypatch.setattr(files, "LARGE_FILE", 0)
 
 
 @pytest.mark.usefixtures("moment", "cached")
@@ -219,7 +219,7 @@ def test_a_flipped_bit_in_a_remembered_digest_is_noticed(
     cached: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     trial = Trial("pooling", POOLING, 0)
-    monkeypatch.setattr(files, "LARGE", 0)
+    monkeypatch.setattr(files, "LARGE_FILE", 0)
     now = time.time
     monkeypatch.setattr(files.time, "time", lambda: now() + 10)  # a checkout may be quite new
     before = key(trial)

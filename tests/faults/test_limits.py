@@ -7,16 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from harness.cli.options import seconds_of
 from harness.errors import OUTPUT_FOLLOWS, REASON_LENGTH, UserError, headline, reason
 from harness.sweep import watchdog
 from harness.sweep.bounded_log import KEPT_BYTES, BoundedLog, last_lines
-from harness.sweep.limits import Limits, Watchdog, stopped, with_log
+from harness.sweep.limits import Limits, Watchdog, limited, stopped, with_log
 from harness.sweep.process_memory import machine_memory, parent, resident
 from harness.sweep.watchdog import LOG, Watch
 from harness.trials.record import Record
 from harness.trials.store import Store
+from harness.trials.trial import Trial
 
 PLUGIN = '''\
 import os
@@ -286,6 +288,31 @@ def test_watchdog_keeps_output_of_every_kind(tmp_path: Path) -> None:
             os.system(f"echo trial {number}")
             sys.__stdout__.flush() if sys.__stdout__ else None
         assert (tmp_path / LOG).read_text() == f"trial {number}\n"
+
+
+@pytest.mark.process
+def test_watchdog_that_was_killed_is_replaced(tmp_path: Path) -> None:
+    first = Watchdog.here()
+    assert Watchdog.here() is first
+    first._process.kill()
+    first._process.wait(60)
+    with Watchdog.here().watching(tmp_path, "sweep", Limits()):
+        os.system("echo still here")
+    assert (tmp_path / LOG).read_text() == "still here\n"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("gpus", "shares"), [(0.25, [0.25]), (1, []), (2, []), (0, [])])
+def test_trials_that_share_a_gpu_share_its_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gpus: float, shares: list[float]
+) -> None:
+    given: list[float] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", given.append)
+    trial = Trial("pooling", {"encoder": "tiny-bert", "suite": "graded"}, 0)
+    record = Record("key", "finished", "final", "pooling", "unsup", "tiny-bert", 0, {})
+    assert limited(trial, tmp_path, "sweep", Limits(gpus=gpus), lambda: record) is record
+    assert given == shares
 
 
 @pytest.mark.process

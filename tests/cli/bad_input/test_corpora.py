@@ -1,0 +1,86 @@
+"""Corpora from which nothing can be learnt: empty, blank, too short, not text, of other columns."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+Refused = Callable[..., None]
+SpaceFile = Callable[..., Path]
+
+RUN = ("--encoder", "tiny-bert", "--set", "suite=graded", "--set", "max_steps=2")
+HEADER = b"sent0,sent1,hard_neg\n"
+
+FILES = {
+    "empty": ("c.txt", b"", "holds no sentence"),
+    "one-line-end": ("c.txt", b"\n", "holds no sentence"),
+    "blank": ("c.txt", b"\n\n   \n\t\n", "only empty lines"),
+    "one-sentence": ("c.txt", b"just one sentence\n", "holds 1 item; a corpus needs at least 2"),
+    "latin": ("c.txt", b"fine\nfine\ncaf\xe9\n", "line 3: not UTF-8"),
+    "utf-16": ("c.txt", "a\nb\n".encode("utf-16"), "line 1: not UTF-8"),
+    "zip": ("c.txt", b"PK\x03\x04\xff\xfe\xfd\n", "line 1: not UTF-8"),
+    "no-table": ("c.csv", b"", "header of 3 columns"),
+    "only-header": ("c.csv", HEADER, "holds no triplet"),
+    "one-triplet": ("c.csv", HEADER + b"a,b,c\n", "at least 2"),
+    "two-columns": ("c.csv", b"sent0,sent1\na,b\nc,d\n", "header of 3 columns"),
+    "four-columns": ("c.csv", b"a,b,c,d\n1,2,3,4\n", "header of 3 columns"),
+    "ragged": ("c.csv", HEADER + b"a,b,c\nd,e\n", "line 3: 3 fields were expected, 2 found"),
+    "latin-table": ("c.csv", HEADER + b"a,b,c\n\xe9,e,f\n", "line 3: not UTF-8"),
+    "open-quote": ("c.csv", HEADER + b'a,b,c\n"' + b"x" * 200_000, "field larger than"),
+    "blank-table": ("c.csv", HEADER + b" , , \n , , \n", "only empty lines"),
+    "no-parquet": ("c.parquet", b"hello", "cannot be read as NLI pairs"),
+    "empty-parquet": ("c.parquet", b"", "cannot be read as NLI pairs"),
+    "no-neighbours": ("neighbours.txt", b"a\n\nb\n", "no two sentences in a row"),
+    "one-pair": ("neighbours.txt", b"a\nb\n", "at least 2"),
+    "other-ending": ("c.json", b"{}", ".txt, .csv or .parquet"),
+    "no-ending": ("corpus", b"a\nb\n", ".txt, .csv or .parquet"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "part"), FILES.values(), ids=FILES)
+@pytest.mark.parametrize("verb", ["run", "sweep"])
+def test_corpus(
+    verb: str,
+    name: str,
+    content: bytes,
+    part: str,
+    refused: Refused,
+    space: SpaceFile,
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    named = f"neighbours:{path}" if name == "neighbours.txt" else str(path)
+    if verb == "run":
+        arguments = ["run", "simcse", *RUN, "--set", f"sentences={named}"]
+    else:
+        arguments = ["sweep", str(space("graded-sentences", named))]
+    refused(arguments, path, part)
+
+
+PAIRS: dict[str, list[Any]] = {"premise": ["a", "b"], "hypothesis": ["c", "d"], "label": [0, 1]}
+TABLES = {
+    "other-columns": ({"a": ["x"], "b": ["y"]}, "cannot be read as NLI pairs"),
+    "no-label": ({"premise": ["a"], "hypothesis": ["b"]}, "cannot be read as NLI pairs"),
+    "label-as-text": (PAIRS | {"label": ["0", "1"]}, "column label has the type string"),
+    "label-as-number": (PAIRS | {"label": [0.0, 1.0]}, "column label has the type double"),
+    "label-as-truth": (PAIRS | {"label": [True, False]}, "column label has the type bool"),
+    "label-missing": (PAIRS | {"label": [0, None]}, "row 2: label None"),
+    "label-unknown": (PAIRS | {"label": [0, 7]}, "row 2: label 7"),
+    "premise-as-number": (PAIRS | {"premise": [1, 2]}, "column premise has the type int64"),
+    "premise-as-list": (PAIRS | {"premise": [["a"], ["b"]]}, "column premise has the type list"),
+    "premise-missing": (PAIRS | {"premise": [None, "a"]}, "row 1: the premise"),
+    "unlabelled": (PAIRS | {"label": [-1, -1]}, "holds no item"),
+    "one-row": ({name: values[:1] for name, values in PAIRS.items()}, "holds 1 item"),
+    "blank": (PAIRS | {"premise": [" ", ""], "hypothesis": ["", "\t"]}, "only empty lines"),
+}
+
+
+@pytest.mark.parametrize(("table", "part"), TABLES.values(), ids=TABLES)
+def test_table(table: dict[str, list[Any]], part: str, refused: Refused, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.parquet"
+    pq.write_table(pa.table(table), path)
+    refused(["run", "sbert", *RUN, "--set", "setting=sup", "--set", f"pairs={path}"], path, part)
