@@ -1,7 +1,8 @@
 """A Parquet file with records: what it may be, its rows between two keys, and how it is written."""
 
+import errno
 import functools
-import stat
+import os
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -10,11 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from harness.errors import UserError
+from harness.inputs import kind_of
 from harness.trials.record import JSON_COLUMNS, RANK, SCHEMA, SCHEMA_VERSION, is_object
 
 ROWS_TOGETHER = 1024
 """Rows of a row group, which is the least that a reader of one row has to unpack"""
-READ_ERRORS = (pa.ArrowException, OSError, ValueError)
+READ_ERRORS = (pa.ArrowException, OSError, ValueError, UserError)
 """What reading a damaged or foreign file raises"""
 KeyRange = tuple[str, str]
 """The first and the last key that are wanted"""
@@ -110,15 +113,7 @@ def sound_rows(table: pa.Table) -> tuple[pa.Table, list[tuple[str, str]]]:
 
 
 def _opened(path: Path) -> pq.ParquetFile:
-    """The file, open. To open a FIFO would wait for ever."""
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
-        if path.is_symlink():
-            raise ValueError("it is a link to a file that is not there") from None
-        raise
-    if not stat.S_ISREG(mode):
-        raise ValueError(f"it is a {'folder' if stat.S_ISDIR(mode) else 'device or a pipe'}")
+    _found(path)
     file = pq.ParquetFile(path, page_checksum_verification=True)
     missing = sorted({"key", "status"} - set(file.schema_arrow.names))
     if missing:
@@ -127,13 +122,23 @@ def _opened(path: Path) -> pq.ParquetFile:
     return file
 
 
+def _found(path: Path) -> os.stat_result:
+    """What the system knows of a file. To open what is no file, such as a pipe, could take ever."""
+    kind = kind_of(path)
+    if kind == "nothing":
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    if kind != "a file":
+        raise ValueError(f"it is {kind}")
+    return path.stat()
+
+
 def _named(columns: Sequence[str]) -> list[str]:
     return [name for name in SCHEMA.names if name in columns or name in _ALWAYS]
 
 
 def _state(path: Path) -> tuple[Path, int, int, int]:
     """What tells a file from the one that may have been there before."""
-    found = path.stat()
+    found = _found(path)
     return path, found.st_ino, found.st_size, found.st_mtime_ns
 
 

@@ -1,5 +1,6 @@
 """The store: a trial is there whole and once, while others write, read or compact."""
 
+import errno
 import multiprocessing
 import os
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ from harness.trials import compaction
 from harness.trials import store as stores
 from harness.trials.record import SCHEMA, SCHEMA_VERSION, Record
 from harness.trials.store import Store
+
+HISTORY = [{"step": 5, "stage": "contrastive", "metric": "loss", "value": 0.5}]
 
 
 def record(number: int, **different: Any) -> Record:
@@ -170,6 +174,133 @@ def test_failure_is_replaced_by_what_finished(store: Store) -> None:
     [row] = store.read().records()
     assert (row.status, row.reason) == ("finished", None)
     assert len(parquets(store)) == 1
+
+
+# Never backwards
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("status", ["failed", "partial"])
+def test_finished_record_stays(status: Any, compacted: bool, store: Store) -> None:
+    store.write(record(1))
+    if compacted:
+        store.compact(at_least=1)
+    store.write(record(1, status=status, reason="odd", dev={}))
+    assert store.read().records() == [record(1)]
+    assert store.get(record(1).key) == record(1)
+    assert len(parquets(store)) == 1
+
+
+def test_failure_replaces_a_failure_and_no_partial_record(store: Store) -> None:
+    for status, why in [("failed", "first"), ("failed", "second"), ("partial", "third")]:
+        store.write(record(1, status=status, reason=why))
+        assert [row.reason for row in store.read().records()] == [why]
+    store.write(record(1, status="failed", reason="fourth"))
+    assert [row.reason for row in store.read().records()] == ["third"]
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_second_result_of_a_trial_is_reported_and_the_first_stays(
+    compacted: bool, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = record(1, details={"graded/figure": float("nan")})
+    store.write(first)
+    if compacted:
+        store.compact(at_least=1)
+    store.write(replace(first, wall_seconds=9.0, host="another", started=None))
+    assert caplog.messages == []
+    store.write(replace(first, test={"graded": 50.5}, history=HISTORY))
+    [said] = caplog.messages
+    assert f"trial {record(1).key} has finished twice with another test" in said
+    [row] = store.read().records()
+    assert (row.test, row.history, row.wall_seconds) == (record(1).test, [], 1.5)
+
+
+def test_finished_record_that_comes_between_look_and_write_stays(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another process finishes the trial at the worst moment of a write."""
+    whole = stores.write_rows
+    others = iter([True])
+
+    def write_beside(tables: Any, path: Path) -> None:
+        for _ in others:
+            Store(store.folder).write(record(1))
+        whole(tables, path)
+
+    for late in (record(1, status="failed", reason="odd"), record(1, test={"graded": 1.0})):
+        monkeypatch.setattr(stores, "write_rows", write_beside)
+        store.write(late)
+        monkeypatch.setattr(stores, "write_rows", whole)
+        assert store.read().records() == [record(1)]
+        assert len(parquets(store)) == 1
+        parquets(store)[0].unlink()
+        others = iter([True])
+    assert "finished twice with another test" in caplog.text
+
+
+def write_one(folder: str, status: Any, times: int) -> None:
+    """Write the same trials in a process of its own."""
+    for number in range(times):
+        Store(folder).write(record(number, status=status))
+
+
+@pytest.mark.process
+def test_failures_beside_successes_never_win(store: Store) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [
+        context.Process(target=write_one, args=(str(store.folder), status, 60))
+        for status in ("finished", "failed", "failed")
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(600)
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    assert [row.status for row in store.read().records()] == ["finished"] * 60
+    assert len(parquets(store)) == 60
+
+
+# A full disk
+
+
+def test_record_goes_before_weights_and_checkpoint_on_a_full_disk(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = [store.weights(record(1).key), store.running(record(1).key) / "checkpoint.safetensors"]
+    for path in large:
+        path.parent.mkdir(parents=True)
+        path.touch()
+    whole = stores.write_rows
+
+    def full(tables: Any, path: Path) -> None:
+        if any(each.exists() for each in large):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        whole(tables, path)
+
+    monkeypatch.setattr(stores, "write_rows", full)
+    store.write(record(1))
+    assert store.get(record(1).key) == record(1)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EACCES])
+def test_record_that_cannot_be_written_is_one_sentence(
+    code: int, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: Any, path: Path) -> None:
+        path.write_bytes(b"PAR1")
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(stores, "write_rows", full)
+    with pytest.raises(UserError) as error:
+        store.write(record(1))
+    assert str(store.folder) in str(error.value)
+    assert os.strerror(code) in str(error.value)
+    assert "make room there, and give the same command again" in str(error.value)
+    assert list(store.folder.iterdir()) == []
+
+
+# Looking for one
 
 
 def test_a_trial_is_found_by_the_first_characters_of_its_key(store: Store) -> None:

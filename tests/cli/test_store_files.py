@@ -1,0 +1,178 @@
+"""A store with odd things in it, or on a full disk: sentences, no hang, and nothing is lost."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from harness.trials import store as stores
+from harness.trials.record import SCHEMA_VERSION, Record
+from harness.trials.store import Store
+
+RUN = (
+    "run", "simcse", "--encoder", "tiny-bert",
+    *("--set", "suite=graded", "--set", "sentences=graded-sentences", "--set", "max_steps=2"),
+    *("--set", "batch_size=8", "--set", "precision=fp32"),
+)  # fmt: skip
+LIMITED = """
+import resource, sys
+limit = int(sys.argv.pop(1))
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+from harness.cli import main
+main()
+"""
+"""Runs the command line where no file can be larger than the first argument"""
+
+
+def add(store: Store, number: int, **different: Any) -> str:
+    """Write a finished final trial, and return its key."""
+    values = {"learning_rate": 1e-5, "encoder": "tiny-bert"}
+    named = {"method": "simcse", "setting": "unsup", "encoder": "tiny-bert", "suite": "graded"}
+    scores = {"dev": {"graded-dev": 40.0}, "test": {"graded": 50.0}, "selected_by": "graded-dev"}
+    plain = {"seed": number, "configuration": values, "steps": 10, **named, **scores}
+    key = f"{number:032x}"
+    store.write(Record(key, "finished", "final", **{**plain, **different}))
+    return key
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store with one trial."""
+    found = Store(tmp_path / "store")
+    add(found, 1)
+    return found
+
+
+def odd(kind: str, path: Path) -> None:
+    """Put something there that looks like a record by its name."""
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link to nothing":
+        path.symlink_to("nowhere")
+    elif kind == "link to itself":
+        path.symlink_to(path.name)
+
+
+@pytest.mark.parametrize("name", ["odd", "compact-odd", f"{2:032x}", f"{2:032x}-unfinished"])
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link to nothing", "link to itself"])
+def test_what_is_no_file_is_named(kind: str, name: str, store: Store, harness: Any) -> None:
+    path = store.folder / f"{name}.parquet"
+    odd(kind, path)
+    for verb in (["list", "trials"], ["table"]):
+        answer = harness(*verb, "--store", store.folder)
+        assert answer.code == 0
+        [line] = [each for each in (answer.out + answer.err).splitlines() if path.name in each]
+        assert {"folder": "folder", "pipe": "pipe"}.get(kind, "link") in line
+        assert "simcse" in answer.out
+    assert store.get(f"{2:032x}") is None
+    assert harness("show", f"{1:032x}", "--store", store.folder).code == 0
+    store.compact(at_least=1)
+    assert os.path.lexists(path)
+
+
+def test_newer_and_damaged_rows_are_named(store: Store, harness: Any) -> None:
+    newer, damaged = (add(store, number) for number in (2, 3))
+    path = store.folder / f"{newer}.parquet"
+    version = pa.array([SCHEMA_VERSION + 1], pa.int32())
+    table = pq.read_table(path).drop_columns(["schema_version"])
+    pq.write_table(table.append_column("schema_version", version), path)
+    path = store.folder / f"{damaged}.parquet"
+    table = pq.read_table(path).drop_columns(["configuration"])
+    pq.write_table(table.append_column("configuration", pa.array(['{"a'])), path)
+    answer = harness("table", "--store", store.folder)
+    assert answer.code == 0
+    assert f"{newer}.parquet (its schema is version {SCHEMA_VERSION + 1}" in answer.out
+    assert f"{damaged} (its configuration is not a JSON object)" in answer.out
+    assert "simcse" in answer.out
+    for key in (newer, damaged):
+        answer = harness("show", key, "--store", store.folder)
+        assert answer.code == 2
+        assert answer.err.count("\n") == 1
+        assert "cannot be read" in answer.err
+
+
+def test_newest_trials_are_listed_and_all_on_request(store: Store, harness: Any) -> None:
+    for number in range(2, 54):
+        add(store, number)
+    lines = harness("list", "trials", "--store", store.folder).out.splitlines()
+    assert lines[0] == "3 earlier trials; --all lists them, too"
+    assert [line.split()[0] for line in lines[1:3]] == [f"{4:032x}"[:10]] * 2
+    assert len(lines) == 51
+    assert len(harness("list", "trials", "--all", "--store", store.folder).out.splitlines()) == 53
+
+
+# A full disk
+
+
+@pytest.mark.slow
+def test_scores_are_printed_where_they_cannot_be_stored(
+    tmp_path: Path, harness: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    command = (*RUN, "--store", tmp_path / "store")
+    with monkeypatch.context() as patch:
+        patch.setattr(stores, "write_rows", full)
+        answer = harness(*command)
+    assert answer.code == 2
+    [line] = [each for each in answer.err.splitlines() if each.startswith("Error")]
+    assert "No space left on device" in line
+    assert "make room there, and give the same command again" in line
+    assert "graded-dev: " in answer.out
+    assert "graded: " in answer.out
+    again = harness(*command)
+    assert again.code == 0
+    scores = [line for line in answer.out.splitlines() if line.startswith("  graded")]
+    assert [line for line in again.out.splitlines() if line.startswith("  graded")] == scores
+    assert len(Store(tmp_path / "store").finished_keys()) == 1
+
+
+@pytest.mark.slow
+def test_scores_of_a_suite_are_printed_where_they_cannot_be_stored(
+    tmp_path: Path, harness: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(stores, "write_rows", full)
+    answer = harness("eval", "tiny-bert", "--suite", "graded", "--store", tmp_path / "store")
+    assert answer.code == 2
+    assert answer.err.count("make room there") == 1
+    assert "graded (" in answer.out
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize("limit", [20_000, 100_000])
+def test_files_that_cannot_grow(limit: int, tmp_path: Path, process: Any, cache: Path) -> None:
+    """With 20 kB not even a record fits for sure, and with 100 kB a record fits, but no weights."""
+    assert process(*RUN, "--store", tmp_path / "before").code == 0  # the cache has what it needs
+    environment = {name: value for name, value in os.environ.items() if name != "HARNESS_HUB"}
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(limit), *RUN, "--store", str(tmp_path / "store")],
+        env={**environment, "HARNESS_CACHE": str(cache)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1200,
+    )
+    if limit < 64 * 1024:
+        assert done.returncode == 2
+        assert done.stderr.splitlines()[-1].startswith("Error: ")
+        assert "File too large" in done.stderr
+        assert not (tmp_path / "store").exists()
+    else:
+        assert done.returncode == 0, done.stderr
+        assert "not kept" in done.stderr
+        [record] = Store(tmp_path / "store").read().records()
+        assert record.finished
+        assert not Store(tmp_path / "store").weights(record.key).exists()
