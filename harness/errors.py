@@ -8,6 +8,11 @@ _LONG = re.compile(r"[^\s/]{260,}")
 """What is longer than the name of a file can be"""
 _MOST = 1500
 """Characters of a sentence"""
+REASON_LENGTH = 2000
+"""The most characters of the reason in a record; the sentence alone has at most half of them"""
+
+OUTPUT_FOLLOWS = "\nThe last lines of its output:\n"
+"""What stands in a reason between the sentence and lines of the trial's output"""
 
 
 class UserError(Exception):
@@ -25,16 +30,32 @@ class TrialFailure(Exception):
     """A trial cannot go on, for example because a loss is not finite; the message is the reason."""
 
 
+class SweepStopped(Exception):
+    """A sweep cannot go on, for example because Ray is gone; the message says why."""
+
+
+class Postponed(Exception):
+    """A trial cannot go on now, and is to be run later; the message says what it waits for."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A trial gives way before its end, because it was asked to; its checkpoint is written."""
+
+
 def reason(error: BaseException) -> str:
     """Why something failed, for a record.
 
     It is the message alone where that was written for people, and else the exception's type too.
     """
-    return (
-        str(error)
-        if isinstance(error, TrialFailure | UserError)
-        else f"{type(error).__name__}: {error}"
+    written = isinstance(error, TrialFailure | UserError)
+    return shortened(
+        str(error) if written else f"{type(error).__name__}: {error}", REASON_LENGTH // 2
     )
+
+
+def headline(why: str | None) -> str:
+    """A record's reason on one line, without the lines of output that may follow it."""
+    return " ".join((why or "").partition(OUTPUT_FOLLOWS)[0].split())
 
 
 def one_line(text: str) -> str:
@@ -46,12 +67,13 @@ def one_line(text: str) -> str:
         char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode()
         for char in text.strip()
     )
-    shown = _LONG.sub(lambda found: _cut(found[0], 200), shown)
-    return _cut(shown, _MOST)
+    shown = _LONG.sub(lambda found: shortened(found[0], 200), shown)
+    return shortened(shown, _MOST)
 
 
-def _cut(text: str, most: int) -> str:
-    half = most // 2
+def shortened(text: str, most: int) -> str:
+    """The text, or the beginning and the end of one that has more than `most` characters."""
+    half = most // 2 - 2
     return text if len(text) <= most else f"{text[:half]}...{text[-half:]}"
 
 

@@ -6,16 +6,20 @@ Everything here is about bytes on a disk; nothing knows what the bytes mean.
 import functools
 import hashlib
 import json
+import logging
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from harness.errors import UserError
 from harness.inputs import regular_file
 
+_logger = logging.getLogger(__name__)
 PACKAGE = Path(__file__).resolve().parent
 SHIPPED = PACKAGE / "shipped"
 """Where a wheel has what a checkout has beside the package (pyproject.toml says what goes there)"""
@@ -24,6 +28,10 @@ IN_A_CHECKOUT = {
     "search_spaces": PACKAGE.parent / "search_spaces",
     "reported": PACKAGE.parent / "results" / "reported",
 }
+LARGE_FILE = 256 * 2**20
+"""Bytes of a file that takes a quarter of a second to read.
+
+What is larger, such as the weights of a model, is not read anew by every process."""
 
 
 def shipped(name: str) -> Path:
@@ -43,23 +51,103 @@ def cache_folder() -> Path:
     return Path(os.environ.get("HARNESS_CACHE") or Path.home() / ".cache" / "harness")
 
 
+def check_cache() -> None:
+    """Raises UserError when nothing could be written into the cache; it leaves nothing behind."""
+    named = os.environ.get("HARNESS_CACHE")
+    try:
+        probe_writable(cache_folder())
+    except (OSError, RuntimeError) as error:  # RuntimeError: nobody knows the home folder
+        why = getattr(error, "strerror", None) or str(error)
+        what = f"HARNESS_CACHE names {named}, which" if named else "the cache ~/.cache/harness"
+        raise UserError(
+            f"{what} cannot be written ({why}); set HARNESS_CACHE to a folder that can"
+        ) from None
+
+
+def probe_writable(folder: Path) -> None:
+    """Raises OSError when a file could not be written into a folder, which need not be there yet.
+
+    It leaves nothing behind.
+    """
+    folder = folder.absolute()
+    there = next(each for each in (folder, *folder.parents) if _is_there(each))
+    probe = there / f".probe-{uuid.uuid4().hex}"
+    try:
+        with written_whole(probe) as temporary:
+            temporary.write_bytes(bytes(64 * 1024))  # a full disk still has room for a name
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a path is taken, if only by a link to nothing. OSError for one that cannot be."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    return True
+
+
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def written_whole(path: Path, *, replace: bool = True) -> Iterator[Path]:
     """Yield a temporary path; the file or folder that is written there becomes `path`.
 
     The folder of `path` is made first. When the block raises, `path` stays as it was and nothing is
-    left behind. A reader never sees half a file, since a rename happens whole or not at all.
+    left behind. A reader never sees half a file, since a rename happens whole or not at all; a loss
+    of power does not change that, because the disk has the content before the name. `replace`:
+    whether a file may be there already; without it, FileExistsError is raised for one that is.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         yield temporary
-        temporary.replace(path)
+        for written in (temporary, *temporary.rglob("*")):
+            _sync(written)
+        if replace:
+            temporary.replace(path)
+        else:
+            _name_once(temporary, path)
+        _sync(path.parent)
     finally:
         if temporary.is_dir():
             shutil.rmtree(temporary, ignore_errors=True)
         else:
             temporary.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Wait until the disk has the content of a file, or the names in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        if not path.is_dir():  # some file systems cannot do it for folders
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _name_once(temporary: Path, path: Path) -> None:
+    """Give a file the name `path`. Raises FileExistsError when another file has it."""
+    try:
+        path.hardlink_to(temporary)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links: nearly as good
+        if os.path.lexists(path):
+            raise FileExistsError(path) from None
+        temporary.replace(path)
+
+
+def discard(path: Path) -> None:
+    """Remove a file or a folder. A reader finds all of it or nothing."""
+    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    with suppress(FileNotFoundError):  # another process was quicker
+        path.rename(aside)
+    if aside.is_dir():
+        shutil.rmtree(aside, ignore_errors=True)
+    else:
+        aside.unlink(missing_ok=True)
 
 
 def digest(content: str | bytes, digits: int = 16) -> str:
@@ -80,25 +168,89 @@ def digest_files(paths: Iterable[Path]) -> str:
     """
     lines = []
     for path in paths:
-        stat = regular_file(path).stat()
-        content = _content_digest(str(path.resolve()), stat.st_size, stat.st_mtime_ns)
-        lines.append(f"{path.name}\0{content}\n")
+        stamp = Stamp.of(regular_file(path))
+        found = _remembered(stamp) if stamp.size > LARGE_FILE and stamp.settled else _sha256(stamp)
+        lines.append(f"{path.name}\0{found}\n")
     return digest("".join(lines))
 
 
+def content_digest(path: Path) -> str:
+    """SHA-256 of a file, 64 hexadecimal digits. A process reads a file once until it changes."""
+    return _sha256(Stamp.of(path))
+
+
+def sealed_json(value: Any) -> str:
+    """A JSON text that has its own digest, so that `unsealed` notices a single flipped bit."""
+    return json.dumps({"content": value, "digest": digest_of(value)})
+
+
+def unsealed(text: str | bytes) -> Any:
+    """The value of a text that `sealed_json` made. Raises ValueError when the text has changed."""
+    try:
+        found = json.loads(text)
+        if found["digest"] == digest_of(found["content"]):
+            return found["content"]
+    except (KeyError, TypeError):
+        pass
+    raise ValueError("it is damaged")
+
+
+class Stamp(NamedTuple):
+    """By what we know, without reading it, that a file is still the same.
+
+    The time of change (`ctime`) is set by the system at every change of the content, and no program
+    can set it back. So a file that was written in place, or put in place of another one, has
+    another stamp even if its size and its time of modification are the same. A copy or a new hard
+    link has another stamp as well, and is read once more. What no stamp shows is a bit that the
+    disk itself lost, and a file server without times of change.
+    """
+
+    path: str
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
+    @classmethod
+    def of(cls, path: Path) -> "Stamp":
+        """The stamp of a file. Raises OSError when there is none."""
+        stat = path.stat()
+        times = stat.st_mtime_ns, stat.st_ctime_ns
+        return cls(str(path.resolve()), stat.st_ino, stat.st_size, *times)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the last change is so long ago that another one would change the stamp.
+
+        The clocks of file systems tick in steps of up to two seconds.
+        """
+        return time.time() - self.changed / 1e9 > 2
+
+
+def _sha256(stamp: Stamp) -> str:
+    return _hashed_once(stamp) if stamp.settled else _hashed_once.__wrapped__(stamp)
+
+
 @functools.cache
-def _content_digest(path: str, size: int, modified: int) -> str:
-    """SHA-256 of a file, remembered on disk by path, size and time: large models are read once."""
-    remembered = cache_folder() / "digests" / digest(f"{path}\0{size}\0{modified}", 32)
+def _hashed_once(stamp: Stamp) -> str:
+    with Path(stamp.path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@functools.cache
+def _remembered(stamp: Stamp) -> str:
+    """The SHA-256 of a large file, which the cache remembers for other processes."""
+    entry = cache_folder() / "digests" / f"{digest_of(stamp, 32)}.json"
     try:
-        return remembered.read_text()
-    except OSError:
-        pass  # not remembered yet
-    with Path(path).open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    try:
-        with written_whole(remembered) as temporary:
-            temporary.write_text(found)
-    except OSError:
-        pass  # a cache that cannot be written costs time, nothing else
+        known = unsealed(entry.read_bytes())
+        if known["stamp"] == list(stamp):
+            return str(known["sha256"])
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:
+        _logger.warning("%s: %s; %s is read again", entry, error, stamp.path)
+    found = _hashed_once(stamp)
+    # A cache that cannot be written costs time, nothing else.
+    with suppress(OSError), written_whole(entry) as temporary:
+        temporary.write_text(sealed_json({"stamp": stamp, "sha256": found}))
     return found

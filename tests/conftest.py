@@ -41,9 +41,11 @@ from harness.trials.trial import resolve
 
 torch.set_num_threads(1)
 
+pytest_plugins = ["tests.sweeping"]
+
 STARTERS = {"process", "swept", "environment", "clone"}
 """Fixtures that start processes"""
-LONGEST = ("test_readme.py", "install", "sweep")
+LONGEST = ("test_readme.py", "install", "faults", "sweep")
 """Files and folders of tests that take minutes; they begin first, so that no worker ends alone"""
 ALLOWED = {"git", "lscpu"}
 """Programs that a quick test may start: the commit of a record, and what joblib asks about cores"""

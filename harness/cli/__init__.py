@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from harness.cli.check import check
+from harness.cli.clean import clean
 from harness.cli.compare import compare
 from harness.cli.eval import eval_
 from harness.cli.list import list_
@@ -20,7 +21,7 @@ from harness.cli.run import run
 from harness.cli.show import show
 from harness.cli.sweep import sweep
 from harness.cli.table import table
-from harness.errors import TrialFailure, UserError, one_line
+from harness.errors import SweepStopped, TrialFailure, UserError, one_line
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, by the convention of shells: 128 + the number of the signal"""
@@ -33,7 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
-for verb in (sweep, run, plan, table, show, compare, retrieve, picture, check, new):
+for verb in (sweep, run, plan, table, show, compare, retrieve, picture, check, new, clean):
     app.command()(verb)
 app.command("list")(list_)
 app.command("eval")(eval_)
@@ -42,8 +43,8 @@ app.command("eval")(eval_)
 def main() -> None:
     """Run the verb that the command line names.
 
-    A user's mistake gives one sentence and exit code 2. A model without a score gives one sentence
-    and exit code 1. Ctrl-C gives exit code 130.
+    A user's mistake gives one sentence and exit code 2. A model without a score, and a sweep
+    that cannot go on, give one sentence and exit code 1. Ctrl-C gives exit code 130.
     """
     try:
         code = app(sys.argv[1:] or ["--help"], prog_name="harness", standalone_mode=False) or 0
@@ -53,7 +54,7 @@ def main() -> None:
         code = _refused("aborted", 1)
     except UserError as error:
         code = _refused(error, 2)
-    except TrialFailure as error:
+    except (TrialFailure, SweepStopped) as error:
         code = _refused(error, 1)
     except KeyboardInterrupt:
         code = INTERRUPTED

@@ -12,8 +12,10 @@ def check(method: options.MethodArgument) -> None:
 
     Example: harness check methods/d2cse
     """
+    from harness.files import check_cache
     from harness.trials.checking import problems
 
+    check_cache()
     found = problems(method)
     for problem in found:
         typer.echo(f"wrong: {problem}")

@@ -68,12 +68,14 @@ def eval_(
     from rich.console import Console
 
     from harness.evaluation.suites import suite as named
+    from harness.files import check_cache
     from harness.trials.evaluate import evaluation_key
     from harness.trials.lookup import model as resolved
 
     suites = [named(each.strip()) for each in dict.fromkeys(suite.split(","))]
     _check(suites)
     found = options.opened(store)
+    check_cache()
     found.check_writable()
     model = resolved(name, found, pooling=pooling, method=method)
     console = Console(highlight=False)
@@ -92,18 +94,26 @@ def eval_(
 def _measure(
     console: "Console", model: "MeasuredModel", suites: "list[Suite]", store: "Store", *, keep: bool
 ) -> bool:
-    """Measure, store and print; whether all scores of all suites are there."""
+    """Measure, print and store; whether all scores of all suites are there.
+
+    Raises UserError, after all suites were measured, when a record cannot be stored.
+    """
     from harness.trials.evaluate import Measurement, evaluations
 
-    complete = True
+    complete, unwritten = True, None
     with console.status("loading") as status:
         measurement = Measurement(model, store, keep=keep, status=status.update)
         for suite, record in zip(suites, evaluations(measurement, suites), strict=True):
-            store.write(record)
             _print(console, suite, record, _cost(record))
             complete &= record.finished
+            try:
+                store.write(record)
+            except UserError as error:  # the other suites still have scores to print
+                unwritten = unwritten or error
     if keep:
         console.print(f"embeddings: {measurement.folder}", soft_wrap=True)
+    if unwritten is not None:
+        raise unwritten
     return complete
 
 

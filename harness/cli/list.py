@@ -1,10 +1,18 @@
 """`harness list`: lists methods, search spaces, suites, papers and trials."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 import typer
 
 from harness.cli import options
+
+NEWEST = 50
+"""The number of trials that are listed unless all are asked for"""
+_COLUMNS = (
+    "key", "status", "role", "suite", "selected_by", "dev", "method", "setting", "encoder", "seed",
+    "label_fraction", "subset", "reason", "started",
+)  # fmt: skip
 
 
 def list_(
@@ -13,13 +21,16 @@ def list_(
         typer.Argument(help="What to list."),
     ],
     store: options.StoreOption = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help=f"List all trials, not only the {NEWEST} newest.")
+    ] = False,
 ) -> None:
     """List methods, search spaces, suites, papers with reported numbers, or the store's trials.
 
     Example: harness list methods
     """
     {"methods": _methods, "spaces": _spaces, "suites": _suites, "papers": _papers}.get(
-        what, lambda: _trials(store)
+        what, lambda: _trials(store, everything=everything)
     )()
 
 
@@ -67,14 +78,29 @@ def _papers() -> None:
         typer.echo(f"{name:<12} {load_paper(name).title}")
 
 
-def _trials(store: options.StoreOption) -> None:
-    reading = options.opened(store).read()
+def _trials(store: options.StoreOption, *, everything: bool) -> None:
+    """Print a line for each trial in the order of their starts; those without one come last."""
+    import pyarrow.compute as pc
+
+    reading = options.opened(store).read(_COLUMNS)
     for name, reason in reading.unreadable:
         typer.echo(f"{name} cannot be read and is left out: {reason}", err=True)
-    records = reading.records()
-    # None and a time cannot be compared, so records without a start come last.
-    for record in sorted(records, key=lambda each: (each.started is None, str(each.started))):
-        dev = "" if record.dev_score is None else f"{record.dev_score:.2f}"
-        role = record.suite if record.role == "evaluation" else record.role
-        state = f"{record.key[:10]}  {record.status:<9} {role:<10} dev {dev:>6}"
-        typer.echo(f"{state}  {record.label}  {record.reason or ''}")
+    order = [("started", "ascending"), ("key", "ascending")]
+    rows = pc.sort_indices(reading.table.select(["started", "key"]), sort_keys=order)
+    earlier = 0 if everything else max(0, len(rows) - NEWEST)
+    if earlier:
+        typer.echo(f"{earlier} earlier trials; --all lists them, too")
+    for row in reading.table.take(rows[earlier:]).to_pylist():
+        typer.echo(_line(row))
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    from harness.errors import headline
+    from harness.trials.record import trial_label
+
+    named = ("method", "setting", "encoder", "seed", "label_fraction", "subset")
+    score = dict(row["dev"] or ()).get(row["selected_by"])
+    dev = "" if score is None else f"{score:.2f}"
+    role = row["suite"] if row["role"] == "evaluation" else row["role"]
+    state = f"{row['key'][:10]}  {row['status']:<9} {role:<10} dev {dev:>6}"
+    return f"{state}  {trial_label(*(row[name] for name in named))}  {headline(row['reason'])}"

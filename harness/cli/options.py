@@ -1,5 +1,6 @@
 """The options that several verbs share, and the functions that read their text."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -108,6 +109,19 @@ def whole_numbers(given: str | None, option: str) -> tuple[int, ...]:
             f'for example "0,1,2"'
         )
     return tuple(int(part) for part in parts)
+
+
+def seconds_of(given: str | None, option: str) -> float | None:
+    """A duration like `90s`, `30m` or `2h` in seconds. Raises UserError for any other text."""
+    if given is None:
+        return None
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)([smh])", given)
+    seconds = float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]] if found else 0.0
+    if seconds < 1:
+        raise UserError(
+            f"{option} {given}: write a duration of at least one second, such as 90s, 30m or 2h"
+        )
+    return seconds
 
 
 def shipped_spaces() -> dict[str, Path]:

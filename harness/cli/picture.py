@@ -35,10 +35,12 @@ def picture(
     from rich.console import Console
 
     from harness.evaluation.suites import Embeddings, suite
+    from harness.files import check_cache
     from harness.report.embedding_figures import Drawn, draw_pictures
     from harness.trials.evaluate import Measurement
     from harness.trials.lookup import model
 
+    check_cache()
     found = options.opened(store)
     pairs = suite("geometry").load("geometry")
     models = [model(name, found, pooling=pooling, method=method) for name in names]

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import options
+from harness.errors import UserError
 
 if TYPE_CHECKING:
     from harness.training.progress import Progress
@@ -22,12 +23,17 @@ def run(
 ) -> None:
     """Train one configuration in this process, score it on dev and test, and store it.
 
+    Ctrl-C and SIGTERM save the training; the same command then goes on from there, as it does after
+    a kill, with what was saved in the last minutes (HARNESS_CHECKPOINT_MINUTES, 5 by default).
+
     Example: harness run simcse --encoder tiny-bert --set suite=graded
     """
     from rich.console import Console
 
     from harness.cli.show import print_record
+    from harness.files import check_cache
     from harness.plugin import registry
+    from harness.training.interruption import ended_by_sigterm
     from harness.trials.prepare import prepare
     from harness.trials.run import attempt
     from harness.trials.trial import Trial, key, resolve
@@ -37,21 +43,33 @@ def run(
     resolve(registry.load(method), values)  # a mistake in a value is found before files are read
     trial = Trial(method, values, seed)
     found = options.opened(store)
+    check_cache()
     found.check_writable()
     name = key(trial)
     console = Console(highlight=False)
 
-    trained = False
+    made: list[Record] = []
 
     def train() -> "Record":
-        nonlocal trained
         prepare(trial)
-        trained = True
         console.print(f"{trial.label}: {trial.config.model_dump()}", soft_wrap=True, markup=False)
-        return attempt(trial, lambda now: console.print(_progress(now)), found.weights(name))
+        record = attempt(
+            trial,
+            lambda now: console.print(_progress(now)),
+            found.weights(name),
+            found.running(name),
+        )
+        made.append(record)
+        return record
 
-    record = found.finished_or_run(name, train)
-    if not trained:
+    try:
+        with ended_by_sigterm():
+            record = found.finished_or_run(name, trial.label, train)
+    except UserError:
+        for record in made:  # it could not be stored, and is not to be lost altogether
+            print_record(record, console, method)
+        raise
+    if not made:
         console.print("Already in the store:")
     print_record(record, console, method)
     if not record.finished:

@@ -56,7 +56,8 @@ def print_record(record: "Record", console: "Console", locator: str | None = Non
                 shown = _interval(part) if name == "uncertainty" else _number(part)
                 console.print(f"  {inner}: {shown}", soft_wrap=True, markup=False)
         elif value not in (None, "", {}):
-            console.print(f"{name}: {_number(value)}", soft_wrap=True, markup=False)
+            shown = _number(value).replace("\n", "\n  ")  # a reason has lines of output
+            console.print(f"{name}: {shown}", soft_wrap=True, markup=False)
     again = _evaluation(record) if record.role == "evaluation" else _command(record, locator)
     console.print(f"again: {again}", soft_wrap=True, markup=False)
 

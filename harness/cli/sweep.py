@@ -24,6 +24,23 @@ def sweep(
     store: options.StoreOption = None,
     cpus_per_trial: options.CpusOption = 1,
     gpus_per_trial: options.GpusOption = None,
+    memory_per_trial: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1,
+            metavar="GIB",
+            help="Host memory of one trial in GiB; a trial that takes more fails. Default: what "
+            "the machine has.",
+        ),
+    ] = None,
+    trial_timeout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="The longest that one trial may take, such as 90s, 30m or 2h; a trial that takes "
+            "longer fails.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan and stop, as `harness plan` does.")
     ] = False,
@@ -35,6 +52,7 @@ def sweep(
     Example: harness sweep methods/d2cse search_spaces/unsup.yaml --encoder mini-bert
     """
     chosen = options.SweepOptions(targets, set_, encoder, configurations, seeds, subsets)
+    seconds = options.seconds_of(trial_timeout, "--trial-timeout")
     searches = chosen.searches()
     if dry_run:
         print_plan(searches, store, cpus_per_trial)
@@ -42,13 +60,15 @@ def sweep(
     from rich.console import Console
 
     from harness.sweep.driver import run_sweep
+    from harness.sweep.limits import Limits
     from harness.sweep.ray_engine import Resources
     from harness.sweep.terminal import Terminal
 
     console = Console(highlight=False)
     resources = Resources(cpus_per_trial, gpus_per_trial)
+    limits = Limits(seconds, memory_per_trial and memory_per_trial * 2**30)
     with Terminal(console) as terminal:
-        result = run_sweep(searches, options.opened(store), resources, terminal)
+        result = run_sweep(searches, options.opened(store), resources, limits, terminal)
     table(store=store)
     _print_problems(console, result)
 

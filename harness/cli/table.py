@@ -72,14 +72,16 @@ def _write(content: bytes, output: Path) -> None:
 def _sheets(paper: str | None, store: Path | None) -> "list[Sheet]":
     """The tables of the store, or those of a paper with our numbers."""
     from harness.cli.options import opened
+    from harness.report.measured_trials import TABLE_COLUMNS
 
     found = opened(store)
+    reading = found.read(TABLE_COLUMNS)
     if paper is None:
         from harness.report.store_tables import store_sheets
 
-        return store_sheets(found.read(), found.folder)
+        return store_sheets(reading, found.folder)
     from harness.plugin.registry import names
     from harness.report.commands import Commands
     from harness.report.paper_tables import paper_sheets
 
-    return paper_sheets(found.read(), paper, Commands(names(), found.folder))
+    return paper_sheets(reading, paper, Commands(names(), found.folder))

@@ -1,26 +1,27 @@
 """Embeddings that are kept on disk for later evaluations, and read by memory map.
 
 A folder holds pairs of files: `NAME.npy`, (sentences, hidden) float32, and `NAME.parquet` with the
-texts of these sentences in the same order. The vectors are written first, so a pair counts only
-when its texts are there. Files never change.
+texts of these sentences in the same order. Their manifest `NAME.json` is written last, so a pair
+counts only when it is there. Files never change; damaged ones are removed.
 """
 
 import logging
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.errors import TrialFailure, UserError
+from harness.errors import TrialFailure
 from harness.evaluation.suites import Embed
 from harness.files import written_whole
+from harness.manifests import damage, seal
 
 _logger = logging.getLogger(__name__)
-
-_DAMAGE = (OSError, EOFError, ValueError, KeyError, pa.ArrowException, TrialFailure)
-"""What the reading of a damaged file raises"""
+_PAIR = (".npy", ".parquet")
+"""The endings of the files of a pair"""
 
 
 class KeptEmbeddings:
@@ -29,20 +30,18 @@ class KeptEmbeddings:
     def __init__(self, folder: Path, embed: Embed, *, write: bool) -> None:
         """Read the vectors in `folder`, and embed with `embed` what is not there.
 
-        `write`: keep new vectors in the folder, too. Raises UserError when a kept file is damaged.
+        `write`: keep new vectors in the folder, too.
         """
         self.folder, self.embed, self.write = folder, embed, write
         self._parts: list[np.ndarray] = []
         self._place: dict[str, tuple[int, int]] = {}
-        for path in sorted(folder.glob("*.parquet")):
-            try:
-                texts = pq.read_table(path)["text"].to_pylist()
-                self._add(texts, np.load(path.with_suffix(".npy"), mmap_mode="r"))
-            except _DAMAGE as error:
-                reason = str(error).splitlines()[0]
-                raise UserError(
-                    f"kept embeddings {path} cannot be read ({reason}); delete {folder}"
-                ) from None
+        for manifest in sorted(folder.glob("*.json")):
+            if why := damage(manifest):
+                _logger.warning("%s; its sentences are embedded again", why)
+                _remove(manifest)
+                continue
+            texts = pq.read_table(manifest.with_suffix(".parquet"))["text"].to_pylist()
+            self._add(texts, np.load(manifest.with_suffix(".npy"), mmap_mode="r"))
 
     def __call__(self, texts: list[str], *, dev: bool = False) -> np.ndarray:
         """The vectors of the texts, (len(texts), hidden) float32.
@@ -65,9 +64,7 @@ class KeptEmbeddings:
         return found
 
     def _add(self, texts: list[str], vectors: np.ndarray) -> None:
-        """Add vectors to those in memory. Raises ValueError or TrialFailure for a wrong shape."""
-        if vectors.ndim != 2 or len(vectors) != len(texts):
-            raise ValueError(f"{len(texts)} sentences, and vectors of the shape {vectors.shape}")
+        """Add vectors to those in memory. Raises TrialFailure for another width than theirs."""
         if self._parts and vectors.shape[1] != self._parts[0].shape[1]:
             widths = f"{self._parts[0].shape[1]} and {vectors.shape[1]}"
             raise TrialFailure(
@@ -88,11 +85,19 @@ class KeptEmbeddings:
         try:
             with written_whole(path.with_suffix(".npy")) as temporary, temporary.open("wb") as file:
                 np.save(file, vectors)
-            # The texts come last: other processes look for them.
             with written_whole(path.with_suffix(".parquet")) as temporary:
                 pq.write_table(pa.table({"text": texts}), temporary)
+            # The manifest comes last: other processes look for it.
+            seal(path.with_suffix(".json"), [path.with_suffix(end) for end in _PAIR])
         except OSError as error:
             _logger.warning("the embeddings %s are not kept: %s", path, error)
         else:
             # From now on they are read from the file, and their memory is free.
             self._parts[-1] = np.load(path.with_suffix(".npy"), mmap_mode="r")
+
+
+def _remove(manifest: Path) -> None:
+    """Remove a pair and its manifest, as far as that is possible; nothing can read it any more."""
+    for end in (".json", *_PAIR):
+        with suppress(OSError):
+            manifest.with_suffix(end).unlink()

@@ -34,7 +34,8 @@ class Method(nn.Module, Generic[Config]):
     are in training mode in `losses` and in evaluation mode elsewhere, also where they are frozen.
 
     What one training step leaves for the next one must be in a parameter, in a buffer, or in
-    `get_extra_state` of a module: this is all that a checkpoint holds.
+    `get_extra_state` of a module, as a tensor: this is all that a checkpoint holds. A parameter
+    that changes must belong to `Stage.trains` or `Stage.moves`.
 
     Example:
         class Method(plugin.Method[Config]):

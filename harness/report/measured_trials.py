@@ -2,9 +2,10 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 from harness.evaluation.catalogue import Metric, SuiteCard, card, suite_of
 from harness.evaluation.scores import Uncertainty
 from harness.report.variance import Draw
+from harness.trials.record_files import is_text
 
 IDENTITY_COLUMNS = (
     "method",
@@ -38,6 +40,8 @@ _COLUMNS = (
     "key", "role", "status", "suite", "suite_card", "evaluates", "seed", "subset", "steps",
     "selected_by", "dev_before", "dev", "test", "uncertainty",
 )  # fmt: skip
+TABLE_COLUMNS = (*IDENTITY_COLUMNS, *_COLUMNS, "label_fraction", "reason")
+"""The columns of the store that a table needs"""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,25 @@ class SuiteScores:
     card: SuiteCard
     dev: Mapping[str, float]
     test: Mapping[str, float]
-    uncertainty: Mapping[str, Uncertainty]
+    spreads: tuple["_Spread", ...] = ()
+    """The uncertainty in each of the rows, where a later row goes before an earlier one"""
+
+    @cached_property
+    def uncertainty(self) -> dict[str, Uncertainty]:
+        """Dev or test metric -> its uncertainty; only a trial that stands alone is asked for it."""
+        return {name: found for spread in self.spreads for name, found in spread().items()}
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """The uncertainty in a row, which is unpacked when it is asked for."""
+
+    column: pa.MapArray
+    row: int
+
+    def __call__(self) -> dict[str, Uncertainty]:
+        known = self.column[self.row].as_py() or ()
+        return {name: Uncertainty(**values) for name, values in known if values}
 
 
 @dataclass(frozen=True)
@@ -102,17 +124,37 @@ def trials_of(table: pa.Table) -> dict[Identity, list[MeasuredTrial]]:
     The scores of a partial evaluation count, since only its other tasks are missing. Those of a
     search trial do not count, because its configuration was chosen on its seed.
     """
-    searched = table.filter(pc.field("role") == "search")["key"]
-    shown = table.filter(
-        pc.field("role").isin(["final", "evaluation"])
-        & pc.field("status").isin(["finished", "partial"])
-        & ~pc.field("evaluates").isin(searched.combine_chunks())
-    )
+    search, failed = is_text(table["role"], "search"), is_text(table["status"], "failed")
+    counts = pc.invert(pc.or_(search, failed))
+    of_search = pc.is_in(table["evaluates"], table["key"].filter(search))
+    shown = table.filter(pc.and_(counts, pc.invert(of_search)))
     rows: dict[Identity, dict[Draw, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
-    for identity, row in zip(_identities(shown), shown.select(_COLUMNS).to_pylist(), strict=True):
+    for identity, row in zip(_identities(shown), _rows(shown), strict=True):
         # A method without a choice of labels has no subset.
         rows[identity][row["subset"] or 0, row["seed"]].append(row)
     return {identity: _trials(draws) for identity, draws in rows.items()}
+
+
+def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """The rows with _COLUMNS, several times as quick as `Table.to_pylist` with maps."""
+    columns = [_values(name, table[name].combine_chunks()) for name in _COLUMNS]
+    return (dict(zip(_COLUMNS, values, strict=True)) for values in zip(*columns, strict=True))
+
+
+def _values(name: str, column: pa.Array) -> list[Any]:
+    """The values of a column; a map is a dictionary without the values that are null."""
+    if name == "uncertainty":
+        return [_Spread(column, row) for row in range(len(column))]
+    if not pa.types.is_map(column.type):
+        return list(column.to_pylist())
+    names, ends = column.keys.dictionary_encode(), column.offsets.to_pylist()
+    known = names.dictionary.to_pylist()
+    keys = [known[index] for index in names.indices.to_pylist()]
+    values = column.items.to_pylist()
+    return [
+        {keys[at]: values[at] for at in range(start, end) if values[at] is not None}
+        for start, end in pairwise(ends)
+    ]
 
 
 def _identities(table: pa.Table) -> Iterator[Identity]:
@@ -136,9 +178,7 @@ def _without_subset(configuration: str) -> str:
 def _trials(draws: Mapping[Draw, list[dict[str, Any]]]) -> list[MeasuredTrial]:
     """The trials of one identity, one for each seed and label subset."""
     rows = [row for found in draws.values() for row in found]
-    name = suite_of(
-        metric for row in rows if row["suite"] is None for metric in _numbers(row["test"])
-    )
+    name = suite_of(metric for row in rows if row["suite"] is None for metric in row["test"])
     trials = [_trial(draw, found, name) for draw, found in draws.items()]
     return sorted(trials, key=lambda trial: trial.key)
 
@@ -172,20 +212,14 @@ def _precedence(row: Mapping[str, Any]) -> tuple[bool, bool, str]:
 
 
 def _nothing(suite: str, row: Mapping[str, Any]) -> SuiteScores:
-    return SuiteScores(card(suite, row["suite_card"]), {}, {}, {})
+    return SuiteScores(card(suite, row["suite_card"]), {}, {})
 
 
 def _over(below: SuiteScores, row: Mapping[str, Any]) -> SuiteScores:
     """The scores of a row, and those of `below` where the row has none."""
-    spread = row["uncertainty"] or ()
-    own = {name: Uncertainty(**values) for name, values in spread if values}
     return SuiteScores(
         below.card,
-        {**below.dev, **_numbers(row["dev"])},
-        {**below.test, **_numbers(row["test"])},
-        {**below.uncertainty, **own},
+        {**below.dev, **row["dev"]},
+        {**below.test, **row["test"]},
+        (*below.spreads, row["uncertainty"]),
     )
-
-
-def _numbers(metrics: Iterable[tuple[str, float | None]] | None) -> dict[str, float]:
-    return {name: value for name, value in metrics or () if value is not None}

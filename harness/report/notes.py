@@ -7,8 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from harness.errors import headline
+from harness.trials.reading import Reading
 from harness.trials.record import trial_label
-from harness.trials.store import DEFAULT_STORE, Reading
+from harness.trials.record_files import is_text
+from harness.trials.store import DEFAULT_STORE
 
 SHOWN = 5
 """The number of records that one note names"""
@@ -61,9 +64,12 @@ def _unfinished(trials: pa.Table) -> list[dict[str, Any]]:
 
     An evaluation that was made again with all of its data has another key; the old row is left out.
     """
-    unfinished = trials.filter(pc.field("status").isin(["failed", "partial"]))
-    rows = unfinished.select([*_NAMED, "role", "status", "suite", "reason", "evaluates"])
-    done = trials.filter((pc.field("role") == "evaluation") & (pc.field("status") == "finished"))
+    # Masks are several times as quick as filters by expression, which copy every column.
+    finished_rows = is_text(trials["status"], "finished")
+    columns = [*_NAMED, "role", "status", "suite", "reason", "evaluates"]
+    rows = trials.select(columns).filter(pc.invert(finished_rows))
+    evaluations = pc.and_(is_text(trials["role"], "evaluation"), finished_rows)
+    done = trials.select(["evaluates", "suite"]).filter(evaluations)
     finished = set(zip(done["evaluates"].to_pylist(), done["suite"].to_pylist(), strict=True))
     return [
         row
@@ -75,4 +81,4 @@ def _unfinished(trials: pa.Table) -> list[dict[str, Any]]:
 def _line(row: Mapping[str, Any]) -> str:
     suite = f", {row['suite']}" if row["role"] == "evaluation" else ""
     named = trial_label(*(row[name] for name in _NAMED))
-    return f"{named}{suite} ({' '.join((row['reason'] or 'no reason given').split())})"
+    return f"{named}{suite} ({headline(row['reason']) or 'no reason given'})"

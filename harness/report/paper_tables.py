@@ -25,7 +25,7 @@ from harness.report.sheet import (
     key_list,
     score_text,
 )
-from harness.trials.store import Reading
+from harness.trials.reading import Reading
 
 PAPER_SCHEMA = pa.schema(
     [
@@ -87,7 +87,7 @@ class _PaperSheet:
             ],
             caption=_caption(self.table),
             notes=[*self._sources(), *_choices(self.comparisons), *self._to_fill()],
-            records=pa.Table.from_pylist(
+            make_records=lambda: pa.Table.from_pylist(
                 [self._record(each) for each in self.comparisons], schema=PAPER_SCHEMA
             ),
         )

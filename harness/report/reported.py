@@ -177,15 +177,24 @@ def load_paper(name: str) -> Paper:
         raise UserError(
             f'there are no reported numbers of a paper "{name}"{suggest(name, papers())}'
         )
-    return _load(folder() / f"{name}.yaml", Paper)
+    return _paper(folder() / f"{name}.yaml")
 
 
 def load_systems() -> Systems:
     """What harness runs for the systems of the papers."""
-    return _load(folder() / f"{SYSTEMS_FILE}.yaml", Systems)
+    return _systems(folder() / f"{SYSTEMS_FILE}.yaml")
 
 
 @functools.cache
+def _paper(path: Path) -> Paper:
+    return _load(path, Paper)
+
+
+@functools.cache
+def _systems(path: Path) -> Systems:
+    return _load(path, Systems)
+
+
 def _load(path: Path, model: type[_Model]) -> _Model:
     # libyaml reads the same safe subset of YAML ten times faster, where PyYAML was built with it.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -1,7 +1,8 @@
 """A table that can be rendered in any format, and the text of its numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -40,7 +41,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table as text (columns and sections) and as data (records, with one row per cell).
+    """A table as text (columns and sections) and as data (records).
 
     A sheet without columns has only notes.
     """
@@ -51,7 +52,12 @@ class Sheet:
     sections: Sequence[Section]
     caption: str
     notes: Sequence[str]
-    records: pa.Table = field(repr=False)
+    make_records: Callable[[], pa.Table] = field(repr=False)
+
+    @cached_property
+    def records(self) -> pa.Table:
+        """The table as data, with one row per cell; only CSV and Parquet ask for it."""
+        return self.make_records()
 
 
 def score_text(cell: Cell | None, decimals: int = 2) -> str:

@@ -25,7 +25,7 @@ from harness.report.sheet import (
     percent_text,
     score_text,
 )
-from harness.trials.store import Reading
+from harness.trials.reading import Reading
 
 STORE_SCHEMA = pa.schema(
     [
@@ -62,7 +62,7 @@ def store_sheets(reading: Reading, store: Path) -> list[Sheet]:
     notes = [*shortcomings(reading.table), *unreadable(reading)]
     if not parts:
         notes = [nothing_yet(reading.table, store), *notes]
-        return [Sheet("", [], 0, [], "", notes, STORE_SCHEMA.empty_table())]
+        return [Sheet("", [], 0, [], "", notes, STORE_SCHEMA.empty_table)]
     order = sorted(parts, key=lambda key: (key[0], rank(key[1]), _tasks(parts[key])))
     return [_sheet(parts[key], notes if key == order[-1] else []) for key in order]
 
@@ -81,7 +81,7 @@ def _sheet(groups: list[Group], notes: list[str]) -> Sheet:
         sections=[Section("", lines)],
         caption=_caption(groups, selected=any(column.heading == "dev" for column in dev)),
         notes=notes,
-        records=_records(groups),
+        make_records=lambda: _records(groups),
     )
 
 

@@ -1,15 +1,16 @@
 """Renders a sheet as plain text for the terminal."""
 
 import io
-import re
 from collections.abc import Sequence
 
-from rich import box
 from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, JustifyMethod
+from rich.text import Text
 
 from harness.report.sheet import Sheet, SheetLine
+
+_CONSOLE = Console(file=io.StringIO())
+"""What rich wants to know for wrapping: how wide a tab is"""
 
 
 def terminal_text(sheet: Sheet, width: int) -> str:
@@ -21,27 +22,26 @@ def terminal_text(sheet: Sheet, width: int) -> str:
     parts = [_printed(sheet.title, width) + "\n"] if sheet.title else []
     if sheet.columns:
         rows, widths, gap = _fitted(sheet, width)
-        parts.append(
-            _printed(_table(sheet, rows, widths, gap), max(width, _total(widths, gap))) + "\n"
-        )
+        parts.append(_table(sheet, rows, widths, gap) + "\n")
     parts += [_printed(sheet.caption, width)] if sheet.caption else []
     parts += [f"{note}\n" for note in sheet.notes]
     return "".join(parts)
 
 
-def _printed(content: str | Table, width: int) -> str:
-    console = Console(
-        file=io.StringIO(),
-        width=width,
-        color_system=None,
-        markup=False,
-        emoji=False,
-        highlight=False,
-    )
-    with console.capture() as capture:
-        console.print(content)
-    # rich fills the lines of a table with spaces.
-    return re.sub(r" +$", "", capture.get(), flags=re.MULTILINE)
+def _printed(content: str, width: int) -> str:
+    return "".join(line.rstrip(" ") + "\n" for line in _wrapped(content, width, "left"))
+
+
+def _wrapped(content: str, width: int, justify: JustifyMethod) -> list[str]:
+    """The lines of a text in at most `width` characters; a word is broken where it is longer."""
+    found = []
+    for line in content.split("\n"):
+        if cell_len(line) <= width and line.isprintable():
+            found.append(line)
+        else:
+            parts = Text(line).wrap(_CONSOLE, width, justify=justify, overflow="fold")
+            found += [part.plain for part in parts]
+    return found
 
 
 def _fitted(sheet: Sheet, width: int) -> tuple[list[list[SheetLine]], list[int], int]:
@@ -93,20 +93,42 @@ def _total(widths: Sequence[int], gap: int) -> int:
 
 def _table(
     sheet: Sheet, rows: Sequence[Sequence[SheetLine]], widths: Sequence[int], gap: int
-) -> Table:
-    """The table of rich: its box puts one space between columns, and the padding the rest."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, gap - 1, 0, 0), pad_edge=False, show_edge=False)
-    for index, (column, width) in enumerate(zip(sheet.columns, widths, strict=True)):
-        table.add_column(
-            column,
-            width=width,
-            justify="left" if index < sheet.text_columns else "right",
-            overflow="fold",
-        )
-    for section, lines in zip(sheet.sections, rows, strict=True):
-        if section.name:
-            table.add_row(section.name)
-        for line in lines:
-            table.add_row(*line)
-        table.add_section()
-    return table
+) -> str:
+    """The lines of a table: a heading, a rule, and the sections with an empty line between them.
+
+    The words are wrapped by rich, and its tables are not used: a table of a thousand rows would
+    take it several seconds.
+    """
+    texts = sheet.text_columns
+    parts = []
+    for section, cells in zip(sheet.sections, rows, strict=True):
+        lines = _lines([section.name], texts, widths, gap) if section.name else []
+        lines += [line for row in cells for line in _lines(row, texts, widths, gap)]
+        parts += ["".join(f"{line}\n" for line in lines)] if lines else []
+    heading = [*_lines(sheet.columns, texts, widths, gap, at_top=False), "─" * _total(widths, gap)]
+    return "\n".join(heading) + "\n" + "\n".join(parts)
+
+
+def _lines(
+    row: Sequence[str], texts: int, widths: Sequence[int], gap: int, *, at_top: bool = True
+) -> list[str]:
+    """The lines of a row.
+
+    `texts`: the number of leading columns that are text, not numbers. `at_top`: where a cell with
+    fewer lines than others stands.
+    """
+    columns = []
+    for index, (cell, width) in enumerate(zip(row, widths, strict=False)):
+        side: JustifyMethod = "left" if index < texts else "right"
+        columns.append([_filled(part, width, side) for part in _wrapped(cell, width, side)])
+    height = max(map(len, columns))
+    for parts, width in zip(columns, widths, strict=False):
+        end = len(parts) if at_top else 0
+        parts[end:end] = [" " * width] * (height - len(parts))
+    return [(" " * gap).join(parts).rstrip(" ") for parts in zip(*columns, strict=True)]
+
+
+def _filled(text: str, width: int, side: JustifyMethod) -> str:
+    text = text.rstrip(" ")
+    blank = " " * (width - cell_len(text))
+    return text + blank if side == "left" else blank + text

@@ -70,6 +70,7 @@ def _check_depth(text: str) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         values += isinstance(event, yaml.NodeEvent)
+        assert event.start_mark is not None  # every event of a text has a place
         line = event.start_mark.line + 1
         if depth > DEEPEST:
             raise BadYaml(f"more than {DEEPEST} levels of nesting", line)

@@ -5,10 +5,15 @@ The store says what is left to do, so an interrupted sweep goes on when the same
 
 from dataclasses import dataclass
 
-from harness.sweep.ray_engine import Engine, Resources, Sampling
+import pyarrow.compute as pc
+
+from harness.files import check_cache
+from harness.sweep.limits import Limits
+from harness.sweep.ray_engine import Engine, Resources
 from harness.sweep.scored import Scored, sampled_of, scored_of
 from harness.sweep.search import Search, best
 from harness.sweep.space import Sampler
+from harness.sweep.suggestions import Sampling
 from harness.sweep.watcher import RoundPlan, SweepWatcher
 from harness.trials.prepare import prepare
 from harness.trials.store import Store
@@ -26,17 +31,23 @@ class SweepResult:
 
 
 def run_sweep(
-    searches: list[Search], store: Store, resources: Resources, watcher: SweepWatcher
+    searches: list[Search],
+    store: Store,
+    resources: Resources,
+    limits: Limits,
+    watcher: SweepWatcher,
 ) -> SweepResult:
     """Run the trials that the store has not finished.
 
     Raises UserError, before anything runs, for a model or a data file that is not there, or for a
-    store that cannot be written.
+    cache or a store that cannot be written.
     """
+    check_cache()
     store.check_writable()
     for search in searches:
         prepare(search.trials([search.fixed], "final")[0])
-    with Engine(store, resources) as engine:
+    methods = {search.method for search in searches}
+    with Engine(store, resources, limits, methods) as engine:
         return _Sweep(searches, engine, watcher).run()
 
 
@@ -100,9 +111,10 @@ class _Sweep:
         by_key = {key(trial): trial for trial in trials}
         self.keys |= by_key.keys()
         finished = self.store.finished_keys()
-        missing = [trial for found, trial in by_key.items() if found not in finished]
+        missing = {name: trial for name, trial in by_key.items() if name not in finished}
         stored = len(by_key) - len(missing)
-        slots = self.engine.slots
+        # Without a trial to run, Ray need not start.
+        slots = self.engine.slots if missing else 0
         # Trials of one configuration differ in the label subset, too.
         self.watcher.round(RoundPlan(title, len(missing), stored, slots, varied | {"subset"}))
         if missing:
@@ -118,8 +130,8 @@ class _Sweep:
         known = sampled_of(search, self.store)
         budget = max(0, sampler.configurations - len(known))
         title = f"search, {sampler.name} on {search.label}"
-        varied = set(search.ranges)
-        self.watcher.round(RoundPlan(title, budget, len(known), self.engine.slots, varied))
+        slots = self.engine.slots if budget else 0
+        self.watcher.round(RoundPlan(title, budget, len(known), slots, set(search.ranges)))
         if budget:
             sampling = Sampling(
                 template=Trial(search.method, search.fixed, 0, "search", search.id),
@@ -135,10 +147,15 @@ class _Sweep:
         return sampled_of(search, self.store)
 
     def _failed(self) -> int:
-        """The number of failed trials of this sweep: planned ones, and ones of its samplers."""
+        """The number of trials of this sweep without scores in the store.
+
+        They are planned ones, also those whose record could not be written, and ones of samplers.
+        """
         samplers = {search.id for search in self.searches if search.sampler is not None}
-        return sum(
-            record.status == "failed"
-            and (record.key in self.keys or (record.search in samplers and record.role == "search"))
-            for record in self.store.read().records()
-        )
+        failed = self.store.read(("search", "role"), pc.field("status") == "failed").table
+        sampled = {
+            row["key"]
+            for row in failed.to_pylist()
+            if row["search"] in samplers and row["role"] == "search"
+        }
+        return len(sampled | (self.keys - self.store.finished_keys()))

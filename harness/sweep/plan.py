@@ -1,9 +1,11 @@
 """The plan of a sweep: its trials, which of them the store has, and what the rest would cost."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
+
+import pyarrow.compute as pc
 
 from harness.data.hub import model_shape
 from harness.errors import NotHere
@@ -11,9 +13,12 @@ from harness.sweep import cost
 from harness.sweep.axes import Between, SamplerRange, Span, Values
 from harness.sweep.scored import Scored, sampled_of, scored_of
 from harness.sweep.search import Search, best
-from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import Role, Trial, key
+
+_COLUMNS = (
+    "method", "encoder", "setting", "role", "steps", "wall_seconds", "training_seconds",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -75,12 +80,12 @@ def plan_sweep(searches: Iterable[Search], store: Store) -> Plan:
 
 
 class _Planner:
-    """The records of a store, which was read once for all searches."""
+    """The finished trials of a store, which was read once for all searches."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.finished = [record for record in store.read().records() if record.finished]
-        self.keys = {record.key for record in self.finished}
+        self.finished = store.read(_COLUMNS, pc.field("status") == "finished").table
+        self.keys = set(self.finished["key"].to_pylist())
 
     def lines(self, search: Search) -> list[PlanLine]:
         """The lines of a search: its rounds or its sampler, then the final seeds."""
@@ -138,14 +143,14 @@ class _Planner:
         """
         if steps is None:
             return None
-        identity = (search.name, search.config.encoder, search.config.setting, role)
-        alike = [
-            _scaled(record, steps)
-            for record in self.finished
-            if (record.method, record.encoder, record.setting, record.role) == identity
-        ]
-        if alike:
-            return float(median(alike))
+        alike = self.finished.filter(
+            (pc.field("method") == search.name)
+            & (pc.field("encoder") == search.config.encoder)
+            & (pc.field("setting") == search.config.setting)
+            & (pc.field("role") == role)
+        )
+        if alike.num_rows:
+            return float(median(_scaled(row, steps) for row in alike.to_pylist()))
         return cost.estimated_seconds(search.declared, steps, tested=role == "final")
 
     def _stored(self, trials: list[Trial]) -> int:
@@ -155,10 +160,10 @@ class _Planner:
             return 0  # without the model or the data file there is no key to look for
 
 
-def _scaled(record: Record, steps: int) -> float:
+def _scaled(row: Mapping[str, Any], steps: int) -> float:
     """Seconds that the trial would have taken with so many steps."""
-    training, whole = record.training_seconds or 0.0, record.wall_seconds or 0.0
-    return whole - training + training * steps / max(1, record.steps or 0)
+    training, whole = row["training_seconds"] or 0.0, row["wall_seconds"] or 0.0
+    return float(whole - training + training * steps / max(1, row["steps"] or 0))
 
 
 def _repeats(trials: list[Trial]) -> dict[str, str]:

@@ -5,11 +5,11 @@ The store keeps the results; what Tune keeps is deleted after the sweep.
 
 import os
 import secrets
-import shutil
-import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+import uuid
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ os.environ.update(
     RAY_USAGE_STATS_ENABLED="0",  # no telemetry
     RAY_CHDIR_TO_TRIAL_DIR="0",  # paths of the command line stay valid in a worker
     RAY_AIR_NEW_OUTPUT="0",
+    RAY_DEDUP_LOGS_SKIP_REGEX=".",  # a worker that died is a failed trial; Ray prints paragraphs
     RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="1",  # a trial without a GPU sees none
     # Ray starts workers at niceness 15, so that they starve when anything else runs.
     RAY_worker_niceness=str(os.getpriority(os.PRIO_PROCESS, 0)),
@@ -30,26 +31,22 @@ if not os.environ.get("RAY_ADDRESS"):
     # know the token. Ray reads it when it is imported.
     os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
 
-import optuna
 import ray
 from ray import tune
-from ray.tune.search.optuna import OptunaSearch
+from ray.tune.search import Searcher
 
 from harness.errors import UserError
+from harness.plugin import registry
 from harness.sweep import worker
-from harness.sweep.axes import SamplerRange, Values
-from harness.sweep.space import Repeats, Sampler
+from harness.sweep.limits import Limits, stopped, with_log
+from harness.sweep.node_sources import check_sources
+from harness.sweep.ray_session import ray_session
+from harness.sweep.stopping import let_give_way
+from harness.sweep.suggestions import Sampling, Suggestions
+from harness.sweep.trial_queue import Listed, TrialQueue, TrialSource
 from harness.sweep.watcher import TrialWatcher
 from harness.trials.store import Store
 from harness.trials.trial import Trial, failed
-
-optuna.logging.set_verbosity(optuna.logging.WARNING)
-
-SAMPLERS = {
-    "tpe": optuna.samplers.TPESampler,
-    "random": optuna.samplers.RandomSampler,
-    "qmc": optuna.samplers.QMCSampler,
-}
 
 
 @dataclass(frozen=True)
@@ -61,163 +58,178 @@ class Resources:
     """None: one GPU where the cluster has GPUs, else no GPU"""
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """A sampler's ranges and budget, and what it already knows."""
-
-    template: Trial
-    """The trial that every suggestion completes"""
-    repeats: Repeats
-    """The seeds and subsets on which each configuration is run"""
-    ranges: Mapping[str, SamplerRange | list[Any]]
-    sampler: Sampler
-    budget: int
-    """Number of configurations still to try"""
-    known: list[tuple[Values, float]]
-    """Configurations that were tried before, with their mean dev scores"""
-
-
 class Engine:
-    """A connection to Ray for the length of a sweep."""
+    """A connection to Ray for the length of a sweep. It is made when the first trial needs it."""
 
-    def __init__(self, store: Store, resources: Resources) -> None:
-        self.store = store
-        self.resources = resources
+    def __init__(
+        self, store: Store, resources: Resources, limits: Limits, methods: Iterable[str]
+    ) -> None:
+        """`methods`: names or paths of the methods, which every machine must have alike."""
+        self.store, self.resources, self.limits = store, resources, limits
+        self._plugins = {str(registry.locate(method)) for method in methods}
+        self._sweep = uuid.uuid4().hex
+        self._session = ExitStack()
 
     def __enter__(self) -> "Engine":
-        """Connect to Ray. Raises UserError when no machine of the cluster can hold a trial."""
-        self._folder = Path(tempfile.mkdtemp(prefix="harness-tune-"))
-        if os.environ.get("RAY_ADDRESS"):
-            ray.init(log_to_driver=False, logging_level="ERROR")
-        else:
-            ray.init("local", log_to_driver=False, logging_level="ERROR", include_dashboard=False)
-        try:
-            self.resources = _affordable(self.resources)
-        except UserError:
-            self.__exit__()
-            raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        ray.shutdown()
-        shutil.rmtree(self._folder, ignore_errors=True)
+    def __exit__(self, *error: Any) -> None:
+        self._session.__exit__(*error)
+
+    @cached_property
+    def _folder(self) -> Path:
+        """Connect to Ray, and return a folder for Tune's files.
+
+        Raises UserError when the cluster cannot be joined, when a machine has other sources, or
+        when none can hold a trial, and SweepStopped when a local Ray does not start.
+        """
+        session = self._session.enter_context(ray_session())
+        self.resources = _affordable(self.resources)
+        if os.environ.get("RAY_ADDRESS"):
+            check_sources(self._plugins)
+        return session / "tune"
 
     @property
     def slots(self) -> int:
-        """How many trials run at a time."""
+        """How many trials run at a time. It connects to Ray, with the errors of that."""
+        assert self._folder
         total, gpus = ray.cluster_resources(), self.resources.gpus
         slots = int(total.get("CPU", 0) / self.resources.cpus)
         return max(1, min(slots, int(total.get("GPU", 0) / gpus)) if gpus else slots)
 
-    def run(self, trials: list[Trial], watcher: TrialWatcher) -> None:
-        """Run every trial once. Afterwards the store has all records, also those of failures."""
-        plain = [worker.plain_trial(trial) for trial in trials]
-        relay = _Relay(watcher, self.store, worker.given_trial)
-        self._fit(worker.run_one, relay, tune.TuneConfig(), {"trial": tune.grid_search(plain)})
+    def run(self, trials: Mapping[str, Trial], watcher: TrialWatcher) -> None:
+        """Run every trial (key -> trial) once.
+
+        Afterwards the store has all records, also those of failures.
+        """
+        self._fit(Listed(trials), watcher)
 
     def sample(self, sampling: Sampling, watcher: TrialWatcher) -> None:
         """Let an Optuna sampler suggest configurations until the budget is spent."""
-        sampler, known = sampling.sampler, sampling.known
-        searcher = _Searcher(
-            {name: _distribution(axis) for name, axis in sampling.ranges.items()},
-            metric="score",
-            mode="max",
-            # A resumed search must not suggest the points of its first part again.
-            sampler=SAMPLERS[sampler.name](seed=sampler.seed + len(known)),
-            points_to_evaluate=[values for values, _ in known] or None,
-            evaluated_rewards=[score for _, score in known] or None,
-        )
-        template, repeats = worker.plain_trial(sampling.template), sampling.repeats
-        self._fit(
-            partial(worker.run_suggested, template=template, repeats=repeats),
-            _Relay(
-                watcher,
-                self.store,
-                lambda values: worker.suggested_trials(template, repeats, values)[0],
-            ),
-            tune.TuneConfig(
-                search_alg=searcher,
-                num_samples=sampling.budget,
-                max_concurrent_trials=self.slots,
-            ),
-        )
+        self._fit(Suggestions(sampling, self.slots), watcher)
 
-    def _fit(
-        self,
-        trainable: Callable[..., None],
-        relay: "_Relay",
-        config: tune.TuneConfig,
-        space: Any = None,
-    ) -> None:
-        config.reuse_actors = True  # imports and start-up once per worker, not per trial
-        config.trial_name_creator = partial(_name, relay.ours)
-        config.trial_dirname_creator = lambda trial: str(trial.trial_id)
+    def _fit(self, source: TrialSource, watcher: TrialWatcher) -> None:
+        queue, folder = TrialQueue(source, self.store), str(self._folder)
         cpus, gpus = self.resources.cpus, self.resources.gpus or 0
-        bound = partial(trainable, store=str(self.store.folder.resolve()), cpus=cpus)
-        tune.Tuner(
+        bound = partial(
+            worker.run_one,
+            store=str(self.store.folder.resolve()),
+            sweep=self._sweep,
+            cpus=cpus,
+            limits=replace(self.limits, gpus=gpus),
+        )
+        tuner = tune.Tuner(
             tune.with_resources(bound, {"cpu": cpus, "gpu": gpus}),
-            param_space=space,
-            tune_config=config,
+            tune_config=tune.TuneConfig(
+                search_alg=_Feed(queue),
+                num_samples=-1,  # until the queue is empty
+                reuse_actors=True,  # imports and start-up once per worker, not per trial
+                trial_name_creator=_name,
+                trial_dirname_creator=lambda trial: str(trial.trial_id),
+            ),
             run_config=tune.RunConfig(
-                storage_path=str(self._folder),
+                storage_path=folder,
                 verbose=0,
                 # This counts lost workers and nodes. A failed trial is a record, not an error.
                 failure_config=tune.FailureConfig(max_failures=1),
-                callbacks=[relay],
+                callbacks=[_Relay(queue, watcher, self.store, self._sweep)],
             ),
-        ).fit()
+        )
+        try:
+            tuner.fit()
+        except KeyboardInterrupt:
+            watcher.stopping(len(queue.given))
+            let_give_way(self.store, queue.given)
+            raise
 
 
-class _Searcher(OptunaSearch):  # type: ignore[misc]
-    """A searcher that reports only the final score of a configuration to Optuna.
+class _Feed(Searcher):  # type: ignore[misc]
+    """Gives Tune the trials of a queue."""
 
-    A configuration is several trials, one for each of its seeds and label subsets.
-    """
+    def __init__(self, queue: TrialQueue) -> None:
+        super().__init__()
+        self.queue = queue
 
-    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Do nothing, because a report in the middle of a configuration has no score."""
+    def suggest(self, trial_id: str) -> Any:
+        """The next trial for a worker; None when there is none at this moment."""
+        found = self.queue.next()
+        if found is None:
+            return Searcher.FINISHED if self.queue.finished else None
+        key, trial = found
+        return {"key": key, "trial": worker.plain_trial(trial)}
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """Do nothing, because the relay tells the queue what has ended."""
+
+    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
+        """Save nothing: the store is the ledger."""
 
 
 class _Relay(tune.Callback):  # type: ignore[misc]
-    """Passes Tune's events on to the watcher.
+    """Passes Tune's events on to the queue and to the watcher.
 
     The trial of a worker that died is recorded as failed.
     """
 
-    def __init__(
-        self, watcher: TrialWatcher, store: Store, ours: Callable[[dict[str, Any]], Trial]
-    ) -> None:
-        """`ours`: makes our trial from Tune's configuration of a trial."""
-        self.watcher, self.store, self.ours = watcher, store, ours
+    def __init__(self, queue: TrialQueue, watcher: TrialWatcher, store: Store, sweep: str) -> None:
+        self.queue, self.watcher, self.store, self.sweep = queue, watcher, store, sweep
 
     def __getstate__(self) -> dict[str, Any]:
         """Keep nothing: Tune takes snapshots of its callbacks, but none is ever restored."""
         return {}
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        self.watcher.started(self.ours(trial.config))
+        self.watcher.started(worker.given_trial(trial.config))
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
     ) -> None:
         if "step" in result:
-            self.watcher.progressed(self.ours(trial.config), result)
+            self.queue.progressed(trial.config["key"])
+            self.watcher.progressed(worker.given_trial(trial.config), result)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        self.watcher.ended(self.ours(trial.config), trial.last_result)
+        key, ours, report = trial.config["key"], worker.given_trial(trial.config), trial.last_result
+        if report["status"] == worker.POSTPONED:
+            self.queue.postponed(key, report["reason"])
+            self.watcher.postponed(ours, report["reason"])
+        else:
+            self.queue.ended(key, report)
+            self.watcher.ended(ours, report)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        ours = self.ours(trial.config)
-        reason = f"the worker died: {str(trial.get_error() or 'killed').strip().splitlines()[-1]}"
-        record = failed(ours, reason)
-        # A worker may die after it has written its record, and that record must stay.
-        self.store.finished_or_run(record.key, lambda: record)
-        self.watcher.ended(ours, {"status": "failed", "reason": reason, "dev": None})
+        key, ours = trial.config["key"], worker.given_trial(trial.config)
+        running = self.store.running(key)
+        why = stopped(running, self.sweep) or _death(trial.error_file)
+        reason = with_log(why, running)
+        # A worker may die after it has written its record, and the store keeps a finished one.
+        try:
+            self.store.write(failed(ours, reason))
+        except UserError as error:  # a full disk does not stop the trials that can still be stored
+            reason = f"{reason}; {error}"
+        report = {"status": "failed", "reason": reason, "dev": None}
+        self.queue.ended(key, report)
+        self.watcher.ended(ours, report)
 
 
-def _name(ours: Callable[[dict[str, Any]], Trial], trial: Any) -> str:
+def _death(error_file: str | None) -> str:
+    """Why a worker died, from what Ray says about it."""
+    try:
+        said = Path(error_file or "").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        said = ""
+    if "running low on memory" in said or "memory pressure" in said:
+        return "the worker died: Ray ended it, because its machine ran out of memory"
+    if "node has died" in said:
+        return "the worker died: its machine was lost"
+    return "the worker died: it ended itself, or something killed it"
+
+
+def _name(trial: Any) -> str:
     """The name of a trial in the Ray dashboard: method, setting, encoder, seed."""
-    return f"{ours(trial.config).label} {trial.trial_id[-5:]}".replace(" ", "_")
+    return f"{worker.given_trial(trial.config).label} {trial.trial_id[-5:]}".replace(" ", "_")
 
 
 def _affordable(wanted: Resources) -> Resources:
@@ -237,14 +249,3 @@ def _affordable(wanted: Resources) -> Resources:
         f"{most.get('CPU', 0):g} and {most.get('GPU', 0):g}; lower --cpus-per-trial or "
         f"--gpus-per-trial"
     )
-
-
-def _distribution(axis: SamplerRange | list[Any]) -> optuna.distributions.BaseDistribution:
-    """The distribution of Optuna for a range of a search space."""
-    if isinstance(axis, list):
-        return optuna.distributions.CategoricalDistribution(axis)
-    numbers = (axis.low, axis.high, axis.step or 0.5)
-    if axis.step is not None and all(float(number).is_integer() for number in numbers):
-        low, high = int(axis.low), int(axis.high)
-        return optuna.distributions.IntDistribution(low, high, step=int(axis.step))
-    return optuna.distributions.FloatDistribution(axis.low, axis.high, log=axis.log, step=axis.step)

@@ -2,14 +2,17 @@
 
 from collections import defaultdict
 
+import pyarrow.compute as pc
+
 from harness.sweep.axes import Values
 from harness.sweep.search import Search
-from harness.trials.record import Record
+from harness.trials.record import WITHOUT_LARGE, Record
 from harness.trials.store import Store
 from harness.trials.trial import key
 
 Scored = list[tuple[Values, float]]
 """Configurations, each with the mean of its dev scores"""
+_FINISHED = pc.field("status") == "finished"
 
 
 def finished_score(record: Record) -> float | None:
@@ -22,13 +25,16 @@ def scored_of(search: Search, configurations: list[Values], store: Store) -> Sco
 
     The mean is over the search seeds and label subsets.
     """
-    records = {record.key: record for record in store.read().records()}
+    keys = [
+        [key(trial) for trial in search.trials([values], "search")] for values in configurations
+    ]
+    asked = pc.field("key").isin([name for names in keys for name in names])
+    rows = store.read(("selected_by", "dev"), asked & _FINISHED).table.to_pylist()
+    scores = {row["key"]: dict(row["dev"] or ()).get(row["selected_by"]) for row in rows}
     scored: Scored = []
-    for values in configurations:
-        keys = [key(trial) for trial in search.trials([values], "search")]
-        scores = [finished_score(records[name]) for name in keys if name in records]
-        known = [score for score in scores if score is not None]
-        if len(known) == len(keys):
+    for values, names in zip(configurations, keys, strict=True):
+        known = [score for name in names if (score := scores.get(name)) is not None]
+        if len(known) == len(names):
             scored.append((values, sum(known) / len(known)))
     return scored
 
@@ -40,9 +46,10 @@ def sampled_of(search: Search, store: Store) -> Scored:
     """
     scores: dict[str, list[float]] = defaultdict(list)
     values: dict[str, Values] = {}
-    for record in store.read().records():
+    ours = (pc.field("search") == search.id) & (pc.field("role") == "search")
+    for record in store.read(WITHOUT_LARGE, ours & _FINISHED).records():
         score = finished_score(record)
-        if record.search != search.id or record.role != "search" or score is None:
+        if score is None:
             continue
         tried = {name: value for name, value in record.configuration.items() if name != "subset"}
         # Each label subset is a trial of its own, but not a configuration of its own.

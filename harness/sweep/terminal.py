@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from harness.errors import headline
 from harness.sweep.axes import Values
 from harness.sweep.search import Search
 from harness.sweep.watcher import RoundPlan
@@ -28,6 +29,8 @@ class Terminal:
         self.best: dict[str, float] = {}
         self.plan = RoundPlan("", 0, 0, 1, set())
         self.done, self.failed = 0, 0
+        self.waited: set[str] = set()
+        """What trials have waited for, in words"""
         self.clock = time.monotonic()
         self.live = Live(
             console=console, get_renderable=self._view, refresh_per_second=2, transient=True
@@ -47,10 +50,9 @@ class Terminal:
         self.plan, self.done = plan, 0
         self.running.clear()
         self.clock = time.monotonic()
-        self._say(
-            f"{plan.title}: {plan.to_run} to run, {plan.stored} already in the store, "
-            f"{plan.slots} at a time"
-        )
+        at_a_time = f", {plan.slots} at a time" if plan.to_run else ""
+        counts = f"{plan.to_run} to run, {plan.stored} already in the store"
+        self._say(f"{plan.title}: {counts}{at_a_time}")
 
     def chosen(self, search: Search, configuration: Values, dev: float | None) -> None:
         """A search has chosen a configuration."""
@@ -80,11 +82,24 @@ class Terminal:
         where = f"[{self.done}/{self.plan.to_run}] {self._name(trial)}"
         if report.get("status") != "finished":
             self.failed += 1
-            self._say(f"{where}: FAILED: {report.get('reason')}")
+            self._say(f"{where}: FAILED: {headline(report.get('reason'))}")
             return
         group, dev = f"{trial.search} {trial.role}", report["dev"]
         self.best[group] = max(dev, self.best.get(group, dev))
         self._say(f"{where}: dev {dev:.2f} (best {self.best[group]:.2f}); {self._left()}")
+
+    def postponed(self, trial: Trial, why: str) -> None:
+        """A trial waits for another process."""
+        self.running.pop(_identity(trial), None)
+        if why not in self.waited:  # several trials may wait for the same, and try several times
+            self.waited.add(why)
+            self._say(f"  {self._name(trial)} waits: {why}")
+
+    def stopping(self, running: int) -> None:
+        """The sweep waits for the checkpoints of its running trials."""
+        self._say(
+            f"Stopping: {running} running trials save their state; Ctrl-C again stops at once."
+        )
 
     def _name(self, trial: Trial) -> str:
         shown = _values(trial.configuration, self.plan.varied)

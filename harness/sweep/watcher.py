@@ -19,7 +19,7 @@ class RoundPlan:
     stored: int
     """Number of trials that the store has"""
     slots: int
-    """Number of trials that run at a time"""
+    """Number of trials that run at a time; 0 when none is to run"""
     varied: set[str]
     """The hyperparameters in which the trials differ"""
 
@@ -38,6 +38,12 @@ class TrialWatcher(Protocol):
 
     def ended(self, trial: Trial, report: Mapping[str, Any]) -> None:
         """The trial has finished or failed. `report`: its `status`, `reason` and `dev`."""
+
+    def postponed(self, trial: Trial, why: str) -> None:
+        """The trial waits for another process, and other trials go first."""
+
+    def stopping(self, running: int) -> None:
+        """The sweep is interrupted while so many trials run, and waits for their checkpoints."""
 
 
 class SweepWatcher(TrialWatcher, Protocol):

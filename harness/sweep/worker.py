@@ -1,9 +1,5 @@
-"""What runs in a Ray worker: one trial, or all trials of a configuration that a sampler suggests.
+"""What runs in a Ray worker: one trial. The worker writes the record into the store itself."""
 
-The worker writes the records into the store itself.
-"""
-
-import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -12,15 +8,19 @@ from typing import Any
 import torch
 from ray import tune
 
+from harness.errors import Interrupted, Postponed, UserError
+from harness.locks import postponing
 from harness.plugin import registry
+from harness.sweep.limits import Limits, limited
 from harness.sweep.scored import finished_score
-from harness.sweep.search import repeated
-from harness.sweep.space import Repeats
 from harness.training.progress import Progress
 from harness.trials.record import Record
 from harness.trials.run import attempt
 from harness.trials.store import Store
-from harness.trials.trial import Trial, key
+from harness.trials.trial import Trial
+
+POSTPONED = "postponed"
+"""The status of a trial that waits or gave way, and so has no record yet"""
 
 
 def plain_trial(trial: Trial) -> dict[str, Any]:
@@ -29,54 +29,49 @@ def plain_trial(trial: Trial) -> dict[str, Any]:
 
 
 def given_trial(settings: Mapping[str, Any]) -> Trial:
-    """The trial that Tune hands to a worker, for a grid or for the final seeds."""
+    """The trial that Tune hands to a worker."""
     return Trial(**settings["trial"])
 
 
-def suggested_trials(
-    template: Mapping[str, Any], repeats: Repeats, values: Mapping[str, Any]
-) -> list[Trial]:
-    """The trials of a suggested configuration: one for each search seed and label subset.
-
-    `values`: the hyperparameters that the sampler suggests; the template has all the others.
-    """
-    trial = Trial(**{**template, "configuration": {**template["configuration"], **values}})
-    return repeated(trial, repeats)
-
-
-def run_one(settings: dict[str, Any], *, store: str, cpus: float) -> None:
-    """Run one trial of a grid, or one final trial."""
-    _execute(given_trial(settings), Store(Path(store)), cpus)
-
-
-def run_suggested(
-    settings: dict[str, Any], *, template: dict[str, Any], repeats: Repeats, store: str, cpus: float
+def run_one(
+    settings: dict[str, Any], *, store: str, sweep: str, cpus: float, limits: Limits
 ) -> None:
-    """Run a suggested configuration on every search seed and label subset.
+    """Run one trial, unless another process has finished it in the meantime, or runs it.
 
-    The sampler gets the mean of the dev scores, or -inf when a trial has failed.
-    """
-    records = [
-        _execute(trial, Store(Path(store)), cpus)
-        for trial in suggested_trials(template, repeats, settings)
-    ]
-    scores = [finished_score(record) for record in records]
-    known = [found for found in scores if found is not None]
-    mean = sum(known) / len(known) if len(known) == len(scores) else -math.inf
-    tune.report({"score": mean, **_summary(records[-1])})
-
-
-def _execute(trial: Trial, store: Store, cpus: float) -> Record:
-    """Run the trial, unless another sweep has finished it in the meantime.
-
-    The record is written before Tune is informed, so that an interruption cannot lose it.
+    The record is written before Tune is informed, so that an interruption cannot lose it. `sweep`:
+    identifier of this run of a sweep.
     """
     # By default torch uses all cores, also those of the trials that run at the same time.
     torch.set_num_threads(max(1, int(cpus)))
-    name = key(trial)
-    record = store.finished_or_run(name, lambda: attempt(trial, _report, store.weights(name)))
+    trial, key, found = given_trial(settings), settings["key"], Store(Path(store))
+    running = found.running(key)
+
+    made: list[Record] = []
+
+    def run() -> Record:
+        made.append(attempt(trial, _report, found.weights(key), running))
+        return made[0]
+
+    try:
+        with postponing():
+            record = found.finished_or_run(
+                key,
+                trial.label,
+                lambda: limited(trial, running, sweep, limits, run),
+            )
+    except (Postponed, Interrupted) as why:
+        tune.report({"status": POSTPONED, "reason": str(why), "dev": None})
+        return
+    except UserError as why:  # the record cannot be stored, so at least the terminal has its scores
+        reason = "; ".join([str(why), *map(_scores, made)])
+        tune.report({"status": "failed", "reason": reason, "dev": None})
+        return
     tune.report(_summary(record))
-    return record
+
+
+def _scores(record: Record) -> str:
+    scores = [*record.dev.items(), *record.test.items()]
+    return "its scores: " + ", ".join(f"{name} {value:.2f}" for name, value in scores)
 
 
 def _report(progress: Progress) -> None:

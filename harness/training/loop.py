@@ -1,6 +1,5 @@
-"""The training loop: a method's stages in order; the best checkpoint on dev is restored."""
+"""The training loop: a method's stages in order; the best weights on dev are restored."""
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
@@ -11,16 +10,20 @@ from torch import Tensor
 
 from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.device import random_state_kept, resolve_precision
-from harness.errors import TrialFailure
+from harness.errors import Interrupted
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
-from harness.training.checkpoints import StageStates, state
+from harness.training.checkpoints import Checkpoint
+from harness.training.finite_losses import FiniteLosses
 from harness.training.optimisers import StageOptimiser
-from harness.training.parameters import trained_names
+from harness.training.parameters import moved_names, trained_names
 from harness.training.progress import Outcome, Progress
+from harness.training.saved_state import SavedState, state
 from harness.training.seeds import seed_stage
+from harness.training.shared_stages import StageStates
+from harness.training.snapshots import restore, snapshot
 
 REPORT_SECONDS = 2.0
 """Least time between two reports without a dev score"""
@@ -55,20 +58,30 @@ class Trainer:
         seed: int,
         evaluate: Callable[[], float],
         report: Callable[[Progress], None],
+        checkpoint: Checkpoint | None = None,
     ) -> None:
-        """`evaluate` gives the dev score (higher is better); `report` hears of the progress."""
+        """`evaluate` gives the dev score (higher is better); `report` hears of the progress.
+
+        `checkpoint`: where the training is saved, and from where it goes on; None: nowhere.
+        """
         config = kit.config
         assert isinstance(config, TrainingConfig), f"{kit.declared.name} trains nothing"
         self.method, self.kit, self.config, self.seed = method, kit, config, seed
-        self.evaluate, self.report = evaluate, report
+        self.evaluate, self.report, self.checkpoint = evaluate, report, checkpoint
         self.outcome = Outcome()
+        self._losses = FiniteLosses(at_once=kit.device.type == "cpu")
         self.precision = resolve_precision(config.precision, kit.device)
         self._reported = time.monotonic()
 
     def run(self) -> Outcome:
-        """Train every stage, restore the best weights on dev, and say what it took."""
+        """Train every stage, restore the best weights on dev, and say what it took.
+
+        Raises TrialFailure when a loss is not finite, and Interrupted when the trial gives way.
+        """
         stages = self.kit.declared.stages
         self._trained = {name for stage in stages for name in trained_names(self.method, stage)}
+        moved = {name for stage in stages for name in moved_names(self.method, stage)}
+        self._changing = self._trained | moved
         # All streams are opened before the first step: a corpus that is too small for a later stage
         # should stop the trial now.
         streams = [stage_streams(self.method, self.kit, stage, self.seed) for stage in stages]
@@ -77,25 +90,36 @@ class Trainer:
             for stage, feed in zip(stages, streams, strict=True)
         ]
         self._total = sum(lengths)
-        for number, (stage, feed, length) in enumerate(zip(stages, streams, lengths, strict=True)):
+        saved = self.checkpoint.read() if self.checkpoint else None
+        begin = saved.facts["stage"] if saved else 0
+        for number in range(begin, len(stages)):
+            stage = stages[number]
             if number:  # how long the stages before it were must not matter for this one
                 seed_stage(self.seed, number)
-            self._run_stage(stage, feed, length)
+            self._run_stage(number, streams[number], lengths[number], saved)
+            saved = None
             if stage.selection.own_run:
                 self.method.load_state_dict(self.outcome.forget_best(), strict=False)
         self.method.load_state_dict(self.outcome.best_state, strict=False)
         self.outcome.best_state = {}
         return self.outcome
 
-    def _run_stage(self, stage: Stage, streams: dict[str, Stream], steps: int) -> None:
+    def _run_stage(
+        self, number: int, streams: dict[str, Stream], steps: int, saved: SavedState | None
+    ) -> None:
+        """Run stage `number`; `saved`: the checkpoint in this stage from which it goes on."""
+        stage = self.kit.declared.stages[number]
         optimiser = StageOptimiser(stage, self.method, self.config, steps)
-        trainable = max(self.outcome.trainable_parameters, optimiser.trainable_count)
-        self.outcome.trainable_parameters = trainable
+        start = saved.facts["step"] if saved else 0
         states = self._states(stage, steps)
         with states.held() if states else nullcontext():
-            start = 0
-            if states:
-                start = states.resume(optimiser.torch, self.method, self.outcome, steps)
+            if states:  # another trial may be further than the checkpoint
+                start, found = states.latest(start, steps)
+                saved = found or saved
+            if saved:
+                self.outcome = restore(saved, self.method, self._trained, optimiser.torch)
+            trainable = max(self.outcome.trainable_parameters, optimiser.trainable_count)
+            self.outcome.trainable_parameters = trainable
             feeds = {
                 name: stream.batches(start * stage.accumulation) for name, stream in streams.items()
             }
@@ -105,16 +129,45 @@ class Trainer:
             for step in range(start, steps):
                 loss = self._step(optimiser, feeds, step)
                 self._evaluate(loss, stage, step + 1, steps)
-                if states:
-                    states.keep(step + 1, steps, optimiser.torch, self.method, self.outcome)
+                self._save(number, step + 1, steps, optimiser, states)
+        self._losses.check()
+
+    def _save(
+        self,
+        number: int,
+        step: int,
+        steps: int,
+        optimiser: StageOptimiser,
+        states: StageStates | None,
+    ) -> None:
+        """Save the training after `step` steps of stage `number` where that is due.
+
+        Raises Interrupted when the trial is asked to give way.
+        """
+        checkpoint = self.checkpoint
+        shared = states is not None and states.due(step, steps)
+        leaves = checkpoint is not None and checkpoint.asked()
+        ends = self.outcome.steps == self._total
+        due = checkpoint is not None and (leaves or checkpoint.due(ends=ends))
+        if not (shared or due):
+            return
+        self._losses.check()
+        saved = snapshot(self.method, self._changing, optimiser.torch, self.outcome)
+        if states and shared:
+            states.keep(step, saved)
+        if checkpoint and due:
+            saved.facts |= {"stage": number, "step": step}
+            checkpoint.write(saved)
+        if leaves:
+            raise Interrupted(f"stopped after {self.outcome.steps} of {self._total} steps")
 
     def _states(self, stage: Stage, steps: int) -> StageStates | None:
         """The states on disk of a stage that trials share; None for any other stage."""
         if stage.shared is None:
             return None
-        changing = set(trained_names(self.method, stage))
+        elsewhere = self._trained - set(trained_names(self.method, stage))
         interval = self._interval(stage, steps)
-        return StageStates.of(stage, self.kit, self.seed, interval, changing, self._trained)
+        return StageStates.of(stage, self.kit, self.seed, interval, elsewhere)
 
     def _step(
         self, optimiser: StageOptimiser, feeds: Mapping[str, Iterator[TextBatch]], step: int
@@ -139,11 +192,12 @@ class Trainer:
         bf16 = self.precision == "bf16"
         with torch.autocast(self.kit.device.type, torch.bfloat16, enabled=bf16):
             losses = self.method.losses(batch, stage)
-        weighted = [  # outside of autocast: in bf16 a sum of losses would lose their last digits
-            (weight(step) if callable(weight) else weight) * losses[name].float()
+        weighted = {  # outside of autocast: in bf16 a sum of losses would lose their last digits
+            name: (weight(step) if callable(weight) else weight) * losses[name].float()
             for name, weight in stage.losses.items()
-        ]
-        return torch.stack(weighted).sum()
+        }
+        self._losses.note(stage, self.outcome.steps + 1, weighted)
+        return torch.stack(list(weighted.values())).sum()
 
     def _evaluate(self, loss: Tensor, stage: Stage, step: int, steps: int) -> None:
         """Score on dev when it is time, remember the scores, and report.
@@ -154,14 +208,12 @@ class Trainer:
         ends_own_run = stage.selection.own_run and step == steps
         last = self.outcome.steps == self._total or ends_own_run
         due = last or done % self._interval(stage, steps) == 0
-        dev = self._checkpoint(stage) if due else None
-        if dev is None and time.monotonic() - self._reported < REPORT_SECONDS:
+        if not due and time.monotonic() - self._reported < REPORT_SECONDS:
             return
-        self._reported = time.monotonic()
-        # Reading the loss waits for the GPU, so it is read only when there is something to report.
-        value = loss.item()
-        if not math.isfinite(value):
-            raise TrialFailure(f"the loss is {value} after {self.outcome.steps} steps")
+        # Reading a loss waits for the GPU, so it is read only when there is something to report.
+        self._losses.check()
+        dev = self._choose(stage) if due else None
+        self._reported, value = time.monotonic(), loss.item()
         if dev is not None:
             values = {"loss": value, "dev": dev, **self._watched(stage)}
             self.outcome.remember(stage.name, values)
@@ -187,7 +239,7 @@ class Trainer:
             return interval
         return max(1, min(interval, steps // 10))
 
-    def _checkpoint(self, stage: Stage) -> float:
+    def _choose(self, stage: Stage) -> float:
         """Score on dev, and keep what training changes when the score is strictly better.
 
         Where the last weights count, they are kept whatever their score is.

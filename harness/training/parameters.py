@@ -27,6 +27,15 @@ def trained_names(method: nn.Module, stage: Stage) -> dict[str, str]:
     return found
 
 
+def moved_names(method: nn.Module, stage: Stage) -> set[str]:
+    """The names of the parameters that the method itself changes in the stage."""
+    return {
+        name
+        for name, _ in method.named_parameters()
+        if any(fnmatchcase(name, pattern) for pattern in stage.moves)
+    }
+
+
 def trainable(method: nn.Module, stage: Stage) -> dict[str, list[nn.Parameter]]:
     """Freeze what a stage does not train, and unfreeze the rest.
 

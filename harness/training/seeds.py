@@ -2,6 +2,8 @@
 
 import os
 import random
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,3 +28,24 @@ def seed_stage(seed: int, number: int) -> None:
     """
     # No seed below 2 ** 32 gives another stage's numbers.
     torch.manual_seed(seed + (number << 32))
+
+
+def random_states() -> dict[str, Any]:
+    """The states of all random sources, as JSON holds them."""
+    name, words, *rest = np.random.get_state()
+    return {
+        "python": random.getstate(),
+        "numpy": [name, np.asarray(words).tolist(), *rest],
+        "torch": torch.get_rng_state().tolist(),
+        "cuda": torch.cuda.get_rng_state().tolist() if torch.cuda.is_available() else None,
+    }
+
+
+def set_random_states(states: Mapping[str, Any]) -> None:
+    """Go back to what `random_states` gave, be it read from JSON."""
+    version, words, gauss = states["python"]
+    random.setstate((version, tuple(words), gauss))
+    np.random.set_state(tuple(states["numpy"]))
+    torch.set_rng_state(torch.tensor(states["torch"], dtype=torch.uint8))
+    if states["cuda"] is not None:
+        torch.cuda.set_rng_state(torch.tensor(states["cuda"], dtype=torch.uint8))

@@ -49,7 +49,10 @@ class Measurement:
         self.model, self.status = model, status
         weights = store.weights(key(model.trial))
         self.method, kit = trained(
-            model.trial, weights, lambda now: status(f"training: {now.step}/{now.total_steps}")
+            model.trial,
+            weights,
+            model.record.weights_digest if model.record else None,
+            lambda now: status(f"training: {now.step}/{now.total_steps}"),
         )
         self.embedder = Embedder(self.method, kit)
         self.embedder.progress = lambda done, total: status(f"embedding: {done}/{total} sentences")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.data.hub import model_folder, model_shape
 from harness.data.senteval import archive
-from harness.errors import UserError
+from harness.errors import UserError, headline
 from harness.inputs import kind_of
 from harness.plugin import registry
 from harness.trials.record import Record
@@ -63,7 +63,7 @@ def _stored(record: Record, pooling: str | None, method: str | None) -> Measured
             f"--pooling is for plain encoders; trial {name} has the pooling of its method"
         )
     if not record.finished:
-        raise UserError(f"trial {name} has not finished ({record.reason})")
+        raise UserError(f"trial {name} has not finished ({headline(record.reason)})")
     plugin = method or record.method
     if method is None and plugin not in registry.names():
         raise UserError(

@@ -7,10 +7,11 @@ from datetime import datetime
 from typing import Any, Literal
 
 import pyarrow as pa
+from pydantic_core import from_json
 
 from harness.evaluation.scores import Uncertainty
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """It is raised when the columns change, so that an old store gets an error message of its own"""
 Status = Literal["finished", "partial", "failed"]
 RecordRole = Literal["search", "final", "evaluation"]
@@ -75,12 +76,21 @@ SCHEMA = pa.schema(
         ("source_digest", pa.string()),
         ("data_digest", pa.string()),
         ("model_digest", pa.string()),
+        ("weights_digest", pa.string()),
         ("protocol", pa.int32()),
     ]
 )
 """The columns of a Parquet file, in order; `Record` says what each of them means"""
+LARGE_COLUMNS = ("details", "uncertainty", "history")
+"""Columns that are most of a row's bytes, and that few readers need"""
+WITHOUT_LARGE = tuple(name for name in SCHEMA.names if name not in LARGE_COLUMNS)
+JSON_COLUMNS = ("configuration", "versions", "suite_card")
+RANK = {"failed": 0, "partial": 1, "finished": 2}
+"""Of two rows of one trial, the one whose status has the higher rank counts"""
 _MAPS = ("dev", "test", "details", "uncertainty")
-_JSON = ("configuration", "versions")
+_DUMPED = ("configuration", "versions")
+_RESULT = ("dev_before", *_MAPS, "history", "steps", "precision")
+"""The fields that are equal whenever and wherever a trial runs; times and hosts are not"""
 
 
 @dataclass(frozen=True)
@@ -153,6 +163,8 @@ class Record:
     source_digest: str | None = None
     data_digest: str | None = None
     model_digest: str | None = None
+    weights_digest: str | None = None
+    """SHA-256 of the file of the trained weights; None where none was written"""
     protocol: int | None = None
 
     @property
@@ -185,20 +197,36 @@ class Record:
         """The record as a row of SCHEMA."""
         row: dict[str, Any] = {name: getattr(self, name, None) for name in SCHEMA.names}
         row["schema_version"] = SCHEMA_VERSION
-        row |= {name: json.dumps(row[name], sort_keys=True) for name in _JSON}
+        row |= {name: json.dumps(row[name], sort_keys=True) for name in _DUMPED}
         row["uncertainty"] = {name: asdict(found) for name, found in self.uncertainty.items()}
         return row | {name: list(row[name].items()) for name in _MAPS}
 
+    def difference(self, other: "Record") -> str | None:
+        """The first field in which two results of one trial differ; None when they are equal."""
+        return next((name for name in _RESULT if self._text(name) != other._text(name)), None)
+
+    def _text(self, name: str) -> str:
+        """The value of a field as text, because a NaN is not equal to itself."""
+        return json.dumps(getattr(self, name), sort_keys=True, default=vars)
+
 
 def record_of(row: Mapping[str, Any]) -> Record:
-    """The record of a row of SCHEMA."""
-    values = {each.name: row[each.name] for each in fields(Record)}
-    values |= {name: json.loads(values[name]) if values[name] else {} for name in _JSON}
-    values |= {name: dict(values[name] or ()) for name in _MAPS}
+    """The record of a row of SCHEMA; a field whose column is not there has its default."""
+    values = {each.name: row[each.name] for each in fields(Record) if each.name in row}
+    values |= {name: json.loads(row[name]) if row.get(name) else {} for name in _DUMPED}
+    values |= {name: dict(row.get(name) or ()) for name in _MAPS}
     spread = values["uncertainty"].items()
     values["uncertainty"] = {name: Uncertainty(**found) for name, found in spread if found}
-    values["search"], values["history"] = values["search"] or "", values["history"] or []
+    values["search"], values["history"] = row.get("search") or "", row.get("history") or []
     return Record(**values)
+
+
+def is_object(text: str | None) -> bool:
+    """Whether a text of one of JSON_COLUMNS is sound: nothing, or a JSON object."""
+    try:
+        return text is None or isinstance(from_json(text), dict)
+    except ValueError:
+        return False
 
 
 def trial_label(

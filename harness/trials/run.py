@@ -12,47 +12,64 @@ import torch
 import transformers
 
 from harness.device import device, resolve_precision
-from harness.errors import TrialFailure, UserError, reason
+from harness.errors import Postponed, TrialFailure, UserError, reason
 from harness.evaluation.embedder import Embedder
 from harness.evaluation.scores import Scores
 from harness.evaluation.suites import Suite, suite
+from harness.files import content_digest, discard
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import FrozenMethod, Method
-from harness.training.checkpoints import load_state, save_state
+from harness.training.checkpoints import Checkpoint
+from harness.training.interruption import giving_way
 from harness.training.loop import Trainer
 from harness.training.memory import Peak, peak_memory
 from harness.training.parameters import added, count, trained_names
 from harness.training.progress import Outcome, Progress
+from harness.training.saved_state import load_state, save_state
 from harness.training.seeds import seed_everything
 from harness.trials.record import Record
 from harness.trials.trial import Trial, describe, failed
 
 _logger = logging.getLogger(__name__)
 Report = Callable[[Progress], None]
+CHECKPOINT, GIVE_WAY = "checkpoint.safetensors", "give-way"
+"""The files of a running trial: its checkpoint, and the one that asks it to give way"""
 
 
-def attempt(trial: Trial, report: Report, weights: Path | None = None) -> Record:
+def attempt(
+    trial: Trial, report: Report, weights: Path | None = None, running: Path | None = None
+) -> Record:
     """Run a trial and return its record; a failure gives a record with its reason.
 
     `report`: called with the progress of the training. `weights`: the file for the trained weights
-    of a final trial.
+    of a final trial. `running`: the folder of the running trial (`Store.running`), in which it
+    keeps its checkpoint, from which it goes on when it was stopped before. None: a trial that is
+    stopped begins again at step 0. Raises Interrupted when the trial gave way, and Postponed when
+    another process makes what the trial needs and this one does not wait for it.
     """
     started, clock = datetime.now(UTC), time.perf_counter()
+    if running is not None:  # an earlier process may have died before it heeded a request
+        (running / GIVE_WAY).unlink(missing_ok=True)
     try:
-        record = run_trial(trial, report, weights)
-    except Exception as error:
+        record = run_trial(trial, report, weights, running)
+    except Postponed:
+        raise  # the trial is run later, and has no record until then
+    except (Exception, SystemExit) as error:  # a method that exits must not end the program
         # The two expected errors explain themselves; any other is logged with its traceback.
-        unforeseen = not isinstance(error, TrialFailure | UserError)
-        _logger.error("trial %s failed: %s", trial.label, reason(error), exc_info=unforeseen)
+        if not isinstance(error, TrialFailure | UserError):
+            _logger.exception("trial %s failed", trial.label)
         record = failed(trial, reason(error))
     return replace(record, started=started, wall_seconds=time.perf_counter() - clock)
 
 
-def run_trial(trial: Trial, report: Report, weights: Path | None = None) -> Record:
+def run_trial(
+    trial: Trial, report: Report, weights: Path | None = None, running: Path | None = None
+) -> Record:
     """Train and evaluate one trial, and return its record.
 
-    Raises TrialFailure when the trial cannot go on. The arguments are those of `attempt`.
+    Raises TrialFailure when the trial cannot go on, and Interrupted when it gave way. The arguments
+    are those of `attempt`.
     """
     measured = suite(trial.config.suite)
     final = trial.role == "final"
@@ -63,15 +80,14 @@ def run_trial(trial: Trial, report: Report, weights: Path | None = None) -> Reco
         method, kit = built(trial)
         embedder = Embedder(method, kit)
         before = measured.score_dev(embedder)
-        outcome, precision = train(method, kit, trial, measured, embedder, report)
+        outcome, precision = train(method, kit, trial, measured, embedder, report, running)
         if outcome.best_dev is None:
             dev = before
         elif precision == "fp32":
             dev = outcome.best_dev
         else:  # it was chosen in bf16, and what is stored is embedded in float32
             dev = measured.score_dev(embedder)
-        if final and weights is not None:
-            keep(method, kit, weights)
+        kept = keep(method, kit, weights) if final and weights is not None else None
         found = measured.score_test(embedder) if final else Scores({})
     return replace(
         describe(trial),
@@ -88,6 +104,7 @@ def run_trial(trial: Trial, report: Report, weights: Path | None = None) -> Reco
         **sizes(method, memory),
         parameters_trainable=outcome.trainable_parameters,
         precision=precision,
+        weights_digest=kept,
     )
 
 
@@ -101,14 +118,20 @@ def built(trial: Trial) -> tuple[Method[Any], Kit]:
 
 
 def train(
-    method: Method[Any], kit: Kit, trial: Trial, measured: Suite, embedder: Embedder, report: Report
+    method: Method[Any],
+    kit: Kit,
+    trial: Trial,
+    measured: Suite,
+    embedder: Embedder,
+    report: Report,
+    running: Path | None = None,
 ) -> tuple[Outcome, str]:
     """Run the method's stages, and select the checkpoint on dev.
 
     Returns the outcome and the precision of the training, `bf16` or `fp32`. During the training,
     dev is embedded in that precision, because bf16 is quicker and changes the score by some
     hundredths of a point (benchmarks/README.md). The scores that are stored are embedded in
-    float32.
+    float32. Raises Interrupted when the trial gave way (`running` as in `attempt`).
     """
     config = kit.config
     if not kit.declared.stages or not isinstance(config, TrainingConfig):
@@ -120,21 +143,35 @@ def train(
         with torch.autocast(kit.device.type, torch.bfloat16, enabled=rounded):
             return measured.score_dev(embedder)
 
-    return Trainer(method, kit, trial.seed, evaluate, report).run(), precision
+    if running is None:
+        return Trainer(method, kit, trial.seed, evaluate, report).run(), precision
+    with giving_way(running / GIVE_WAY) as asked:
+        checkpoint = Checkpoint(running / CHECKPOINT, _identity(trial, precision), asked)
+        return Trainer(method, kit, trial.seed, evaluate, report, checkpoint).run(), precision
 
 
-def keep(method: Method[Any], kit: Kit, path: Path) -> None:
-    """Write the parameters that training changed, if there are any.
+def _identity(trial: Trial, precision: str) -> dict[str, Any]:
+    """What two processes must agree in, so that one can go on from the checkpoint of the other."""
+    record = describe(trial)
+    computed = {"device": record.device, "threads": record.threads, "precision": precision}
+    versions = {name: record.versions[name] for name in ("harness", "torch", "transformers")}
+    return {"trial": record.key, **computed, **versions}
 
-    A file that cannot be written, for example on a full disk, is logged and does not fail the
-    trial.
+
+def keep(method: Method[Any], kit: Kit, path: Path) -> str | None:
+    """Write the parameters that training changed, and return the SHA-256 of the file.
+
+    None: nothing trains, or the file cannot be written, for example on a full disk; this is logged
+    and does not fail the trial.
     """
     if not kit.declared.stages:
-        return
+        return None
     try:
         save_state(method, _changed(method, kit), path)
+        return content_digest(path)
     except OSError as error:
         _logger.warning("the weights %s are not kept: %s", path, error)
+        return None
 
 
 def _changed(method: Method[Any], kit: Kit) -> set[str]:
@@ -142,20 +179,34 @@ def _changed(method: Method[Any], kit: Kit) -> set[str]:
     return {name for stage in kit.declared.stages for name in trained_names(method, stage)}
 
 
-def trained(trial: Trial, weights: Path, report: Report) -> tuple[Method[Any], Kit]:
+def trained(
+    trial: Trial, weights: Path, digest: str | None, report: Report
+) -> tuple[Method[Any], Kit]:
     """A trial's method after training, and the kit that built it.
 
-    Its weights are read from the file `weights`. Without this file the method is trained once more,
-    which gives the same weights because of the same seed, and they are written to the file.
+    Its weights are read from the file `weights`. Without this file, or when it is damaged or not
+    the one of the record, the method is trained once more, which gives the same weights because of
+    the same seed, and they are written to the file. `digest`: the SHA-256 of the file in the
+    record; None where the record has none.
     """
     method, kit = built(trial)
     if not kit.declared.stages:
         return method, kit
-    if weights.exists():
-        load_state(method, _changed(method, kit), weights)
-        return method, kit
+    if weights.is_file():
+        try:
+            if digest not in (None, content_digest(weights)):
+                raise UserError(f"the weights {weights} are not those that the record names")
+            load_state(method, _changed(method, kit), weights)
+            return method, kit
+        except UserError as error:
+            _logger.warning("%s; the trial is trained again", error)
+            method, kit = built(trial)  # a part of the weights may have been loaded
     train(method, kit, trial, suite(kit.config.suite), Embedder(method, kit), report)
-    keep(method, kit, weights)
+    found = keep(method, kit, weights)
+    if digest is not None and found not in (digest, None):
+        discard(weights)  # the weights in a store are those that its records name
+        why = "perhaps because this machine is another one"
+        _logger.warning("the weights of %s differ from its record, %s", trial.label, why)
     return method, kit
 
 

@@ -1,40 +1,39 @@
 """The results store: one Parquet file per trial, written whole or not at all.
 
-Any number of writers on any number of machines may share one folder. The name of a trial's file is
-its key, so the same trial is never stored twice. `compact` folds small files into one, and readers
+Any number of writers on any number of machines may share one folder. The name of a finished trial's
+file is its key, so the same trial is never stored twice, and what has not finished has a name of
+its own, so it never replaces what has. `compact` folds small files into large ones, and readers
 drop a row that they see in both.
 """
 
+import errno
+import logging
 import os
-import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from harness.claims import claimed
 from harness.errors import UserError
-from harness.files import written_whole
-from harness.trials.record import SCHEMA, SCHEMA_VERSION, Record, record_of
+from harness.files import probe_writable, written_whole
+from harness.trials.compaction import COMPACTED, compact
+from harness.trials.reading import Reading, each_file, listed
+from harness.trials.record import RANK, SCHEMA, WITHOUT_LARGE, Record, record_of
+from harness.trials.record_files import (
+    KeyRange,
+    each_key_once,
+    no_rows,
+    sound_rows,
+    write_rows,
+)
 
 DEFAULT_STORE = Path("results/trials")
-READ_ERRORS = (pa.ArrowException, OSError, ValueError)
-"""What reading a damaged or foreign file raises"""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """The content of a store: one row per trial, and the files that could not be read."""
-
-    table: pa.Table
-    unreadable: list[tuple[str, str]] = field(default_factory=list)
-    """(name, reason) of each file that could not be read"""
-
-    def records(self) -> list[Record]:
-        """The rows as records."""
-        return [record_of(row) for row in self.table.to_pylist()]
+LAST_CHARACTER = "\U0010ffff"
+"""It is greater than every character of a key"""
+_logger = logging.getLogger(__name__)
 
 
 class Store:
@@ -45,12 +44,8 @@ class Store:
 
     def check_writable(self) -> None:
         """Raises UserError when a record could not be written here."""
-        parents = (self.folder, *self.folder.absolute().parents)
-        there = next(folder for folder in parents if folder.exists())
-        probe = there / f".probe-{uuid.uuid4().hex}"
         try:
-            probe.touch()
-            probe.unlink()
+            probe_writable(self.folder)
         except OSError as error:
             raise UserError(
                 f"the store {self.folder} cannot be written ({error.strerror}); choose another "
@@ -58,8 +53,9 @@ class Store:
             ) from None
 
     def weights(self, key: str) -> Path:
-        """Where a final trial's trained weights are."""
-        return self.folder / "weights" / f"{key}.safetensors"
+        """Where a final trial's trained weights are: beside the store, which has records alone."""
+        folder = self.folder.resolve()
+        return folder.with_name(f"{folder.name}-weights") / f"{key}.safetensors"
 
     def running(self, key: str) -> Path:
         """The folder of a trial that runs: its claim, its checkpoint and its log.
@@ -69,139 +65,186 @@ class Store:
         return self.folder / ".running" / key
 
     def write(self, record: Record) -> None:
-        """Write one record atomically; it replaces an earlier one with the same key."""
-        table = pa.Table.from_pylist([record.row()], schema=SCHEMA)
-        self._write_table(table, f"{record.key}.parquet")
+        """Write one record atomically, unless the store has more of this trial already.
 
-    def finished_or_run(self, key: str, run: Callable[[], Record]) -> Record:
+        A finished record is never replaced, and one that differs from it in its result is reported
+        with a warning. A failure replaces neither a finished record nor a partial one. Raises
+        UserError when the record cannot be written.
+        """
+        write = self._write_finished if record.finished else self._write_unfinished
+        try:
+            try:
+                write(record)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                # These can be made again from the record, but scores are worth the whole trial.
+                checkpoints = self.running(record.key).glob("*.safetensors")
+                for large in (self.weights(record.key), *checkpoints):
+                    large.unlink(missing_ok=True)
+                write(record)
+        except OSError as error:
+            raise UserError(
+                f"the record of trial {record.key[:10]} cannot be written to the store "
+                f"{self.folder} ({os.strerror(error.errno or errno.EIO)}); make room there, and "
+                "give the same command again"
+            ) from None
+
+    def finished_or_run(self, key: str, what: str, run: Callable[[], Record]) -> Record:
         """The finished record of this key: the stored one, or that of `run`, which is then stored.
 
         A stored failure does not count, so a failed trial is tried again. What `run` gives back is
-        stored and returned in any case.
+        stored and returned in any case. While another process runs the same trial, this one waits
+        for its record; `what` names the trial for those who wait. Raises Postponed instead of
+        waiting inside of `harness.locks.postponing`. The folder of the running trial is removed
+        when its record is written.
         """
         stored = self.get(key)
         if stored is not None and stored.finished:
             return stored
-        record = run()
-        self.write(record)
-        return record
+        with claimed(self.claim(key), what):
+            stored = self.get(key)  # the process that was waited for may have finished it
+            if stored is None or not stored.finished:
+                stored = run()
+                self.write(stored)
+            shutil.rmtree(self.running(key), ignore_errors=True)
+        return stored
 
-    def read(self) -> Reading:
-        """Read every trial once; damaged files are named in `unreadable`, and the rest is read."""
-        tables: dict[str, pa.Table] = {}
-        unreadable: dict[str, str] = {}
-        gone: set[str] = set()
-        listed_again = True
-        while listed_again:
-            listed_again = False
-            for path in self._files():
-                if path.name in tables or path.name in unreadable:
-                    continue
-                try:
-                    tables[path.name] = _read_file(path)
-                except READ_ERRORS as error:
-                    if isinstance(error, FileNotFoundError) and path.name not in gone:
-                        # It was folded after the listing into a file that the next listing has.
-                        gone.add(path.name)
-                        listed_again = True
-                    else:
-                        unreadable[path.name] = str(error).splitlines()[0]
-        table = pa.concat_tables(tables.values()) if tables else SCHEMA.empty_table()
-        return Reading(_each_key_once(table), sorted(unreadable.items()))
+    def claim(self, key: str) -> Path:
+        """The file that names the process which runs a trial."""
+        return self.running(key) / "claim"
+
+    def read(
+        self,
+        columns: Sequence[str] = SCHEMA.names,
+        where: pc.Expression | None = None,
+        between: KeyRange | None = None,
+    ) -> Reading:
+        """Read every trial once.
+
+        Files and rows that are damaged are named in `unreadable`, and the rest is read. `columns`:
+        only these, with key, schema_version and status; a history is most of a row's bytes.
+        `where`: a condition on these columns. `between`: only keys from the first to the second.
+        """
+        tables: list[pa.Table] = []
+        unreadable: list[tuple[str, str]] = []
+        for path, found in each_file(lambda: listed(self.folder), columns, between):
+            if isinstance(found, pa.Table):
+                tables.append(found)
+            else:
+                unreadable.append((path.name, found))
+        table = pa.concat_tables(tables) if tables else no_rows(columns)
+        table = each_key_once(table)
+        if where is not None:
+            table = table.filter(where)
+        table, reasons = sound_rows(table)
+        return Reading(table, sorted([*unreadable, *reasons]))
 
     def finished_keys(self) -> set[str]:
         """The keys of the finished trials."""
-        table = self.read().table
-        return set(table.filter(pc.field("status") == "finished")["key"].to_pylist())
+        return set(self.read((), pc.field("status") == "finished").table["key"].to_pylist())
 
     def get(self, key: str) -> Record | None:
-        """The record with this whole key, or None when there is none.
+        """The record with this whole key, or None when there is none that can be read.
 
-        A failure is returned only when there is no finished record of the same key. The trial's own
-        file is read first, then the compacted ones.
+        A failure is returned only when there is no finished record of the same key.
         """
-        failure = None
-        for path in self._own_then_compacted(key):
-            try:
-                table = _read_file(path)
-            except READ_ERRORS:
-                continue  # it is not there, or it is damaged; `read` names the damaged ones
-            for row in table.filter(pc.equal(table["key"], key)).to_pylist():
+        found: Record | None = None
+        for _, table in each_file(lambda: self._may_have(key), SCHEMA.names, (key, key)):
+            if not isinstance(table, pa.Table) or not table.num_rows:
+                continue  # `read` names what is damaged
+            for row in sound_rows(table)[0].to_pylist():
                 record = record_of(row)
                 if record.finished:
                     return record
-                failure = failure or record
-        return failure
+                if found is None or RANK[record.status] > RANK[found.status]:
+                    found = record
+        return found
 
     def find(self, prefix: str) -> Record:
         """The one trial or evaluation whose key starts with `prefix`.
 
         Raises UserError when there is none, or when there are several.
         """
-        found = self.matching(prefix)
-        if not found:
-            raise UserError(
-                f'no trial in {self.folder} has a key that starts with "{prefix}"; see `harness '
-                f"list trials`"
-            )
-        return only(found, prefix)
+        reading = self._reading_of(prefix)
+        if reading.table.num_rows:
+            found = only(reading.records(), prefix)
+            return self.get(found.key) or found  # with its history
+        for name, reason in reading.unreadable:
+            if name.startswith(prefix):
+                raise UserError(f"{name} in {self.folder} cannot be read: {reason}")
+        raise UserError(
+            f'no trial in {self.folder} has a key that starts with "{prefix}"; see `harness list '
+            f"trials`"
+        )
 
     def matching(self, prefix: str) -> list[Record]:
-        """The trials and evaluations whose keys start with `prefix`."""
-        table = self.read().table
-        rows = table.filter(pc.starts_with(table["key"], prefix)).to_pylist()
-        return [record_of(row) for row in rows]
-
-    def _own_then_compacted(self, key: str) -> Iterator[Path]:
-        """The trial's own file, then the compacted ones.
-
-        The compacted files are listed after the own file was looked for, so that a compaction in
-        between hides nothing.
-        """
-        yield self.folder / f"{key}.parquet"
-        yield from self.folder.glob("compact-*.parquet")
+        """The trials and evaluations whose keys start with `prefix`, without LARGE_COLUMNS."""
+        return self._reading_of(prefix).records()
 
     def compact(self, at_least: int = 256) -> int:
-        """Fold the files of finished trials into one, if there are `at_least` files.
+        """Fold the files of finished trials, if there are `at_least`; `compaction` says how.
 
-        Returns how many were folded. The new file is in place before the old ones are removed, so
-        no reader misses a trial. A failure keeps its own file, because another sweep may be about
-        to replace it.
+        Returns how many were folded. A compaction that fails, for example on a full disk, is logged
+        and changes nothing.
         """
-        paths = [path for path in self._files() if not path.name.startswith("compact-")]
-        if len(paths) < at_least:
-            return 0
-        folded, tables = [], []
-        for path in paths:
-            try:
-                table = _read_file(path)
-            except READ_ERRORS:
-                continue  # the file stays where it is, and `read` names it
-            if table["status"].to_pylist() == ["finished"]:
-                folded.append(path)
-                tables.append(table)
-        if not tables:
-            return 0
-        together = _each_key_once(pa.concat_tables(tables))
-        self._write_table(together, f"compact-{uuid.uuid4().hex}.parquet")
-        for path in folded:
-            path.unlink(missing_ok=True)
-        return len(folded)
-
-    def _files(self) -> list[Path]:
-        """The Parquet files by name, without the temporary ones, which begin with a point."""
         try:
-            found = [entry.name for entry in os.scandir(self.folder)]
-        except FileNotFoundError:
-            return []
+            return compact(self.folder, at_least)
         except OSError as error:
-            raise UserError(f"the store {self.folder} cannot be read ({error.strerror})") from None
-        names = [name for name in found if name.endswith(".parquet") and name[0] != "."]
-        return [self.folder / name for name in sorted(names)]
+            _logger.warning("the store %s is not compacted: %s", self.folder, error)
+            return 0
 
-    def _write_table(self, table: pa.Table, name: str) -> None:
-        with written_whole(self.folder / name) as temporary:
-            pq.write_table(table, temporary)
+    def _write_finished(self, record: Record) -> None:
+        if self._has_finished(record):
+            return
+        own = self.folder / f"{record.key}.parquet"
+        try:
+            self._write_file(record, own, replace=False)
+        except FileExistsError:
+            if self._has_finished(record):  # another process has written it in the meantime
+                return
+            self._write_file(record, own)  # it is damaged
+        self._unfinished(record.key).unlink(missing_ok=True)
+
+    def _write_unfinished(self, record: Record) -> None:
+        stored = self.get(record.key)
+        if stored is not None and RANK[stored.status] > RANK[record.status]:
+            return
+        self._write_file(record, self._unfinished(record.key))
+        stored = self.get(record.key)
+        if stored is not None and stored.finished:  # it has finished elsewhere in the meantime
+            self._unfinished(record.key).unlink(missing_ok=True)
+
+    def _has_finished(self, record: Record) -> bool:
+        """Whether the store has a finished record of this trial; another result is reported."""
+        stored = self.get(record.key)
+        if stored is None or not stored.finished:
+            return False
+        if different := stored.difference(record_of(_table(record).to_pylist()[0])):
+            _logger.warning(
+                "trial %s has finished twice with another %s; the first result stays in %s",
+                *(record.key, different, self.folder),
+            )
+        return True
+
+    def _write_file(self, record: Record, path: Path, *, replace: bool = True) -> None:
+        with written_whole(path, replace=replace) as temporary:
+            write_rows([_table(record)], temporary)
+
+    def _unfinished(self, key: str) -> Path:
+        return self.folder / f"{key}-unfinished.parquet"
+
+    def _reading_of(self, prefix: str) -> Reading:
+        return self.read(WITHOUT_LARGE, between=(prefix, prefix + LAST_CHARACTER))
+
+    def _may_have(self, key: str) -> list[Path]:
+        """The files that may have this key, in the order in which a record moves through them.
+
+        A record that moves on between two looks is then seen in the later one.
+        """
+        own = (self._unfinished(key), self.folder / f"{key}.parquet")
+        there = [path for path in own if os.path.lexists(path)]
+        return [*there, *listed(self.folder, COMPACTED)]
 
 
 def only(found: list[Record], prefix: str) -> Record:
@@ -215,26 +258,5 @@ def only(found: list[Record], prefix: str) -> Record:
     return found[0]
 
 
-def _read_file(path: Path) -> pa.Table:
-    """The table of one file. Raises ValueError for a file that is not of this schema."""
-    table = pq.ParquetFile(path).read()
-    if missing := set(SCHEMA.names) - set(table.column_names):
-        versions = {SCHEMA_VERSION}
-        if "schema_version" in table.column_names:
-            versions = set(table["schema_version"].to_pylist())
-        if versions != {SCHEMA_VERSION}:
-            written = ", ".join(map(str, sorted(versions, key=str)))
-            raise ValueError(f"its schema is version {written}, this harness has {SCHEMA_VERSION}")
-        raise ValueError(f"not a trial record: no column {', '.join(sorted(missing))}")
-    return table.select(SCHEMA.names).cast(SCHEMA)
-
-
-def _each_key_once(table: pa.Table) -> pa.Table:
-    """One row for each key: a finished one where there is one, else the first."""
-    kept: dict[str, int] = {}
-    statuses = table["status"].to_pylist()
-    for index, key in enumerate(table["key"].to_pylist()):
-        replaces = key in kept and statuses[kept[key]] != "finished"
-        if key not in kept or (replaces and statuses[index] == "finished"):
-            kept[key] = index
-    return table.take(pa.array(sorted(kept.values()), pa.int64()))
+def _table(record: Record) -> pa.Table:
+    return pa.Table.from_pylist([record.row()], schema=SCHEMA)

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +266,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trials(trained: Path, store: Path) -> dict[str, Record]:
     """Role -> row, in a store that only this test uses."""
     shutil.copytree(trained, store)
+    shutil.copytree(Store(trained).weights("KEY").parent, Store(store).weights("KEY").parent)
     return {row.role: row for row in rows(store)}
 
 
@@ -349,22 +351,71 @@ def test_weights_are_all_that_training_changed(
     check_scores(evaluation(store), trial)
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "another method's"])
-def test_damaged_weights_are_named(
-    damage: str, harness: Any, trials: dict[str, Record], store: Path, tmp_path: Path
+@pytest.mark.parametrize("damage", ["cut", "empty", "a bit", "another trial's"])
+def test_weights_that_do_not_match_their_record_are_trained_again(
+    damage: str,
+    harness: Any,
+    trials: dict[str, Record],
+    store: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     trial = trials["final"]
     weights = Store(store).weights(trial.key)
-    if damage == "another method's":
-        values = ["suite=graded", "sentences=graded-sentences", "max_steps=1", "batch_size=8"]
-        settings = [word for value in values for word in ("--set", value)]
-        harness("run", "dcpcse", "--encoder", "tiny-bert", *settings, "--store", tmp_path / "other")
-        [other] = (tmp_path / "other" / "weights").glob("*.safetensors")
-        shutil.copy(other, weights)
+    content = weights.read_bytes()
+    damaged = bytearray(content)
+    damaged[-3] ^= 4
+    if damage == "another trial's":
+        values = {**trial.configuration, "learning_rate": 0.01}
+        attempt(Trial("simcse", values, trial.seed), lambda _: None, weights)
     else:
-        weights.write_bytes(weights.read_bytes()[: 1000 if damage == "cut" else 0])
-    check_sentence(harness("eval", trial.key, *GRADED_EVAL, "--store", store), "weights", weights)
-    assert not [row for row in rows(store) if row.role == "evaluation"]
+        weights.write_bytes(damaged[: {"cut": 1000, "empty": 0}.get(damage)])
+    assert harness("eval", trial.key, *GRADED_EVAL, "--store", store).code == 0
+    [line] = caplog.messages
+    assert str(weights) in line
+    assert "is trained again" in line
+    check_scores(evaluation(store), trial)
+    assert weights.read_bytes() == content
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "a bit"])
+def test_damaged_weights_that_no_record_names_are_trained_again(
+    damage: str,
+    harness: Any,
+    trials: dict[str, Record],
+    store: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The weights of a search trial, which an evaluation has trained."""
+    trial = trials["search"]
+    weights = Store(store).weights(trial.key)
+    command = ["eval", trial.key, "--suite", "graded", "--store", store]
+    assert harness(*command).code == 0
+    assert trial.weights_digest is None
+    content, before = weights.read_bytes(), evaluation(store)
+    damaged = bytearray(content)
+    damaged[-3] ^= 4
+    weights.write_bytes(damaged[: {"cut": 1000, "empty": 0}.get(damage)])
+    (store / f"{before.key}.parquet").unlink()
+    assert harness(*command).code == 0
+    [line] = caplog.messages
+    assert str(weights) in line
+    assert "is trained again" in line
+    check_scores(evaluation(store), before)
+    assert weights.read_bytes() == content
+
+
+def test_other_weights_than_those_of_the_record_are_not_kept(
+    harness: Any, trials: dict[str, Record], store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As on a machine that trains other weights."""
+    trial = trials["final"]
+    (store / f"{trial.key}.parquet").unlink()
+    Store(store).write(replace(trial, weights_digest="0" * 64))
+    assert harness("eval", trial.key, *GRADED_EVAL, "--store", store).code == 0
+    refused, differ = caplog.messages
+    assert "is trained again" in refused
+    assert trial.label in differ
+    assert not Store(store).weights(trial.key).exists()
 
 
 def test_a_trial_whose_plugin_has_no_name_here(
@@ -997,7 +1048,7 @@ def test_kept_embeddings_serve_later_suites(
     assert answer.code == 0, answer.err
     [folder] = kept.iterdir()
     assert str(folder) in answer.out
-    assert {path.suffix for path in (folder / "test").iterdir()} == {".npy", ".parquet"}
+    assert {path.suffix for path in (folder / "test").iterdir()} == {".npy", ".parquet", ".json"}
     first = sum(sizes)
     sizes.clear()
     assert harness(*command, "graded,geometry", "--store", store).code == 0
@@ -1057,43 +1108,31 @@ def test_dev_vectors_are_kept_apart_where_they_differ(
     check_scores(evaluation(store), trial)
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "no vectors", "no texts", "rows", "width"])
-def test_damaged_kept_embeddings_are_named(
-    damage: str, harness: Any, store: Path, kept: Path, tmp_path: Path
+@pytest.mark.parametrize("damage", ["cut", "no vectors", "rows", "a bit"])
+def test_damaged_kept_embeddings_are_named_and_made_again(
+    damage: str,
+    harness: Any,
+    store: Path,
+    kept: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    harness("eval", "tiny-bert", *GRADED_EVAL, "--keep-embeddings", "--store", store)
+    command = ["eval", "tiny-bert", *GRADED_EVAL, "--keep-embeddings", "--store"]
+    harness(*command, store)
     [array] = kept.rglob("*.npy")
-    if damage in ("cut", "empty"):
-        array.write_bytes(array.read_bytes()[: 5000 if damage == "cut" else 0])
+    content = bytearray(array.read_bytes())
+    if damage == "rows":
+        np.save(array, np.load(array)[:-1])
     elif damage == "no vectors":
         array.unlink()
-    elif damage == "no texts":
-        array.with_suffix(".parquet").write_bytes(b"PAR1")
-    elif damage == "rows":
-        np.save(array, np.load(array)[:-1])
     else:
-        other = array.with_name("0.npy")
-        np.save(other, np.load(array)[:, :-1])
-        shutil.copy(array.with_suffix(".parquet"), other.with_suffix(".parquet"))
-    answer = harness("eval", "tiny-bert", *GRADED_EVAL, "--store", tmp_path / "other")
-    check_sentence(answer, array.parent, "delete")
-    assert not (tmp_path / "other").exists()
-
-
-def test_kept_vectors_of_another_width_than_the_model_gives(
-    harness: Any, my_suite: Callable[..., Path], flag: Path, store: Path, kept: Path
-) -> None:
-    flag.touch()
-    harness("eval", "tiny-bert", *GRADED_EVAL, "--keep-embeddings", "--store", store)
-    [array] = kept.rglob("*.npy")
-    np.save(array, np.load(array)[:, :-1])
-    before = sorted(kept.rglob("*"))
-    answer = harness(
-        "eval", "tiny-bert", "--suite", my_suite(), "--keep-embeddings", "--store", store
-    )
-    assert (answer.code, answer.err) == (1, "")
-    assert f"delete {array.parent}" in str(evaluation(store, "mine").reason)
-    assert sorted(kept.rglob("*")) == before, "what does not fit is not kept"
+        content[-3] ^= 1
+        array.write_bytes(content[: 5000 if damage == "cut" else None])
+    assert harness(*command, tmp_path / "other").code == 0
+    [line] = caplog.messages
+    assert str(array) in line
+    check_scores(evaluation(tmp_path / "other"), evaluation(store))
+    assert "embeddings were kept" in harness(*command, tmp_path / "third").out
 
 
 def test_a_half_written_pair_is_ignored(
@@ -1101,7 +1140,7 @@ def test_a_half_written_pair_is_ignored(
 ) -> None:
     harness("eval", "tiny-bert", *GRADED_EVAL, "--keep-embeddings", "--store", store)
     [array] = kept.rglob("*.npy")
-    array.with_suffix(".parquet").rename(array.with_suffix(".tmp"))
+    array.with_suffix(".json").unlink()
     array.write_bytes(array.read_bytes()[:5000])
     answer = harness("eval", "tiny-bert", *GRADED_EVAL, "--store", tmp_path / "other")
     assert answer.code == 0, answer.err

@@ -69,6 +69,7 @@ def senteval_rows(members: Mapping[str, bytes], task: str, split: str) -> list[t
     return sorted(rows, key=lambda row: ([len(words) for words in row[0]], row[1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "split"), CLASS_SIZES)
 def test_rows_are_those_of_senteval(members: dict[str, bytes], task: str, split: str) -> None:
     found = DATASETS[task]()[split]
@@ -81,6 +82,7 @@ def test_rows_are_those_of_senteval(members: dict[str, bytes], task: str, split:
     assert found.second == second
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hub")
 def test_every_task_has_its_splits() -> None:
     given = {
@@ -92,6 +94,7 @@ def test_every_task_has_its_splits() -> None:
         assert list(DATASETS[task]()) == splits
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hub")
 def test_quirks_of_the_files() -> None:
     """Blank lines are empty texts, `M-x` stays as it is, and the files differ in their encoding."""

@@ -62,6 +62,7 @@ def raw_rows(members: Mapping[str, bytes], task: str) -> list[tuple[str, str, st
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "size"), SIZES.items())
 def test_pairs_are_those_of_the_files(members: dict[str, bytes], task: str, size: int) -> None:
     pairs = LOADERS[task]()
@@ -72,6 +73,7 @@ def test_pairs_are_those_of_the_files(members: dict[str, bytes], task: str, size
     assert pairs.gold.tolist() == [float(score) for _, _, score in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "sizes"), SUBSET_SIZES.items())
 def test_subsets_lie_where_their_files_put_them(
     members: dict[str, bytes], task: str, sizes: tuple[int, ...]

@@ -56,6 +56,7 @@ def parsed(text: str) -> dict[str, np.ndarray]:
     return {word: np.array(numbers, np.float64) for word, *numbers in rows}
 
 
+@pytest.mark.slow
 def test_the_committed_word_vectors_are_those_of_the_corpus() -> None:
     """They are equal up to floating-point differences, which may show in the third decimal."""
     committed = parsed((HUB / CORPUS / VECTORS).read_text(encoding="utf-8"))
@@ -106,6 +107,7 @@ def test_no_sentence_occurs_twice() -> None:
     assert len(set(written)) == len(written)
 
 
+@pytest.mark.slow
 def test_every_word_is_known_to_the_tokenizer() -> None:
     tokenizer = AutoTokenizer.from_pretrained(HUB / MODEL)
     graded = [text for name in GRADED for _, *both in pairs(name) for text in both]

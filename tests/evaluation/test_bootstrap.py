@@ -45,6 +45,7 @@ def test_every_replicate_is_scipys_correlation_of_the_resample() -> None:
             assert found[system, number] == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_interval_and_standard_error_are_those_of_scipys_bootstrap() -> None:
     cosines, gold = scored(400)
     found = uncertainty(cosines, gold, resamples=4000)
@@ -116,6 +117,7 @@ def test_p_values_of_equal_and_of_very_different_systems() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_p_value_below_a_tenth_is_as_rare_as_it_should_be() -> None:
     """When two systems are equally good, about one comparison in ten is below 0.1."""
     below = 0

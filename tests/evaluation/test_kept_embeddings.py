@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from harness.errors import TrialFailure, UserError
+from harness.errors import TrialFailure
 from harness.evaluation.kept_embeddings import KeptEmbeddings
 
 
@@ -53,7 +53,7 @@ def test_the_files_are_as_the_docstring_says(tmp_path: Path) -> None:
     kept(["more"])
     arrays = sorted(tmp_path.glob("*.npy"))
     assert len(arrays) == 2
-    assert len(list(tmp_path.iterdir())) == 4
+    assert len(list(tmp_path.iterdir())) == 6
     found = {}
     for path in arrays:
         vectors = np.load(path, mmap_mode="r")
@@ -111,21 +111,30 @@ def test_two_processes_may_keep_the_same_sentences(tmp_path: Path) -> None:
     assert embed.asked == []
 
 
-def test_vectors_without_texts_do_not_count(tmp_path: Path) -> None:
+def test_a_pair_without_its_manifest_does_not_count(tmp_path: Path) -> None:
     (tmp_path / "0.npy").write_bytes(b"half")
-    (tmp_path / "0.tmp").write_bytes(b"half")
+    (tmp_path / "0.parquet").write_bytes(b"half")
     embed = Lengths()
     assert np.array_equal(KeptEmbeddings(tmp_path, embed, write=True)(TEXTS), expected(TEXTS))
     assert len(embed.asked) == 1
 
 
-@pytest.mark.parametrize("size", [0, 5, 100, 140])
-def test_a_damaged_file_is_named(tmp_path: Path, size: int) -> None:
+@pytest.mark.parametrize("end", [".npy", ".parquet", ".json"])
+@pytest.mark.parametrize("size", [None, 0, 5, 100])
+def test_a_damaged_file_is_named_and_its_sentences_are_embedded_again(
+    size: int | None, end: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     KeptEmbeddings(tmp_path, Lengths(), write=True)(TEXTS)
-    [array] = tmp_path.glob("*.npy")
-    array.write_bytes(array.read_bytes()[:size])
-    with pytest.raises(
-        UserError, match=f"{array.stem}.*cannot be read.*delete {tmp_path}"
-    ) as refusal:
-        KeptEmbeddings(tmp_path, Lengths(), write=False)
-    assert "\n" not in str(refusal.value)
+    [damaged] = tmp_path.glob(f"*{end}")
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged.write_bytes(content[:size])
+    again = KeptEmbeddings(tmp_path, Lengths(), write=True)
+    [line] = caplog.messages
+    assert str(damaged) in line
+    assert list(tmp_path.iterdir()) == [], "what cannot be read is removed"
+    assert np.array_equal(again(TEXTS), expected(TEXTS))
+    embed = Lengths()
+    assert np.array_equal(KeptEmbeddings(tmp_path, embed, write=True)(TEXTS), expected(TEXTS))
+    assert embed.asked == []
+    assert len(caplog.messages) == 1

@@ -130,6 +130,7 @@ def test_labels_that_features_say_nothing_about_are_not_learnt() -> None:
     assert 42 < found.test < 58
 
 
+@pytest.mark.slow
 def test_rotation_and_shift_of_the_features_change_nothing(problem: Make) -> None:
     features, labels = problem(300, 2, seed=9)
     rotation, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(12, 12)))

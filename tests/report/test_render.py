@@ -68,7 +68,7 @@ def test_markdown_is_a_table_with_one_width(filled: Store) -> None:
 
 
 def test_markdown_text_cannot_break_the_table() -> None:
-    sheet = Sheet("", ["a|b"], 1, [Section("", [["x\n|*y*"]])], "", [], pa.table({}))
+    sheet = Sheet("", ["a|b"], 1, [Section("", [["x\n|*y*"]])], "", [], lambda: pa.table({}))
     assert (
         render_sheets([sheet], "markdown", 140).decode() == "| a\\|b |\n| :-- |\n| x \\|\\*y\\* |\n"
     )

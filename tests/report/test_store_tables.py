@@ -5,7 +5,8 @@ from pathlib import Path
 
 from harness.report.render import render_sheets
 from harness.report.store_tables import store_sheets
-from harness.trials.store import Reading, Store
+from harness.trials.reading import Reading
+from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
 

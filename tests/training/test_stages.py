@@ -19,7 +19,7 @@ from harness.errors import UserError
 from harness.plugin.kit import Kit
 from harness.plugin.registry import Plugin
 from harness.plugin.stage import Batches, Optimisation, Selection, Stage
-from harness.training import checkpoints as snapshots
+from harness.training import shared_stages
 from harness.training.loop import Trainer
 
 KitFor = Callable[..., Kit]
@@ -219,7 +219,7 @@ def shared(
 
     `cache` names the cache.
     """
-    monkeypatch.setattr(snapshots, "STATE_INTERVAL", 4)
+    monkeypatch.setattr(shared_stages, "STATE_INTERVAL", 4)
 
     def go(steps: int, cache: str = "one", **values: Any) -> tuple[Any, Trainer]:
         monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / cache))
@@ -321,3 +321,32 @@ def test_label_subsets_are_stable_and_of_the_right_size() -> None:
     assert np.abs(np.array(sizes) - 2756).max() < 4 * 52, "Bernoulli: sd 52"
     assert label_subset(1000, 0.1, 2).tolist() == label_subset(1000, 0.1, 2).tolist()
     assert label_subset(1000, 0.1, 2).tolist() != label_subset(1000, 0.1, 3).tolist()
+
+
+def test_a_damaged_state_of_a_shared_stage_is_made_again(
+    shared: Any, tmp_path: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    alone = shared(8, cache="alone")
+    shared(8)
+    for path in (tmp_path / "one").rglob("8.safetensors"):
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+    found = shared(8)
+    assert state(found) == state(alone)
+    assert first_stage(found) == 8, "the state at 4 has no optimiser any more"
+    assert "the state of a shared stage is made again" in caplog.text
+    assert first_stage(shared(8)) == 0
+
+
+def test_a_full_cache_costs_the_sharing_alone(
+    shared: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    alone = shared(8, cache="alone")
+    with monkeypatch.context() as patch:
+        patch.setattr("harness.training.saved_state.save_file", full)
+        assert state(shared(8)) == state(alone)
+    assert "No space left on device" in caplog.text

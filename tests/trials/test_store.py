@@ -1,6 +1,7 @@
 """The store: a trial is there whole and once, while others write, read or compact."""
 
 import multiprocessing
+import os
 import subprocess
 import sys
 import threading
@@ -15,7 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.errors import UserError
-from harness.trials.record import SCHEMA, Record
+from harness.trials import compaction
+from harness.trials import store as stores
+from harness.trials.record import SCHEMA, SCHEMA_VERSION, Record
 from harness.trials.store import Store
 
 
@@ -54,6 +57,17 @@ def keys_of(store: Store) -> list[int]:
     return sorted(int(key, 16) for key in store.read().table["key"].to_pylist())
 
 
+def parquets(store: Store) -> list[Path]:
+    """The files that other readers see."""
+    return sorted(store.folder.glob("[!.]*.parquet"))
+
+
+@pytest.fixture(autouse=True)
+def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test here survives a loss of power, so none waits for the disk."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
@@ -78,16 +92,62 @@ def test_label_fraction_and_subset_are_columns(store: Store) -> None:
     frame = store.read().table.to_pandas().set_index("key").sort_index()
     assert frame["label_fraction"].fillna(-1).tolist() == [0.01, -1]
     assert frame["subset"].fillna(-1).tolist() == [3, -1]
-    assert set(frame["schema_version"]) == {4}
+    assert set(frame["schema_version"]) == {SCHEMA_VERSION}
 
 
-def test_file_of_another_version_is_named(store: Store) -> None:
+def test_columns_that_an_older_file_lacks_are_null(store: Store) -> None:
+    store.write(record(1, suite="sts"))
+    store.write(record(2, suite="sts"))
+    older = store.folder / f"{record(1).key}.parquet"
+    table = pq.read_table(older).drop_columns(["schema_version", "suite", "history"])
+    pq.write_table(table.append_column("schema_version", pa.array([3], pa.int32())), older)
+    for _ in range(2):
+        reading = store.read()
+        assert reading.unreadable == []
+        assert [row.suite for row in reading.records()] == [None, "sts"]
+        assert store.get(record(1).key) == record(1)
+        store.compact(at_least=1)
+
+
+def test_file_of_a_newer_version_is_refused_by_name(store: Store) -> None:
     store.write(record(1))
-    [path] = store.folder.iterdir()
-    pq.write_table(pq.read_table(path).drop_columns(["label_fraction", "subset"]), path)
-    assert store.read().unreadable == [
-        (path.name, "not a trial record: no column label_fraction, subset")
-    ]
+    store.write(record(2))
+    newer = store.folder / f"{record(1).key}.parquet"
+    table = pq.read_table(newer).drop_columns(["schema_version"])
+    pq.write_table(
+        table.append_column("schema_version", pa.array([SCHEMA_VERSION + 1], pa.int32())), newer
+    )
+    reading = store.read()
+    assert [row.seed for row in reading.records()] == [2]
+    newest = f"its schema is version {SCHEMA_VERSION + 1}"
+    why = f"{newest}, and this harness reads up to {SCHEMA_VERSION}; update harness"
+    assert reading.unreadable == [(newer.name, why)]
+    store.compact(at_least=1)
+    assert newer.exists()
+
+
+@pytest.mark.parametrize("column", ["configuration", "versions", "suite_card"])
+def test_row_with_damaged_json_is_named_and_the_others_read(column: str, store: Store) -> None:
+    for number in range(3):
+        store.write(record(number))
+    store.compact(at_least=1)
+    [path] = parquets(store)
+    table = pq.read_table(path)
+    texts = table[column].to_pylist()
+    texts[1] = '{"a": 1'
+    index = table.column_names.index(column)
+    pq.write_table(table.set_column(index, column, pa.array(texts, pa.string())), path)
+    reading = store.read()
+    assert [row.seed for row in reading.records()] == [0, 2]
+    assert reading.unreadable == [(record(1).key, f"its {column} is not a JSON object")]
+    assert store.get(record(1).key) is None
+    with pytest.raises(UserError, match=f"cannot be read: its {column} is not a JSON object"):
+        store.find(record(1).key)
+    store.write(record(1))
+    assert keys_of(store) == [0, 1, 2]
+    store.compact(at_least=1)
+    assert [row.seed for row in store.read().records()] == [0, 1, 2]
+    assert len(parquets(store)) == 1
 
 
 def test_store_that_is_not_there_is_empty(store: Store) -> None:
@@ -109,7 +169,7 @@ def test_failure_is_replaced_by_what_finished(store: Store) -> None:
     store.write(record(1))
     [row] = store.read().records()
     assert (row.status, row.reason) == ("finished", None)
-    assert len(list(store.folder.iterdir())) == 1
+    assert len(parquets(store)) == 1
 
 
 def test_a_trial_is_found_by_the_first_characters_of_its_key(store: Store) -> None:
@@ -128,16 +188,19 @@ def test_one_line_reads_it_elsewhere(store: Store) -> None:
         store.write(record(number))
     store.compact(at_least=1)
     store.write(record(3))
+    store.write(record(4, status="failed", reason="odd", dev={}))
+    for beside in (store.weights(record(3).key), store.running(record(5).key) / "log.parquet"):
+        beside.parent.mkdir(parents=True)
+        beside.write_bytes(b"anything")
     import duckdb
     import pandas as pd
+    import polars as pl
 
-    folder = str(store.folder)
-    assert sorted(pd.read_parquet(folder)["seed"]) == [0, 1, 2, 3]
-    assert sorted(pq.read_table(folder)["seed"].to_pylist()) == [0, 1, 2, 3]
-    found = duckdb.sql(
-        f"select seed, dev['graded-dev'] from '{folder}/*.parquet' order by seed"
-    ).fetchall()
-    assert found == [(number, 40.0 + number) for number in range(4)]
+    folder, files = str(store.folder), f"{store.folder}/*.parquet"
+    assert sorted(pd.read_parquet(folder)["seed"]) == [0, 1, 2, 3, 4]
+    assert sorted(pl.read_parquet(files)["seed"]) == [0, 1, 2, 3, 4]
+    found = duckdb.sql(f"select seed, dev['graded-dev'] from '{files}' order by seed").fetchall()
+    assert found == [*((number, 40.0 + number) for number in range(4)), (4, None)]
 
 
 # Damage
@@ -157,16 +220,16 @@ def test_what_a_killed_writer_leaves_is_not_read(store: Store) -> None:
 
 WRITE_AND_DIE = """
 import os, signal, sys
-import pyarrow.parquet as pq
+from harness.trials import store
 from harness.trials.record import Record
 from harness.trials.store import Store
-whole = pq.write_table
-def half(table, where, **options):
-    whole(table, where, **options)
-    with open(where, "r+b") as file:
-        file.truncate(os.path.getsize(where) // 2)
+whole = store.write_rows
+def half(tables, path):
+    whole(tables, path)
+    with open(path, "r+b") as file:
+        file.truncate(os.path.getsize(path) // 2)
     os.kill(os.getpid(), signal.SIGKILL)
-pq.write_table = half
+store.write_rows = half
 named = {"method": "simcse", "setting": "unsup", "encoder": "tiny-bert"}
 given = Record("1" * 32, "finished", "final", seed=1, configuration={}, **named)
 Store(sys.argv[1]).write(given)
@@ -229,8 +292,8 @@ def test_compaction_leaves_damaged_and_foreign_files_where_they_are(store: Store
     (store.folder / "damaged.parquet").write_bytes(b"PAR1")
     pq.write_table(pa.table({"price": [1.0]}), store.folder / "prices.parquet")
     assert store.compact(at_least=1) == 3
-    assert {"damaged.parquet", "prices.parquet"} < {path.name for path in store.folder.iterdir()}
-    assert len(list(store.folder.iterdir())) == 3
+    assert {"damaged.parquet", "prices.parquet"} < {path.name for path in parquets(store)}
+    assert len(parquets(store)) == 3
     assert [name for name, _ in store.read().unreadable] == ["damaged.parquet", "prices.parquet"]
 
 
@@ -261,7 +324,7 @@ def test_compaction_keeps_every_trial(store: Store) -> None:
         store.write(record(number))
     before = store.read().table.sort_by("key")
     assert store.compact(at_least=10) == 10
-    assert len(list(store.folder.iterdir())) == 1
+    assert len(parquets(store)) == 1
     assert store.read().table.sort_by("key").equals(before)
     assert store.get(record(3).key) == record(3)
 
@@ -270,7 +333,7 @@ def test_compaction_waits_for_enough_files(store: Store) -> None:
     for number in range(3):
         store.write(record(number))
     assert store.compact(at_least=4) == 0
-    assert len(list(store.folder.iterdir())) == 3
+    assert len(parquets(store)) == 3
 
 
 def test_trial_in_a_small_and_a_large_file_is_one_trial(store: Store) -> None:
@@ -289,11 +352,13 @@ def test_what_finished_wins_over_a_failure_whatever_file_it_is_in(
 ) -> None:
     """With None, the trial's own file has the success, and the compacted files have failures."""
     own = store.folder / f"{record(1).key}.parquet"
-    names = ["compact-a.parquet", "compact-b.parquet", own.name]
-    for name in names:
+    for name in ["compact-a.parquet", "compact-b.parquet", own.name]:
         finished = name == (finished_in or own.name)
-        store.write(record(1) if finished else record(1, status="failed", reason="odd"))
-        own.rename(store.folder / name)
+        apart = Store(store.folder.with_name("apart"))
+        apart.write(record(1) if finished else record(1, status="failed", reason="odd"))
+        [written] = parquets(apart)
+        store.folder.mkdir(exist_ok=True)
+        written.rename(store.folder / name)
     [row] = store.read().records()
     assert row.status == "finished"
     assert store.finished_keys() == {record(1).key}
@@ -309,15 +374,15 @@ def test_trial_that_finishes_while_its_failure_is_compacted_is_kept(
     """
     store.write(record(1, status="failed", reason="odd"))
     store.write(record(2))
-    whole = pq.write_table
+    whole = compaction.write_rows
     late = iter([record(1)])
 
-    def write_beside(table: pa.Table, where: Path, **options: Any) -> None:
+    def write_beside(tables: Iterator[pa.Table], path: Path) -> None:
         for finished in late:
             Store(store.folder).write(finished)
-        whole(table, where, **options)
+        whole(tables, path)
 
-    monkeypatch.setattr(pq, "write_table", write_beside)
+    monkeypatch.setattr(compaction, "write_rows", write_beside)
     store.compact(at_least=1)
     assert store.finished_keys() == {record(1).key, record(2).key}
 
@@ -382,17 +447,37 @@ def test_reader_whose_files_are_compacted_after_it_has_listed_them(
     """The listing is made, and then all small files are removed, which is the worst moment."""
     for number in range(4):
         store.write(record(number))
-    listing = Store._files
+    listing = stores.listed
     once = iter([True])
 
-    def list_then_compact(self: Store) -> list[Path]:
-        found = listing(self)
+    def list_then_compact(folder: Path, start: str = "") -> list[Path]:
+        found = listing(folder, start)
         for _ in once:
-            Store(self.folder).compact(at_least=1)
+            Store(folder).compact(at_least=1)
         return found
 
-    monkeypatch.setattr(Store, "_files", list_then_compact)
+    monkeypatch.setattr(stores, "listed", list_then_compact)
     assert keys_of(store) == [0, 1, 2, 3]
+
+
+def test_key_whose_compacted_file_is_folded_while_it_is_looked_for(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        store.write(record(number))
+        store.compact(at_least=1)
+    listing = stores.listed
+    once = iter([True])
+
+    def list_then_compact(folder: Path, start: str = "") -> list[Path]:
+        found = listing(folder, start)
+        for _ in once:
+            store.write(record(3))
+            store.compact(at_least=1)
+        return found
+
+    monkeypatch.setattr(stores, "listed", list_then_compact)
+    assert store.get(record(0).key) == record(0)
 
 
 def write_many(folder: str, numbers: list[int]) -> None:
@@ -419,4 +504,4 @@ def test_two_processes_write_and_compact_one_store(store: Store) -> None:
     reading = store.read()
     assert keys_of(store) == list(range(35))
     assert reading.unreadable == []
-    assert not [path for path in store.folder.iterdir() if path.name.startswith(".")]
+    assert not list(store.folder.glob("*.tmp"))

@@ -1,0 +1,67 @@
+"""Locks of derived files, and what a process does that meets another one at the same work.
+
+A lock of the operating system ends with its process, so nobody waits for one that is gone.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from harness.errors import Postponed
+
+_logger = logging.getLogger(__name__)
+
+
+def _say(why: str) -> None:
+    _logger.warning("waiting: %s", why)
+
+
+def _postpone(why: str) -> None:
+    raise Postponed(why)
+
+
+_when_busy: ContextVar[Callable[[str], None]] = ContextVar("when_busy", default=_say)
+
+
+def busy(why: str) -> None:
+    """Say that another process does what this one needs; in a worker of a sweep, postpone.
+
+    `why`: what the other process does. Raises Postponed inside of `postponing`.
+    """
+    _when_busy.get()(why)
+
+
+@contextmanager
+def postponing() -> Iterator[None]:
+    """In the block, what would wait for another process raises Postponed instead.
+
+    A worker of a sweep does not wait, because it holds a slot and perhaps a GPU meanwhile.
+    """
+    token = _when_busy.set(_postpone)
+    try:
+        yield
+    finally:
+        _when_busy.reset(token)
+
+
+@contextmanager
+def locked(path: Path, what: str) -> Iterator[None]:
+    """Hold the lock at `path` during the block. `what`: the thing that is made meanwhile.
+
+    While another process holds the lock, this one waits and says so, or postpones.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        busy(f"another process makes {what}")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,52 @@
+"""Manifests: the size and the SHA-256 of derived files, so that damage to them is noticed.
+
+A manifest is a file beside those that it names. It is written last: files without one are not
+complete. It has a digest of itself, so damage to a manifest is noticed, too.
+"""
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from harness.files import content_digest, sealed_json, unsealed, written_whole
+
+MANIFEST = "manifest.json"
+"""The name of the manifest of a whole folder"""
+
+
+def seal(manifest: Path, files: Iterable[Path]) -> None:
+    """Write the manifest of files that lie in its folder. Raises OSError when it cannot."""
+    described = {
+        path.name: {"bytes": path.stat().st_size, "sha256": content_digest(path)} for path in files
+    }
+    with written_whole(manifest) as temporary:
+        temporary.write_text(sealed_json(described))
+
+
+def sealed_files(manifest: Path) -> list[Path]:
+    """The files that a manifest names. Raises OSError without one, ValueError for a damaged one."""
+    return [manifest.with_name(name) for name in unsealed(manifest.read_bytes())]
+
+
+def damage(manifest: Path) -> str | None:
+    """What is wrong with a manifest or a file that it names: `FILE: why`. None: nothing.
+
+    A process compares the size of a file at every call. It computes the SHA-256 at the first call
+    and whenever the file has changed since: a gigabyte takes a second, and a worker opens the same
+    corpus for every one of its trials.
+    """
+    place = manifest
+    try:
+        for name, sealed in unsealed(manifest.read_bytes()).items():
+            place = manifest.with_name(name)
+            if place.stat().st_size != sealed["bytes"]:
+                return f"{place}: it has {place.stat().st_size} bytes instead of {sealed['bytes']}"
+            if content_digest(place) != sealed["sha256"]:
+                return f"{place}: its content has changed"
+    except (OSError, ValueError) as error:
+        return f"{place}: {getattr(error, 'strerror', None) or error}"
+    # So `harness clean` sees when files were last used. Files of other users cannot be touched.
+    with suppress(OSError):
+        os.utime(manifest)
+    return None

@@ -1,0 +1,76 @@
+"""Processes, so that others on the same machine can tell whether one of them has ended."""
+
+import json
+import os
+import platform
+import uuid
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+
+OWNER = "owner.json"
+"""The file of a folder that names the process to which the folder belongs"""
+
+
+@cache
+def _place() -> str:
+    parts = [platform.node()]
+    with suppress(OSError):  # there is no /proc outside of Linux
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text())
+        parts.append(str(Path("/proc/self/ns/pid").readlink()))
+    return "\n".join(parts)
+
+
+def _began(process: int) -> str:
+    """When a process began; "" when there is no such process, or only its remains."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return "" if fields[0] in "ZX" else fields[19]
+    except FileNotFoundError:
+        if Path("/proc/self/stat").exists():
+            return ""
+    except OSError:
+        return ""  # it ended while it was read
+    try:  # a system without /proc
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return ""
+    except PermissionError:
+        pass
+    return "alive"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A process that something belongs to; by default it is this one."""
+
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    """A random name of the thing that it owns"""
+    host: str = field(default_factory=platform.node)
+    process: int = field(default_factory=os.getpid)
+    began: str = field(default_factory=lambda: _began(os.getpid()))
+    """When the process began, as its machine counts; it tells processes of one number apart"""
+    place: str = field(default_factory=_place)
+    """Where process numbers mean the same: the machine since its start, and the container"""
+
+    def __str__(self) -> str:
+        return f"process {self.process} on {self.host}"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has surely ended; of another machine's process nobody here knows."""
+        return self.place == _place() and _began(self.process) != self.began
+
+
+def write_owner(folder: Path) -> None:
+    """Write into a folder that it belongs to this process."""
+    (folder / OWNER).write_text(json.dumps(asdict(Owner())), encoding="utf-8")
+
+
+def left_behind(folder: Path) -> bool:
+    """Whether a folder says to which process it belongs, and that process has surely ended."""
+    try:
+        return Owner(**json.loads((folder / OWNER).read_bytes())).has_ended
+    except (OSError, ValueError, TypeError):
+        return False

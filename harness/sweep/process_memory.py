@@ -1,0 +1,60 @@
+"""The memory of processes and of this machine, as Linux tells it; elsewhere nothing is known."""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+_PROC, _GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+
+
+def resident(process: int) -> int:
+    """The bytes of memory that a process occupies; 0 when it has ended."""
+    with suppress(OSError):
+        pages = (_PROC / str(process) / "statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
+def children(process: int) -> list[int]:
+    """The processes that a process has started."""
+    found: list[int] = []
+    for listed in (_PROC / str(process) / "task").glob("*/children"):
+        with suppress(OSError):
+            found += map(int, listed.read_text().split())
+    return found
+
+
+def parent(process: int) -> int:
+    """The process that has started this one; 0 when it is not known."""
+    with suppress(OSError):
+        # The name of the program, in brackets, may have spaces.
+        stat = (_PROC / str(process) / "stat").read_text()
+        return int(stat.rpartition(")")[2].split()[1])
+    return 0
+
+
+def machine_memory() -> tuple[int, int]:
+    """The bytes of memory that this process and others may use together, and those still free.
+
+    A limit of the container or of the job (cgroup v2) counts as the machine. (0, 0): not known.
+    """
+    with suppress(OSError):
+        lines = dict(line.split(":") for line in (_PROC / "meminfo").read_text().splitlines())
+        sizes = [int(lines[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable")]
+        limits = [(sizes[0], sizes[1]), *_limits()]
+        return min(limits, key=lambda limit: limit[1])
+    return 0, 0
+
+
+def _limits() -> Iterator[tuple[int, int]]:
+    """(limit, free) in bytes of each control group of this process that has a limit."""
+    own = (_PROC / "self/cgroup").read_text().splitlines()
+    path = next((line.removeprefix("0::/") for line in own if line.startswith("0::/")), "")
+    for folder in (_GROUPS / path, *(_GROUPS / path).parents):
+        with suppress(OSError, ValueError):  # the root has no such files; "max" is no number
+            limit = int((folder / "memory.max").read_text())
+            used = int((folder / "memory.current").read_text())
+            stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+            # Pages of files that nobody uses at the moment are given up when memory is short.
+            yield limit, limit - used + int(stat["inactive_file"])

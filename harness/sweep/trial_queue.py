@@ -1,0 +1,131 @@
+"""The trials of a round that wait for a worker, and those that wait for another process."""
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from harness.claims import owner_of
+from harness.trials.store import Store
+from harness.trials.trial import Trial
+
+LOOK_SECONDS = 2.0
+"""Time between two looks at the claims of other processes"""
+PROBE_SECONDS = 5.0
+"""Time after which one trial tries whether another process still makes what several wait for"""
+
+
+class TrialSource(Protocol):
+    """Where the trials of a queue come from."""
+
+    def more(self) -> Mapping[str, Trial]:
+        """Key -> further trials; nothing when there are none now."""
+
+    def ended(self, key: str, report: Mapping[str, Any]) -> None:
+        """A trial has finished or failed. `report`: its `status`, `reason` and `dev`."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no further trial will come."""
+
+
+class Listed:
+    """A list of trials that is known from the beginning."""
+
+    def __init__(self, trials: Mapping[str, Trial]) -> None:
+        self._trials = trials
+
+    def more(self) -> Mapping[str, Trial]:
+        """All trials, once."""
+        trials, self._trials = self._trials, {}
+        return trials
+
+    def ended(self, key: str, report: Mapping[str, Any]) -> None:
+        """Nothing follows from a result."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the trials have been taken."""
+        return not self._trials
+
+
+class TrialQueue:
+    """Hands out trials one after the other.
+
+    A trial that another process runs, or that needs what another process makes, comes later: it
+    occupies no worker meanwhile, and the other trials go first.
+    """
+
+    def __init__(self, source: TrialSource, store: Store) -> None:
+        self.source, self.store = source, store
+        self._trials: dict[str, Trial] = {}
+        """Key -> every trial that has not ended"""
+        self._ready: deque[str] = deque()
+        self.given: set[str] = set()
+        """The keys of the trials that workers have"""
+        self._waiting: dict[str, list[str]] = {}
+        """What is waited for -> the keys of the trials that wait for it"""
+        self._tried: dict[str, float] = {}
+        """What is waited for -> when a trial last tried whether it is there"""
+        self._looked = 0.0
+
+    @property
+    def finished(self) -> bool:
+        """Whether all trials have ended and no further one will come."""
+        return self.source.exhausted and not self._trials
+
+    def next(self) -> tuple[str, Trial] | None:
+        """The next trial with its key; None when there is none at this moment."""
+        self._look()
+        if not self._ready:
+            self._add(self.source.more())
+        while self._ready:
+            key = self._ready.popleft()
+            owner = owner_of(self.store.claim(key))
+            if owner is None:
+                self.given.add(key)
+                return key, self._trials[key]
+            self.postponed(key, f"{owner} works on {self._trials[key].label}")
+        return None
+
+    def progressed(self, key: str) -> None:
+        """The trial trains, so what it waited for is there: the others need not wait any more."""
+        for why in [why for why, keys in self._waiting.items() if key in keys]:
+            del self._tried[why]
+            self._ready.extend(each for each in self._waiting.pop(why) if each != key)
+
+    def postponed(self, key: str, why: str) -> None:
+        """The trial waits for another process. `why`: what the other one does."""
+        self.given.discard(key)
+        for keys in self._waiting.values():
+            if key in keys:
+                keys.remove(key)
+        self._waiting.setdefault(why, []).append(key)
+        self._tried.setdefault(why, time.monotonic())
+
+    def ended(self, key: str, report: Mapping[str, Any]) -> None:
+        """The trial has finished or failed."""
+        self.progressed(key)
+        self.given.discard(key)
+        if self._trials.pop(key, None) is not None:
+            self.source.ended(key, report)
+
+    def _add(self, trials: Mapping[str, Trial]) -> None:
+        for key, trial in trials.items():
+            if key not in self._trials:  # a sampler may suggest the same configuration twice
+                self._trials[key] = trial
+                self._ready.append(key)
+
+    def _look(self) -> None:
+        """Where several trials wait for the same, let one of them try again when it is time."""
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
+        for why, keys in self._waiting.items():
+            trying = any(key in self.given or key in self._ready for key in keys)
+            if not keys or trying or now - self._tried[why] < PROBE_SECONDS:
+                continue
+            if owner_of(self.store.claim(keys[0])) is None:
+                self._tried[why] = now
+                self._ready.append(keys[0])

@@ -1,0 +1,71 @@
+"""What asks a training to give way: Ctrl-C, SIGTERM, or a file.
+
+Slurm and other schedulers send SIGTERM before they end a job; a sweep makes the file.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ASK_SECONDS = 1.0
+"""Least time between two looks for the file, which may be on a slow server"""
+
+
+@contextmanager
+def giving_way(file: Path) -> Iterator[Callable[[], bool]]:
+    """Yield a function that says whether this process is asked to give way.
+
+    In the block, Ctrl-C and SIGTERM ask and do nothing else; a second one stops the process at
+    once. So does a request that the block has not heeded when it ends, as KeyboardInterrupt. The
+    file asks while it is there; it is removed when the block ends. In a thread that is not the main
+    one, Python allows no handlers of signals, and the file alone asks.
+    """
+    signals = 0
+
+    def note(*_: object) -> None:
+        nonlocal signals
+        signals += 1
+        if signals > 1:
+            raise KeyboardInterrupt
+
+    looked, found = 0.0, False
+
+    def asked() -> bool:
+        nonlocal looked, found
+        if time.monotonic() - looked >= ASK_SECONDS:
+            looked, found = time.monotonic(), file.exists()
+        return found or signals > 0
+
+    try:
+        with _handled(note, signal.SIGINT, signal.SIGTERM):
+            yield asked
+    finally:
+        file.unlink(missing_ok=True)
+    if signals:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """In the block, SIGTERM ends the process as Ctrl-C does, with KeyboardInterrupt."""
+    with _handled(signal.default_int_handler, signal.SIGTERM):
+        yield
+
+
+@contextmanager
+def _handled(handler: Callable[..., None], *numbers: int) -> Iterator[None]:
+    """In the block, `handler` handles these signals, except for those that the process ignores."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in numbers:
+            # A job in the background ignores Ctrl-C; a handler of None is not Python's.
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                before[number] = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

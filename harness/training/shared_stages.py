@@ -1,0 +1,114 @@
+"""The states of a stage that trials share, in the cache.
+
+Trials that differ only in what comes after a stage run that stage once between them. A trial that
+trains it to step N leaves its states at every 250th step and at N. Another trial that agrees in
+all that matters starts from the last state at or before its own N. This is exact to the last bit,
+because the rate at a step does not depend on N (the stage names its `decay_steps`), batches are a
+function of seed and step, and the random state is kept. The history is kept as well, so a trial's
+record does not show which trial ran the stage.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from harness import PROTOCOL
+from harness.errors import UserError
+from harness.files import cache_folder, digest_of
+from harness.locks import locked
+from harness.plugin.kit import Kit
+from harness.plugin.stage import Stage
+from harness.training.saved_state import SavedState
+
+_logger = logging.getLogger(__name__)
+STATE_INTERVAL = 250
+_FORMAT = 2
+"""Raised when what a state holds changes"""
+
+
+class StageStates:
+    """The states of one stage that trials share."""
+
+    def __init__(self, folder: Path, elsewhere: set[str]) -> None:
+        """`elsewhere`: names of the parameters that other stages train, and this one does not."""
+        self.folder, self.elsewhere = folder, elsewhere
+
+    @classmethod
+    def of(
+        cls, stage: Stage, kit: Kit, seed: int, interval: int, elsewhere: set[str]
+    ) -> "StageStates":
+        """The states that belong to this stage, seed, evaluation interval and kind of machine."""
+        assert stage.shared is not None
+        fields = (*stage.shared, "encoder", "precision")
+        values = {field: getattr(kit.config, field) for field in fields}
+        machine = [torch.__version__, kit.device.type, torch.get_num_threads(), PROTOCOL]
+        trial = [kit.identity(), stage.name, values, seed, interval]
+        digest = digest_of([trial, machine, _FORMAT])
+        folder = cache_folder() / "stages" / f"{kit.declared.name}-{stage.name}-{digest}"
+        return cls(folder, elsewhere)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """One trial at a time runs the stage; the others wait for its states."""
+        with locked(self.folder / "lock", f"the first stage {self.folder.name}"):
+            yield
+
+    def latest(self, after: int, steps: int) -> tuple[int, SavedState | None]:
+        """The last usable state after step `after` of a stage of `steps` steps, and its step.
+
+        (after, None) when there is none.
+        """
+        for step in sorted(self._kept(), reverse=True):
+            if after < step <= steps:
+                saved = self._read(step)
+                # Only the newest state has the optimiser's, without which no step can follow.
+                if saved and (step == steps or saved.optimiser):
+                    return step, saved
+        return after, None
+
+    def due(self, step: int, steps: int) -> bool:
+        """Whether the state after this step is kept."""
+        return step % STATE_INTERVAL == 0 or step == steps
+
+    def keep(self, step: int, saved: SavedState) -> None:
+        """Write the state after this step; one that cannot be written is logged.
+
+        The older ones lose their optimiser's, because they are ends of shorter stages only. When
+        it cannot be written, for example on a full disk, this is logged; the training goes on.
+        """
+        try:
+            self._keep(step, saved)
+        except OSError as error:
+            _logger.warning("the state %s is not kept: %s", self._path(step), error)
+
+    def _keep(self, step: int, saved: SavedState) -> None:
+        weights, best = (
+            {name: value for name, value in part.items() if name not in self.elsewhere}
+            for part in (saved.weights, saved.best)
+        )
+        try:
+            replace(saved, weights=weights, best=best).write(self._path(step))
+            for older in self._kept():
+                if older < step and (before := self._read(older)) and before.optimiser:
+                    replace(before, optimiser={}).write(self._path(older))
+        except OSError as error:  # a full disk, for example: the stage is then not shared
+            _logger.warning("the state %s of a shared stage is not kept: %s", step, error)
+
+    def _read(self, step: int) -> SavedState | None:
+        """The state after a step; a damaged one is reported and removed."""
+        try:
+            return SavedState.read(self._path(step))
+        except UserError as error:
+            _logger.warning("the state of a shared stage is made again: %s", error)
+            self._path(step).unlink(missing_ok=True)
+            return None
+
+    def _kept(self) -> list[int]:
+        return [int(path.stem) for path in self.folder.glob("*.safetensors") if path.stem.isdigit()]
+
+    def _path(self, step: int) -> Path:
+        return self.folder / f"{step}.safetensors"

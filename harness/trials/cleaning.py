@@ -1,0 +1,187 @@
+"""What can be removed: caches, weights of no trial, and what killed processes left behind.
+
+All of it can be made again, or is of use to nobody. What is locked, or was used within the last
+hour, is left where it is.
+"""
+
+import fcntl
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from harness.files import Stamp, cache_folder, discard, unsealed
+from harness.owners import OWNER, left_behind
+from harness.trials.compaction import COMPACTED
+from harness.trials.store import Store
+
+IN_USE_SECONDS = 3600
+"""What was used within so many seconds may be in use now"""
+ABANDONED_SECONDS = 24 * 3600
+"""A folder of Ray that names no process counts as abandoned when it is as old as this"""
+CACHES = {
+    "tokens": "tokenised corpora",
+    "subsets": "label subsets",
+    "artefacts": "artefacts of methods, such as frozen vectors",
+    "stages": "states of stages that trials share",
+    "embeddings": "vectors that `harness eval --keep-embeddings` kept",
+}
+"""Folder of the cache -> what is in it"""
+RAY_FOLDERS = {"harness-tune-*": "folders of Ray Tune", "harness-ray-*": "folders of Ray"}
+"""Folders in the folder for temporary files -> what is in them"""
+SHORT = Path("/tmp")
+"""Where these folders are when the folder for temporary files has too long a name for Ray"""
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}\.(tmp|gone)|\.probe-[0-9a-f]{32}")
+_WEIGHTS = re.compile(r"[0-9a-f]{32}\.(safetensors|json)")
+
+
+@dataclass(frozen=True)
+class Removable:
+    """Files and folders of one kind."""
+
+    name: str
+    purpose: str
+    """What they are, in a few words"""
+    candidates: list[Path]
+    free: Callable[[Path], bool]
+    """Whether a candidate is not in use"""
+
+    @cached_property
+    def paths(self) -> list[Path]:
+        """What can be removed."""
+        return [path for path in self.candidates if self.free(path)]
+
+    @cached_property
+    def size(self) -> int:
+        """The bytes of what can be removed."""
+        return sum(map(size_of, self.paths))
+
+    def remove(self, warn: Callable[[str], None]) -> int:
+        """Remove what is still not in use, and return how many bytes that were.
+
+        `warn`: called with a sentence about everything that cannot be removed.
+        """
+        made = 0
+        for path in filter(self.free, self.paths):
+            size = size_of(path)
+            try:
+                discard(path)
+                made += size
+            except OSError as error:
+                warn(f"{path} cannot be removed ({error.strerror})")
+        return made
+
+
+def removables(stores: Sequence[Store]) -> Iterator[Removable]:
+    """What can be removed of the cache, of these stores, and of Ray's temporary files.
+
+    Raises UserError for a store that cannot be read.
+    """
+    cache = cache_folder()
+    for name, purpose in CACHES.items():
+        yield Removable(name, purpose, _children(cache / name), _unused)
+    changed = [path for path in _children(cache / "digests") if _outdated(path)]
+    yield Removable("digests", "digests of large files that have changed", changed, _unused)
+    folders = [cache]
+    for store in stores:
+        yield from _of_store(store)
+        folders += [store.folder, _weights_folder(store)]
+    halves = [path for folder in folders for path in _temporary_files(folder)]
+    yield Removable("temporary files", "what killed processes wrote half", halves, _unused)
+    temporary = {Path(tempfile.gettempdir()), SHORT}
+    for name, purpose in RAY_FOLDERS.items():
+        found = [path for folder in sorted(temporary) for path in folder.glob(name)]
+        yield Removable(name, f"{purpose}, of killed sweeps", found, _abandoned)
+
+
+def _of_store(store: Store) -> Iterator[Removable]:
+    """Weights and folders of running trials that no trial of the store needs."""
+    unreadable = [name for name, _ in store.read().unreadable]
+    finished = store.finished_keys()
+    # A damaged file may be the record of the trial whose weights these are.
+    known = finished | {Path(name).stem for name in unreadable}
+    weights = [path for path in _children(_weights_folder(store)) if _WEIGHTS.match(path.name)]
+    lost = [path for path in weights if path.stem not in known]
+    if any(name.startswith(COMPACTED) for name in unreadable):
+        lost = []
+    yield Removable("weights", f"weights of no trial of {store.folder}", lost, _unused)
+    ended = [path for path in _children(store.running("KEY").parent) if path.name in finished]
+    yield Removable("running", f"checkpoints of finished trials of {store.folder}", ended, _unused)
+
+
+def _weights_folder(store: Store) -> Path:
+    return store.weights("KEY").parent
+
+
+def size_of(path: Path) -> int:
+    """The bytes of a file, or of all files of a folder."""
+    return sum(stat.st_size for stat in _stats(path))
+
+
+def _children(folder: Path) -> list[Path]:
+    """What lies in a folder, without temporary files; nothing when there is no such folder."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if not _TEMPORARY.fullmatch(path.name))
+
+
+def _temporary_files(folder: Path) -> Iterator[Path]:
+    """The temporary files and folders anywhere in a folder."""
+    for parent, folders, files in os.walk(folder):
+        found = [name for name in (*folders, *files) if _TEMPORARY.fullmatch(name)]
+        folders[:] = [name for name in folders if name not in found]
+        yield from (Path(parent) / name for name in found)
+
+
+def _outdated(entry: Path) -> bool:
+    """Whether a remembered digest is of a file that is gone or has changed, or is damaged."""
+    try:
+        stamp: list[Any] = unsealed(entry.read_bytes())["stamp"]
+        return list(Stamp.of(Path(stamp[0]))) != stamp
+    except (OSError, ValueError):
+        return True
+
+
+def _unused(path: Path) -> bool:
+    """Whether nobody has locked or touched a file or folder within the last hour."""
+    # The lock is in a folder (stages) or beside it (arrays), or it is what is asked about.
+    locks = {path / "lock", path.with_suffix(".lock")}
+    latest = max((stat.st_mtime for stat in _stats(path)), default=0.0)
+    return time.time() - latest > IN_USE_SECONDS and not any(map(_locked, locks))
+
+
+def _locked(lock: Path) -> bool:
+    """Whether a process holds this lock; the file stays as it is."""
+    try:
+        with lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # there is no such lock
+    return False
+
+
+def _abandoned(folder: Path) -> bool:
+    """Whether a folder of Ray is ours, and the process that made it is gone."""
+    if folder.stat().st_uid != os.geteuid():
+        return False
+    if (folder / OWNER).exists():
+        return left_behind(folder)
+    latest = max((stat.st_mtime for stat in _stats(folder)), default=0.0)
+    return time.time() - latest > ABANDONED_SECONDS
+
+
+def _stats(path: Path) -> Iterator[os.stat_result]:
+    """The state of a path, and of everything in it; what vanishes meanwhile is left out."""
+    paths = [path, *path.rglob("*")] if path.is_dir() and not path.is_symlink() else [path]
+    for each in paths:
+        try:
+            yield each.lstat()
+        except OSError:
+            continue

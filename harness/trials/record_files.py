@@ -1,0 +1,199 @@
+"""A Parquet file with records: what it may be, its rows between two keys, and how it is written."""
+
+import functools
+import stat
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from harness.trials.record import JSON_COLUMNS, RANK, SCHEMA, SCHEMA_VERSION, is_object
+
+ROWS_TOGETHER = 1024
+"""Rows of a row group, which is the least that a reader of one row has to unpack"""
+READ_ERRORS = (pa.ArrowException, OSError, ValueError)
+"""What reading a damaged or foreign file raises"""
+KeyRange = tuple[str, str]
+"""The first and the last key that are wanted"""
+_ALWAYS = ("key", "schema_version", "status")
+
+
+def read_rows(
+    path: Path, columns: Sequence[str] = SCHEMA.names, between: KeyRange | None = None
+) -> pa.Table:
+    """The rows of a file, with these columns of SCHEMA and those that every reader needs.
+
+    A column that the file does not have, because it is older, is null. Only the row groups that
+    have keys in `between` are read. Raises FileNotFoundError for a file that is gone, and one of
+    READ_ERRORS for a file that is damaged, foreign or of a newer schema.
+    """
+    names = _named(columns)
+    if between is not None and not _has_some(_sorted_keys(*_state(path)), between):
+        return no_rows(columns)
+    with _opened(path) as file:
+        groups = _row_groups(file, between)
+        there = [name for name in names if name in file.schema_arrow.names]
+        # For the few rows of most files, threads cost more than they save.
+        table = file.read_row_groups(groups, there, use_threads=len(groups) > 1)
+    if between is not None:
+        table = table.filter(_within(table["key"], between))
+    return _of_this_schema(table, names)
+
+
+def read_row_groups(path: Path) -> Iterator[pa.Table]:
+    """The rows of a file, a part at a time; it raises what `read_rows` raises."""
+    with _opened(path) as file:
+        for group in range(file.num_row_groups):
+            there = [name for name in SCHEMA.names if name in file.schema_arrow.names]
+            table = file.read_row_group(group, there)
+            if table.num_rows:
+                yield _of_this_schema(table, SCHEMA.names)
+
+
+def no_rows(columns: Sequence[str]) -> pa.Table:
+    """What `read_rows` would give for a file without rows."""
+    return _no_rows(tuple(_named(columns)))
+
+
+@functools.cache
+def _no_rows(names: tuple[str, ...]) -> pa.Table:
+    return SCHEMA.empty_table().select(names)
+
+
+def write_rows(tables: Iterable[pa.Table], path: Path) -> None:
+    """Write tables of SCHEMA one below the other, with checksums that show a flipped bit."""
+    with pq.ParquetWriter(path, SCHEMA, write_page_checksum=True) as writer:
+        for table in tables:
+            writer.write_table(table, row_group_size=ROWS_TOGETHER)
+
+
+def each_key_once(table: pa.Table) -> pa.Table:
+    """One row for each key: of several the one with the highest RANK, and of equals the first.
+
+    A row whose JSON is damaged, as far as it was read, comes after every other.
+    """
+    if pc.count_distinct(table["key"]).as_py() == table.num_rows:
+        return table
+    rows: dict[str, list[int]] = {}
+    for index, key in enumerate(table["key"].to_pylist()):
+        rows.setdefault(key, []).append(index)
+    kept = [
+        same[0] if len(same) == 1 else max(same, key=lambda row: _rank(table, row))
+        for same in rows.values()
+    ]
+    return table.take(pa.array(sorted(kept), pa.int64()))
+
+
+def is_text(column: pa.ChunkedArray, text: str) -> pa.ChunkedArray:
+    """Whether each value is this text, which has no `%` and no `_`.
+
+    A comparison with a value of Python would import pandas, which takes half a second.
+    """
+    return pc.match_like(column, pattern=text)
+
+
+def sound_rows(table: pa.Table) -> tuple[pa.Table, list[tuple[str, str]]]:
+    """The rows whose JSON is sound, as far as it was read, and (key, reason) of each other row."""
+    reasons: list[tuple[str, str]] = []
+    for name in set(JSON_COLUMNS) & set(table.column_names):
+        # Trials of one configuration share its text, and each text is checked once.
+        wrong = [text for text in pc.unique(table[name]).to_pylist() if not is_object(text)]
+        if wrong:
+            damaged = pc.is_in(table[name], pa.array(wrong, pa.string()))
+            keys = table["key"].filter(damaged).to_pylist()
+            reasons += [(key, f"its {name} is not a JSON object") for key in keys]
+            table = table.filter(pc.invert(damaged))
+    return table, reasons
+
+
+def _opened(path: Path) -> pq.ParquetFile:
+    """The file, open. To open a FIFO would wait for ever."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise ValueError("it is a link to a file that is not there") from None
+        raise
+    if not stat.S_ISREG(mode):
+        raise ValueError(f"it is a {'folder' if stat.S_ISDIR(mode) else 'device or a pipe'}")
+    file = pq.ParquetFile(path, page_checksum_verification=True)
+    missing = sorted({"key", "status"} - set(file.schema_arrow.names))
+    if missing:
+        file.close()
+        raise ValueError(f"not a trial record: no column {', '.join(missing)}")
+    return file
+
+
+def _named(columns: Sequence[str]) -> list[str]:
+    return [name for name in SCHEMA.names if name in columns or name in _ALWAYS]
+
+
+def _state(path: Path) -> tuple[Path, int, int, int]:
+    """What tells a file from the one that may have been there before."""
+    found = path.stat()
+    return path, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@functools.lru_cache(maxsize=64)
+def _sorted_keys(path: Path, *_: int) -> list[str]:
+    """The keys of a file.
+
+    They are remembered, because a worker asks for one key after the other, and a key that is not
+    there has to be looked for in every compacted file.
+    """
+    with _opened(path) as file:
+        return sorted(file.read(["key"])["key"].drop_null().to_pylist())
+
+
+def _has_some(keys: Sequence[str], between: KeyRange) -> bool:
+    first = bisect_left(keys, between[0])
+    return first < len(keys) and keys[first] <= between[1]
+
+
+def _row_groups(file: pq.ParquetFile, between: KeyRange | None) -> list[int]:
+    """The row groups of a file that can have keys in `between`, as their statistics say."""
+    groups = range(file.num_row_groups)
+    if between is None:
+        return list(groups)
+    column = file.schema_arrow.names.index("key")
+    chunks = [file.metadata.row_group(group).column(column) for group in groups]
+    return [group for group in groups if _overlaps(chunks[group], between)]
+
+
+def _overlaps(chunk: pq.ColumnChunkMetaData, between: KeyRange) -> bool:
+    # In a foreign file the column may stand behind columns of several parts.
+    known = chunk.statistics if chunk.path_in_schema == "key" else None
+    if known is None or not known.has_min_max:
+        return True
+    return bool(known.min <= between[1] and known.max >= between[0])
+
+
+def _within(keys: pa.ChunkedArray, between: KeyRange) -> pa.ChunkedArray:
+    low, high = between
+    return pc.and_(pc.greater_equal(keys, low), pc.less_equal(keys, high))
+
+
+def _of_this_schema(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    newest = None
+    if "schema_version" in table.column_names:
+        newest = pc.max(table["schema_version"]).as_py()
+    if newest is not None and newest > SCHEMA_VERSION:
+        raise ValueError(
+            f"its schema is version {newest}, and this harness reads up to {SCHEMA_VERSION}; "
+            "update harness"
+        )
+    if table["key"].null_count:
+        raise ValueError("not a trial record: a row has no key")
+    for name in names:
+        if name not in table.column_names:
+            nulls = pa.nulls(table.num_rows, SCHEMA.field(name).type)
+            table = table.append_column(name, nulls)
+    return table.select(names).cast(pa.schema([SCHEMA.field(name) for name in names]))
+
+
+def _rank(table: pa.Table, row: int) -> int:
+    texts = (table[name][row].as_py() for name in JSON_COLUMNS if name in table.column_names)
+    return RANK.get(table["status"][row].as_py(), -1) if all(map(is_object, texts)) else -1

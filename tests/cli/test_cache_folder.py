@@ -1,0 +1,124 @@
+"""A cache that cannot be used is refused in one sentence, before anything starts."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import UserError
+from harness.files import check_cache
+
+VERBS: dict[str, list[str]] = {
+    "run": ["simcse", "--encoder", "tiny-bert", "--set", "suite=graded"],
+    "eval": ["tiny-bert", "--suite", "graded"],
+    "retrieve": ["tiny-bert", "a query"],
+    "compare": ["tiny-bert", "tiny-bert", "--suite", "graded"],
+    "picture": ["tiny-bert"],
+}
+
+
+def unusable(kind: str, folder: Path) -> str:
+    """A value of HARNESS_CACHE that names no folder in which a file can be written."""
+    match kind:
+        case "a file":
+            (folder / "file").touch()
+            return str(folder / "file")
+        case "below a file":
+            (folder / "file").touch()
+            return str(folder / "file" / "cache")
+        case "a link to nothing":
+            (folder / "link").symlink_to(folder / "nothing")
+            return str(folder / "link")
+        case "a pipe":
+            os.mkfifo(folder / "pipe")
+            return str(folder / "pipe")
+        case "a name that is too long":
+            return str(folder / ("x" * 300))
+        case "not writable":
+            return "/proc/cache"  # nobody can, not even root, for whom permissions do not count
+        case _:
+            raise AssertionError(kind)
+
+
+KINDS = [
+    "a file",
+    "below a file",
+    "a link to nothing",
+    "a pipe",
+    "a name that is too long",
+    "not writable",
+]
+
+
+@pytest.fixture
+def refused(
+    harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str, list[object]], None]:
+    """refused(kind, arguments): check that the command is refused and writes nothing."""
+
+    def call(kind: str, arguments: list[object]) -> None:
+        cache = unusable(kind, tmp_path)
+        monkeypatch.setenv("HARNESS_CACHE", cache)
+        before = sorted(tmp_path.rglob("*"))
+        answer = harness(*arguments)
+        assert answer.code == 2, answer.out + answer.err
+        assert answer.err.startswith(f"Error: HARNESS_CACHE names {cache[:80]}")
+        assert ", which cannot be written (" in answer.err
+        assert answer.err.count("\n") == 1
+        assert sorted(tmp_path.rglob("*")) == before
+
+    return call
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cache_that_cannot_be_written(kind: str, refused: Any, tmp_path: Path) -> None:
+    refused(kind, ["run", *VERBS["run"], "--store", tmp_path / "store"])
+
+
+@pytest.mark.parametrize("verb", sorted(set(VERBS) - {"run"}))
+def test_every_verb_that_needs_the_cache_asks_first(
+    verb: str, refused: Any, tmp_path: Path
+) -> None:
+    refused("a file", [verb, *VERBS[verb], "--store", tmp_path / "store"])
+
+
+def test_a_check_asks_first(refused: Any) -> None:
+    refused("a file", ["check", "simcse"])
+
+
+def test_a_sweep_asks_before_ray_starts(
+    refused: Any, space: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.sweep.driver.Engine", None)
+    refused("a file", ["sweep", space(), "--store", tmp_path / "store"])
+
+
+def test_a_relative_cache_in_a_folder_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", "cache")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(UserError, match=r"^HARNESS_CACHE names cache, which cannot be written"):
+        check_cache()
+
+
+def test_nobody_knows_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("HARNESS_CACHE")
+    monkeypatch.setattr(Path, "home", unknown)
+    with pytest.raises(UserError, match="set HARNESS_CACHE to a folder"):
+        check_cache()
+
+
+def test_a_cache_that_is_not_there_yet_is_fine_and_is_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "a" / "b"))
+    check_cache()
+    assert list(tmp_path.iterdir()) == []

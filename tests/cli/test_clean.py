@@ -1,0 +1,226 @@
+"""`harness clean` removes what no store needs, after it has asked, and leaves what is in use."""
+
+import fcntl
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.arrays import shared_arrays
+from harness.files import discard, sealed_json
+from harness.owners import Owner
+from harness.trials.record import Record
+from harness.trials.store import Store
+
+KEYS = {"finished": "1" * 32, "failed": "2" * 32, "unknown": "3" * 32}
+HALF = f".arrays.{'0' * 32}.tmp"
+DAY = 24 * 3600
+
+
+def aged(folder: Path, seconds: float = 2 * DAY) -> None:
+    """Make everything in a folder look as if nobody had touched it for so long."""
+    then = time.time() - seconds
+    for path in [folder, *folder.rglob("*")]:
+        os.utime(path, (then, then), follow_symlinks=False)
+
+
+def put(path: Path, content: str = "some") -> Path:
+    """Write a file, and its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Any) -> Path:
+    """A folder with a cache, a store, and temporary files of Ray, all of them two days old."""
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr("harness.trials.cleaning.SHORT", tmp_path / "temporary")
+    cache, store = tmp_path / "cache", Store(tmp_path / "store")
+    for name in ("tokens", "subsets", "artefacts"):
+        shared_arrays(cache / name / "arrays", lambda: {"some": np.arange(1000)})
+    put(cache / "stages" / "simcse-first-1" / "250.safetensors")
+    put(cache / "stages" / "simcse-first-1" / "lock", "")
+    put(cache / "embeddings" / KEYS["finished"] / "test" / "0.npy")
+    put(cache / "tokens" / HALF / "some.npy")
+    gone = {"stamp": [str(tmp_path / "gone"), 1, 2, 3, 4], "sha256": "0"}
+    put(cache / "digests" / "1.json", sealed_json(gone))
+    for status in ("finished", "failed"):
+        store.write(record(KEYS[status], status))
+    for key in KEYS.values():
+        put(store.weights(key))
+        put(store.running(key) / "checkpoint.safetensors")
+    put(store.folder / f".{KEYS['unknown']}.parquet.{'0' * 32}.tmp")
+    for name in ("harness-tune-1", "harness-ray-1", "somebody-else"):
+        put(tmp_path / "temporary" / name / "file")
+    aged(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def record() -> Callable[[str, str], Record]:
+    """record(key, status): the record of a trial."""
+    plain = Record(
+        key="",
+        status="finished",
+        role="final",
+        method="simcse",
+        setting="unsup",
+        encoder="tiny-bert",
+        seed=0,
+        configuration={},
+    )
+    return lambda key, status: replace(plain, key=key, status=status)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def clean(harness: Any, world: Path) -> Callable[..., Any]:
+    """clean(argument, ...): `harness clean` on the store of the world."""
+    return lambda *arguments: harness("clean", "--store", world / "store", *arguments)
+
+
+def everything(folder: Path) -> dict[Path, bytes]:
+    """The files of a folder, with their content."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def needed(world: Path) -> set[Path]:
+    """What `clean` must leave where it is."""
+    store = Store(world / "store")
+    return {
+        *store.folder.glob("*.parquet"),
+        store.weights(KEYS["finished"]),
+        # Trials that have not finished go on from their checkpoints.
+        store.running(KEYS["failed"]) / "checkpoint.safetensors",
+        store.running(KEYS["unknown"]) / "checkpoint.safetensors",
+        world / "temporary" / "somebody-else" / "file",
+    }
+
+
+def test_what_no_store_needs_is_removed_and_nothing_else(clean: Any, world: Path) -> None:
+    stays = needed(world)
+    answer = clean("--yes")
+    assert answer.code == 0, answer.err
+    assert set(everything(world)) == stays
+    assert "of room" in answer.out
+    kinds = ("tokens", "subsets", "artefacts", "stages", "embeddings", "digests", "weights")
+    for kind in (*kinds, "running", "temporary files", "harness-tune-*", "harness-ray-*"):
+        assert kind in answer.out
+    assert "nothing to remove" in clean("--yes").out
+
+
+def test_a_dry_run_changes_nothing(clean: Any, world: Path) -> None:
+    before = everything(world)
+    answer = clean("--dry-run")
+    assert answer.code == 0
+    assert "artefacts" in answer.out
+    assert everything(world) == before
+
+
+def test_it_asks_first(clean: Any, world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, stays = everything(world), needed(world)
+    answer = clean()
+    assert answer.code == 2, "nobody can be asked"
+    assert "--yes" in answer.err
+    assert answer.err.count("\n") == 1
+    assert everything(world) == before
+    for reply, code in (("n\n", 1), ("\n", 1), ("y\n", 0)):
+        terminal = io.StringIO(reply)
+        monkeypatch.setattr(terminal, "isatty", lambda: True)
+        monkeypatch.setattr(sys, "stdin", terminal)
+        answer = clean()
+        assert answer.code == code
+        assert "Remove " in answer.out
+        assert set(everything(world)) == (set(before) if code else stays)
+
+
+def test_what_was_used_within_the_last_hour_stays(clean: Any, world: Path) -> None:
+    tokens = world / "cache" / "tokens" / "arrays"
+    shared_arrays(tokens, dict)  # it is only read
+    put(world / "store" / HALF)
+    clean("--yes")
+    assert tokens.is_dir()
+    assert (world / "store" / HALF).exists()
+    assert not (world / "cache" / "artefacts" / "arrays").exists()
+
+
+@pytest.mark.parametrize("lock", ["tokens/arrays.lock", "stages/simcse-first-1/lock"])
+def test_what_is_locked_stays(lock: str, clean: Any, world: Path) -> None:
+    with (world / "cache" / lock).open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        clean("--yes")
+    assert (world / "cache" / lock).is_file()
+    assert (world / "cache" / "tokens" / "arrays").exists() == lock.startswith("tokens")
+    assert (world / "cache" / "stages" / "simcse-first-1").exists() == lock.startswith("stages")
+
+
+def test_weights_stay_when_their_record_may_be_in_a_damaged_file(clean: Any, world: Path) -> None:
+    store = Store(world / "store")
+    put(store.folder / f"{KEYS['unknown']}.parquet", "damaged")
+    clean("--yes")
+    assert store.weights(KEYS["unknown"]).exists()
+    assert not store.weights(KEYS["failed"]).exists()
+
+
+def test_no_weights_are_removed_beside_a_damaged_compacted_file(clean: Any, world: Path) -> None:
+    store = Store(world / "store")
+    put(store.folder / "compact-1.parquet", "damaged")
+    clean("--yes")
+    assert all(store.weights(key).exists() for key in KEYS.values())
+
+
+def test_foreign_files_beside_the_weights_stay(clean: Any, world: Path) -> None:
+    notes = put(Store(world / "store").weights("x").with_name("notes.txt"))
+    aged(world)
+    clean("--yes")
+    assert notes.exists()
+
+
+@pytest.mark.process
+def test_folders_of_ray_stay_while_their_process_runs(clean: Any, world: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    here = Owner()
+    owners = {"alive": here, "gone": replace(here, process=ended.pid)}
+    owners["elsewhere"] = replace(here, place="another machine", process=ended.pid)
+    for name, owner in owners.items():
+        put(world / "temporary" / f"harness-ray-{name}" / "owner.json", json.dumps(asdict(owner)))
+    put(world / "temporary" / "harness-tune-new" / "file")  # it names no process
+    assert clean("--yes").code == 0
+    left = {path.name for path in (world / "temporary").iterdir()}
+    alive = {"harness-ray-alive", "harness-ray-elsewhere", "harness-tune-new"}
+    assert left == {"somebody-else", *alive}
+
+
+def test_a_store_that_is_not_there(harness: Any, tmp_path: Path) -> None:
+    answer = harness("clean", "--store", tmp_path / "none", "--yes")
+    assert answer.code == 2
+    assert str(tmp_path / "none") in answer.err
+
+
+def test_what_cannot_be_removed_is_named(
+    clean: Any, world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> None:
+        if path.name == "arrays":
+            raise PermissionError(13, "Permission denied")
+        discard(path)
+
+    monkeypatch.setattr("harness.trials.cleaning.discard", refuse)
+    answer = clean("--yes")
+    assert answer.code == 0
+    for kind in ("tokens", "subsets", "artefacts"):
+        folder = world / "cache" / kind / "arrays"
+        assert f"{folder} cannot be removed (Permission denied)\n" in answer.err
+        assert folder.is_dir()

@@ -1,0 +1,136 @@
+"""`harness run` that is stopped or killed goes on with the same command, to the same record."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.trials.store import Store
+
+pytestmark = [pytest.mark.slow, pytest.mark.process]
+STEPS = 60
+PLUGIN = '''"""SimCSE that takes its time, and writes down every batch."""
+
+import time
+from pathlib import Path
+
+from methods.simcse import Method as SimCSE
+
+
+class Method(SimCSE):
+    def losses(self, batch, stage):
+        with Path("batches").open("a") as file:
+            file.write("one\\n")
+        time.sleep(0.1)
+        return super().losses(batch, stage)
+'''
+OF_THE_RUN = {"started", "sentences_per_second", "peak_host_memory_mib", "commit"}
+
+
+def heed_ctrl_c() -> None:
+    """Jobs in the background, such as those of a CI, ignore Ctrl-C; their children inherit this."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+class Folder:
+    """A folder with the plugin, in which `harness run` trains it."""
+
+    def __init__(self, folder: Path, cache: Path) -> None:
+        folder.mkdir()
+        self.folder, self.cache = folder, cache
+        (folder / "slowly.py").write_text(PLUGIN, encoding="utf-8")
+
+    def start(self, minutes: str) -> subprocess.Popen[str]:
+        """The command as a process."""
+        values = ["suite=graded", "sentences=graded-sentences", f"max_steps={STEPS}", "epochs=9",
+                  "batch_size=8", "evaluation_interval=20", "precision=fp32"]  # fmt: skip
+        given = [part for value in values for part in ("--set", value)]
+        inherited = {name: text for name, text in os.environ.items() if name != "HARNESS_HUB"}
+        changed = {"HARNESS_CACHE": str(self.cache), "HARNESS_CHECKPOINT_MINUTES": minutes}
+        return subprocess.Popen(
+            [sys.executable, "-m", "harness", "run", "slowly.py", "--encoder", "tiny-bert", *given,
+             "--store", "store"],
+            cwd=self.folder, env={**inherited, **changed}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed_ctrl_c,
+        )  # fmt: skip
+
+    def finish(self) -> dict[str, Any]:
+        """Run the command to its end; the fields of its record that do not depend on the time."""
+        command = self.start("5")
+        out, err = command.communicate(timeout=900)
+        assert command.returncode == 0, out + err
+        (record,) = Store(self.folder / "store").read().records()
+        return {
+            name: value
+            for name, value in vars(record).items()
+            if name not in OF_THE_RUN and not name.endswith("_seconds")
+        }
+
+    def batches(self) -> int:
+        """The number of batches so far, of all processes."""
+        path = self.folder / "batches"
+        return len(path.read_text().splitlines()) if path.exists() else 0
+
+    def running(self) -> list[str]:
+        """The files of the running trials."""
+        return [path.name for path in (self.folder / "store" / ".running").rglob("*.*")]
+
+    def wait(self, ready: Callable[[], bool], command: subprocess.Popen[str]) -> None:
+        """Wait until it is time."""
+        until = time.monotonic() + 600
+        while not ready():
+            assert command.poll() is None, command.communicate()
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Callable[[str], Folder]:
+    """folder(name): a folder with the plugin."""
+    base = tmp_path_factory.mktemp("stopped")
+    return lambda name: Folder(base / name, cache)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(folder: Callable[[str], Folder]) -> dict[str, Any]:
+    return folder("undisturbed").finish()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_loses_no_step(
+    number: signal.Signals, folder: Callable[[str], Folder], undisturbed: dict[str, Any]
+) -> None:
+    here = folder(number.name)
+    command = here.start("5")
+    here.wait(lambda: here.batches() > 5, command)
+    command.send_signal(number)
+    _, err = command.communicate(timeout=600)
+    assert command.returncode == 130
+    assert err.strip().splitlines() == [
+        "Interrupted. What has finished is in the store; the same command goes on from there."
+    ]
+    assert here.running() == ["checkpoint.safetensors"]
+    assert here.finish() == undisturbed
+    assert here.batches() == STEPS, "every step once"
+    assert here.running() == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_killed_run_goes_on_from_its_checkpoint(
+    seed: int, folder: Callable[[str], Folder], undisturbed: dict[str, Any]
+) -> None:
+    here = folder(f"killed {seed}")
+    command = here.start("0")
+    here.wait(lambda: "checkpoint.safetensors" in here.running(), command)
+    time.sleep(0.77 * seed)
+    command.kill()
+    command.communicate()
+    before = here.batches()
+    assert here.finish() == undisturbed
+    assert STEPS <= here.batches() < STEPS + before, "not from the start"

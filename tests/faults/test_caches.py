@@ -1,0 +1,241 @@
+"""One bit flips in a cached file, or the disk is full: results are as before, and one line says so.
+
+The weights of trials are in tests/cli/test_eval.py, and kept embeddings in
+tests/evaluation/test_kept_embeddings.py.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness import files
+from harness.files import content_digest, digest_files, sealed_json, unsealed
+from harness.manifests import MANIFEST, damage, seal
+from harness.plugin.kit import Kit
+from harness.trials.run import attempt
+from harness.trials.trial import Trial, key
+
+POOLING = {"encoder": "tiny-bert", "suite": "graded"}
+
+
+def flip(path: Path, place: int) -> None:
+    """Flip one bit of a file at this byte (modulo its size); size and modification time stay."""
+    before, content = path.stat(), bytearray(path.read_bytes())
+    content[place % len(content)] ^= 1 << place % 8
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.fixture
+def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty cache of this test, in a process that remembers no digest."""
+
+    def forget() -> None:
+        files._hashed_once.cache_clear()
+        files._remembered.cache_clear()
+
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    forget()
+    yield tmp_path / "cache"
+    forget()
+
+
+def numbers(trial: Trial) -> tuple[Any, ...]:
+    """Run a trial; the numbers of its record."""
+    record = attempt(trial, lambda _: None)
+    assert record.status == "finished", record.reason
+    return record.key, record.dev, record.test, record.history, record.details
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The lines that harness has logged since the last call."""
+    lines = [each.getMessage() for each in caplog.records if each.name.startswith("harness")]
+    caplog.clear()
+    return lines
+
+
+def derived(cache: Path) -> list[Path]:
+    """The files of a cache, without locks."""
+    return sorted(path for path in cache.rglob("*") if path.is_file() and path.suffix != ".lock")
+
+
+@pytest.fixture(params=["subsets", "artefacts"])
+def kit(request: pytest.FixtureRequest, kit_for: Any, sentences: Path, cached: Path) -> Kit:
+    """A kit that uses tokenised corpora and this other kind of arrays; they are built."""
+    if request.param == "subsets":
+        made: Kit = kit_for("simcse", setting="sup", label_fraction=0.5)
+    else:
+        made = kit_for("whitening", corpus=str(sentences))
+    made.build_shared()
+    kinds = {path.relative_to(cached).parts[0] for path in derived(cached)}
+    assert kinds == {"tokens", request.param}
+    return made
+
+
+def test_a_flipped_bit_in_any_array_is_noticed_and_the_array_is_built_again(
+    kit: Kit, cached: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = {path: path.read_bytes() for path in derived(cached)}
+    generator = np.random.default_rng(0)
+    for path in kept:
+        flip(path, int(generator.integers(1 << 30)))
+        kit.build_shared()
+        [line] = said(caplog)
+        assert str(path) in line
+        assert "is built again" in line
+        assert {found: found.read_bytes() for found in derived(cached)} == kept
+        assert not list(cached.rglob(".*")), "nothing is left behind"
+
+
+@pytest.mark.parametrize("change", [Path.unlink, lambda path: os.truncate(path, 100)])
+def test_a_lost_file_and_a_cut_one_are_built_again(
+    change: Callable[[Path], None], kit: Kit, cached: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = {path: path.read_bytes() for path in derived(cached)}
+    for path in kept:
+        change(path)
+        kit.build_shared()
+        assert [str(path) in line for line in said(caplog)] == [True]
+        assert {found: found.read_bytes() for found in derived(cached)} == kept
+
+
+def test_a_full_disk_costs_the_cache_and_not_the_trial(
+    kit: Kit, cached: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    corpus = next(iter(kit.declared.corpora.values()), kit.config.model_dump().get("corpus"))
+    before = kit.tokens(corpus)
+    monkeypatch.setenv("HARNESS_CACHE", str(cached / "other"))
+    monkeypatch.setattr(np, "save", full)
+    kit.build_shared()
+    after = kit.tokens(corpus)
+    assert np.array_equal(before.ids[0], after.ids[0])
+    assert np.array_equal(before.starts[0], after.starts[0])
+    assert all("is not kept: [Errno 28] No space left" in line for line in said(caplog))
+    assert derived(cached / "other") == []
+
+
+@pytest.mark.slow
+def test_a_trial_over_damaged_caches_has_the_numbers_of_an_undisturbed_one(cached: Path) -> None:
+    values = {"encoder": "tiny-bert", "suite": "graded", "precision": "fp32", "setting": "sup"}
+    values |= {"triplets": "graded-triplets", "label_fraction": 0.5, "max_steps": 2}
+    trial = Trial("simcse", {**values, "batch_size": 8}, 1)
+    before = numbers(trial)
+    for path in derived(cached):
+        flip(path, -1)
+    assert numbers(trial) == before
+
+
+@pytest.mark.slow
+def test_a_flipped_bit_in_the_state_of_a_shared_stage_is_noticed_and_the_stage_runs_again(
+    cached: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    values = {"encoder": "tiny-bert", "suite": "graded", "precision": "fp32", "setting": "sup"}
+    values |= {"triplets": "graded-triplets", "batch_size": 8, "stage1_steps": 2, "max_steps": 2}
+    trial = Trial("diffaug", values, 1)
+    before = numbers(trial)
+    [state] = cached.glob("stages/*/2.safetensors")
+    for place in (9, 100, state.stat().st_size // 2, -1):  # in the header, and in the numbers
+        flip(state, place)
+        said(caplog)
+        assert numbers(trial) == before
+        [line] = said(caplog)
+        assert str(state) in line
+        assert "is made again" in line
+
+
+# Digests
+
+
+def test_a_flipped_bit_of_a_manifest_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "a.npy").write_bytes(b"content")
+    manifest = tmp_path / MANIFEST
+    seal(manifest, [tmp_path / "a.npy"])
+    assert damage(manifest) is None
+    content = manifest.read_bytes()
+    for place in range(0, 8 * len(content), 5):
+        changed = bytearray(content)
+        changed[place // 8] ^= 1 << place % 8
+        manifest.write_bytes(changed)
+        found = damage(manifest)
+        assert found is not None, place
+        assert found.startswith(f"{tmp_path}{os.sep}")
+        assert "\n" not in found
+
+
+def test_a_sealed_value_comes_back() -> None:
+    value = {"stamp": ["a", 1], "sha256": "ü"}
+    assert unsealed(sealed_json(value)) == value
+    for text in ("", "[]", "1", "{}", '{"content": 1}', sealed_json(1).replace("1", "2", 1)):
+        with pytest.raises(ValueError, match=r"."):
+            unsealed(text)
+
+
+@pytest.fixture(params=["at once", "later", "later, large"])
+def moment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When files are digested: at once after they were written, or ten seconds later."""
+    now = time.time
+    if request.param != "at once":
+        monkeypatch.setattr(files.time, "time", lambda: now() + 10)
+    if "large" in request.param:
+        monkeypatch.setattr(files, "LARGE_FILE", 0)
+
+
+@pytest.mark.usefixtures("moment", "cached")
+@pytest.mark.parametrize(
+    "write", [lambda path, text: path.write_text(text), lambda path, text: replaced(path, text)]
+)
+def test_a_corpus_that_changes_but_not_in_size_and_time_has_another_digest(
+    write: Callable[[Path, str], Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "corpus.txt"
+    path.write_text("a bird\n")
+    times = path.stat().st_atime_ns, path.stat().st_mtime_ns
+    before, whole = digest_files([path]), content_digest(path)
+    time.sleep(0.02)  # longer than a tick of the clock of the file system
+    write(path, "a cats\n")
+    os.utime(path, ns=times)
+    assert path.stat().st_mtime_ns == times[1]
+    assert digest_files([path]) != before
+    assert content_digest(path) != whole
+    write(path, "a bird\n")
+    assert digest_files([path]) == before
+
+
+def replaced(path: Path, text: str) -> None:
+    """Put a new file in the place of another one."""
+    path.with_suffix(".new").write_text(text)
+    path.with_suffix(".new").replace(path)
+
+
+def test_a_flipped_bit_in_a_remembered_digest_is_noticed(
+    cached: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    trial = Trial("pooling", POOLING, 0)
+    monkeypatch.setattr(files, "LARGE_FILE", 0)
+    now = time.time
+    monkeypatch.setattr(files.time, "time", lambda: now() + 10)  # a checkout may be quite new
+    before = key(trial)
+    entries = derived(cached / "digests")
+    assert entries
+    for number, entry in enumerate(entries):
+        content = entry.read_bytes()
+        flip(entry, 1000 * number + 77)
+        files._remembered.cache_clear()
+        assert key(Trial("pooling", POOLING, 0)) == before
+        [line] = said(caplog)
+        assert str(entry) in line
+        assert entry.read_bytes() == content
+
+
+def test_small_files_are_read_by_every_process(cached: Path) -> None:
+    """So a corpus whose file has changed in silence, as on a bad disk, gets another key."""
+    key(Trial("pooling", POOLING, 0))
+    assert not (cached / "digests").exists()

@@ -1,0 +1,325 @@
+"""A trial that takes too much, ends its worker or prints without end fails alone, with a reason."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness.cli.options import seconds_of
+from harness.errors import OUTPUT_FOLLOWS, REASON_LENGTH, UserError, headline, reason
+from harness.sweep import watchdog
+from harness.sweep.bounded_log import KEPT_BYTES, BoundedLog, last_lines
+from harness.sweep.limits import Limits, Watchdog, limited, stopped, with_log
+from harness.sweep.process_memory import machine_memory, parent, resident
+from harness.sweep.watchdog import LOG, Watch
+from harness.trials.record import Record
+from harness.trials.store import Store
+from harness.trials.trial import Trial
+
+PLUGIN = '''\
+import os
+import re
+import sys
+from typing import Literal
+
+import numpy as np
+from torch import nn
+
+from harness import plugin
+
+
+class Config(plugin.MethodConfig):
+    fault: Literal["none", "loud", "exit", "vanish", "loop", "greedy"] = "none"
+
+
+class Method(plugin.Method[Config]):
+    """A bag of words that does not train, and that misbehaves when it embeds."""
+
+    def __init__(self, config, kit):
+        super().__init__(config, kit)
+        self.words = nn.Embedding(len(kit.tokenizer), 8)
+
+    @property
+    def longest(self):
+        return 64
+
+    def embed(self, batch):
+        getattr(self, self.config.fault)()
+        mask = batch.attention_mask[:, :, None].float()
+        return (self.words(batch.input_ids) * mask).sum(1) / mask.sum(1)
+
+    def none(self):
+        pass
+
+    def loud(self):
+        for number in range(40):
+            print(f"line {number} " + "x" * 100_000)
+        os.system("echo from a child; echo the last words >&2")
+        raise ValueError("long " * 100_000)
+
+    def exit(self):
+        print("good bye")
+        sys.exit(3)
+
+    def vanish(self):
+        print("I vanish", flush=True)
+        os._exit(4)
+
+    def loop(self):
+        print("I search")
+        re.match("(a+)+$", "a" * 60 + "b")  # it takes years, and holds Python's lock
+
+    def greedy(self):
+        print("I take")
+        self.taken = [np.ones(2**24) for _ in range(240)]  # 30 GiB
+'''
+SPACE = """\
+setting: unsup
+suite: graded
+select: {metric: graded-dev}
+final: {seeds: [0]}
+encoders: [tiny-bert]
+methods:
+  faulty:
+    grid:
+      fault: [loop, none, loud, exit, vanish, greedy]
+"""
+HEADLINES = {
+    "loud": "ValueError: long long ",
+    "exit": "SystemExit: 3",
+    "vanish": "the worker died: ",
+    "loop": "it took longer than --trial-timeout (60 seconds)",
+    "greedy": "it took ",
+}
+LAST_WORDS = {"exit": "good bye", "vanish": "I vanish", "loop": "I search", "greedy": "I take"}
+Rows = dict[str, Record]
+
+
+# A sweep with every fault
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
+    """A sweep with all faults: its store, what it printed, and its exit code."""
+    folder = tmp_path_factory.mktemp("limits")
+    (folder / "faulty.py").write_text(PLUGIN, encoding="utf-8")
+    (folder / "space.yaml").write_text(SPACE, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", "sweep", folder / "faulty.py", folder / "space.yaml",
+         "--store", folder / "store", "--trial-timeout", "60s", "--memory-per-trial", "3"],
+        env={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"},
+        capture_output=True,
+        text=True,
+        timeout=1500,
+        check=False,
+    )  # fmt: skip
+    return folder / "store", done.stdout + done.stderr, done.returncode
+
+
+@pytest.fixture(scope="module")
+def rows(swept: tuple[Path, str, int]) -> Rows:
+    """Fault -> the record of its search trial."""
+    records = Store(swept[0]).read().records()
+    return {row.configuration["fault"]: row for row in records if row.role == "search"}
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_every_fault_is_a_record_and_the_others_go_on(
+    swept: tuple[Path, str, int], rows: Rows
+) -> None:
+    store, printed, code = swept
+    assert code == 1, printed
+    assert {fault: row.status for fault, row in rows.items()} == {
+        **dict.fromkeys(HEADLINES, "failed"), "none": "finished",
+    }, printed  # fmt: skip
+    finals = [row for row in Store(store).read().records() if row.role == "final"]
+    assert [(row.configuration["fault"], row.status) for row in finals] == [("none", "finished")]
+    assert "Failed trials: 5" in printed
+    assert "Traceback" not in printed
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize("fault", HEADLINES)
+def test_reason_says_what_happened_and_what_was_printed_last(rows: Rows, fault: str) -> None:
+    why = str(rows[fault].reason)
+    assert why.startswith(HEADLINES[fault])
+    assert len(why) <= REASON_LENGTH
+    assert OUTPUT_FOLLOWS in why
+    assert LAST_WORDS.get(fault, "") in why
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_memory_is_limited_from_outside(rows: Rows) -> None:
+    why = headline(rows["greedy"].reason)
+    assert why.endswith("GiB of memory, more than --memory-per-trial (3 GiB)")
+    assert float(why.split()[2]) < 8
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_sweep_prints_a_line_for_each_failure(swept: tuple[Path, str, int]) -> None:
+    failures = [line for line in swept[1].splitlines() if "FAILED" in line]
+    assert len(failures) == len(HEADLINES)
+    assert any("fault=loop: FAILED: it took longer than" in line for line in failures)
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_nothing_is_left_of_what_finished(swept: tuple[Path, str, int], rows: Rows) -> None:
+    """A trial whose worker died by itself keeps its output until it is run again."""
+    left = {path.name for path in Store(swept[0]).running("KEY").parent.iterdir()}
+    assert left <= {rows["vanish"].key}
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_show_prints_the_reason_with_its_lines(
+    rows: Rows, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rich.console import Console
+
+    from harness.cli.show import print_record
+
+    print_record(rows["loop"], Console(highlight=False))
+    out = capsys.readouterr().out
+    assert "reason: it took longer than --trial-timeout (60 seconds)\n  The last lines" in out
+    assert "\n  I search" in out
+
+
+# The parts
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30m", 1800), ("1.5h", 5400)])
+def test_durations(text: str, seconds: float) -> None:
+    assert seconds_of(text, "--trial-timeout") == seconds
+
+
+@pytest.mark.parametrize("text", ["", "90", "-1s", "0s", "1 h", "1d", "nans", "9" * 99 + "h", "²s"])
+def test_other_durations_are_refused(text: str) -> None:
+    with pytest.raises(UserError, match="such as 90s, 30m or 2h"):
+        seconds_of(text, "--trial-timeout")
+
+
+def test_log_keeps_the_beginning_and_the_end(tmp_path: Path) -> None:
+    log = BoundedLog(tmp_path / "log")
+    log.add(b"first\n")
+    for number in range(3000):
+        log.add(b"%06d " % number + b"x" * 1000 + b"\n")
+    log.add(b"last\n")
+    log.close()
+    found = (tmp_path / "log").read_bytes()
+    assert found.startswith(b"first\n000000 ")
+    assert found.endswith(b"x\nlast\n")
+    assert b"bytes are left out here]" in found
+    assert len(found) < 2 * KEPT_BYTES + 100
+
+
+def test_log_without_a_folder_loses_output_only(tmp_path: Path) -> None:
+    log = BoundedLog(tmp_path / "missing" / "log")
+    log.add(b"anything")
+    log.close()
+
+
+def test_last_lines_are_whole_and_harmless(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"first\nsecond \xff\x1b[31m\n  5 %\r100 %\n\n")
+    assert last_lines(path, 100) == "first\nsecond \ufffd?[31m\n  5 %\n100 %"
+    assert last_lines(path, 15) == "  5 %\n100 %"
+    assert last_lines(path, 3) == "0 %"
+    assert last_lines(tmp_path / "missing", 100) == ""
+
+
+def test_reason_is_bounded(tmp_path: Path) -> None:
+    why = reason(ValueError("x" * 10_000))
+    assert len(why) <= REASON_LENGTH // 2
+    (tmp_path / LOG).write_text("a line\n" * 1000)
+    assert len(with_log(why, tmp_path)) <= REASON_LENGTH
+    assert headline(with_log(why, tmp_path)) == why
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str | None]:
+    """planted(total, free, others): what a watch says on a machine with this memory, in bytes.
+
+    `others`: what the other workers of the machine occupy; the watched one occupies 100.
+    """
+
+    def excess(total: int, free: int, *others: int) -> str | None:
+        occupied = {1: 100} | dict(enumerate(others, start=2))
+        monkeypatch.setattr(watchdog, "machine_memory", lambda: (total, free))
+        monkeypatch.setattr(watchdog, "parent", lambda _: 0)
+        monkeypatch.setattr(watchdog, "children", lambda _: list(occupied))
+        monkeypatch.setattr(watchdog, "resident", lambda process: occupied[process])
+        return Watch(1, "", "", None, None).excess()
+
+    return excess
+
+
+def test_largest_trial_ends_before_the_memory_is_used_up(
+    planted: Callable[..., str | None],
+) -> None:
+    assert planted(1000, 500) is None
+    assert planted(1000, 10, 101) is None  # another trial is larger
+    assert "more than any other trial" in str(planted(1000, 10, 99))
+    assert planted(0, 0) is None  # the system does not say
+
+
+def test_memory_is_known_here() -> None:
+    if not Path("/proc/meminfo").exists():
+        pytest.skip("needs /proc")
+    total, free = machine_memory()
+    assert 0 < free <= total
+    assert 0 < resident(os.getpid()) < total
+    assert parent(os.getpid()) == os.getppid()
+
+
+@pytest.mark.process
+def test_watchdog_keeps_output_of_every_kind(tmp_path: Path) -> None:
+    dog = Watchdog()
+    for number in range(2):  # one watchdog serves all trials of a worker
+        with dog.watching(tmp_path, "sweep", Limits(seconds=1000.0)):
+            os.system(f"echo trial {number}")
+            sys.__stdout__.flush() if sys.__stdout__ else None
+        assert (tmp_path / LOG).read_text() == f"trial {number}\n"
+
+
+@pytest.mark.process
+def test_watchdog_that_was_killed_is_replaced(tmp_path: Path) -> None:
+    first = Watchdog.here()
+    assert Watchdog.here() is first
+    first._process.kill()
+    first._process.wait(60)
+    with Watchdog.here().watching(tmp_path, "sweep", Limits()):
+        os.system("echo still here")
+    assert (tmp_path / LOG).read_text() == "still here\n"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("gpus", "shares"), [(0.25, [0.25]), (1, []), (2, []), (0, [])])
+def test_trials_that_share_a_gpu_share_its_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gpus: float, shares: list[float]
+) -> None:
+    given: list[float] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", given.append)
+    trial = Trial("pooling", {"encoder": "tiny-bert", "suite": "graded"}, 0)
+    record = Record("key", "finished", "final", "pooling", "unsup", "tiny-bert", 0, {})
+    assert limited(trial, tmp_path, "sweep", Limits(gpus=gpus), lambda: record) is record
+    assert given == shares
+
+
+@pytest.mark.process
+def test_note_counts_in_its_own_sweep_only(tmp_path: Path) -> None:
+    """Another sweep may have a longer limit."""
+    worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+    Watch(worker.pid, str(tmp_path), "this sweep", 1.0, None).stop("it took too long")
+    assert worker.wait(60) == -9
+    assert stopped(tmp_path, "this sweep") == "it took too long"
+    assert stopped(tmp_path, "another sweep") is None

@@ -1,0 +1,349 @@
+"""Starting, joining and losing Ray: each has its sentence, and nothing of it is left behind."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from harness.errors import SweepStopped, UserError
+from harness.owners import OWNER, Owner
+from harness.plugin import registry
+from harness.sweep import ray_session as sessions
+from harness.sweep import session_folder as folders
+from harness.sweep.node_sources import check_same, source_digests
+from harness.trials.store import Store
+
+SPACE = """\
+setting: unsup
+suite: graded
+select: {metric: graded-dev}
+final: {seeds: [0]}
+encoders: [tiny-bert]
+methods:
+  slowly:
+    grid:
+      pause: [0.01, 0.02, 0.03, 0.5]
+"""
+PLUGIN = '''\
+import time
+
+from torch import nn
+
+from harness import plugin
+
+
+class Config(plugin.MethodConfig):
+    pause: float = 0.0
+
+
+class Method(plugin.Method[Config]):
+    """A bag of words that does not train, and that takes its time."""
+
+    def __init__(self, config, kit):
+        super().__init__(config, kit)
+        self.words = nn.Embedding(len(kit.tokenizer), 8)
+
+    @property
+    def longest(self):
+        return 64
+
+    def embed(self, batch):
+        time.sleep(self.config.pause)
+        mask = batch.attention_mask[:, :, None].float()
+        return (self.words(batch.input_ids) * mask).sum(1) / mask.sum(1)
+'''
+TRIALS = 5
+LOST = "Error: Ray has stopped answering, so the sweep ends here;"
+Environment = dict[str, str]
+Sweep = Callable[..., subprocess.Popen[str]]
+
+
+# A sweep that loses its cluster, then its driver, and then ends
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A folder for temporary files with a short path, as the sockets of Ray need it."""
+    folder = Path("/tmp") / f"hf-{uuid.uuid4().hex[:8]}"
+    folder.mkdir()
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def environment(temporary: Path) -> Environment:
+    """The environment of all processes: temporary files in a folder of this test, and a mark."""
+    return {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"} | {
+        "TMPDIR": str(temporary),
+        "HARNESS_TEST_MARK": uuid.uuid4().hex,
+    }
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, environment: Environment) -> Sweep:
+    """sweep(variable=value, ...): start a sweep of slow trials in the store `store`."""
+    (tmp_path / "slowly.py").write_text(PLUGIN, encoding="utf-8")
+    (tmp_path / "space.yaml").write_text(SPACE, encoding="utf-8")
+
+    def start(**changed: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "harness", "sweep", tmp_path / "slowly.py",
+             tmp_path / "space.yaml", "--store", tmp_path / "store", "--cpus-per-trial", "1"],
+            env=environment | changed,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+
+    return start
+
+
+@contextmanager
+def head(environment: Environment) -> Iterator[tuple[str, int]]:
+    """A cluster of one machine, as `ray start` makes it: its address, and its head's process."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        port = probe.getsockname()[1]
+    ray = str(Path(sys.executable).with_name("ray"))
+    subprocess.run(
+        [ray, "start", "--head", f"--port={port}", "--num-cpus=1", "--include-dashboard=false",
+         "--temp-dir", environment["TMPDIR"] + "/ray"],
+        env=environment, check=True, capture_output=True, timeout=600,
+    )  # fmt: skip
+    try:
+        [process] = processes(environment, "gcs_server")
+        yield f"127.0.0.1:{port}", process
+    finally:
+        for number in processes(environment, ""):
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+
+
+def processes(environment: Mapping[str, str], part: str) -> list[int]:
+    """The living processes of this environment with this part in their command line."""
+    mark = environment["HARNESS_TEST_MARK"].encode()
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            marked = mark in (folder / "environ").read_bytes()
+            if marked and part.encode() in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found
+
+
+def wait_for(condition: Callable[[], object], driver: subprocess.Popen[str]) -> None:
+    """Wait until the condition is true, while the driver runs."""
+    until = time.monotonic() + 600
+    while not condition() and driver.poll() is None and time.monotonic() < until:
+        time.sleep(0.1)
+    assert condition(), driver.communicate(timeout=60)
+
+
+def finished(store: Path) -> dict[str, int]:
+    """File name -> the time at which it was written."""
+    return {path.name: path.stat().st_mtime_ns for path in store.glob("*.parquet")}
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_lost_head_and_killed_driver_lose_nothing(
+    sweep: Sweep, environment: Environment, tmp_path: Path, temporary: Path
+) -> None:
+    if not Path("/proc/self/environ").exists():
+        pytest.skip("needs /proc")
+    store = tmp_path / "store"
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2}
+
+    with head(environment | token) as (address, process):
+        driver = sweep(RAY_ADDRESS=address, **token)
+        wait_for(lambda: finished(store), driver)
+        os.kill(process, signal.SIGKILL)
+        out, err = driver.communicate(timeout=600)
+    assert driver.returncode == 1, out + err
+    assert err.startswith(LOST)
+    assert err.count("\n") == 1
+    before = finished(store)
+    assert 0 < len(before) < TRIALS
+    assert {row.status for row in Store(store).read().records()} == {"finished"}
+
+    driver = sweep()  # the same command goes on, with a Ray of its own
+    wait_for(lambda: processes(environment, "gcs_server"), driver)
+    [folder] = temporary.glob(f"{folders.PREFIX}*")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert json.loads((folder / OWNER).read_text())["process"] == driver.pid
+    wait_for(lambda: (folder / "r").exists(), driver)
+    driver.kill()
+    driver.communicate(timeout=600)
+    assert folder.exists()
+
+    driver = sweep()
+    out, err = driver.communicate(timeout=900)
+    assert driver.returncode == 0, out + err
+    assert {name: finished(store)[name] for name in before} == before
+    rows = Store(store).read().records()
+    assert [row.status for row in rows] == ["finished"] * TRIALS
+    assert list(temporary.glob(f"{folders.PREFIX}*")) == []
+
+
+# Addresses at which there is no cluster
+
+
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        ("garbage", "RAY_ADDRESS is garbage: write HOST:PORT, or auto for"),
+        (
+            "127.0.0.1:1",
+            "RAY_ADDRESS is 127.0.0.1:1, and nothing answers there; `ray start",
+        ),
+        ("ray://127.0.0.1:1", "RAY_ADDRESS is ray://127.0.0.1:1, and nothing answers there;"),
+        ("no.such.host.invalid:6379", "RAY_ADDRESS is no.such.host.invalid:6379, and nothing"),
+    ],
+)
+def test_wrong_address_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, address: str, sentence: str
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(UserError) as refused, sessions.ray_session():
+        pytest.fail("there is no cluster")
+    assert str(refused.value).startswith(sentence)
+
+
+def test_auto_without_a_cluster_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def none(*_: object, **__: object) -> None:
+        raise ConnectionError("Could not find any running Ray instance.\nPlease specify one")
+
+    monkeypatch.setattr(sessions.ray, "init", none)
+    with pytest.raises(UserError) as refused:
+        sessions._begin("auto", tmp_path)
+    assert str(refused.value) == (
+        "no Ray cluster could be joined: RAY_ADDRESS is auto (Could not find any running Ray "
+        "instance. Please specify one)"
+    )
+
+
+def test_slow_start_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Ray tries again after every exception, so the limit may not be one."""
+
+    def forever(*_: object, **__: object) -> None:
+        while True:
+            with suppress(Exception):
+                time.sleep(100)
+
+    monkeypatch.setattr(sessions.ray, "init", forever)
+    monkeypatch.setattr(sessions, "START_SECONDS", 0.3)
+    with pytest.raises(SweepStopped, match="Ray did not start in"):
+        sessions._begin("", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("1 worker(s) were killed due to the node running low on memory.", "ran out of memory"),
+        ("The actor died because its node has died. Node Id: 7", "its machine was lost"),
+        ("Worker exit detail: ... killed by the OOM killer due to high memory usage", "something"),
+    ],
+)
+def test_reason_of_a_dead_worker_is_one_sentence(tmp_path: Path, said: str, why: str) -> None:
+    from harness.sweep.ray_engine import _death
+
+    (tmp_path / "error.txt").write_text(f"Failure # 1\n{said}\n\tclass_name: A\n")
+    assert why in _death(str(tmp_path / "error.txt"))
+    assert "\n" not in _death(str(tmp_path / "error.txt"))
+    assert "ended itself" in _death(None)
+
+
+# Folders
+
+
+@pytest.fixture
+def in_short(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> Path:
+    """The folder for temporary files of this process."""
+    monkeypatch.setattr(folders.tempfile, "tempdir", str(temporary))
+    return temporary
+
+
+def test_folder_is_private_and_goes_at_the_end(in_short: Path) -> None:
+    with folders.session_folder() as folder:
+        assert folder.parent == in_short
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert not Owner(**json.loads((folder / OWNER).read_text())).has_ended
+        with folders.session_folder() as other:  # of a sweep that runs at the same time
+            assert folder.exists()
+    assert not folder.exists()
+    assert not other.exists()
+
+
+def test_folders_of_killed_sweeps_are_removed_alone(in_short: Path) -> None:
+    owners = {
+        "killed": Owner(process=2**22 + 1, began="1"),
+        "elsewhere": Owner(process=2**22 + 1, began="1", host="other", place="other"),
+        "running": Owner(),
+        "unknown": None,
+    }
+    for name, owner in owners.items():
+        folder = in_short / f"{folders.PREFIX}{name}"
+        (folder / "r").mkdir(parents=True)
+        if owner:
+            (folder / OWNER).write_text(json.dumps(asdict(owner)))
+    with folders.session_folder():
+        pass
+    left = {path.name.removeprefix(folders.PREFIX) for path in in_short.iterdir()}
+    assert left == {"elsewhere", "running", "unknown"}
+
+
+@pytest.mark.usefixtures("in_short")
+def test_folder_of_a_lost_ray_waits_for_the_next_sweep() -> None:
+    with pytest.raises(SweepStopped), folders.session_folder() as folder:
+        raise SweepStopped("Ray is gone")
+    assert folder.exists()
+
+
+def test_long_folder_for_temporary_files_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The path of a socket has at most 107 bytes."""
+    monkeypatch.setattr(folders.tempfile, "tempdir", str(tmp_path / ("x" * 60)))
+    with folders.session_folder() as folder:
+        assert folder.parent == Path("/tmp")
+
+
+# Sources of the machines
+
+
+def test_same_sources_pass(tmp_path: Path) -> None:
+    (tmp_path / "method.py").write_text(PLUGIN)
+    digests = source_digests([str(tmp_path / "method.py")])
+    assert digests[str(tmp_path / "method.py")] == registry.source_digest(tmp_path / "method.py")
+    check_same("node-3 (10.0.0.3)", digests, dict(digests))
+
+
+@pytest.mark.parametrize(
+    ("name", "there", "sentence"),
+    [
+        ("/x/method.py", "other", "has another source of /x/method.py"),
+        ("/x/method.py", "", "does not have /x/method.py"),
+        ("harness", "0.0.9", "has another source of harness"),
+    ],
+)
+def test_other_sources_are_refused_by_name(name: str, there: str, sentence: str) -> None:
+    here = {"harness": "0.1.0", "/x/method.py": "digest"}
+    with pytest.raises(UserError) as refused:
+        check_same("node-3 (10.0.0.3)", here, here | {name: there})
+    assert str(refused.value).startswith(
+        f"the machine node-3 (10.0.0.3) of the cluster {sentence}:"
+    )

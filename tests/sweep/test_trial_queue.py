@@ -1,0 +1,130 @@
+"""The queue of a round: what waits for another process comes later, and keeps no other trial."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.claims import Claim
+from harness.sweep import trial_queue
+from harness.sweep.axes import SamplerRange
+from harness.sweep.space import Repeats, Sampler
+from harness.sweep.suggestions import Sampling, Suggestions
+from harness.sweep.trial_queue import Listed, TrialQueue
+from harness.trials.store import Store
+from harness.trials.trial import Trial
+
+FINISHED: Mapping[str, Any] = {"status": "finished", "reason": None, "dev": 50.0}
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue looks and tries again without a pause."""
+    monkeypatch.setattr(trial_queue, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(trial_queue, "PROBE_SECONDS", 0.0)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+def queue_of(store: Store, *keys: str) -> TrialQueue:
+    trials = {key: Trial("simcse", {"encoder": "tiny-bert"}, seed=0) for key in keys}
+    return TrialQueue(Listed(trials), store)
+
+
+def given(queue: TrialQueue) -> str | None:
+    found = queue.next()
+    return found[0] if found else None
+
+
+def test_every_trial_once_in_order(store: Store) -> None:
+    queue = queue_of(store, "a", "b")
+    assert [given(queue), given(queue), given(queue)] == ["a", "b", None]
+    queue.ended("a", FINISHED)
+    assert not queue.finished
+    queue.ended("b", FINISHED)
+    assert queue.finished
+
+
+def test_a_trial_that_another_process_runs_comes_when_its_claim_is_free(store: Store) -> None:
+    other = Claim(store.claim("a"))
+    other.take()
+    queue = queue_of(store, "a", "b")
+    assert [given(queue), given(queue)] == ["b", None]
+    queue.ended("b", FINISHED)
+    assert not queue.finished
+    other.release()
+    assert given(queue) == "a"
+
+
+def test_one_of_those_that_wait_for_the_same_tries_again(store: Store) -> None:
+    queue = queue_of(store, "a", "b", "c")
+    for key in ("a", "b", "c"):
+        assert given(queue) == key
+        queue.postponed(key, "another process makes the first stage")
+    assert [given(queue), given(queue)] == ["a", None]
+    queue.postponed("a", "another process makes the first stage")
+    assert [given(queue), given(queue)] == ["b", None]
+    queue.progressed("b")  # it trains, so the first stage is there
+    assert [given(queue), given(queue), given(queue)] == ["c", "a", None]
+
+
+def test_the_end_of_one_releases_the_others(store: Store) -> None:
+    queue = queue_of(store, "a", "b")
+    for key in ("a", "b"):
+        assert given(queue) == key
+        queue.postponed(key, "another process makes tokens")
+    assert given(queue) == "a"
+    queue.ended("a", {"status": "failed", "reason": "a planted fault", "dev": None})
+    assert given(queue) == "b"
+    queue.ended("b", FINISHED)
+    assert queue.finished
+
+
+def suggestions(budget: int, at_a_time: int) -> Suggestions:
+    template = Trial(
+        "simcse", {"encoder": "tiny-bert", "suite": "graded", "sentences": "graded-sentences"}, 0
+    )
+    ranges = {"temperature": SamplerRange(low=0.01, high=1.0)}
+    sampler = Sampler(configurations=budget)
+    repeats = Repeats(seeds=(1, 2))
+    return Suggestions(Sampling(template, repeats, ranges, sampler, budget, []), at_a_time)
+
+
+def test_a_sampler_suggests_until_its_budget_is_spent(store: Store) -> None:
+    source = suggestions(budget=3, at_a_time=2)
+    queue, seen = TrialQueue(source, store), []
+    while not queue.finished:
+        key = given(queue)
+        if key is None:
+            key = seen.pop(0)
+            queue.ended(key, FINISHED)
+        else:
+            seen.append(key)
+    assert [trial.value for trial in source._study.trials] == [50.0, 50.0, 50.0]
+
+
+def test_a_sampler_waits_for_scores_before_it_goes_on(store: Store) -> None:
+    queue = TrialQueue(suggestions(budget=3, at_a_time=1), store)
+    first, second = given(queue), given(queue)
+    assert first is not None  # there are two seeds of one configuration
+    assert second is not None
+    assert given(queue) is None
+    queue.ended(first, FINISHED)
+    assert given(queue) is None
+    queue.ended(second, {"status": "failed", "reason": "a planted fault", "dev": None})
+    assert given(queue) is not None
+
+
+def test_a_failed_seed_makes_the_configuration_the_worst(store: Store) -> None:
+    source = suggestions(budget=1, at_a_time=1)
+    queue = TrialQueue(source, store)
+    first, second = given(queue), given(queue)
+    assert first is not None
+    assert second is not None
+    queue.ended(first, FINISHED)
+    queue.ended(second, {"status": "failed", "reason": "a planted fault", "dev": None})
+    assert [trial.value for trial in source._study.trials] == [float("-inf")]

@@ -1,0 +1,162 @@
+"""Claims: one process at a time works on a trial; the claim of one that is gone is taken over."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from harness import claims
+from harness.claims import Claim, claimed, owner_of
+from harness.errors import Postponed
+from harness.locks import locked, postponing
+
+HOLDER = """\
+import sys, time
+from pathlib import Path
+from harness.claims import Claim
+assert Claim(Path(sys.argv[1])).take() is None
+print("taken", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "running" / "key" / "claim"
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything happens within a second."""
+    monkeypatch.setattr(claims, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(claims, "GONE_SECONDS", 0.5)
+    monkeypatch.setattr(claims, "POLL_SECONDS", 0.02)
+
+
+def of_another_machine(path: Path) -> None:
+    """Let the claim be one of a machine whose processes nobody here can see."""
+    first, line, rest = path.read_bytes().partition(b"\n")
+    path.write_bytes(json.dumps({**json.loads(first), "place": "elsewhere"}).encode() + line + rest)
+
+
+def wait_until_free(path: Path, seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if owner_of(path) is None:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_one_owner_at_a_time(path: Path) -> None:
+    first, second = Claim(path), Claim(path)
+    assert first.take() is None
+    owner = second.take()
+    assert str(owner).startswith("process ")
+    first.release()
+    assert second.take() is None
+    second.release()
+    assert not path.exists()
+
+
+@pytest.mark.usefixtures("quick")
+def test_many_threads_work_one_after_the_other(path: Path) -> None:
+    inside, most, done = 0, 0, []
+
+    def work(number: int) -> None:
+        nonlocal inside, most
+        with claimed(path, "a trial"):
+            inside += 1
+            most = max(most, inside)
+            time.sleep(0.005)
+            inside -= 1
+        done.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (most, sorted(done)) == (1, list(range(8)))
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_living_owner_of_another_machine_keeps_its_claim(path: Path) -> None:
+    claim = Claim(path)
+    claim.take()
+    claim._own = type(claim._own)(**{**vars(claim._own), "place": "elsewhere"})
+    of_another_machine(path)
+    assert not wait_until_free(path, 1.5)
+    claim.release()
+    assert owner_of(path) is None
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_owner_of_another_machine_without_a_sign_of_life_is_gone(path: Path) -> None:
+    claim = Claim(path)
+    claim.take()
+    of_another_machine(path)  # its own process now sees a claim that is not its own, and stops
+    assert owner_of(path) is not None
+    assert wait_until_free(path, 30)
+    new = Claim(path)
+    assert new.take() is None
+    claim.release()  # late: the claim is another's by now
+    assert path.exists()
+    new.release()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_claim_without_content_is_somebodys_for_a_while(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    path.touch()
+    assert str(owner_of(path)) == "process 0 on an unknown host"
+    assert wait_until_free(path, 30)
+
+
+def test_a_claim_that_is_new_is_put_back(path: Path) -> None:
+    claim = Claim(path)
+    claim.take()
+    claims._remove(path, "the token of an older claim")
+    assert owner_of(path) == claim._own
+    assert [each.name for each in path.parent.iterdir()] == ["claim"]
+    claim.release()
+
+
+def test_a_worker_postpones_and_does_not_wait(path: Path, tmp_path: Path) -> None:
+    claim = Claim(path)
+    claim.take()
+    running = pytest.raises(Postponed, match=r"^process \d+ on .* works on a trial$")
+    with postponing(), running, claimed(path, "a trial"):
+        pass
+    claim.release()
+    lock = tmp_path / "locks" / "tokens.lock"
+    making = pytest.raises(Postponed, match=r"^another process makes tokens/1$")
+    with locked(lock, "tokens/1"), postponing(), making, locked(lock, "tokens/1"):
+        pass
+
+
+def test_the_claim_is_free_after_an_error(path: Path) -> None:
+    with pytest.raises(ValueError, match="planted"), claimed(path, "a trial"):
+        raise ValueError("planted")
+    assert owner_of(path) is None
+
+
+@pytest.mark.process
+def test_the_claim_of_a_killed_process_is_free_at_once(path: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "taken\n"
+        owner = owner_of(path)
+        assert str(owner).startswith(f"process {holder.pid} on ")
+    finally:
+        holder.kill()
+        holder.wait()
+    assert owner_of(path) is None
+    assert not path.exists()
