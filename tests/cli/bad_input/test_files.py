@@ -135,7 +135,11 @@ def test_file_of_a_model(
     refused(run if verb == "run" else ["sweep", space(), "--encoder", folder], name, words)
 
 
-@pytest.mark.parametrize("verb", ["run", "plan", "table", "list", "show", "sweep", "eval"])
+VERBS = ["run", "plan", "table", "list", "show", "sweep", "eval", "clean"]
+"""Verbs with `--store`"""
+
+
+@pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("odd", NO_FOLDER, indirect=True)
 def test_store(verb: str, odd: Odd, words: str, refused: Refused, space: SpaceFile) -> None:
     arguments: dict[str, list[object]] = {
@@ -146,8 +150,10 @@ def test_store(verb: str, odd: Odd, words: str, refused: Refused, space: SpaceFi
         "show": ["show", "4f2a"],
         "sweep": ["sweep", space()],
         "eval": ["eval", "tiny-bert", "--suite", "graded"],
+        "clean": ["clean", "--dry-run"],
     }
-    refused([*arguments[verb], "--store", odd("results")], "results", words)
+    part = "there is no such folder" if verb == "clean" else words
+    refused([*arguments[verb], "--store", odd("results")], "results", part)
 
 
 def test_table_file(odd: Odd, words: str, refused: Refused) -> None:
