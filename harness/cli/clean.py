@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.errors import UserError
+from harness.inputs import is_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +40,7 @@ def clean(
     from harness.trials.store import DEFAULT_STORE, Store
 
     for folder in store or []:
-        if not folder.is_dir():
+        if not is_folder(folder):
             raise UserError(f"--store {folder}: there is no such folder")
     console = Console(highlight=False)
     found = list(removables([Store(folder) for folder in store or [DEFAULT_STORE]]))

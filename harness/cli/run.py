@@ -46,12 +46,14 @@ def run(
     check_cache()
     found.check_writable()
     name = key(trial)
+    stored = found.get(name)
+    if stored is None or not stored.finished:
+        prepare(trial)  # before the trial is claimed, so that a refused one leaves nothing behind
     console = Console(highlight=False)
 
     made: list[Record] = []
 
     def train() -> "Record":
-        prepare(trial)
         console.print(f"{trial.label}: {trial.config.model_dump()}", soft_wrap=True, markup=False)
         record = attempt(
             trial,

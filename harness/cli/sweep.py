@@ -7,6 +7,7 @@ import typer
 from harness.cli import options
 from harness.cli.plan import print_plan
 from harness.cli.table import table
+from harness.inputs import finite
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,6 +29,7 @@ def sweep(
         float | None,
         typer.Option(
             min=0.1,
+            callback=finite,
             metavar="GIB",
             help="Host memory of one trial in GiB; a trial that takes more fails. Default: what "
             "the machine has.",

@@ -41,24 +41,18 @@ FILES = {
 
 
 @pytest.mark.parametrize(("name", "content", "part"), FILES.values(), ids=FILES)
-@pytest.mark.parametrize("verb", ["run", "sweep"])
-def test_corpus(
-    verb: str,
-    name: str,
-    content: bytes,
-    part: str,
-    refused: Refused,
-    space: SpaceFile,
-    tmp_path: Path,
-) -> None:
+def test_corpus(name: str, content: bytes, part: str, refused: Refused, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    named = f"neighbours:{path}" if name == "neighbours.txt" else str(path)
-    if verb == "run":
-        arguments = ["run", "simcse", *RUN, "--set", f"sentences={named}"]
-    else:
-        arguments = ["sweep", str(space("graded-sentences", named))]
-    refused(arguments, path, part)
+    named = f"neighbours:{path}" if name == "neighbours.txt" else path
+    refused(["run", "simcse", *RUN, "--set", f"sentences={named}"], path, part)
+
+
+@pytest.mark.parametrize("verb", ["plan", "sweep"])
+def test_blank_corpus(verb: str, refused: Refused, space: SpaceFile, tmp_path: Path) -> None:
+    path = tmp_path / "blank.txt"
+    path.write_text("\n \n")
+    refused([verb, space("graded-sentences", str(path))], path, "only empty lines")
 
 
 PAIRS: dict[str, list[Any]] = {"premise": ["a", "b"], "hypothesis": ["c", "d"], "label": [0, 1]}

@@ -27,12 +27,14 @@ KINDS = {
     "folder": "a folder",
 }
 """Kind -> its words in the sentence"""
-NO_FOLDER = [kind for kind in KINDS if kind != "folder"]
+NO_FOLDER = ["pipe", "link-to-nothing"]
+USUAL = [*NO_FOLDER, "folder"]
+"""Kinds of the tests; all kinds are tried with one file, since all files are looked at alike"""
 RUN = ("simcse", "--encoder", "tiny-bert", "--set", "suite=graded")
 GRADED = ("--set", "sentences=graded-sentences")
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=USUAL)
 def odd(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Odd:
     """odd(name): a path in the folder of the test that is there and is no file."""
     kind = request.param
@@ -66,6 +68,7 @@ def words(request: pytest.FixtureRequest) -> str:
     return KINDS[request.node.callspec.params["odd"]]
 
 
+@pytest.mark.parametrize("odd", KINDS, indirect=True)
 def test_search_space(odd: Odd, words: str, refused: Refused) -> None:
     refused(["plan", odd("space.yaml")], "space.yaml", words)
 
@@ -132,7 +135,11 @@ def test_file_of_a_model(
     refused(run if verb == "run" else ["sweep", space(), "--encoder", folder], name, words)
 
 
-@pytest.mark.parametrize("verb", ["run", "plan", "table", "list", "show", "sweep", "eval"])
+VERBS = ["run", "plan", "table", "list", "show", "sweep", "eval", "clean"]
+"""Verbs with `--store`"""
+
+
+@pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("odd", NO_FOLDER, indirect=True)
 def test_store(verb: str, odd: Odd, words: str, refused: Refused, space: SpaceFile) -> None:
     arguments: dict[str, list[object]] = {
@@ -143,8 +150,10 @@ def test_store(verb: str, odd: Odd, words: str, refused: Refused, space: SpaceFi
         "show": ["show", "4f2a"],
         "sweep": ["sweep", space()],
         "eval": ["eval", "tiny-bert", "--suite", "graded"],
+        "clean": ["clean", "--dry-run"],
     }
-    refused([*arguments[verb], "--store", odd("results")], "results", words)
+    part = "there is no such folder" if verb == "clean" else words
+    refused([*arguments[verb], "--store", odd("results")], "results", part)
 
 
 def test_table_file(odd: Odd, words: str, refused: Refused) -> None:
