@@ -3,8 +3,8 @@
 The stores have 1,000, 10,000 and 100,000 made-up trials. A trial has a history of 250 evaluations
 (500 points) and 20 test details. The shares are those of a sweep with large grids: a fifth is final
 trials, 20 seeds of a configuration, and the others are search trials, each with a configuration of
-its own. 255 trials have files of their own, as many as a sweep leaves between two rounds; the others
-are in files of the sizes that compaction leaves.
+its own. 255 trials have files of their own, as many as a sweep leaves between two rounds; the
+others are in files of the sizes that compaction leaves.
 
 A start of a trial is `Store.get` of a key that is not there, which is all that a trial asks of the
 store before it runs; the end is `Store.write`. Both are measured in a process that has imported
