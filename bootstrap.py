@@ -39,7 +39,9 @@ def install() -> None:
     if marker.exists() and marker.read_text() == wanted.hexdigest():
         return
     venv.create(ENVIRONMENT, with_pip=True)
-    pip = [BIN / "python", "-m", "pip", "install", "--quiet", "--constraint", "constraints.txt"]
+    # What is imported is compiled then; of all that is installed, most is never imported.
+    pip = [BIN / "python", "-m", "pip", "install", "--quiet", "--no-compile"]
+    pip += ["--constraint", "constraints.txt"]
     # torch goes first and by its exact version, because a registry may hold several builds of it.
     run(*pip, torch_requirement())
     run(*pip, "--editable", ".[dev]")
