@@ -3,8 +3,8 @@
 The stores have 1,000, 10,000 and 100,000 made-up trials. A trial has a history of 250 evaluations
 (500 points) and 20 test details. The shares are those of a sweep with large grids: a fifth is final
 trials, 20 seeds of a configuration, and the others are search trials, each with a configuration of
-its own. 255 trials have files of their own, as many as a sweep leaves between two rounds; the
-others are in files of the sizes that compaction leaves.
+its own. 255 trials have files of their own, as many as a sweep leaves after a round; the others
+are in files of the sizes that compaction leaves.
 
 A start of a trial is `Store.get` of a key that is not there, which is all that a trial asks of the
 store before it runs; the end is `Store.write`. Both are measured in a process that has imported
@@ -98,7 +98,7 @@ def median(call: Callable[[], object], times: int) -> float:
 
 
 def command(store: Store, *words: str) -> tuple[float, float, float]:
-    """Run a verb in a process of its own; wall seconds, processor seconds, largest memory in MiB."""
+    """Run a verb in a new process; its wall seconds, processor seconds and largest memory (MiB)."""
     started = time.perf_counter()
     arguments = [sys.executable, "-m", "harness", *words, "--store", str(store.folder)]
     process = subprocess.Popen(arguments, cwd=REPOSITORY, stdout=subprocess.DEVNULL)
