@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
+from harness.errors import UserError
 from harness.locks import busy
 from harness.owners import Owner
 
@@ -40,16 +41,22 @@ class Claim:
 
     def take(self) -> Owner | None:
         """Take the claim and return None, or return the living owner when there is one."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         while True:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 descriptor = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
             except FileExistsError:
                 if other := owner_of(self.path):
                     return other
                 continue  # it is free now
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(json.dumps(asdict(self._own)).encode() + b"\n")
+            except FileNotFoundError:
+                continue  # another process has removed the empty folder
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(json.dumps(asdict(self._own)).encode() + b"\n")
+            except OSError:  # the disk is full
+                self.path.unlink(missing_ok=True)
+                raise
             threading.Thread(target=self._live, name=f"claim {self.path}", daemon=True).start()
             return None
 
@@ -104,7 +111,7 @@ def claimed(path: Path, what: str) -> Iterator[None]:
     claim, this one waits and says so, or postpones (`postponing`).
     """
     claim, said = Claim(path), False
-    while owner := claim.take():
+    while owner := _taken(claim):
         if not said:
             busy(f"{owner} works on {what}")
         said = True
@@ -113,6 +120,17 @@ def claimed(path: Path, what: str) -> Iterator[None]:
         yield
     finally:
         claim.release()
+
+
+def _taken(claim: Claim) -> Owner | None:
+    """`Claim.take`, with a UserError where the claim cannot be written."""
+    try:
+        return claim.take()
+    except OSError as error:
+        raise UserError(
+            f"{claim.path.parent} cannot be written ({error.strerror}); make room there, and give "
+            f"the same command again"
+        ) from None
 
 
 def _read(path: Path) -> tuple[Owner | None, int | None]:

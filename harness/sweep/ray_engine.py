@@ -48,6 +48,9 @@ from harness.sweep.watcher import TrialWatcher
 from harness.trials.store import Store
 from harness.trials.trial import Trial, failed
 
+COMPACTED_EVERY = 256
+"""The number of trials after which the store is compacted, because many small files are slow"""
+
 
 @dataclass(frozen=True)
 class Resources:
@@ -175,6 +178,7 @@ class _Relay(tune.Callback):  # type: ignore[misc]
 
     def __init__(self, queue: TrialQueue, watcher: TrialWatcher, store: Store, sweep: str) -> None:
         self.queue, self.watcher, self.store, self.sweep = queue, watcher, store, sweep
+        self.ended = 0
 
     def __getstate__(self) -> dict[str, Any]:
         """Keep nothing: Tune takes snapshots of its callbacks, but none is ever restored."""
@@ -198,6 +202,9 @@ class _Relay(tune.Callback):  # type: ignore[misc]
         else:
             self.queue.ended(key, report)
             self.watcher.ended(ours, report)
+            self.ended += 1
+            if self.ended % COMPACTED_EVERY == 0:
+                self.store.compact()
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         key, ours = trial.config["key"], worker.given_trial(trial.config)

@@ -11,6 +11,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -108,6 +109,8 @@ class Store:
                 stored = run()
                 self.write(stored)
             shutil.rmtree(self.running(key), ignore_errors=True)
+        with suppress(OSError):  # other trials run
+            self.running(key).parent.rmdir()
         return stored
 
     def claim(self, key: str) -> Path:
