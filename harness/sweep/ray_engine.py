@@ -45,6 +45,7 @@ from harness.sweep.stopping import let_give_way
 from harness.sweep.suggestions import Sampling, Suggestions
 from harness.sweep.trial_queue import Listed, TrialQueue, TrialSource
 from harness.sweep.watcher import TrialWatcher
+from harness.training.interruption import ended_by_sigterm
 from harness.trials.store import Store
 from harness.trials.trial import Trial, failed
 
@@ -87,6 +88,8 @@ class Engine:
         when none can hold a trial, and SweepStopped when a local Ray does not start.
         """
         session = self._session.enter_context(ray_session())
+        # Ray's own handler would end the driver before its trials have written their checkpoints.
+        self._session.enter_context(ended_by_sigterm())
         self.resources = _affordable(self.resources)
         if os.environ.get("RAY_ADDRESS"):
             check_sources(self._plugins)
