@@ -8,6 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+pytestmark = pytest.mark.slow
+
 Refused = Callable[..., None]
 SpaceFile = Callable[..., Path]
 

@@ -12,6 +12,8 @@ import pytest
 from harness.data.senteval import ARCHIVE, SIMCSE
 from harness.files import shipped
 
+pytestmark = pytest.mark.slow
+
 Refused = Callable[..., None]
 SpaceFile = Callable[..., Path]
 Odd = Callable[[str], Path]

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 Refused = Callable[..., None]
 SpaceFile = Callable[..., Path]
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 Refused = Callable[..., None]
 SpaceFile = Callable[..., Path]
 Model = Callable[[], Path]

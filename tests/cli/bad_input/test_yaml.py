@@ -7,6 +7,8 @@ import pytest
 
 from harness.sweep.bounded_yaml import DEEPEST, LARGEST, MOST_VALUES
 
+pytestmark = pytest.mark.slow
+
 Refused = Callable[..., None]
 
 
