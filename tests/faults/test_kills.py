@@ -148,6 +148,14 @@ def heed_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def wait_for_a_start(store: Path) -> None:
+    """Wait until a trial begins, which then has seconds to go."""
+    known = set((store / ".running").glob("*/claim"))
+    until = time.monotonic() + 300
+    while not set((store / ".running").glob("*/claim")) - known and time.monotonic() < until:
+        time.sleep(0.05)
+
+
 def victims(name: str, driver: int, marked: list[int]) -> list[int]:
     """The processes of a sweep that have this part in it."""
     if name == "driver":
@@ -209,6 +217,7 @@ def test_ctrl_c_leaves_nothing_running_and_the_sweep_goes_on(
 ) -> None:
     store = tmp_path / "store"
     with started(store) as (driver, mark):
+        wait_for_a_start(store)
         os.killpg(driver.pid, signal.SIGINT)
         _, err = driver.communicate(timeout=600)
         assert driver.returncode == 130
