@@ -84,9 +84,7 @@ def _whitening(config: Config, kit: Kit) -> Mapping[str, np.ndarray]:
         scatter = scatter + centred.T @ centred + torch.outer(shift, shift) * (count * share)
         mean = mean + shift * share
         count += len(rows)
-    # The covariance divides by n - 1 (frozen_maps.md, section 2).
-    if count < 2:
-        raise UserError(f'corpus "{config.corpus}" has a single text; a covariance needs two')
+    # The covariance divides by n - 1 (frozen_maps.md, section 2); a corpus has two items or more.
     return {"mean": mean.cpu().numpy(), "map": whitening_map((scatter / (count - 1)).cpu().numpy())}
 
 

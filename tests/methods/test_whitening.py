@@ -140,7 +140,7 @@ def test_fewer_texts_than_dimensions(kit_for: KitFor, tmp_path: Path) -> None:
 
 def test_a_single_text_has_no_covariance(kit_for: KitFor, tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("the old dog\n")
-    with pytest.raises(UserError, match=r"one\.txt\" has a single text"):
+    with pytest.raises(UserError, match=r"one\.txt holds 1 item; a corpus needs at least 2"):
         build(kit_for("whitening", corpus=str(tmp_path / "one.txt")))
 
 
