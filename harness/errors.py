@@ -1,7 +1,8 @@
 """The errors that users read: one sentence with the place and the nearest valid name."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 _LONG = re.compile(r"[^\s/]{260,}")
@@ -40,6 +41,22 @@ class Postponed(Exception):
 
 class Interrupted(KeyboardInterrupt):
     """A trial gives way before its end, because it was asked to; its checkpoint is written."""
+
+
+@contextmanager
+def explained(beginning: str) -> Iterator[None]:
+    """In the block, whatever a library or a user's code raises becomes a UserError.
+
+    Its sentence is `beginning` and the first line of the reason. A UserError stays as it is.
+    SystemExit counts as well, because a plugin that exits must not end the program.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:  # a damaged file or a plugin may raise anything
+        first = reason(error).partition("\n")[0]
+        raise UserError(f"{beginning}{first}") from error
 
 
 def reason(error: BaseException) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.errors import UserError
-from harness.inputs import regular_file
+from harness.inputs import regular_file, why
 
 _logger = logging.getLogger(__name__)
 PACKAGE = Path(__file__).resolve().parent
@@ -57,10 +57,9 @@ def check_cache() -> None:
     try:
         probe_writable(cache_folder())
     except (OSError, RuntimeError) as error:  # RuntimeError: nobody knows the home folder
-        why = getattr(error, "strerror", None) or str(error)
         what = f"HARNESS_CACHE names {named}, which" if named else "the cache ~/.cache/harness"
         raise UserError(
-            f"{what} cannot be written ({why}); set HARNESS_CACHE to a folder that can"
+            f"{what} cannot be written ({why(error)}); set HARNESS_CACHE to a folder that can"
         ) from None
 
 

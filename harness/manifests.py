@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from harness.files import content_digest, sealed_json, unsealed, written_whole
+from harness.inputs import why
 
 MANIFEST = "manifest.json"
 """The name of the manifest of a whole folder"""
@@ -45,7 +46,7 @@ def damage(manifest: Path) -> str | None:
             if content_digest(place) != sealed["sha256"]:
                 return f"{place}: its content has changed"
     except (OSError, ValueError) as error:
-        return f"{place}: {getattr(error, 'strerror', None) or error}"
+        return f"{place}: {why(error)}"
     # So `harness clean` sees when files were last used. Files of other users cannot be touched.
     with suppress(OSError):
         os.utime(manifest)

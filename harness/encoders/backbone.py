@@ -17,7 +17,7 @@ from transformers import AutoConfig, AutoModel
 from harness.data.batching import TextBatch
 from harness.data.hub import model_folder, model_shape
 from harness.encoders.attention import ATTENTION, KeyValues, OnePosition, select
-from harness.errors import UserError, reason
+from harness.errors import UserError, explained
 
 EmbeddingEdit = Callable[[Tensor], Tensor]
 """Embedding output (rows, length, H) -> the output that the first layer reads instead"""
@@ -199,13 +199,8 @@ def first_replaced(vectors: Tensor) -> EmbeddingEdit:
 
 def _pretrained(name: str, dropout: float | None) -> Any:
     """The model of transformers. Raises UserError when it is not a complete encoder."""
-    try:
+    with explained(f'encoder "{name}" cannot be loaded: '):
         model, loading = _loaded(name, dropout)
-    except UserError:
-        raise
-    except Exception as error:  # a damaged folder can raise any exception
-        why = reason(error).partition("\n")[0]
-        raise UserError(f'encoder "{name}" cannot be loaded: {why}') from error
     # transformers would fill what is missing with random numbers and go on. A pooler may be
     # missing: no method reads it.
     missing = sorted(key for key in loading["missing_keys"] if not key.startswith("pooler."))

@@ -9,7 +9,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModel
 
 from harness.data.hub import model_folder, model_shape
-from harness.errors import UserError, reason
+from harness.errors import UserError, explained
 
 
 def check_loadable(name: str) -> None:
@@ -22,15 +22,10 @@ def check_loadable(name: str) -> None:
     folder = model_folder(name)
     shapes = dict(pair for path in _weights(name, folder) for pair in _shapes(name, path))
     transformers.logging.set_verbosity_error()
-    try:
+    with explained(f'model "{name}" cannot be loaded: '):
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         with torch.device("meta"):  # parameters that have a shape and no memory
-            model = AutoModel.from_config(
-                AutoConfig.from_pretrained(folder, trust_remote_code=False),
-                trust_remote_code=False,
-            )
-    except Exception as error:  # a damaged folder can raise any exception
-        why = reason(error).partition("\n")[0]
-        raise UserError(f'model "{name}" cannot be loaded: {why}') from error
+            model = AutoModel.from_config(config, trust_remote_code=False)
     _compare(name, model, shapes)
 
 

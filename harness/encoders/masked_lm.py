@@ -8,7 +8,7 @@ from torch.nn import functional
 from transformers import AutoModelForMaskedLM
 
 from harness.data.hub import model_folder, model_shape
-from harness.errors import UserError, reason
+from harness.errors import UserError, explained
 
 ROWS_AT_ONCE = 32
 """Rows whose vocabulary logits exist at the same time. Those of all rows would be the largest
@@ -111,7 +111,7 @@ def load_masked_lm(name: str, role: str) -> Any:
     loaded or has no masked-LM head.
     """
     model_shape(name)  # it refuses sizes with which transformers fails without a clear word
-    try:
+    with explained(f'{role} "{name}" cannot be loaded: '):
         model, loading = AutoModelForMaskedLM.from_pretrained(
             model_folder(name),
             dtype=torch.float32,
@@ -119,11 +119,6 @@ def load_masked_lm(name: str, role: str) -> Any:
             trust_remote_code=False,
             output_loading_info=True,
         )
-    except UserError:
-        raise
-    except Exception as error:  # a damaged folder can raise any exception
-        why = reason(error).partition("\n")[0]
-        raise UserError(f'{role} "{name}" cannot be loaded: {why}') from error
     if loading["missing_keys"]:
         # transformers would fill what is missing with random numbers and go on.
         missing = ", ".join(sorted(loading["missing_keys"])[:3])

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from harness.errors import UserError, reason, suggest
+from harness.errors import UserError, explained, suggest
 from harness.evaluation.catalogue import CARDS
 
 
@@ -66,15 +66,9 @@ def read_data(name: str, task: str, read: Callable[[], Any]) -> Any:
 
     Raises UserError when `read` raises or gives no data with a list of sentences.
     """
-    try:
+    with explained(f'suite "{name}": the data of task "{task}" cannot be read: '):
         data = read()
         texts: object = data.texts
-    except UserError:
-        raise
-    except Exception as error:  # a user's suite may raise anything
-        raise UserError(
-            f'suite "{name}": the data of task "{task}" cannot be read: {reason(error)}'
-        ) from error
     if not (isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts)):
         raise UserError(
             f'suite "{name}": the data of task "{task}" need a list of sentences as `texts`, '
@@ -87,12 +81,8 @@ def checked_files(files: Callable[[], Any], path: Path) -> Callable[[], list[Pat
     """The same function, which raises UserError when it gives anything but a list of paths."""
 
     def call() -> list[Path]:
-        try:
+        with explained(f"{path}: files() raises "):
             given = files()
-        except UserError:
-            raise
-        except Exception as error:  # a user's suite may raise anything
-            raise UserError(f"{path}: files() raises {reason(error)}") from error
         if not (isinstance(given, list) and all(isinstance(each, Path) for each in given)):
             raise UserError(f"{path}: files() must give a list of paths, not {given!r}")
         return given

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from harness.data.corpora import Source, count_items, source
 from harness.data.hub import model_digest
 from harness.data.label_subsets import label_subset
-from harness.errors import UserError, reason, suggest
+from harness.errors import UserError, explained, suggest
 from harness.files import digest, digest_files
 from harness.plugin.answers import answer_problem
 from harness.plugin.config import MethodConfig, label_share
@@ -76,12 +76,8 @@ class Declared:
 
     def _asked(self, what: str) -> Any:
         """What the plugin declares. Raises UserError when it raises or gives something else."""
-        try:
+        with explained(f"method {self.name}: {what}() raises "):
             found = getattr(self.method, what)(self.config)
-        except UserError:
-            raise
-        except (Exception, SystemExit) as error:  # a plugin may raise anything
-            raise UserError(f"method {self.name}: {what}() raises {reason(error)}") from error
         if problem := answer_problem(what, found):
             raise UserError(f"method {self.name}: {what}() {problem}")
         return found

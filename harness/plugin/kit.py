@@ -18,7 +18,7 @@ from harness.data.tokens import Template, Tokens, tokenised
 from harness.device import random_state_kept
 from harness.encoders.backbone import Encoder
 from harness.encoders.masked_lm import Generator, VocabularyHead
-from harness.errors import UserError, reason
+from harness.errors import UserError, explained
 from harness.files import cache_folder, digest_files, digest_of
 from harness.plugin.config import MethodConfig, TrainingConfig, label_share
 from harness.plugin.declared import Declared
@@ -78,16 +78,13 @@ class Kit:
             raise UserError(
                 f'encoder "{encoder}" has no tokenizer: {folder} has no {VOCABULARIES[0]}'
             )
-        try:
+        with explained(f'encoder "{encoder}" has no usable tokenizer: '):
             tokenizer = AutoTokenizer.from_pretrained(
                 folder, use_fast=True, trust_remote_code=False
             )
             # Batches cut and pad, because only they know a method's template and limits.
             tokenizer.backend_tokenizer.no_truncation()
             tokenizer.backend_tokenizer.no_padding()
-        except Exception as error:  # the tokenizers library raises bare exceptions
-            why = reason(error).partition("\n")[0]
-            raise UserError(f'encoder "{encoder}" has no usable tokenizer: {why}') from error
         return tokenizer
 
     def encoder(self, *, dropout: float | None = None) -> Encoder:

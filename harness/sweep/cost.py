@@ -27,8 +27,7 @@ def estimated_seconds(declared: Declared, steps: int, *, tested: bool) -> float 
     """An estimate of the seconds that one trial with so many steps takes.
 
     It is None when the configuration file of the encoder is not on this machine, or has not the
-    usual names. `tested`: whether
-    the tests are scored, too.
+    usual names. `tested`: whether the tests are scored, too.
     """
     config = declared.config
     try:

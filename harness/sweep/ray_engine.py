@@ -46,11 +46,8 @@ from harness.sweep.suggestions import Sampling, Suggestions
 from harness.sweep.trial_queue import Listed, TrialQueue, TrialSource
 from harness.sweep.watcher import TrialWatcher
 from harness.training.interruption import ended_by_sigterm
-from harness.trials.store import Store
+from harness.trials.store import SMALL_FILES, Store
 from harness.trials.trial import Trial, failed
-
-COMPACTED_EVERY = 256
-"""The number of trials after which the store is compacted, because many small files are slow"""
 
 
 @dataclass(frozen=True)
@@ -206,7 +203,7 @@ class _Relay(tune.Callback):  # type: ignore[misc]
             self.queue.ended(key, report)
             self.watcher.ended(ours, report)
             self.ended += 1
-            if self.ended % COMPACTED_EVERY == 0:
+            if self.ended % SMALL_FILES == 0:
                 self.store.compact()
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:

@@ -63,8 +63,8 @@ class TrialQueue:
         self._ready: deque[str] = deque()
         self.given: set[str] = set()
         """The keys of the trials that workers have"""
-        self._waiting: dict[str, list[str]] = {}
-        """What is waited for -> the keys of the trials that wait for it"""
+        self._waiting: dict[str, str] = {}
+        """Key of a trial that waits -> what it waits for"""
         self._tried: dict[str, float] = {}
         """What is waited for -> when a trial last tried whether it is there"""
         self._looked = 0.0
@@ -90,17 +90,19 @@ class TrialQueue:
 
     def progressed(self, key: str) -> None:
         """The trial trains, so what it waited for is there: the others need not wait any more."""
-        for why in [why for why, keys in self._waiting.items() if key in keys]:
+        why = self._waiting.get(key)
+        if why is not None:
             del self._tried[why]
-            self._ready.extend(each for each in self._waiting.pop(why) if each != key)
+            waited = self._waits_for(why)
+            self._ready.extend(each for each in waited if each != key)
+            for each in waited:
+                del self._waiting[each]
 
     def postponed(self, key: str, why: str) -> None:
         """The trial waits for another process. `why`: what the other one does."""
         self.given.discard(key)
-        for keys in self._waiting.values():
-            if key in keys:
-                keys.remove(key)
-        self._waiting.setdefault(why, []).append(key)
+        self._waiting.pop(key, None)  # it goes behind the others that wait
+        self._waiting[key] = why
         self._tried.setdefault(why, time.monotonic())
 
     def ended(self, key: str, report: Mapping[str, Any]) -> None:
@@ -122,10 +124,15 @@ class TrialQueue:
         if now - self._looked < LOOK_SECONDS:
             return
         self._looked = now
-        for why, keys in self._waiting.items():
+        for why in dict.fromkeys(self._waiting.values()):
+            keys = self._waits_for(why)
             trying = any(key in self.given or key in self._ready for key in keys)
-            if not keys or trying or now - self._tried[why] < PROBE_SECONDS:
+            if trying or now - self._tried[why] < PROBE_SECONDS:
                 continue
             if owner_of(self.store.claim(keys[0])) is None:
                 self._tried[why] = now
                 self._ready.append(keys[0])
+
+    def _waits_for(self, why: str) -> list[str]:
+        """The keys of the trials that wait for this, the longest first."""
+        return [key for key, waited in self._waiting.items() if waited == why]

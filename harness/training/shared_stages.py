@@ -75,17 +75,11 @@ class StageStates:
         return step % STATE_INTERVAL == 0 or step == steps
 
     def keep(self, step: int, saved: SavedState) -> None:
-        """Write the state after this step; one that cannot be written is logged.
+        """Write the state after this step.
 
         The older ones lose their optimiser's, because they are ends of shorter stages only. When
         it cannot be written, for example on a full disk, this is logged; the training goes on.
         """
-        try:
-            self._keep(step, saved)
-        except OSError as error:
-            _logger.warning("the state %s is not kept: %s", self._path(step), error)
-
-    def _keep(self, step: int, saved: SavedState) -> None:
         weights, best = (
             {name: value for name, value in part.items() if name not in self.elsewhere}
             for part in (saved.weights, saved.best)

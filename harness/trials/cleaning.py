@@ -90,7 +90,7 @@ def removables(stores: Sequence[Store]) -> Iterator[Removable]:
     folders = [cache]
     for store in stores:
         yield from _of_store(store)
-        folders += [store.folder, _weights_folder(store)]
+        folders += [store.folder, store.weights_folder]
     halves = [path for folder in folders for path in _temporary_files(folder)]
     yield Removable("temporary files", "what killed processes wrote half", halves, _unused)
     temporary = {Path(tempfile.gettempdir()), SHORT}
@@ -105,17 +105,13 @@ def _of_store(store: Store) -> Iterator[Removable]:
     finished = store.finished_keys()
     # A damaged file may be the record of the trial whose weights these are.
     known = finished | {Path(name).stem for name in unreadable}
-    weights = [path for path in _children(_weights_folder(store)) if _WEIGHTS.match(path.name)]
+    weights = [path for path in _children(store.weights_folder) if _WEIGHTS.match(path.name)]
     lost = [path for path in weights if path.stem not in known]
     if any(name.startswith(COMPACTED) for name in unreadable):
         lost = []
     yield Removable("weights", f"weights of no trial of {store.folder}", lost, _unused)
-    ended = [path for path in _children(store.running("KEY").parent) if path.name in finished]
+    ended = [path for path in _children(store.running_folder) if path.name in finished]
     yield Removable("running", f"checkpoints of finished trials of {store.folder}", ended, _unused)
-
-
-def _weights_folder(store: Store) -> Path:
-    return store.weights("KEY").parent
 
 
 def size_of(path: Path) -> int:

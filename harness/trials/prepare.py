@@ -4,6 +4,7 @@ from harness.device import device
 from harness.encoders.loadable import check_loadable
 from harness.evaluation.suites import suite
 from harness.plugin.kit import Kit
+from harness.training.checkpoints import checkpoint_minutes
 from harness.trials.trial import Trial, key
 
 
@@ -12,6 +13,7 @@ def prepare(trial: Trial) -> None:
 
     Raises UserError for a model, a corpus, a suite or a declaration with which no trial can run.
     """
+    checkpoint_minutes()  # a variable that is no number is refused before any trial
     declared = trial.declared
     declared.check()
     key(trial)  # it reads every model and every data file, so it finds the missing ones

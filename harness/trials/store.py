@@ -32,6 +32,8 @@ from harness.trials.record_files import (
 )
 
 DEFAULT_STORE = Path("results/trials")
+SMALL_FILES = 256
+"""The number of trials' own files that are worth a compaction, since many files are slow to read"""
 LAST_CHARACTER = "\U0010ffff"
 """It is greater than every character of a key"""
 _logger = logging.getLogger(__name__)
@@ -53,17 +55,27 @@ class Store:
                 f"folder with --store"
             ) from None
 
-    def weights(self, key: str) -> Path:
-        """Where a final trial's trained weights are: beside the store, which has records alone."""
+    @property
+    def weights_folder(self) -> Path:
+        """The folder of the trained weights: beside the store, which has records alone."""
         folder = self.folder.resolve()
-        return folder.with_name(f"{folder.name}-weights") / f"{key}.safetensors"
+        return folder.with_name(f"{folder.name}-weights")
 
-    def running(self, key: str) -> Path:
-        """The folder of a trial that runs: its claim, its checkpoint and its log.
+    def weights(self, key: str) -> Path:
+        """Where a final trial's trained weights are."""
+        return self.weights_folder / f"{key}.safetensors"
+
+    @property
+    def running_folder(self) -> Path:
+        """The folder of the trials that run.
 
         It is hidden, because readers of Parquet files leave hidden folders out.
         """
-        return self.folder / ".running" / key
+        return self.folder / ".running"
+
+    def running(self, key: str) -> Path:
+        """The folder of a trial that runs: its claim, its checkpoint and its log."""
+        return self.running_folder / key
 
     def write(self, record: Record) -> None:
         """Write one record atomically, unless the store has more of this trial already.
@@ -110,7 +122,7 @@ class Store:
                 self.write(stored)
             shutil.rmtree(self.running(key), ignore_errors=True)
         with suppress(OSError):  # other trials run
-            self.running(key).parent.rmdir()
+            self.running_folder.rmdir()
         return stored
 
     def claim(self, key: str) -> Path:
@@ -185,7 +197,7 @@ class Store:
         """The trials and evaluations whose keys start with `prefix`, without LARGE_COLUMNS."""
         return self._reading_of(prefix).records()
 
-    def compact(self, at_least: int = 256) -> int:
+    def compact(self, at_least: int = SMALL_FILES) -> int:
         """Fold the files of finished trials, if there are `at_least`; `compaction` says how.
 
         Returns how many were folded. A compaction that fails, for example on a full disk, is logged

@@ -174,7 +174,7 @@ def test_sweep_prints_a_line_for_each_failure(swept: tuple[Path, str, int]) -> N
 @pytest.mark.process
 def test_nothing_is_left_of_what_finished(swept: tuple[Path, str, int], rows: Rows) -> None:
     """A trial whose worker died by itself keeps its output until it is run again."""
-    left = {path.name for path in Store(swept[0]).running("KEY").parent.iterdir()}
+    left = {path.name for path in Store(swept[0]).running_folder.iterdir()}
     assert left <= {rows["vanish"].key}
 
 
