@@ -7,6 +7,7 @@ import typer
 from harness.cli import options
 from harness.cli.plan import print_plan
 from harness.cli.table import table
+from harness.cli.targets import SweepOptions
 from harness.inputs import finite
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def sweep(
     configurations: options.ConfigurationsOption = None,
     seeds: options.SeedsOption = None,
     subsets: options.SubsetsOption = None,
+    published: options.PublishedOption = False,
     store: options.StoreOption = None,
     cpus_per_trial: options.CpusOption = 1,
     gpus_per_trial: options.GpusOption = None,
@@ -53,7 +55,7 @@ def sweep(
 
     Example: harness sweep methods/d2cse search_spaces/unsup.yaml --encoder mini-bert
     """
-    chosen = options.SweepOptions(targets, set_, encoder, configurations, seeds, subsets)
+    chosen = SweepOptions(targets, set_, encoder, configurations, seeds, subsets, published)
     seconds = options.seconds_of(trial_timeout, "--trial-timeout")
     searches = chosen.searches()
     if dry_run:

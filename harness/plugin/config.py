@@ -1,9 +1,16 @@
 """The hyperparameters of a method: the base classes of every configuration."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Literal, TypedDict, Unpack
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, ClassVar, Literal, Self, TypedDict, Unpack
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    field_validator,
+    model_validator,
+)
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
 from harness.inputs import checked_number
@@ -18,7 +25,7 @@ class MethodConfig(BaseModel):
 
     A configuration is frozen, it refuses unknown keys, and it reads the text `3e-5` as a number.
     A field without a value takes, in this order: its `dependent_defaults`, its value in
-    `published`, its default.
+    `published`, its default. A field that is `unused` takes the same, whatever value it is given.
     """
 
     model_config = ConfigDict(
@@ -48,6 +55,27 @@ class MethodConfig(BaseModel):
             return {"accumulation": 1} if given.get("setting") == "sup" else {}
         """
         return {}
+
+    @property
+    def unused(self) -> Collection[str]:
+        """Fields that change nothing under the values of the other fields.
+
+        They fall back to their defaults, so that configurations which train the same thing are
+        equal and have one key.
+
+        Example:
+            return {"rank"} if self.augmentation == "prefix" else {"prefix_length"}
+        """
+        return ()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _forget_unused(cls, given: Any, parse: ModelWrapValidatorHandler[Self]) -> Self:
+        """Read the values again without those that change nothing, after they were checked."""
+        found = parse(given)
+        if not isinstance(given, Mapping) or given.keys().isdisjoint(found.unused):
+            return found
+        return parse({name: given[name] for name in given if name not in found.unused})
 
     @model_validator(mode="before")
     @classmethod

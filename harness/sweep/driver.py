@@ -134,7 +134,7 @@ class _Sweep:
         self.watcher.round(RoundPlan(title, budget, len(known), slots, set(search.ranges)))
         if budget:
             sampling = Sampling(
-                template=Trial(search.method, search.fixed, 0, "search", search.id),
+                template=Trial(search.method, search.fixed, 0, "search", search.id, search.variant),
                 repeats=search.repeats["search"],
                 ranges=search.ranges,
                 sampler=sampler,

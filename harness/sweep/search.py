@@ -4,7 +4,6 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from harness.evaluation.suites import suite
@@ -14,15 +13,17 @@ from harness.plugin.config import MethodConfig
 from harness.plugin.declared import Declared
 from harness.sweep.axes import Round, SamplerRange, Values, expand
 from harness.sweep.space import Repeats, Sampler
-from harness.trials.trial import Role, Trial, resolve
+from harness.trials.trial import Role, Trial, named, resolve
 
 
 @dataclass(frozen=True)
 class Search:
-    """The search of one method on one encoder."""
+    """The search of one method, or of one variant of it, in one setting on one encoder."""
 
     method: str
     """Name or path of the plugin"""
+    variant: str
+    """Name of the variant; "": the method itself"""
     fixed: Values
     """The values that all configurations of the search share"""
     rounds: tuple[Round, ...]
@@ -58,8 +59,8 @@ class Search:
 
     @property
     def label(self) -> str:
-        """The search as people read it: method, setting, encoder."""
-        return f"{self.name} {self.config.setting} {Path(self.config.encoder).name}"
+        """The search as people read it: method, setting, encoder, variant."""
+        return named(self.declared, self.variant)
 
     @property
     def id(self) -> str:
@@ -76,19 +77,38 @@ class Search:
     def configurations(self, number: int, scored: list[tuple[Values, float]]) -> list[Values]:
         """The configurations of a round: its axes around the best configuration so far.
 
+        Combinations that train the same thing are one configuration.
+
         `number`: the index of the round, from 0. `scored`: all configurations so far, with their
         mean dev scores.
         """
         base = best(scored) if scored else self.fixed
-        tried = [self._coerced({**base, **axes}) for axes in expand(self.rounds[number], scored)]
+        found = (self._coerced({**base, **axes}) for axes in expand(self.rounds[number], scored))
+        tried = list({repr(values): values for values in found}.values())
         if self.limit is not None and self.limit < len(tried):
             # The number of the round is the seed, so that the same command draws the same ones.
             chosen = sorted(random.Random(number).sample(range(len(tried)), self.limit))
             tried = [tried[index] for index in chosen]
         return tried
 
+    def settled(self) -> "Search":
+        """The search without its only round, where that has a single configuration.
+
+        Then there is nothing to choose, and the configuration gets the final seeds at once.
+        """
+        if len(self.rounds) != 1:
+            return self
+        tried = (self._coerced({**self.fixed, **axes}) for axes in expand(self.rounds[0], []))
+        first = next(tried)
+        if any(values != first for values in tried):
+            return self
+        return replace(self, fixed=first, rounds=())
+
     def _coerced(self, values: Values) -> Values:
-        """The same values in the types of the configuration: the text "1e-5" becomes 1e-05."""
+        """The values as the configuration has them.
+
+        The text "1e-5" becomes 1e-05, and a value without a meaning becomes the default.
+        """
         config = resolve(registry.load(self.method), values)
         return {name: getattr(config, name) for name in values}
 
@@ -101,7 +121,8 @@ class Search:
             trial
             for configuration in configurations
             for trial in repeated(
-                Trial(self.method, configuration, 0, role, self.id), self.repeats[role]
+                Trial(self.method, configuration, 0, role, self.id, self.variant),
+                self.repeats[role],
             )
         ]
 

@@ -40,6 +40,8 @@ class Trial:
     """`search`: scored on dev only; `final`: scored on dev and test"""
     search: str = ""
     """Identifier of the search that asked for the trial; it does not decide the result"""
+    variant: str = ""
+    """Name that a search space gives to the configuration; it does not decide the result"""
 
     @property
     def plugin(self) -> Plugin:
@@ -62,9 +64,15 @@ class Trial:
 
     @property
     def label(self) -> str:
-        """The trial as people read it: method, setting, encoder, seed."""
-        config = self.config
-        return f"{self.plugin.name} {config.setting} {Path(config.encoder).name} seed {self.seed}"
+        """The trial as people read it: method, setting, encoder, variant, seed."""
+        return f"{named(self.declared, self.variant)} seed {self.seed}"
+
+
+def named(declared: Declared, variant: str) -> str:
+    """A configuration as people read it: method, setting, encoder, variant."""
+    config = declared.config
+    shown = f" ({variant})" if variant else ""
+    return f"{declared.name} {config.setting} {Path(config.encoder).name}{shown}"
 
 
 def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> MethodConfig:
