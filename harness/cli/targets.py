@@ -12,13 +12,17 @@ if TYPE_CHECKING:
     from harness.sweep.search import Search
 
 YAML_SUFFIXES = (".yaml", ".yml")
+SPACE_FOLDERS = ("search_spaces", "search_spaces/ablations")
+"""The folders of the shipped search spaces"""
 
 
 def shipped_spaces() -> dict[str, Path]:
     """Name -> file of the search spaces that come with harness."""
     from harness.files import shipped
 
-    return {path.stem: path for path in sorted(shipped("search_spaces").glob("*.yaml"))}
+    root = shipped("search_spaces").parent
+    found = [path for name in SPACE_FOLDERS for path in sorted((root / name).glob("*.yaml"))]
+    return {path.stem: path for path in found}
 
 
 def split_targets(targets: list[str]) -> tuple[tuple[str, ...], Path]:
@@ -33,14 +37,15 @@ def split_targets(targets: list[str]) -> tuple[tuple[str, ...], Path]:
 def space_file(space: str) -> Path:
     """The file of a search space, which has a path, or a name if it is shipped.
 
-    An existing file goes before a shipped one. `search_spaces/NAME.yaml` means the shipped NAME
-    where there is no such file, so that printed commands work outside a checkout too. Raises
-    UserError for a name that is not a search space.
+    An existing file goes before a shipped one. Its path in a checkout, such as
+    `search_spaces/NAME.yaml`, means the shipped NAME where there is no such file, so that printed
+    commands work outside a checkout too. Raises UserError for a name that is not a search space.
     """
     path, shipped_ones = Path(space), shipped_spaces()
     if path.suffix in ("", *YAML_SUFFIXES) and is_file(path):
         return path
-    name = path.stem if space == f"search_spaces/{path.stem}.yaml" else space
+    in_a_checkout = path.suffix == ".yaml" and path.parent.as_posix() in SPACE_FOLDERS
+    name = path.stem if in_a_checkout else space
     if name in shipped_ones:
         return shipped_ones[name]
     if path.suffix in YAML_SUFFIXES:
