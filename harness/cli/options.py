@@ -13,11 +13,23 @@ if TYPE_CHECKING:
     from harness.trials import store as stores
 
 TargetsArgument = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(
         help="Names or paths of methods (without any: all methods of the space), then the search "
-        "space (a name from `harness list spaces`, or a YAML file)."
+        "space (a name from `harness list spaces`, or a YAML file). With --paper: methods only."
     ),
+]
+PaperOption = Annotated[
+    str | None,
+    typer.Option(
+        "--paper",
+        metavar="P",
+        help="Run what a published table of this paper still lacks: clsr, d2cse, dcpcse, diffaug "
+        "or diffcse. With --table.",
+    ),
+]
+TableOption = Annotated[
+    int | None, typer.Option("--table", metavar="N", min=1, help="The number of the table.")
 ]
 MethodArgument = Annotated[str, typer.Argument(help="The name or path of a method.")]
 SetOption = Annotated[

@@ -12,13 +12,15 @@ if TYPE_CHECKING:
 
 
 def plan(
-    targets: options.TargetsArgument,
+    targets: options.TargetsArgument = None,
     set_: options.SetOption = None,
     encoder: options.EncoderOption = None,
     configurations: options.ConfigurationsOption = None,
     seeds: options.SeedsOption = None,
     subsets: options.SubsetsOption = None,
     published: options.PublishedOption = False,
+    paper: options.PaperOption = None,
+    number: options.TableOption = None,
     store: options.StoreOption = None,
     cpus_per_trial: options.CpusOption = 1,
 ) -> None:
@@ -28,7 +30,18 @@ def plan(
 
     Example: harness plan methods/d2cse search_spaces/unsup.yaml
     """
-    chosen = SweepOptions(targets, set_, encoder, configurations, seeds, subsets, published)
+    chosen = SweepOptions(
+        targets or [],
+        set_,
+        encoder,
+        configurations,
+        seeds,
+        subsets,
+        published,
+        paper,
+        number,
+        store,
+    )
     print_plan(chosen.searches(), store, cpus_per_trial)
 
 

@@ -1,14 +1,16 @@
-"""What a sweep or a plan is about: a search space, and how the command line narrows it."""
+"""What a sweep or a plan is about: a search space or a published table."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cli import options
+from harness.cli.paper_target import is_compared, table_searches
 from harness.errors import UserError, suggest
 from harness.inputs import is_file
 
 if TYPE_CHECKING:
+    from harness.sweep.overrides import Overrides
     from harness.sweep.search import Search
 
 YAML_SUFFIXES = (".yaml", ".yml")
@@ -28,8 +30,12 @@ def shipped_spaces() -> dict[str, Path]:
 def split_targets(targets: list[str]) -> tuple[tuple[str, ...], Path]:
     """The methods and the file of the search space, which is the last argument.
 
-    Raises UserError when there is no such search space.
+    Raises UserError when none is named, and when there is no such search space.
     """
+    if not targets:
+        raise UserError(
+            "Missing argument: name a search space, or a table with --paper P --table N"
+        )
     *methods, space = targets
     return tuple(methods), space_file(space)
 
@@ -58,29 +64,64 @@ def space_file(space: str) -> Path:
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """The options of `harness sweep` and `harness plan` that narrow a search space."""
+    """The options of `harness sweep` and `harness plan`: what is run, and what narrows it."""
 
     targets: list[str]
-    """Methods, then the name or path of the search space"""
+    """Methods, then the name or path of the search space; only methods where a table is named"""
     set_: list[str] | None
     encoder: list[str] | None
     configurations: int | None
     seeds: str | None
     subsets: str | None
     published: bool
+    paper: str | None
+    table: int | None
+    store: Path | None
+
+    @property
+    def of_table(self) -> bool:
+        """Whether a published table is the target, and not a search space.
+
+        Raises UserError for half of a table's name, and for an unknown one.
+        """
+        if self.paper is None or self.table is None:
+            if self.paper is None and self.table is None:
+                return False
+            raise UserError("a table is named by its paper and its number: --paper P --table N")
+        names = [name for name in shipped_spaces() if name.startswith(f"{self.paper}-table")]
+        return is_compared(self.paper, self.table, names)
 
     def searches(self) -> "list[Search]":
         """The searches that the command line asks for.
 
         Raises UserError for anything that is wrong in the options or in the search space.
         """
-        from harness.sweep.overrides import Overrides, searches
+        from harness.sweep.overrides import searches
         from harness.sweep.space import load_space
 
+        if self.of_table:
+            return table_searches(
+                str(self.paper), int(self.table or 0), self._overrides(self._methods()), self.store
+            )
+        if self.paper is not None:
+            path = shipped_spaces()[f"{self.paper}-table{self.table}"]
+            return searches(*load_space(path), self._overrides(self._methods()))
         methods, path = split_targets(self.targets)
-        if self.published and self.configurations is not None:
-            raise UserError("--published does not search, so --configurations has no meaning")
-        overrides = Overrides(
+        return searches(*load_space(path), self._overrides(methods))
+
+    def _methods(self) -> tuple[str, ...]:
+        """The targets beside a table. Raises UserError for a search space among them."""
+        for name in self.targets:
+            if name in shipped_spaces() or name.endswith(YAML_SUFFIXES):
+                raise UserError(f"--paper names what is run, so {name} has no place beside it")
+        return tuple(self.targets)
+
+    def _overrides(self, methods: tuple[str, ...]) -> "Overrides":
+        from harness.sweep.overrides import Overrides
+
+        if self.configurations is not None and (self.published or self.of_table):
+            raise UserError("published values are not searched, so --configurations has no meaning")
+        return Overrides(
             methods=methods,
             encoders=tuple(self.encoder or ()),
             values=options.set_values(self.set_),
@@ -89,4 +130,3 @@ class SweepOptions:
             subsets=options.whole_numbers(self.subsets, "--subsets"),
             published=self.published,
         )
-        return searches(*load_space(path), overrides)

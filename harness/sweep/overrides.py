@@ -9,7 +9,7 @@ from harness.errors import UserError, suggest
 from harness.plugin import registry
 from harness.sweep.search import Search
 from harness.sweep.space import MethodSpace, Repeats, Space, rounds
-from harness.sweep.space_values import check_shared, check_values
+from harness.sweep.space_values import check_command_line, check_shared, check_values
 from harness.sweep.yaml_lines import Document
 from harness.trials.trial import resolve
 
@@ -48,7 +48,8 @@ def searches(space: Space, document: Document, overrides: Overrides) -> list[Sea
     """
     locators = _methods(space, document, overrides.methods)
     plugins = [registry.load(locator) for locator in locators.values()]
-    check_shared(space, document, overrides.values, plugins)
+    check_shared(space, document, plugins)
+    check_command_line(overrides.values, plugins)
     found: list[Search] = []
     for name, locator in locators.items():
         check_values(registry.load(locator), name, space, document)

@@ -22,14 +22,12 @@ REPEAT_KEYS = {"seed": "seeds", "subset": "subsets"}
 """Field -> its key under `search` and `final`; these fields are not hyperparameters"""
 
 
-def check_shared(
-    space: Space, document: Document, values: Mapping[str, Any], plugins: list[Plugin]
-) -> None:
-    """Check that at least one method has each hyperparameter that is set for all of them.
+def check_shared(space: Space, document: Document, plugins: list[Plugin]) -> None:
+    """Check that at least one method has each hyperparameter that a space sets for all of them.
 
-    values: those of the command line. Raises UserError for a hyperparameter that no method has.
+    Raises UserError for a hyperparameter that no method has.
     """
-    fields = {key for plugin in plugins for key in plugin.method.config_type.model_fields}
+    fields = _fields(plugins)
     every = {key for name in space.methods for key in _fields_of(name)} | fields
     for key in space.set:
         if key in REPEAT_KEYS:
@@ -38,6 +36,14 @@ def check_shared(
             raise document.error(
                 ("set", key), f'no method here has a hyperparameter "{key}"{suggest(key, every)}'
             )
+
+
+def check_command_line(values: Mapping[str, Any], plugins: Iterable[Plugin]) -> None:
+    """Check that at least one method has each hyperparameter of `--set`.
+
+    Raises UserError for a hyperparameter that no method has.
+    """
+    fields = _fields(plugins)
     for key in values:
         if key in REPEAT_KEYS:
             raise UserError(f"--set {key}: {_repeated(key)}; here, use --{REPEAT_KEYS[key]}")
@@ -108,6 +114,11 @@ def _check_together(plugin: Plugin, base: Values, given: Located, document: Docu
             resolve(plugin, {**base, str(location[-1]): value}, document.where(location))
         resolve(plugin, {**base, **values}, document.where(next(iter(given))[:-1]))
     return values
+
+
+def _fields(plugins: Iterable[Plugin]) -> set[str]:
+    """The hyperparameters of several methods."""
+    return {key for plugin in plugins for key in plugin.method.config_type.model_fields}
 
 
 def _fields_of(name: str) -> Iterable[str]:
