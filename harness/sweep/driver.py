@@ -15,7 +15,7 @@ from harness.sweep.search import Search, best
 from harness.sweep.space import Sampler
 from harness.sweep.suggestions import Sampling
 from harness.sweep.watcher import RoundPlan, SweepWatcher
-from harness.trials.prepare import prepare
+from harness.trials.prepare import check_runnable
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 
@@ -45,7 +45,7 @@ def run_sweep(
     check_cache()
     store.check_writable()
     for search in searches:
-        prepare(search.trials([search.fixed], "final")[0])
+        check_runnable(search.trials([search.fixed], "final")[0])
     methods = {search.method for search in searches}
     with Engine(store, resources, limits, methods) as engine:
         return _Sweep(searches, engine, watcher).run()
