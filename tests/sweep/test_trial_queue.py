@@ -24,7 +24,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue looks and tries again without a pause."""
     monkeypatch.setattr(trial_queue, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(trial_queue, "PROBE_SECONDS", 0.0)
-    monkeypatch.setattr(trial_queue, "missing_parts", lambda trial: [])
+    monkeypatch.setattr(trial_queue, "missing_parts", lambda _: [])
 
 
 @pytest.fixture
