@@ -3,21 +3,28 @@
 The store says what is left to do, so an interrupted sweep goes on when the same command is given.
 """
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
 from harness.files import check_cache
 from harness.sweep.limits import Limits
-from harness.sweep.ray_engine import Engine, Resources
+from harness.sweep.resources import Resources
 from harness.sweep.scored import Scored, sampled_of, scored_of
 from harness.sweep.search import Search, best
 from harness.sweep.space import Sampler
 from harness.sweep.suggestions import Sampling
 from harness.sweep.watcher import RoundPlan, SweepWatcher
-from harness.trials.prepare import prepare
+from harness.trials.prepare import check_runnable
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
+
+if TYPE_CHECKING:
+    from harness.sweep.ray_engine import Engine
 
 
 @dataclass(frozen=True)
@@ -44,23 +51,45 @@ def run_sweep(
     """
     check_cache()
     store.check_writable()
-    for search in searches:
-        prepare(search.trials([search.fixed], "final")[0])
-    methods = {search.method for search in searches}
-    with Engine(store, resources, limits, methods) as engine:
-        return _Sweep(searches, engine, watcher).run()
+    with ExitStack() as stack:
+
+        def start() -> "Engine":
+            from harness.sweep.ray_engine import Engine  # it takes long to import
+
+            methods = {search.method for search in searches}
+            return stack.enter_context(Engine(store, resources, limits, methods))
+
+        return _Sweep(searches, store, start, watcher).run()
 
 
 class _Sweep:
     """The searches of one sweep, and the keys of the trials that they asked for."""
 
-    def __init__(self, searches: list[Search], engine: Engine, watcher: SweepWatcher) -> None:
-        self.searches, self.engine, self.watcher = searches, engine, watcher
-        self.store = engine.store
+    def __init__(
+        self,
+        searches: list[Search],
+        store: Store,
+        start: Callable[[], "Engine"],
+        watcher: SweepWatcher,
+    ) -> None:
+        """`start`: gives what runs trials; it is called when there is one to run."""
+        self.searches, self.store, self.watcher = searches, store, watcher
+        self._start = start
         self.keys: set[str] = set()
+        self._checked: set[str] = set()
+        """Searches of which it is known that their trials can run"""
+
+    @cached_property
+    def engine(self) -> "Engine":
+        """What runs trials."""
+        return self._start()
 
     def run(self) -> SweepResult:
         """Search, choose, and train the chosen configurations on the final seeds."""
+        finished = self.store.finished_keys()
+        for search in self.searches:
+            if not all(key(trial) in finished for trial in search.first_trials()):
+                self._check(search)
         finals: list[Trial] = []
         undecided = []
         for search, scored in zip(self.searches, self._search(), strict=True):
@@ -118,8 +147,18 @@ class _Sweep:
         # Trials of one configuration differ in the label subset, too.
         self.watcher.round(RoundPlan(title, len(missing), stored, slots, varied | {"subset"}))
         if missing:
+            wanted = {trial.search for trial in missing.values()}
+            for search in self.searches:
+                if search.id in wanted:
+                    self._check(search)
             self.engine.run(missing, self.watcher)
             self.store.compact()  # many small files are slow to read
+
+    def _check(self, search: Search) -> None:
+        """Check that the trials of a search can run, unless that is known."""
+        if search.id not in self._checked:
+            check_runnable(search.trials([search.fixed], "final")[0])
+            self._checked.add(search.id)
 
     def _sample(self, search: Search, sampler: Sampler) -> Scored:
         """Spend what is left of a sampler's budget.
@@ -133,6 +172,7 @@ class _Sweep:
         slots = self.engine.slots if budget else 0
         self.watcher.round(RoundPlan(title, budget, len(known), slots, set(search.ranges)))
         if budget:
+            self._check(search)
             sampling = Sampling(
                 template=Trial(search.method, search.fixed, 0, "search", search.id, search.variant),
                 repeats=search.repeats["search"],

@@ -104,6 +104,15 @@ class Search:
             return self
         return replace(self, fixed=first, rounds=())
 
+    def first_trials(self) -> list[Trial]:
+        """The trials that are run first: the first round, or the only configuration's.
+
+        A sampler's are not known; the trials of the fixed values stand for them.
+        """
+        if self.rounds:
+            return self.trials(self.configurations(0, []), "search")
+        return self.trials([self.fixed], "final")
+
     def _coerced(self, values: Values) -> Values:
         """The values as the configuration has them.
 
