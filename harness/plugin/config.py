@@ -13,6 +13,7 @@ from pydantic import (
 )
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
+from harness.data.trained_encoders import parts_of
 from harness.inputs import checked_number
 from harness.plugin.stage import Batches, LossWeight, Optimisation, Selection, Stage
 
@@ -90,7 +91,8 @@ class MethodConfig(BaseModel):
         if not (isinstance(setting, str) and isinstance(encoder, str)):
             return given  # validation says what is wrong with them
         for_all = cls.published.get((setting, "*"), {})
-        for_encoder = cls.published.get((setting, encoder), {})
+        model, _ = parts_of(encoder)
+        for_encoder = cls.published.get((setting, model), {})
         # The later wins: what is given is never replaced.
         return {**for_all, **for_encoder, **cls.dependent_defaults(given), **given}
 

@@ -10,6 +10,7 @@ import time
 import torch
 
 from harness.data.hub import model_shape
+from harness.data.trained_encoders import parts_of
 from harness.device import device, resolve_precision
 from harness.errors import NotHere
 from harness.evaluation.suites import suite
@@ -70,8 +71,9 @@ def layer_parameters(encoder: str) -> int:
     try:
         shape = model_shape(encoder, download=False)
     except NotHere:
-        if encoder in PUBLISHED_PARAMETERS:
-            return PUBLISHED_PARAMETERS[encoder]
+        model, _ = parts_of(encoder)
+        if model in PUBLISHED_PARAMETERS:
+            return PUBLISHED_PARAMETERS[model]
         raise
     hidden = int(shape["hidden_size"])
     inner = int(shape.get("intermediate_size", 4 * hidden))

@@ -1,14 +1,15 @@
 """The searches of a search space, after the command line has narrowed it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
 from harness.errors import UserError, suggest
 from harness.plugin import registry
+from harness.sweep.encoders import check_encoders, encoders_of, pretrained
 from harness.sweep.search import Search
-from harness.sweep.space import MethodSpace, Repeats, Space, rounds
+from harness.sweep.space import MethodSpace, Repeats, Sampler, Space, TrainedEncoder, rounds
 from harness.sweep.space_values import check_command_line, check_shared, check_values
 from harness.sweep.yaml_lines import Document
 from harness.trials.trial import resolve
@@ -50,66 +51,79 @@ def searches(space: Space, document: Document, overrides: Overrides) -> list[Sea
     plugins = [registry.load(locator) for locator in locators.values()]
     check_shared(space, document, plugins)
     check_command_line(overrides.values, plugins)
+    made = _Searches(space, overrides, locators)
     found: list[Search] = []
     for name, locator in locators.items():
         check_values(registry.load(locator), name, space, document)
-        found += _searches(locator, space, space.methods[name] or MethodSpace(), overrides)
+        check_encoders(name, locators, space, document)
+        found += made.of(name)
     for search in found:
         search.declared.check()  # an unknown corpus is refused here, before anything runs
     return found
 
 
-def _searches(
-    locator: str, space: Space, part: MethodSpace, overrides: Overrides
-) -> Iterator[Search]:
-    """The searches of one method."""
-    axes: dict[str, Any] = {
-        "setting": part.setting or space.setting,
-        "encoder": overrides.encoders or part.encoders or space.encoders,
-    }
-    axes |= {name: [overrides.values[name]] for name in axes.keys() & overrides.values.keys()}
-    variants = part.variants or {"": {}}
-    for setting, encoder, variant in product(axes["setting"], axes["encoder"], variants):
-        values = {**space.set, **part.set, **variants[variant], **overrides.values}
-        values |= {"setting": setting, "encoder": encoder}
-        yield _search(locator, variant, {"suite": space.suite, **values}, space, part, overrides)
+@dataclass(frozen=True)
+class _Searches:
+    """Makes the searches of a space that the command line has narrowed."""
 
+    space: Space
+    overrides: Overrides
+    locators: Mapping[str, str]
+    """Method -> where to load it from"""
 
-def _search(
-    locator: str,
-    variant: str,
-    given: Mapping[str, Any],
-    space: Space,
-    part: MethodSpace,
-    overrides: Overrides,
-) -> Search:
-    plugin = registry.load(locator)
-    fields = plugin.method.config_type.model_fields
-    fixed = {key: value for key, value in given.items() if key in fields}
-    resolve(plugin, fixed)  # it refuses a bad value now, before anything runs
-    free = [overrides.without(axes) for axes in rounds(part)]
-    ranges = overrides.without(part.ranges or {})
-    limit = overrides.configurations
-    sampler = part.sampler if ranges else None
-    if sampler is not None and limit is not None:
-        sampler = sampler.model_copy(update={"configurations": limit})
-    return Search(
-        method=locator,
-        variant=variant,
-        fixed=fixed,
-        rounds=tuple(axes for axes in free if axes),
-        ranges=ranges,
-        sampler=sampler,
-        repeats={"search": space.search, "final": _final(space, overrides)},
-        limit=limit,
-    ).settled()
+    def of(self, name: str) -> Iterator[Search]:
+        """The searches of one method."""
+        part, values = self.space.methods[name] or MethodSpace(), self.overrides.values
+        wanted = self.overrides.encoders
+        wanted = (values["encoder"],) if "encoder" in values else wanted
+        settings = part.setting or self.space.setting
+        settings = [values["setting"]] if "setting" in values else settings
+        encoders = encoders_of(part, self.space, wanted)
+        for setting, encoder, variant in product(settings, encoders, part.variants or {"": {}}):
+            search = self._search(name, variant, setting, pretrained(encoder))
+            if isinstance(encoder, TrainedEncoder):
+                # The variants of the other method would each train another encoder.
+                trainer = self._search(
+                    encoder.trained_by, "", encoder.setting or setting, encoder.encoder
+                )
+                search = replace(search, starts_from=trainer)
+            yield search
 
+    def _search(self, name: str, variant: str, setting: str, encoder: str) -> Search:
+        """The search of a method; one that the space does not have has its published values."""
+        space, overrides = self.space, self.overrides
+        part, locator = space.methods.get(name) or MethodSpace(), self.locators.get(name, name)
+        plugin = registry.load(locator)
+        fields = plugin.method.config_type.model_fields
+        varied = (part.variants or {}).get(variant, {})
+        given = {"suite": space.suite, **space.set, **part.set, **varied, **overrides.values}
+        given |= {"setting": setting, "encoder": encoder}
+        fixed = {key: value for key, value in given.items() if key in fields}
+        resolve(plugin, fixed)  # it refuses a bad value now, before anything runs
+        free = [overrides.without(axes) for axes in rounds(part)]
+        ranges = overrides.without(part.ranges or {})
+        return Search(
+            method=locator,
+            variant=variant,
+            fixed=fixed,
+            rounds=tuple(axes for axes in free if axes),
+            ranges=ranges,
+            sampler=self._sampler(part) if ranges else None,
+            repeats={"search": space.search, "final": self._final()},
+            limit=overrides.configurations,
+        ).settled()
 
-def _final(space: Space, overrides: Overrides) -> Repeats:
-    return Repeats(
-        seeds=list(overrides.seeds) or space.final.seeds,
-        subsets=list(overrides.subsets) or space.final.subsets,
-    )
+    def _sampler(self, part: MethodSpace) -> Sampler | None:
+        limit = self.overrides.configurations
+        if part.sampler is None or limit is None:
+            return part.sampler
+        return part.sampler.model_copy(update={"configurations": limit})
+
+    def _final(self) -> Repeats:
+        return Repeats(
+            seeds=list(self.overrides.seeds) or self.space.final.seeds,
+            subsets=list(self.overrides.subsets) or self.space.final.subsets,
+        )
 
 
 def _methods(space: Space, document: Document, wanted: tuple[str, ...]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from harness.files import digest_of
 from harness.sweep import cost
 from harness.sweep.axes import Between, SamplerRange, Span, Values
 from harness.sweep.scored import Scored, sampled_of, scored_of
-from harness.sweep.search import Search, best
+from harness.sweep.search import Search, best, implied
 from harness.trials.store import Store
 from harness.trials.trial import Role, Trial, key
 
@@ -71,9 +71,10 @@ class Plan:
 def plan_sweep(searches: Iterable[Search], store: Store) -> Plan:
     """The plan of the searches. Nothing is downloaded, trained or written."""
     planner = _Planner(store)
-    lines: list[PlanLine] = []
+    searches = list(searches)
+    trainers, lines = implied(searches), list[PlanLine]()
     missing: dict[str, None] = {}  # a set in the order of the searches
-    for search in searches:
+    for search in (*trainers, *searches):
         try:
             for trial in search.trials([search.fixed], "final")[:1]:
                 key(trial, download=False)
@@ -81,7 +82,7 @@ def plan_sweep(searches: Iterable[Search], store: Store) -> Plan:
                 model_shape(name, download=False)
         except NotHere as error:
             missing[str(error)] = None
-        lines += planner.lines(search)
+        lines += planner.lines(search, only_first=search in trainers)
     return Plan(lines, list(missing))
 
 
@@ -95,17 +96,31 @@ class _Planner:
         self.planned: set[str] = set()
         """The identities of the trials in the lines so far, of which each runs once"""
 
-    def lines(self, search: Search) -> list[PlanLine]:
-        """The lines of a search: its rounds or its sampler, then the final seeds."""
+    def lines(self, search: Search, *, only_first: bool = False) -> list[PlanLine]:
+        """The lines of a search: its rounds or its sampler, then the final seeds.
+
+        `only_first`: of the final trials, only the one that trains an encoder for others.
+        """
+        search = self._started(search)
         lines, chosen = self._rounds(search)
-        finals = search.trials([chosen or search.fixed], "final")
+        finals = search.trials([chosen or search.fixed], "final")[: 1 if only_first else None]
         return [*lines, self._line(search, "final", _repeats(finals), finals, known=bool(chosen))]
+
+    def _started(self, search: Search) -> Search:
+        """The search on the encoder that another one trains, if it is known which one that is."""
+        if search.starts_from is None:
+            return search
+        _, chosen = self._rounds(search.starts_from)
+        try:
+            return search.started(search.trainer(chosen), download=False) if chosen else search
+        except NotHere:
+            return search
 
     def _rounds(self, search: Search) -> tuple[list[PlanLine], Values | None]:
         """The lines of the search, and the chosen configuration when the store has all trials."""
         lines = []
         scored: Scored = []
-        complete = True
+        complete = search.ready
         for number, axes in enumerate(search.rounds):
             title, shown = f"round {number + 1}", {name: _axis(axis) for name, axis in axes.items()}
             # The values of `between` depend on scores that are not there yet.

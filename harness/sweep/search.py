@@ -4,8 +4,10 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+from harness.data.trained_encoders import parts_of, trained_name
 from harness.evaluation.suites import suite
 from harness.files import digest_of
 from harness.plugin import registry
@@ -13,7 +15,7 @@ from harness.plugin.config import MethodConfig
 from harness.plugin.declared import Declared
 from harness.sweep.axes import Round, SamplerRange, Values, expand
 from harness.sweep.space import Repeats, Sampler
-from harness.trials.trial import Role, Trial, named, resolve
+from harness.trials.trial import Role, Trial, key, named, resolve
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class Search:
     """Role -> the seeds and label subsets on which each configuration is run"""
     limit: int | None
     """At most so many configurations per round; None: all"""
+    starts_from: "Search | None" = None
+    """The search that trains its encoder first; None: the encoder is pretrained"""
 
     @cached_property
     def declared(self) -> Declared:
@@ -60,7 +64,31 @@ class Search:
     @property
     def label(self) -> str:
         """The search as people read it: method, setting, encoder, variant."""
-        return named(self.declared, self.variant)
+        if self.starts_from is None:
+            return named(self.declared, self.variant)
+        model, _ = parts_of(self.config.encoder)
+        first = f" trained by {self.starts_from.name}"
+        shown = f" ({self.variant})" if self.variant else ""
+        return f"{self.name} {self.config.setting} {Path(model).name}{first}{shown}"
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is known from which encoder the trials start."""
+        return self.starts_from is None or parts_of(self.config.encoder)[1] is not None
+
+    def trainer(self, chosen: Values) -> Trial:
+        """The trial that trains the encoder: the chosen configuration on the first final seed."""
+        assert self.starts_from
+        return self.starts_from.trials([chosen], "final")[0]
+
+    def started(self, trial: Trial, *, download: bool = True) -> "Search":
+        """The search on the encoder that this trial trains.
+
+        Raises NotHere when a file that its key needs is not on this machine.
+        """
+        model, _ = parts_of(self.config.encoder)
+        encoder = trained_name(model, key(trial, download=download))
+        return replace(self, fixed={**self.fixed, "encoder": encoder})
 
     @property
     def id(self) -> str:
@@ -134,6 +162,16 @@ class Search:
                 self.repeats[role],
             )
         ]
+
+
+def implied(searches: Iterable[Search]) -> list[Search]:
+    """The searches that train an encoder for some of these and are not among them, each once."""
+    listed, found = list(searches), list[Search]()
+    for search in listed:
+        trainer = search.starts_from
+        if trainer is not None and trainer not in (*listed, *found):
+            found.append(trainer)
+    return found
 
 
 def repeated(trial: Trial, repeats: Repeats) -> list[Trial]:

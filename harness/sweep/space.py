@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
 
 from harness.errors import UserError
 from harness.evaluation.suites import suite
@@ -38,7 +38,31 @@ Settings = Annotated[
     Field(min_length=1),
 ]
 """One setting or a list of them"""
-Encoders = Annotated[list[str], Field(min_length=1)]
+
+
+class TrainedEncoder(SpacePart):
+    """An encoder that another method of the sweep trains first.
+
+    It is that of the method's chosen configuration, trained on the first of the final seeds.
+    """
+
+    encoder: str
+    """The pretrained model from which that method starts"""
+    trained_by: str
+    """The method; one that is not in the space has its published values"""
+    setting: Setting | None = None
+    """The setting of that method; None: the setting of the method that uses the encoder"""
+
+
+Encoders = Annotated[
+    list[
+        Annotated[
+            Annotated[str, Tag("name")] | Annotated[TrainedEncoder, Tag("trained")],
+            Discriminator(lambda value: "name" if isinstance(value, str) else "trained"),
+        ]
+    ],
+    Field(min_length=1),
+]
 
 
 class MethodSpace(SpacePart):

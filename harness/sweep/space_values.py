@@ -8,6 +8,7 @@ from harness.errors import UserError, suggest
 from harness.plugin import registry
 from harness.plugin.registry import Plugin
 from harness.sweep.axes import Between, SamplerRange, Span, Values
+from harness.sweep.encoders import pretrained
 from harness.sweep.space import MethodSpace, Space, rounds
 from harness.sweep.yaml_lines import Document, Location
 from harness.trials.trial import resolve
@@ -70,7 +71,7 @@ def check_values(plugin: Plugin, name: str, space: Space, document: Document) ->
     axes = dict(_axes(where, part))
     for location in (*fixed, *(place for variant in variants for place in variant), *axes):
         _check_key(plugin, location, document)
-    encoder = (part.encoders or space.encoders)[0]
+    encoder = pretrained((part.encoders or space.encoders)[0])
     for setting in part.setting or space.setting:
         base: Values = {"setting": setting, "suite": space.suite, "encoder": encoder}
         resolve(plugin, base, document.where(where))
