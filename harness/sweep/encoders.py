@@ -74,6 +74,12 @@ def _check_trained(
         raise document.error((*where, "trained_by"), f"{method} does not train its encoder")
 
 
+def trainers(name: str, space: Space) -> list[str]:
+    """The methods that train an encoder for the method `name`."""
+    given = (space.methods[name] or MethodSpace()).encoders or space.encoders
+    return [each.trained_by for each in given if isinstance(each, TrainedEncoder)]
+
+
 def pretrained(encoder: str | TrainedEncoder) -> str:
     """The name of the pretrained model behind an encoder of a space."""
     return encoder.encoder if isinstance(encoder, TrainedEncoder) else encoder

@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.errors import UserError, suggest
 from harness.plugin import registry
-from harness.sweep.encoders import check_encoders, encoders_of, pretrained
+from harness.sweep.encoders import check_encoders, encoders_of, pretrained, trainers
 from harness.sweep.search import Search
 from harness.sweep.space import MethodSpace, Repeats, Sampler, Space, TrainedEncoder, rounds
 from harness.sweep.space_values import check_command_line, check_shared, check_values
@@ -48,14 +48,16 @@ def searches(space: Space, document: Document, overrides: Overrides) -> list[Sea
     refuses.
     """
     locators = _methods(space, document, overrides.methods)
-    plugins = [registry.load(locator) for locator in locators.values()]
+    for name in locators:
+        check_encoders(name, locators, space, document)
+    others = [other for name in locators for other in trainers(name, space)]
+    plugins = [registry.load(locators.get(name, name)) for name in (*locators, *others)]
     check_shared(space, document, plugins)
     check_command_line(overrides.values, plugins)
     made = _Searches(space, overrides, locators)
     found: list[Search] = []
     for name, locator in locators.items():
         check_values(registry.load(locator), name, space, document)
-        check_encoders(name, locators, space, document)
         found += made.of(name)
     for search in found:
         search.declared.check()  # an unknown corpus is refused here, before anything runs

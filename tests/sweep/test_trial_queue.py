@@ -86,6 +86,26 @@ def test_the_end_of_one_releases_the_others(store: Store) -> None:
     assert queue.finished
 
 
+@pytest.mark.parametrize("status", ["finished", "failed"])
+def test_a_trial_waits_for_the_one_that_trains_its_encoder(store: Store, status: str) -> None:
+    """When that has failed, the trial that needs it says so in its own record."""
+    start = "5" * 32
+    trials = {
+        key: Trial("simcse", {"encoder": f"tiny-bert@{start}" if key != start else "tiny-bert"}, 0)
+        for key in ("a", start, "b")
+    }
+    queue = TrialQueue(Listed(trials), store, set())
+    assert [given(queue), given(queue)] == [start, None]
+    assert not queue.finished
+    queue.ended(start, {**FINISHED, "status": status})
+    assert [given(queue), given(queue), given(queue)] == ["a", "b", None]
+
+
+def test_a_trial_does_not_wait_for_one_that_is_not_in_the_queue(store: Store) -> None:
+    trial = Trial("simcse", {"encoder": f"tiny-bert@{'5' * 32}"}, seed=0)
+    assert given(TrialQueue(Listed({"a": trial}), store, set())) == "a"
+
+
 def suggestions(budget: int, at_a_time: int) -> Suggestions:
     template = Trial(
         "simcse", {"encoder": "tiny-bert", "suite": "graded", "sentences": "graded-sentences"}, 0

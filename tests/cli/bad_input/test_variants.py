@@ -92,4 +92,44 @@ def test_a_setting_that_a_method_does_not_have(
 
 
 def test_published_values_are_not_searched(refused: Refused, space: SpaceFile) -> None:
-    refused(["sweep", space(), "--published", "--configurations", "2"], "--published", "no meaning")
+    refused(
+        ["sweep", space(), "--published", "--configurations", "2"],
+        "published values are not searched",
+    )
+
+
+TRAINED = "    encoders: [{encoder: tiny-bert, trained_by: sbert, setting: sup}]\n    grid:"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "part"),
+    [
+        ("trained_by: sbert", "trained_by: sbet", 'did you mean "sbert"?'),
+        ("trained_by: sbert", "traned_by: sbert", 'did you mean "trained_by"?'),
+        ("setting: sup", "setting: unsup", "sbert: setting = 'unsup'"),
+        ("setting: sup", "setting: super", "'unsup'"),
+        ("setting: sup", "sting: sup", 'did you mean "setting"?'),
+        ("sbert, setting: sup", "pooling", "pooling does not train its encoder"),
+        ("sbert, setting: sup", "dcpcse", "dcpcse does not train its encoder"),
+        ("tiny-bert, trained_by", "3, trained_by", "valid string"),
+    ],
+)
+def test_trained_encoders(
+    old: str, new: str, part: str, refused: Refused, space: SpaceFile, line_of: LineOf
+) -> None:
+    assert old in TRAINED
+    path = space("    grid:", TRAINED.replace(old, new))
+    refused(["sweep", path], line_of(path, "{encoder"), part)
+
+
+def test_an_encoder_of_a_method_with_variants(
+    refused: Refused, space: SpaceFile, line_of: LineOf
+) -> None:
+    sbert = "methods:\n  sbert: {setting: sup, variants: {a: {epochs: 1}}}\n"
+    path = space("    grid:", TRAINED, "methods:\n", sbert)
+    refused(["plan", path], line_of(path, "{encoder"), "only one can train the encoder")
+
+
+def test_an_encoder_of_a_trial_that_is_not_there(refused: Refused) -> None:
+    arguments = ["run", "pooling", "--encoder", f"tiny-bert@{'0' * 32}", "--set", "suite=graded"]
+    refused(arguments, "trial 0000000000, which trains it, has not finished")

@@ -1,0 +1,134 @@
+"""Encoders that another method of the sweep trains first."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.sweep.overrides import Overrides, searches
+from harness.sweep.search import Search, implied
+from harness.sweep.space import load_space
+from harness.trials.store import Store
+from harness.trials.trial import key
+
+SPACE = """\
+setting: unsup
+suite: graded
+select: {metric: graded-dev}
+search: {seeds: [42]}
+final: {seeds: [3, 4]}
+encoders: [tiny-bert]
+set: {max_steps: 2, batch_size: 8, precision: fp32, sentences: graded-sentences}
+methods:
+  pooling:
+    encoders: [tiny-bert, {encoder: tiny-bert, trained_by: simcse}]
+    set: {pooling: cls}
+  simcse:
+    set: {learning_rate: 1e-3}
+"""
+Found = Callable[..., list[Search]]
+
+
+@pytest.fixture
+def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Found:
+    """found(text, ...): the searches of a search space, narrowed by the options."""
+    monkeypatch.delenv("HARNESS_HUB", raising=False)
+
+    def load(text: str = SPACE, **options: Any) -> list[Search]:
+        path = tmp_path / "space.yaml"
+        path.write_text(text, encoding="utf-8")
+        return searches(*load_space(path), Overrides(**options))
+
+    return load
+
+
+def test_a_search_names_the_one_that_trains_its_encoder(found: Found) -> None:
+    plain, trained, simcse = found()
+    assert trained.label == "pooling unsup tiny-bert trained by simcse"
+    assert (plain.starts_from, trained.starts_from) == (None, simcse)
+    assert not implied([plain, trained, simcse])
+    assert implied([trained]) == [simcse]
+    assert not trained.ready
+
+
+def test_the_key_contains_what_the_trial_starts_from(found: Found) -> None:
+    plain, trained, simcse = found()
+    keys = []
+    for rate in (1e-3, 2e-3):
+        trainer = trained.trainer({**simcse.fixed, "learning_rate": rate})
+        assert (trainer.seed, trainer.role) == (3, "final")
+        started = trained.started(trainer)
+        assert started.ready
+        [trial] = started.trials([started.fixed], "final")
+        assert trial.start == key(trainer)
+        assert trial.label == f"pooling unsup tiny-bert@{key(trainer)[:10]} seed 3"
+        keys.append(key(trial))
+    assert len({*keys, key(plain.trials([plain.fixed], "final")[0])}) == 3
+
+
+def test_the_command_line_changes_the_encoder_of_both(found: Found) -> None:
+    narrowed = found(methods=("pooling",), encoders=("mini-bert",), seeds=(7,))
+    assert [each.config.encoder for each in narrowed] == ["mini-bert", "mini-bert"]
+    trainer = narrowed[1].starts_from
+    assert trainer is not None
+    assert trainer.config.encoder == "mini-bert"
+    assert trainer.repeats["final"].seeds == [7]
+
+
+def test_a_method_that_is_not_in_the_space_has_its_published_values(found: Found) -> None:
+    text = SPACE.partition("  simcse:\n")[0]
+    trainer = found(text)[1].starts_from
+    assert trainer is not None
+    assert trainer.config.model_dump()["learning_rate"] == 3e-5
+
+
+def run(*arguments: object) -> None:
+    """Run the command in this process."""
+    from typer.testing import CliRunner
+
+    from harness.cli import app
+
+    answer = CliRunner().invoke(app, ["run", *map(str, arguments)])
+    assert answer.exit_code == 0, answer.output
+
+
+def test_a_run_starts_from_a_trained_encoder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plain [CLS] of the trained encoder is what SimCSE itself is measured by."""
+    monkeypatch.delenv("HARNESS_HUB", raising=False)
+    store = Store(tmp_path / "store")
+    words = ["--set", "suite=graded", "--store", store.folder]
+    small = ["--set", "max_steps=2", "--set", "batch_size=8", "--set", "precision=fp32"]
+    corpus = ["--set", "sentences=graded-sentences", "--set", "learning_rate=1e-3"]
+    run("simcse", "--encoder", "tiny-bert", *words, *small, *corpus)
+    [simcse] = store.read().records()
+    encoder = f"tiny-bert@{simcse.key}"
+    run("pooling", "--encoder", encoder, "--set", "pooling=cls", *words)
+    [pooled] = [record for record in store.read().records() if record.method == "pooling"]
+    assert pooled.encoder == encoder
+    assert pooled.dev == simcse.dev
+    assert pooled.test == simcse.test
+    assert pooled.dev["graded-dev"] != simcse.dev_before
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_the_sweep_trains_the_encoder_first(process: Any, tmp_path: Path) -> None:
+    path, store = tmp_path / "space.yaml", tmp_path / "store"
+    path.write_text(SPACE, encoding="utf-8")
+    words = ["pooling", path, "--store", store]
+    planned = process("plan", *words).out
+    assert planned.index("simcse unsup tiny-bert") < planned.index("pooling unsup tiny-bert")
+    assert "3 trials to run" in planned
+    answer = process("sweep", *words)
+    assert answer.code == 0, answer.out + answer.err
+    records = Store(store).read().records()
+    assert sorted((each.method, each.seed) for each in records) == [
+        ("pooling", 3), ("pooling", 3), ("simcse", 3)
+    ]  # fmt: skip
+    [simcse] = [each for each in records if each.method == "simcse"]
+    dev = {each.encoder: each.dev for each in records if each.method == "pooling"}
+    assert dev[f"tiny-bert@{simcse.key}"] == simcse.dev
+    assert "\n0 trials to run" in process("plan", *words).out
