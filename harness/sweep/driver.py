@@ -3,8 +3,8 @@
 The store says what is left to do, so an interrupted sweep goes on when the same command is given.
 """
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from harness.files import check_cache
+from harness.sweep.cost import training_operations
 from harness.sweep.limits import Limits
 from harness.sweep.resources import Resources
 from harness.sweep.scored import Scored, sampled_of, scored_of
@@ -49,6 +50,34 @@ def run_sweep(
     Raises UserError, before anything runs, for a model or a data file that is not there, or for a
     cache or a store that cannot be written.
     """
+    with _sweep(searches, store, resources, limits, watcher) as sweep:
+        return sweep.run()
+
+
+def prepare_sweep(
+    searches: list[Search],
+    store: Store,
+    resources: Resources,
+    limits: Limits,
+    watcher: SweepWatcher,
+) -> None:
+    """Make what the trials share that the store has not finished, and run none of them.
+
+    These are the trials of the first rounds and, as far as they are known, those of the final
+    seeds. Raises UserError as `run_sweep`.
+    """
+    with _sweep(searches, store, resources, limits, watcher) as sweep:
+        sweep.prepare()
+
+
+@contextmanager
+def _sweep(
+    searches: list[Search],
+    store: Store,
+    resources: Resources,
+    limits: Limits,
+    watcher: SweepWatcher,
+) -> "Iterator[_Sweep]":
     check_cache()
     store.check_writable()
     with ExitStack() as stack:
@@ -59,7 +88,7 @@ def run_sweep(
             methods = {search.method for search in searches}
             return stack.enter_context(Engine(store, resources, limits, methods))
 
-        return _Sweep(searches, store, start, watcher).run()
+        yield _Sweep(searches, store, start, watcher)
 
 
 class _Sweep:
@@ -86,10 +115,7 @@ class _Sweep:
 
     def run(self) -> SweepResult:
         """Search, choose, and train the chosen configurations on the final seeds."""
-        finished = self.store.finished_keys()
-        for search in self.searches:
-            if not all(key(trial) in finished for trial in search.first_trials()):
-                self._check(search)
+        self._check_first()
         finals: list[Trial] = []
         undecided = []
         for search, scored in zip(self.searches, self._search(), strict=True):
@@ -151,8 +177,26 @@ class _Sweep:
             for search in self.searches:
                 if search.id in wanted:
                     self._check(search)
-            self.engine.run(missing, self.watcher)
+            # Long trials first, so that at the end no worker is idle while another has a long one.
+            order = sorted(missing, key=lambda name: -training_operations(missing[name].declared))
+            self.engine.run({name: missing[name] for name in order}, self.watcher)
             self.store.compact()  # many small files are slow to read
+
+    def prepare(self) -> None:
+        """Make what the trials share."""
+        self._check_first()
+        trials = [trial for search in self.searches for trial in search.known_trials()]
+        by_key = {key(trial): trial for trial in trials}
+        missing = {name: by_key[name] for name in by_key.keys() - self.store.finished_keys()}
+        if missing:
+            self.engine.prepare(missing, self.watcher)
+
+    def _check_first(self) -> None:
+        """Check every search that the store has not finished, before anything runs."""
+        finished = self.store.finished_keys()
+        for search in self.searches:
+            if not all(key(trial) in finished for trial in search.known_trials()):
+                self._check(search)
 
     def _check(self, search: Search) -> None:
         """Check that the trials of a search can run, unless that is known."""

@@ -87,10 +87,10 @@ class Search:
             tried = [tried[index] for index in chosen]
         return tried
 
-    def first_trials(self) -> list[Trial]:
-        """The trials that are run first: the first round, or the only configuration's.
+    def known_trials(self) -> list[Trial]:
+        """The trials that are known before anything has run: the first round, or the only finals.
 
-        A sampler's are not known; the trials of the fixed values stand for them.
+        A sampler's are not known; those of the fixed values stand for them.
         """
         if self.rounds:
             return self.trials(self.configurations(0, []), "search")
