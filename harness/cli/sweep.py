@@ -47,6 +47,7 @@ def sweep(
             "longer fails.",
         ),
     ] = None,
+    address: options.AddressOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan and stop, as `harness plan` does.")
     ] = False,
@@ -74,6 +75,7 @@ def sweep(
     if dry_run:
         print_plan(searches, store, cpus_per_trial)
         return
+    options.use_cluster(address)
     from rich.console import Console
 
     from harness.sweep.driver import run_sweep

@@ -3,22 +3,22 @@
 The store says what is left to do, so an interrupted sweep goes on when the same command is given.
 """
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
-
 from harness.files import check_cache
 from harness.sweep.axes import Values
+from harness.sweep.cost import training_operations
 from harness.sweep.limits import Limits
 from harness.sweep.resources import Resources
-from harness.sweep.scored import Scored, sampled_of, scored_of
-from harness.sweep.search import Search, best, implied
+from harness.sweep.scored import Scored, failed_trials, sampled_of, scored_of
+from harness.sweep.search import Search, best
 from harness.sweep.space import Sampler
 from harness.sweep.suggestions import Sampling
+from harness.sweep.trainers import implied, on_trained
 from harness.sweep.watcher import RoundPlan, SweepWatcher
 from harness.trials.prepare import check_runnable
 from harness.trials.store import Store
@@ -50,6 +50,34 @@ def run_sweep(
     Raises UserError, before anything runs, for a model or a data file that is not there, or for a
     cache or a store that cannot be written.
     """
+    with _sweep(searches, store, resources, limits, watcher) as sweep:
+        return sweep.run()
+
+
+def prepare_sweep(
+    searches: list[Search],
+    store: Store,
+    resources: Resources,
+    limits: Limits,
+    watcher: SweepWatcher,
+) -> None:
+    """Make what the trials share that the store has not finished, and run none of them.
+
+    These are the trials of the first rounds and, as far as they are known, those of the final
+    seeds. Raises UserError as `run_sweep`.
+    """
+    with _sweep(searches, store, resources, limits, watcher) as sweep:
+        sweep.prepare()
+
+
+@contextmanager
+def _sweep(
+    searches: list[Search],
+    store: Store,
+    resources: Resources,
+    limits: Limits,
+    watcher: SweepWatcher,
+) -> "Iterator[_Sweep]":
     check_cache()
     store.check_writable()
     with ExitStack() as stack:
@@ -60,7 +88,7 @@ def run_sweep(
             methods = {search.method for search in searches}
             return stack.enter_context(Engine(store, resources, limits, methods))
 
-        return _Sweep(searches, store, start, watcher).run()
+        yield _Sweep(searches, store, start, watcher)
 
 
 class _Sweep:
@@ -74,12 +102,14 @@ class _Sweep:
         watcher: SweepWatcher,
     ) -> None:
         """`start`: gives what runs trials; it is called when there is one to run."""
-        self.searches, self.store, self.watcher = list(searches), store, watcher
+        self.searches, self.store, self.watcher = searches, store, watcher
+        self.trainers = implied(searches)
+        """The searches that only train an encoder for others"""
         self._start = start
         self.keys: set[str] = set()
         self._undecided: list[str] = []
-        self._trainers: dict[str, Trial] = {}
-        """Key -> trial whose encoder others start from"""
+        self._training: dict[str, Trial] = {}
+        """Key -> trial that trains an encoder for others"""
         self._checked: set[str] = set()
         """Searches of which it is known that their trials can run"""
 
@@ -90,22 +120,20 @@ class _Sweep:
 
     def run(self) -> SweepResult:
         """Search, choose, and train the chosen configurations on the final seeds."""
-        finished = self.store.finished_keys()
-        trainers = implied(self.searches)
-        for search in (*trainers, *self.searches):
-            if not all(key(trial) in finished for trial in search.first_trials()):
-                self._check(search)
+        self._check_first()
         first = [search for search in self.searches if search.starts_from is None]
-        known = self._choose([*trainers, *first])
-        later = self._choose(self._started(known))
+        chosen = self._choose([*self.trainers, *first])
+        self.searches, self._training, waiting = on_trained(self.searches, chosen)
+        chosen += self._choose([search for search in self.searches if search.starts_from])
         finals = [
             trial
-            for search, chosen in (*known, *later)
+            for search, values in chosen
             if search in self.searches
-            for trial in search.trials([chosen], "final")
+            for trial in search.trials([values], "final")
         ]
         self._run(finals, "final seeds", set())
-        return SweepResult(self._failed(), self._undecided)
+        failed = failed_trials(self.searches, self.keys, self.store)
+        return SweepResult(failed, [*self._undecided, *waiting])
 
     def _choose(self, searches: list[Search]) -> list[tuple[Search, Values]]:
         """Run the rounds of the searches, and say which configuration each has chosen."""
@@ -119,23 +147,6 @@ class _Sweep:
             self.watcher.chosen(search, values, max((dev for _, dev in scored), default=None))
             chosen.append((search, values))
         return chosen
-
-    def _started(self, chosen: list[tuple[Search, Values]]) -> list[Search]:
-        """The searches whose encoder another search trains, now that it has chosen.
-
-        chosen: searches with the configuration that each has chosen.
-        """
-        for index, search in enumerate(self.searches):
-            if search.starts_from is None:
-                continue
-            values = next((each for base, each in chosen if base == search.starts_from), None)
-            if values is None:
-                self._undecided.append(search.label)
-                continue
-            trial = search.trainer(values)
-            self._trainers[key(trial)] = trial
-            self.searches[index] = search.started(trial)
-        return [each for each in self.searches if each.starts_from and each.ready]
 
     def _search(self, searches: list[Search]) -> list[Scored]:
         """The configurations of each search with their scores, from all of its rounds.
@@ -172,7 +183,7 @@ class _Sweep:
         """Run those trials that the store has not finished. Equal trials run once."""
         # A later round may ask for a configuration that an earlier one has tried.
         starts = {trial.start for trial in trials}
-        by_key = {name: each for name, each in self._trainers.items() if name in starts}
+        by_key = {name: each for name, each in self._training.items() if name in starts}
         by_key |= {key(trial): trial for trial in trials}
         self.keys |= by_key.keys()
         finished = self.store.finished_keys()
@@ -187,8 +198,27 @@ class _Sweep:
             for search in self.searches:
                 if search.id in wanted:
                     self._check(search)
-            self.engine.run(missing, self.watcher)
+            # Long trials first, so that at the end no worker is idle while another has a long one.
+            order = sorted(missing, key=lambda name: -training_operations(missing[name].declared))
+            self.engine.run({name: missing[name] for name in order}, self.watcher)
             self.store.compact()  # many small files are slow to read
+
+    def prepare(self) -> None:
+        """Make what the trials share."""
+        self._check_first()
+        searches = [search for search in (*self.trainers, *self.searches) if search.ready]
+        trials = [trial for search in searches for trial in search.known_trials()]
+        by_key = {key(trial): trial for trial in trials}
+        missing = {name: by_key[name] for name in by_key.keys() - self.store.finished_keys()}
+        if missing:
+            self.engine.prepare(missing, self.watcher)
+
+    def _check_first(self) -> None:
+        """Check every search that the store has not finished, before anything runs."""
+        finished = self.store.finished_keys()
+        for search in (*self.trainers, *self.searches):
+            if not all(key(trial) in finished for trial in search.known_trials()):
+                self._check(search)
 
     def _check(self, search: Search) -> None:
         """Check that the trials of a search can run, unless that is known."""
@@ -203,8 +233,8 @@ class _Sweep:
         sampler learns from them.
         """
         start = search.trials([search.fixed], "search")[0].start
-        if start in self._trainers:
-            self._run([self._trainers[start]], f"the encoder of {search.label}", set())
+        if start in self._training:
+            self._run([self._training[start]], f"the encoder of {search.label}", set())
         known = sampled_of(search, self.store)
         budget = max(0, sampler.configurations - len(known))
         title = f"search, {sampler.name} on {search.label}"
@@ -224,17 +254,3 @@ class _Sweep:
             )
             self.engine.sample(sampling, self.watcher)
         return sampled_of(search, self.store)
-
-    def _failed(self) -> int:
-        """The number of trials of this sweep without scores in the store.
-
-        They are planned ones, also those whose record could not be written, and ones of samplers.
-        """
-        samplers = {search.id for search in self.searches if search.sampler is not None}
-        failed = self.store.read(("search", "role"), pc.field("status") == "failed").table
-        sampled = {
-            row["key"]
-            for row in failed.to_pylist()
-            if row["search"] in samplers and row["role"] == "search"
-        }
-        return len(sampled | (self.keys - self.store.finished_keys()))

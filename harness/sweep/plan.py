@@ -13,7 +13,8 @@ from harness.files import digest_of
 from harness.sweep import cost
 from harness.sweep.axes import Between, SamplerRange, Span, Values
 from harness.sweep.scored import Scored, sampled_of, scored_of
-from harness.sweep.search import Search, best, implied
+from harness.sweep.search import Search, best
+from harness.sweep.trainers import implied, started, trainer_of
 from harness.trials.store import Store
 from harness.trials.trial import Role, Trial, key
 
@@ -111,8 +112,9 @@ class _Planner:
         if search.starts_from is None:
             return search
         _, chosen = self._rounds(search.starts_from)
+        trial = trainer_of(search, [(search.starts_from, chosen)] if chosen else [])
         try:
-            return search.started(search.trainer(chosen), download=False) if chosen else search
+            return search if trial is None else started(search, trial, download=False)
         except NotHere:
             return search
 

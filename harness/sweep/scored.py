@@ -1,6 +1,7 @@
 """The configurations of a search that the store has finished, with their mean dev scores."""
 
 from collections import defaultdict
+from collections.abc import Collection, Iterable
 
 import pyarrow.compute as pc
 
@@ -62,3 +63,19 @@ def sampled_of(search: Search, store: Store) -> Scored:
         if len(scores[name]) == len(search.trials([values[name]], "search"))
     ]
     return [(values[name], sum(scores[name]) / len(scores[name])) for name in complete]
+
+
+def failed_trials(searches: Iterable[Search], planned: Collection[str], store: Store) -> int:
+    """The number of trials of a sweep without scores in the store.
+
+    They are planned ones (their keys), also those whose record could not be written, and ones of
+    samplers.
+    """
+    samplers = {search.id for search in searches if search.sampler is not None}
+    failed = store.read(("search", "role"), pc.field("status") == "failed").table
+    sampled = {
+        row["key"]
+        for row in failed.to_pylist()
+        if row["search"] in samplers and row["role"] == "search"
+    }
+    return len(sampled | (set(planned) - store.finished_keys()))

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from harness.data.trained_encoders import parts_of, trained_name
+from harness.data.trained_encoders import parts_of
 from harness.evaluation.suites import suite
 from harness.files import digest_of
 from harness.plugin import registry
@@ -15,7 +15,7 @@ from harness.plugin.config import MethodConfig
 from harness.plugin.declared import Declared
 from harness.sweep.axes import Round, SamplerRange, Values, expand
 from harness.sweep.space import Repeats, Sampler
-from harness.trials.trial import Role, Trial, key, named, resolve
+from harness.trials.trial import Role, Trial, named, resolve
 
 
 @dataclass(frozen=True)
@@ -76,20 +76,6 @@ class Search:
         """Whether it is known from which encoder the trials start."""
         return self.starts_from is None or parts_of(self.config.encoder)[1] is not None
 
-    def trainer(self, chosen: Values) -> Trial:
-        """The trial that trains the encoder: the chosen configuration on the first final seed."""
-        assert self.starts_from
-        return self.starts_from.trials([chosen], "final")[0]
-
-    def started(self, trial: Trial, *, download: bool = True) -> "Search":
-        """The search on the encoder that this trial trains.
-
-        Raises NotHere when a file that its key needs is not on this machine.
-        """
-        model, _ = parts_of(self.config.encoder)
-        encoder = trained_name(model, key(trial, download=download))
-        return replace(self, fixed={**self.fixed, "encoder": encoder})
-
     @property
     def id(self) -> str:
         """Digest of the search's definition, by which a sampler's trials are found again."""
@@ -132,10 +118,10 @@ class Search:
             return self
         return replace(self, fixed=first, rounds=())
 
-    def first_trials(self) -> list[Trial]:
-        """The trials that are run first: the first round, or the only configuration's.
+    def known_trials(self) -> list[Trial]:
+        """The trials that are known before anything has run: the first round, or the only finals.
 
-        A sampler's are not known; the trials of the fixed values stand for them.
+        A sampler's are not known; those of the fixed values stand for them.
         """
         if self.rounds:
             return self.trials(self.configurations(0, []), "search")
@@ -162,16 +148,6 @@ class Search:
                 self.repeats[role],
             )
         ]
-
-
-def implied(searches: Iterable[Search]) -> list[Search]:
-    """The searches that train an encoder for some of these and are not among them, each once."""
-    listed, found = list(searches), list[Search]()
-    for search in listed:
-        trainer = search.starts_from
-        if trainer is not None and trainer not in (*listed, *found):
-            found.append(trainer)
-    return found
 
 
 def repeated(trial: Trial, repeats: Repeats) -> list[Trial]:

@@ -5,6 +5,7 @@ The worker writes a record into the store itself.
 
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,8 @@ def _make_part(
             with watched(running, sweep, limits):
                 part.make(_report, settings["part"]["asked"])
         shutil.rmtree(running, ignore_errors=True)
+        with suppress(OSError):  # other jobs run
+            store.running_folder.rmdir()
     except (TrialFailure, UserError, OSError) as error:
         why = str(error)
     return {"status": "failed" if why else "finished", "reason": why, "dev": None}

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from harness.sweep.overrides import Overrides, searches
-from harness.sweep.search import Search, implied
+from harness.sweep.search import Search
 from harness.sweep.space import load_space
+from harness.sweep.trainers import implied, started, trainer_of
 from harness.trials.store import Store
 from harness.trials.trial import key
 
@@ -56,11 +57,12 @@ def test_the_key_contains_what_the_trial_starts_from(found: Found) -> None:
     plain, trained, simcse = found()
     keys = []
     for rate in (1e-3, 2e-3):
-        trainer = trained.trainer({**simcse.fixed, "learning_rate": rate})
+        trainer = trainer_of(trained, [(simcse, {**simcse.fixed, "learning_rate": rate})])
+        assert trainer is not None
         assert (trainer.seed, trainer.role) == (3, "final")
-        started = trained.started(trainer)
-        assert started.ready
-        [trial] = started.trials([started.fixed], "final")
+        on_trained = started(trained, trainer)
+        assert on_trained.ready
+        [trial] = on_trained.trials([on_trained.fixed], "final")
         assert trial.start == key(trainer)
         assert trial.label == f"pooling unsup tiny-bert@{key(trainer)[:10]} seed 3"
         keys.append(key(trial))
