@@ -44,7 +44,7 @@ def test_the_search_space_of_the_readme_is_one(tmp_path: Path) -> None:
     path = tmp_path / "space.yaml"
     path.write_text(example("README.md", "yaml"), encoding="utf-8")
     space, _ = load_space(path)
-    assert list(space.methods) == ["simcse", "d2cse", "mine"]
+    assert list(space.methods) == ["simcse", "d2cse", "promptbert", "clsr", "mine"]
 
 
 def test_the_suite_of_the_evaluation_page_is_one(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import typer.main
 
 from harness.cli import app
 from harness.plugin import registry
-from harness.sweep.space import MethodSpace, Repeats, Select, Space
+from harness.sweep.space import MethodSpace, Repeats, Select, Space, TrainedEncoder
 from harness.trials.record import SCHEMA
 
 GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"
@@ -55,7 +55,7 @@ def test_the_columns_exist() -> None:
 
 
 def test_the_keys_of_a_search_space_exist() -> None:
-    models = (Space, MethodSpace, Repeats, Select)
+    models = (Space, MethodSpace, Repeats, Select, TrainedEncoder)
     keys = {name for model in models for name in model.model_fields}
     named = {key.partition(":")[0] for key in places("YAML")}
     assert {"rounds", "seeds"} <= named
