@@ -3,15 +3,19 @@
 import typer
 
 from harness.cli import options
+from harness.cli.targets import SweepOptions
 
 
 def prepare(
-    targets: options.TargetsArgument,
+    targets: options.TargetsArgument = None,
     set_: options.SetOption = None,
     encoder: options.EncoderOption = None,
     configurations: options.ConfigurationsOption = None,
     seeds: options.SeedsOption = None,
     subsets: options.SubsetsOption = None,
+    published: options.PublishedOption = False,
+    paper: options.PaperOption = None,
+    number: options.TableOption = None,
     store: options.StoreOption = None,
     cpus_per_trial: options.CpusOption = 1,
     gpus_per_trial: options.GpusOption = None,
@@ -24,7 +28,10 @@ def prepare(
 
     Example: harness prepare methods/diffaug search_spaces/semisup.yaml
     """
-    chosen = options.SweepOptions(targets, set_, encoder, configurations, seeds, subsets)
+    chosen = SweepOptions(
+        targets or [], set_, encoder, configurations, seeds, subsets,
+        published, paper, number, store,
+    )  # fmt: skip
     searches = chosen.searches()
     options.use_cluster(address)
     from rich.console import Console

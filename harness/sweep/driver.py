@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from harness.files import check_cache
+from harness.sweep.axes import Values
 from harness.sweep.cost import training_operations
 from harness.sweep.limits import Limits
 from harness.sweep.resources import Resources
 from harness.sweep.scored import Scored, sampled_of, scored_of
-from harness.sweep.search import Search, best
+from harness.sweep.search import Search, best, implied
 from harness.sweep.space import Sampler
 from harness.sweep.suggestions import Sampling
 from harness.sweep.watcher import RoundPlan, SweepWatcher
@@ -102,9 +103,12 @@ class _Sweep:
         watcher: SweepWatcher,
     ) -> None:
         """`start`: gives what runs trials; it is called when there is one to run."""
-        self.searches, self.store, self.watcher = searches, store, watcher
+        self.searches, self.store, self.watcher = list(searches), store, watcher
         self._start = start
         self.keys: set[str] = set()
+        self._undecided: list[str] = []
+        self._trainers: dict[str, Trial] = {}
+        """Key -> trial whose encoder others start from"""
         self._checked: set[str] = set()
         """Searches of which it is known that their trials can run"""
 
@@ -115,55 +119,87 @@ class _Sweep:
 
     def run(self) -> SweepResult:
         """Search, choose, and train the chosen configurations on the final seeds."""
-        self._check_first()
-        finals: list[Trial] = []
-        undecided = []
-        for search, scored in zip(self.searches, self._search(), strict=True):
+        trainers = implied(self.searches)
+        self._check_first([*trainers, *self.searches])
+        first = [search for search in self.searches if search.starts_from is None]
+        known = self._choose([*trainers, *first])
+        later = self._choose(self._started(known))
+        finals = [
+            trial
+            for search, chosen in (*known, *later)
+            if search in self.searches
+            for trial in search.trials([chosen], "final")
+        ]
+        self._run(finals, "final seeds", set())
+        return SweepResult(self._failed(), self._undecided)
+
+    def _choose(self, searches: list[Search]) -> list[tuple[Search, Values]]:
+        """Run the rounds of the searches, and say which configuration each has chosen."""
+        chosen = []
+        for search, scored in zip(searches, self._search(searches), strict=True):
             # A search without rounds and without a sampler has a single configuration.
             if not scored and (search.rounds or search.sampler):
-                undecided.append(search.label)
+                self._undecided.append(search.label)
                 continue
-            chosen = best(scored) if scored else search.fixed
-            self.watcher.chosen(search, chosen, max((dev for _, dev in scored), default=None))
-            finals += search.trials([chosen], "final")
-        self._run(finals, "final seeds", set())
-        return SweepResult(self._failed(), undecided)
+            values = best(scored) if scored else search.fixed
+            self.watcher.chosen(search, values, max((dev for _, dev in scored), default=None))
+            chosen.append((search, values))
+        return chosen
 
-    def _search(self) -> list[Scored]:
+    def _started(self, chosen: list[tuple[Search, Values]]) -> list[Search]:
+        """The searches whose encoder another search trains, now that it has chosen.
+
+        chosen: searches with the configuration that each has chosen.
+        """
+        for index, search in enumerate(self.searches):
+            if search.starts_from is None:
+                continue
+            values = next((each for base, each in chosen if base == search.starts_from), None)
+            if values is None:
+                self._undecided.append(search.label)
+                continue
+            trial = search.trainer(values)
+            self._trainers[key(trial)] = trial
+            self.searches[index] = search.started(trial)
+        return [each for each in self.searches if each.starts_from and each.ready]
+
+    def _search(self, searches: list[Search]) -> list[Scored]:
         """The configurations of each search with their scores, from all of its rounds.
 
         The n-th rounds of all searches run together, so that no worker waits for one search.
         """
-        scored: list[Scored] = [[] for _ in self.searches]
-        for number in range(max((len(search.rounds) for search in self.searches), default=0)):
-            self._round(number, scored)
-        for index, search in enumerate(self.searches):
+        scored: list[Scored] = [[] for _ in searches]
+        for number in range(max((len(search.rounds) for search in searches), default=0)):
+            self._round(number, searches, scored)
+        for index, search in enumerate(searches):
             if search.sampler is not None:
                 scored[index] = self._sample(search, search.sampler)
         return scored
 
-    def _round(self, number: int, scored: list[Scored]) -> None:
+    def _round(self, number: int, searches: list[Search], scored: list[Scored]) -> None:
         """Run round `number` of every search that has one, and add its scores to `scored`."""
         # A search without any score has nothing from which its next round could start.
         tried = {
             index: search.configurations(number, scored[index])
-            for index, search in enumerate(self.searches)
+            for index, search in enumerate(searches)
             if number < len(search.rounds) and (number == 0 or scored[index])
         }
         trials = [
             trial
             for index, values in tried.items()
-            for trial in self.searches[index].trials(values, "search")
+            for trial in searches[index].trials(values, "search")
         ]
-        varied = {name for index in tried for name in self.searches[index].rounds[number]}
+        varied = {name for index in tried for name in searches[index].rounds[number]}
         self._run(trials, f"search, round {number + 1}", varied)
         for index, values in tried.items():
-            scored[index] += scored_of(self.searches[index], values, self.store)
+            scored[index] += scored_of(searches[index], values, self.store)
 
     def _run(self, trials: list[Trial], title: str, varied: set[str]) -> None:
         """Run those trials that the store has not finished. Equal trials run once."""
         # A later round may ask for a configuration that an earlier one has tried.
-        by_key = {key(trial): trial for trial in trials}
+        starts = {trial.start for trial in trials}
+        by_key = {name: each for name, each in self._trainers.items() if name in starts}
+        by_key |= {key(trial): trial for trial in trials}
         self.keys |= by_key.keys()
         finished = self.store.finished_keys()
         missing = {name: trial for name, trial in by_key.items() if name not in finished}
@@ -184,17 +220,19 @@ class _Sweep:
 
     def prepare(self) -> None:
         """Make what the trials share."""
-        self._check_first()
-        trials = [trial for search in self.searches for trial in search.known_trials()]
+        known = implied(self.searches)
+        known += [search for search in self.searches if search.starts_from is None]
+        self._check_first(known)
+        trials = [trial for search in known for trial in search.known_trials()]
         by_key = {key(trial): trial for trial in trials}
         missing = {name: by_key[name] for name in by_key.keys() - self.store.finished_keys()}
         if missing:
             self.engine.prepare(missing, self.watcher)
 
-    def _check_first(self) -> None:
+    def _check_first(self, searches: list[Search]) -> None:
         """Check every search that the store has not finished, before anything runs."""
         finished = self.store.finished_keys()
-        for search in self.searches:
+        for search in searches:
             if not all(key(trial) in finished for trial in search.known_trials()):
                 self._check(search)
 
@@ -210,6 +248,9 @@ class _Sweep:
         The configurations that the store has from this search count towards the budget, and the
         sampler learns from them.
         """
+        start = search.trials([search.fixed], "search")[0].start
+        if start in self._trainers:
+            self._run([self._trainers[start]], f"the encoder of {search.label}", set())
         known = sampled_of(search, self.store)
         budget = max(0, sampler.configurations - len(known))
         title = f"search, {sampler.name} on {search.label}"
@@ -218,7 +259,7 @@ class _Sweep:
         if budget:
             self._check(search)
             sampling = Sampling(
-                template=Trial(search.method, search.fixed, 0, "search", search.id),
+                template=Trial(search.method, search.fixed, 0, "search", search.id, search.variant),
                 repeats=search.repeats["search"],
                 ranges=search.ranges,
                 sampler=sampler,

@@ -24,7 +24,8 @@ from harness.trials.record import Record
 from harness.trials.run import attempt
 from harness.trials.shared_parts import part_of
 from harness.trials.store import Store
-from harness.trials.trial import Trial
+from harness.trials.trained_encoder import provide
+from harness.trials.trial import Trial, failed
 
 POSTPONED = "postponed"
 """The status of a trial that waits or gave way, and so has no record yet"""
@@ -69,7 +70,9 @@ def _make_part(
     key, why = settings["key"], None
     running = store.running(key)
     try:
-        part = part_of(given_trial(settings), key)
+        trial = given_trial(settings)
+        provide(store, trial.config.encoder)
+        part = part_of(trial, key)
         if part and not (why := stopped(running, sweep)):
             running.mkdir(parents=True, exist_ok=True)
             with watched(running, sweep, limits):
@@ -95,6 +98,10 @@ def _run_trial(
     made: list[Record] = []
 
     def run() -> Record:
+        try:
+            provide(found, trial.config.encoder)
+        except UserError as why:  # the trial that trains the encoder has failed
+            return failed(trial, str(why))
         made.append(attempt(trial, _report, found.weights(key), running))
         return made[0]
 

@@ -25,6 +25,7 @@ CACHES = {
     "subsets": "label subsets",
     "artefacts": "artefacts of methods, such as frozen vectors",
     "stages": "states of stages that trials share",
+    "encoders": "encoders that trials have trained, for others that start from them",
     "embeddings": "vectors that `harness eval --keep-embeddings` kept",
 }
 """Folder of the cache -> what is in it"""
