@@ -44,12 +44,12 @@ def table_searches(
     from harness.report.lacking import lacking
     from harness.report.measured_trials import TABLE_COLUMNS
     from harness.report.reported import load_paper
-    from harness.sweep.published import FINAL_SEEDS, LABEL_SUBSETS
+    from harness.sweep.published import FINAL_SEEDS, FINAL_SUBSETS
     from harness.sweep.space_values import check_command_line
 
     methods = {registry.locate(name).stem: name for name in overrides.methods}
     reading = options.opened(store).read(TABLE_COLUMNS)
-    draws = len(overrides.seeds or FINAL_SEEDS), len(overrides.subsets or LABEL_SUBSETS)
+    draws = len(overrides.seeds or FINAL_SEEDS), len(overrides.subsets or FINAL_SUBSETS)
     found = load_paper(paper)
     missing = [
         wanted

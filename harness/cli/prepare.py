@@ -28,8 +28,10 @@ def prepare(
 
     Example: harness prepare methods/diffaug search_spaces/semisup.yaml
     """
-    narrowed = (set_, encoder, configurations, seeds, subsets, published)
-    chosen = SweepOptions(targets or [], *narrowed, paper, number, store)
+    chosen = SweepOptions(
+        targets or [], set_, encoder, configurations, seeds, subsets,
+        published, paper, number, store,
+    )  # fmt: skip
     searches = chosen.searches()
     options.use_cluster(address)
     from rich.console import Console

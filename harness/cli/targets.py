@@ -120,7 +120,10 @@ class SweepOptions:
         from harness.sweep.overrides import Overrides
 
         if self.configurations is not None and (self.published or self.of_table):
-            raise UserError("published values are not searched, so --configurations has no meaning")
+            raise UserError(
+                "--configurations has no meaning with --published or --paper: published values "
+                "are not searched"
+            )
         return Overrides(
             methods=methods,
             encoders=tuple(self.encoder or ()),

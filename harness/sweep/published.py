@@ -6,7 +6,7 @@ from harness.sweep.overrides import Overrides
 from harness.sweep.search import Search
 from harness.sweep.space import Repeats
 
-FINAL_SEEDS, LABEL_SUBSETS = (0, 1, 2), (0, 1, 2, 3, 4)
+FINAL_SEEDS, FINAL_SUBSETS = (0, 1, 2), (0, 1, 2, 3, 4)
 """The final seeds, and the label subsets where a share of the labels is used (diffaug.md, section
 7)"""
 PLAIN = Overrides()
@@ -24,7 +24,7 @@ def published_search(
     fields = registry.load(method).method.config_type.model_fields
     changed = {name: value for name, value in overrides.values.items() if name in fields}
     repeats = Repeats(
-        seeds=list(overrides.seeds or FINAL_SEEDS), subsets=list(overrides.subsets or LABEL_SUBSETS)
+        seeds=list(overrides.seeds or FINAL_SEEDS), subsets=list(overrides.subsets or FINAL_SUBSETS)
     )
     search = Search(
         method=method,
