@@ -3,17 +3,21 @@
 The store says what is left to do, so an interrupted sweep goes on when the same command is given.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
 from harness.files import check_cache
+from harness.sweep.axes import Values
 from harness.sweep.limits import Limits
 from harness.sweep.ray_engine import Engine, Resources
-from harness.sweep.scored import Scored, sampled_of, scored_of
-from harness.sweep.search import Search, best
-from harness.sweep.space import Sampler
-from harness.sweep.suggestions import Sampling
+from harness.sweep.sampling import Sampler
+from harness.sweep.scored import Scored, chosen_of, scored_of
+from harness.sweep.search import Search
+from harness.sweep.study import Study
+from harness.sweep.suggestions import Suggestions
+from harness.sweep.trial_queue import Listed, Together, TrialSource
 from harness.sweep.watcher import RoundPlan, SweepWatcher
 from harness.trials.prepare import prepare
 from harness.trials.store import Store
@@ -68,8 +72,9 @@ class _Sweep:
             if not scored and (search.rounds or search.sampler):
                 undecided.append(search.label)
                 continue
-            chosen = best(scored) if scored else search.fixed
-            self.watcher.chosen(search, chosen, max((dev for _, dev in scored), default=None))
+            chosen = chosen_of(search, scored, self.store) if scored else search.fixed
+            dev = next((dev for values, dev in scored if values == chosen), None)
+            self.watcher.chosen(search, chosen, dev)
             finals += search.trials([chosen], "final")
         self._run(finals, "final seeds", set())
         return SweepResult(self._failed(), undecided)
@@ -101,24 +106,46 @@ class _Sweep:
             for trial in self.searches[index].trials(values, "search")
         ]
         varied = {name for index in tried for name in self.searches[index].rounds[number]}
-        self._run(trials, f"search, round {number + 1}", varied)
+        title = f"search, round {number + 1}"
+        pruned = {index: each for index, each in tried.items() if self.searches[index].pruner}
+        self._run(trials, title, varied, lambda: self._pruning(number, pruned) if pruned else None)
         for index, values in tried.items():
             scored[index] += scored_of(self.searches[index], values, self.store)
 
-    def _run(self, trials: list[Trial], title: str, varied: set[str]) -> None:
-        """Run those trials that the store has not finished. Equal trials run once."""
+    def _pruning(self, number: int, tried: Mapping[int, list[Values]]) -> Together:
+        """The source of the trials of round `number` with a pruner, for each search of `tried`."""
+        sources = []
+        for index, values in tried.items():
+            search = self.searches[index]
+            study = Study(search, self.store, f"round {number + 1}")
+            source = Suggestions(search, study, self.store, values)
+            source.at_a_time = self.engine.slots
+            sources.append(source)
+        return Together(sources)
+
+    def _run(
+        self,
+        trials: list[Trial],
+        title: str,
+        varied: set[str],
+        source: Callable[[], TrialSource | None] = lambda: None,
+    ) -> None:
+        """Run those trials that the store has not settled. Equal trials run once.
+
+        `source`: gives what decides which of the trials run, and when; None: all of them run.
+        """
         # A later round may ask for a configuration that an earlier one has tried.
         by_key = {key(trial): trial for trial in trials}
         self.keys |= by_key.keys()
-        finished = self.store.finished_keys()
-        missing = {name: trial for name, trial in by_key.items() if name not in finished}
+        settled = self._settled()
+        missing = {name: trial for name, trial in by_key.items() if name not in settled}
         stored = len(by_key) - len(missing)
         # Without a trial to run, Ray need not start.
         slots = self.engine.slots if missing else 0
         # Trials of one configuration differ in the label subset, too.
         self.watcher.round(RoundPlan(title, len(missing), stored, slots, varied | {"subset"}))
         if missing:
-            self.engine.run(missing, self.watcher)
+            self.engine.run_from(source() or Listed(missing), self.watcher)
             self.store.compact()  # many small files are slow to read
 
     def _sample(self, search: Search, sampler: Sampler) -> Scored:
@@ -127,24 +154,24 @@ class _Sweep:
         The configurations that the store has from this search count towards the budget, and the
         sampler learns from them.
         """
-        known = sampled_of(search, self.store)
-        budget = max(0, sampler.configurations - len(known))
+        study = Study(search, self.store)
+        source = Suggestions(search, study, self.store)
         title = f"search, {sampler.name} on {search.label}"
-        slots = self.engine.slots if budget else 0
-        self.watcher.round(RoundPlan(title, budget, len(known), slots, set(search.ranges)))
-        if budget:
-            sampling = Sampling(
-                template=Trial(search.method, search.fixed, 0, "search", search.id),
-                repeats=search.repeats["search"],
-                ranges=search.ranges,
-                sampler=sampler,
-                budget=budget,
-                known=[
-                    ({name: values[name] for name in search.ranges}, dev) for values, dev in known
-                ],
-            )
-            self.engine.sample(sampling, self.watcher)
-        return sampled_of(search, self.store)
+        left = source.to_run
+        slots = 0 if source.exhausted else self.engine.slots
+        self.watcher.round(RoundPlan(title, left, source.settled, slots, set(search.ranges)))
+        if not source.exhausted:
+            source.at_a_time = slots
+            self.engine.run_from(source, self.watcher)
+        tried = [{**search.fixed, **drawn} for drawn in study.finished_params()]
+        return scored_of(search, tried, self.store)
+
+    def _settled(self) -> set[str]:
+        """The keys of the trials that have finished, or that a search of this sweep has pruned."""
+        ours = {search.id for search in self.searches}
+        pruned = self.store.read(("search",), pc.field("status") == "pruned").table
+        found = {row["key"] for row in pruned.to_pylist() if row["search"] in ours}
+        return found | self.store.finished_keys()
 
     def _failed(self) -> int:
         """The number of trials of this sweep without scores in the store.
@@ -158,4 +185,4 @@ class _Sweep:
             for row in failed.to_pylist()
             if row["search"] in samplers and row["role"] == "search"
         }
-        return len(sampled | (self.keys - self.store.finished_keys()))
+        return len(sampled | (self.keys - self._settled()))

@@ -11,7 +11,8 @@ from typing import Any
 from harness.errors import UserError, suggest
 from harness.plugin import registry
 from harness.plugin.registry import Plugin
-from harness.sweep.axes import Between, SamplerRange, Span
+from harness.sweep.axes import Between, SamplerRange, SamplerValues, Span
+from harness.sweep.conditions import bound
 from harness.sweep.search import Search
 from harness.sweep.space import MethodSpace, Repeats, Space, rounds
 from harness.sweep.yaml_lines import Document, Location
@@ -77,7 +78,7 @@ def _search(
     fixed = {key: value for key, value in given.items() if key in fields} | {"encoder": encoder}
     resolve(plugin, fixed)  # it refuses a bad value now, before anything runs
     free = [overrides.without(axes) for axes in rounds(part)]
-    ranges = overrides.without(part.ranges or {})
+    ranges = bound(plugin, fixed, overrides.without(part.ranges or {}))
     limit = overrides.configurations
     sampler = part.sampler if ranges else None
     if sampler is not None and limit is not None:
@@ -90,6 +91,8 @@ def _search(
         sampler=sampler,
         repeats={"search": space.search, "final": _final(space, overrides)},
         limit=limit,
+        pruner=space.pruner,
+        by_cost=space.select.cost,
     )
 
 
@@ -195,4 +198,6 @@ def _known_values(axis: Any) -> list[Any]:
         # A value inside the range, which is not a whole number unless all values are.
         inner = axis.low + (axis.step or (axis.high - axis.low) / math.pi)
         return [axis.low, min(inner, axis.high), axis.high]
+    if isinstance(axis, SamplerValues):
+        return axis.values
     return [] if isinstance(axis, Between) else list(axis)

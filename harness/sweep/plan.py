@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 from harness.data.hub import model_shape
 from harness.errors import NotHere
 from harness.sweep import cost
-from harness.sweep.axes import Between, SamplerRange, Span, Values
-from harness.sweep.scored import Scored, sampled_of, scored_of
-from harness.sweep.search import Search, best
+from harness.sweep.axes import Between, SamplerRange, SamplerValues, Span, Values
+from harness.sweep.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
+from harness.sweep.search import Search
 from harness.trials.store import Store
 from harness.trials.trial import Role, Trial, key
 
@@ -30,7 +30,7 @@ class PlanLine:
     varied: dict[str, str]
     """What its trials differ in -> the values as text; hyperparameters, or seeds and subsets"""
     trials: int | None
-    """Number of trials; None: the round before decides"""
+    """Number of trials; None: the round before, or a budget in hours, decides"""
     stored: int
     """Number of trials that the store has finished"""
     steps: int | None
@@ -84,6 +84,8 @@ class _Planner:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        pruned = store.read(("search",), pc.field("status") == "pruned").table
+        self.pruned = {(row["key"], row["search"]) for row in pruned.to_pylist()}
         self.finished = store.read(_COLUMNS, pc.field("status") == "finished").table
         self.keys = set(self.finished["key"].to_pylist())
 
@@ -113,21 +115,25 @@ class _Planner:
                 scored += scored_of(search, configurations, self.store)
             lines.append(self._line(search, title, shown, len(trials), stored))
         if search.sampler is not None:
+            settled = sum(each.settled for each in tried_of(search, self.store))
             scored = sampled_of(search, self.store)
-            complete = len(scored) >= search.sampler.configurations
-            lines.append(self._sampler_line(search, len(scored)))
+            budget = search.sampler.configurations
+            complete = budget is not None and settled >= budget
+            lines.append(self._sampler_line(search, settled))
         if not complete:
             return lines, None
-        return lines, best(scored) if scored else search.fixed
+        return lines, chosen_of(search, scored, self.store) if scored else search.fixed
 
     def _sampler_line(self, search: Search, known: int) -> PlanLine:
-        """The line of a sampler. `known`: number of configurations that the store has."""
+        """The line of a sampler. `known`: number of configurations that the store has settled."""
         assert search.sampler is not None
-        budget = search.sampler.configurations
+        budget, hours = search.sampler.configurations, search.sampler.hours
         ranges = {name: _axis(axis) for name, axis in search.ranges.items()}
         each = len(search.trials([search.fixed], "search"))
-        stored = min(known, budget) * each
-        return self._line(search, search.sampler.name, ranges, budget * each, stored)
+        stored = (known if budget is None else min(known, budget)) * each
+        title = search.sampler.name + (f", {hours:g} h" if hours else "")
+        trials = None if budget is None else budget * each
+        return self._line(search, title, ranges, trials, stored)
 
     def _line(
         self, search: Search, title: str, shown: dict[str, str], trials: int | None, stored: int
@@ -155,9 +161,11 @@ class _Planner:
 
     def _stored(self, trials: list[Trial]) -> int:
         try:
-            return sum(key(trial, download=False) in self.keys for trial in trials)
+            keys = [key(trial, download=False) for trial in trials]
         except NotHere:
             return 0  # without the model or the data file there is no key to look for
+        asked = zip(keys, trials, strict=True)
+        return sum(name in self.keys or (name, each.search) in self.pruned for name, each in asked)
 
 
 def _scaled(row: Mapping[str, Any], steps: int) -> float:
@@ -178,6 +186,11 @@ def _repeats(trials: list[Trial]) -> dict[str, str]:
 
 def _axis(axis: Any) -> str:
     """An axis of a round or a range of a sampler, as text."""
+    if isinstance(axis, SamplerRange | SamplerValues) and axis.when:
+        when = [f"{name} {_axis(among)}" for name, among in axis.when.items()]
+        return f"{_axis(axis.model_copy(update={'when': {}}))}, where {' and '.join(when)}"
+    if isinstance(axis, SamplerValues):
+        return _axis(axis.values)
     if isinstance(axis, Between):
         return f"between the two best, step {axis.step:g}"
     if isinstance(axis, SamplerRange):

@@ -6,8 +6,8 @@ The store keeps the results; what Tune keeps is deleted after the sweep.
 import os
 import secrets
 import uuid
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -42,12 +42,11 @@ from harness.sweep.limits import Limits, stopped, with_log
 from harness.sweep.node_sources import check_sources
 from harness.sweep.ray_session import ray_session
 from harness.sweep.stopping import let_give_way
-from harness.sweep.suggestions import Sampling, Suggestions
-from harness.sweep.trial_queue import Listed, TrialQueue, TrialSource
+from harness.sweep.trial_queue import TrialQueue, TrialSource
 from harness.sweep.watcher import TrialWatcher
 from harness.training.interruption import ended_by_sigterm
 from harness.trials.store import SMALL_FILES, Store
-from harness.trials.trial import Trial, failed
+from harness.trials.trial import failed
 
 
 @dataclass(frozen=True)
@@ -100,18 +99,11 @@ class Engine:
         slots = int(total.get("CPU", 0) / self.resources.cpus)
         return max(1, min(slots, int(total.get("GPU", 0) / gpus)) if gpus else slots)
 
-    def run(self, trials: Mapping[str, Trial], watcher: TrialWatcher) -> None:
-        """Run every trial (key -> trial) once.
+    def run_from(self, source: TrialSource, watcher: TrialWatcher) -> None:
+        """Run every trial of a source once, until it is exhausted.
 
         Afterwards the store has all records, also those of failures.
         """
-        self._fit(Listed(trials), watcher)
-
-    def sample(self, sampling: Sampling, watcher: TrialWatcher) -> None:
-        """Let an Optuna sampler suggest configurations until the budget is spent."""
-        self._fit(Suggestions(sampling, self.slots), watcher)
-
-    def _fit(self, source: TrialSource, watcher: TrialWatcher) -> None:
         queue, folder = TrialQueue(source, self.store), str(self._folder)
         cpus, gpus = self.resources.cpus, self.resources.gpus or 0
         bound = partial(
@@ -191,7 +183,10 @@ class _Relay(tune.Callback):  # type: ignore[misc]
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
     ) -> None:
         if "step" in result:
-            self.queue.progressed(trial.config["key"])
+            key = trial.config["key"]
+            if self.queue.progressed(key, result):
+                with suppress(OSError):  # it ended this moment, or the disk is full
+                    (self.store.running(key) / worker.PRUNE).touch()
             self.watcher.progressed(worker.given_trial(trial.config), result)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:

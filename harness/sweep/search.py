@@ -12,8 +12,10 @@ from harness.files import digest_of
 from harness.plugin import registry
 from harness.plugin.config import MethodConfig
 from harness.plugin.declared import Declared
-from harness.sweep.axes import Round, SamplerRange, Values, expand
-from harness.sweep.space import Repeats, Sampler
+from harness.sweep.axes import Round, SamplerRange, SamplerValues, Values, expand
+from harness.sweep.conditions import Ranges
+from harness.sweep.sampling import Pruner, Sampler
+from harness.sweep.space import Repeats
 from harness.trials.trial import Role, Trial, resolve
 
 
@@ -27,13 +29,17 @@ class Search:
     """The values that all configurations of the search share"""
     rounds: tuple[Round, ...]
     """The axes of each round; empty: a single configuration, or a sampler"""
-    ranges: Mapping[str, SamplerRange | list[Any]]
+    ranges: Ranges
     """The ranges of the sampler; empty without a sampler"""
     sampler: Sampler | None
     repeats: Mapping[Role, Repeats]
     """Role -> the seeds and label subsets on which each configuration is run"""
     limit: int | None
     """At most so many configurations per round; None: all"""
+    pruner: Pruner | None = None
+    """What ends poor configurations early"""
+    by_cost: bool = False
+    """Whether the cheapest of the configurations nearly as good as the best is chosen"""
 
     @cached_property
     def declared(self) -> Declared:
@@ -63,7 +69,7 @@ class Search:
 
     @property
     def id(self) -> str:
-        """Digest of the search's definition, by which a sampler's trials are found again."""
+        """Digest of the search's definition, by which its trials and its study are found again."""
         parts = [
             self.declared.source_digest,
             self.config.model_dump(mode="json"),
@@ -71,6 +77,11 @@ class Search:
             None if self.sampler is None else self.sampler.model_dump(include={"name", "seed"}),
             self.repeats["search"].model_dump(),
         ]
+        # Where there is neither, the identifiers of earlier versions stay.
+        if self.pruner is not None:
+            parts.append(self.pruner.model_dump())
+        if self.by_cost:
+            parts.append("cost")
         return digest_of(parts)
 
     def configurations(self, number: int, scored: list[tuple[Values, float]]) -> list[Values]:
@@ -126,5 +137,8 @@ def best(scored: list[tuple[Values, float]]) -> Values:
     return max(scored, key=lambda pair: pair[1])[0]
 
 
-def _plain(axis: Any) -> Any:
-    return axis.model_dump() if isinstance(axis, SamplerRange) else axis
+def _plain(axis: SamplerRange | SamplerValues) -> Any:
+    """An axis without what it does not use."""
+    if isinstance(axis, SamplerValues) and not axis.when:
+        return axis.values
+    return axis.model_dump(exclude=None if axis.when else {"when"})

@@ -1,110 +1,260 @@
-"""The trials of the configurations that an Optuna sampler suggests."""
+"""The trials of the configurations that a sampler suggests, or that a grid with a pruner has."""
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
-import optuna
+import pyarrow.compute as pc
+from optuna.trial import FrozenTrial, TrialState
 
 from harness.errors import UserError
-from harness.sweep.axes import SamplerRange, Values
-from harness.sweep.search import repeated
-from harness.sweep.space import Repeats, Sampler
-from harness.trials.trial import Trial, key
+from harness.sweep.axes import Values
+from harness.sweep.curves import curve_of
+from harness.sweep.scored import tried_of
+from harness.sweep.search import Search
+from harness.sweep.study import KEYS, Study
+from harness.trials.store import Store
+from harness.trials.trial import Trial, key, pruned
 
-optuna.logging.set_verbosity(optuna.logging.WARNING)
-
-SAMPLERS = {
-    "tpe": optuna.samplers.TPESampler,
-    "random": optuna.samplers.RandomSampler,
-    "qmc": optuna.samplers.QMCSampler,
-}
+REPEATS = 100
+"""A sampler that suggests so many known configurations one after the other has no other ones"""
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """A sampler's ranges and budget, and what it already knows."""
+@dataclass
+class _Open:
+    """A configuration of which trials are left."""
 
-    template: Trial
-    """The trial that every suggestion completes"""
-    repeats: Repeats
-    """The seeds and subsets on which each configuration is run"""
-    ranges: Mapping[str, SamplerRange | list[Any]]
-    sampler: Sampler
-    budget: int
-    """Number of configurations still to try"""
-    known: list[tuple[Values, float]]
-    """Configurations that were tried before, with their mean dev scores"""
+    left: dict[str, Trial]
+    """Key -> trial that has not ended, in the order of subsets and seeds"""
+    first: str
+    """Key of the trial whose curve the pruner sees"""
+    given: set[str] = field(default_factory=set)
+    """The keys of the trials that the queue has"""
+    scores: list[float] = field(default_factory=list)
+    costs: list[float] = field(default_factory=list)
+    """Seconds of training"""
+    stopped: bool = False
+    """Whether the pruner has stopped it"""
+    began: float = field(default_factory=time.monotonic)
 
 
 class Suggestions:
     """A source of trials: each configuration is one trial for each search seed and label subset.
 
-    The sampler learns the mean of their dev scores, which is -inf when one of them failed.
+    The study learns the mean of their dev scores. With a pruner, the seeds of a configuration run
+    one after the other: a pruner of curves sees the first one, and where it stops this one, the
+    others do not run. They are recorded as pruned, so that the store says that nothing is left.
     """
 
-    def __init__(self, sampling: Sampling, at_a_time: int) -> None:
-        """`at_a_time`: most configurations without a score; a sampler learns from the others."""
-        self.sampling, self.at_a_time = sampling, at_a_time
-        self._left = sampling.budget
-        self._open: dict[int, dict[str, float | None]] = {}
-        """Number of a configuration at the sampler -> key of each trial -> its dev score"""
-        self._ranges = {name: _distribution(axis) for name, axis in sampling.ranges.items()}
-        # A resumed search must not suggest the points of its first part again.
-        seed = sampling.sampler.seed + len(sampling.known)
-        self._study = optuna.create_study(
-            direction="maximize", sampler=SAMPLERS[sampling.sampler.name](seed=seed)
-        )
-        for values, score in sampling.known:
-            self._study.add_trial(
-                optuna.trial.create_trial(
-                    params=dict(values), distributions=self._ranges, value=score
-                )
-            )
+    def __init__(
+        self, search: Search, study: Study, store: Store, listed: Iterable[Values] | None = None
+    ) -> None:
+        """`listed`: the configurations of a grid; None: the sampler suggests them.
+
+        What was running when an earlier process ended goes on under its number. Of a sampler, what
+        the store has and the study does not know is added to the study.
+        """
+        self.search, self.study, self.store = search, study, store
+        self.at_a_time = 1
+        """Most configurations without a score; a sampler learns from the others"""
+        self._open: dict[int, _Open] = {}
+        self._waiting: deque[tuple[int | None, Values]] = deque()
+        """The configurations of a grid that are still to run, with their numbers in the study"""
+        self._asked, self._repeated, self._spent = 0, 0, 0.0
+        self._budget = None if listed is not None else search.sampler
+        if listed is None:
+            self._go_on()
+        else:
+            self._take_up(listed)
+
+    # What there is already
+
+    def _go_on(self) -> None:
+        """Bring the study of a sampler and the store together."""
+        stored = tried_of(self.search, self.store)
+        settled = {record.key for each in stored if each.settled for record in each.records}
+        seconds = self.store.read(
+            ("search", "wall_seconds"), pc.field("search") == self.search.id
+        ).table["wall_seconds"]
+        self._spent = pc.sum(seconds).as_py() or 0.0
+        known: set[str] = set()
+        running = []
+        for trial in self.study.trials():
+            if trial.state == TrialState.FAIL:
+                continue
+            names = set(trial.user_attrs.get(KEYS, ()))
+            known |= names
+            if trial.state == TrialState.RUNNING:
+                running.append(trial)
+            elif names & settled:
+                self._asked += 1
+        for each in stored:
+            if each.records[0].key not in known:
+                self._asked += 1
+                self._begin(None, each.values)
+        for trial in running:
+            if KEYS in trial.user_attrs:
+                self._asked += 1
+                self._begin(trial.number, {**self.search.fixed, **trial.params})
+            else:
+                self.study.failed(trial.number)  # the process ended while it was suggested
+
+    def _take_up(self, listed: Iterable[Values]) -> None:
+        """Find the configurations of a grid that are not settled, and their numbers."""
+        known: dict[frozenset[str], FrozenTrial] = {
+            frozenset(trial.user_attrs.get(KEYS, ())): trial
+            for trial in self.study.trials()
+            if trial.state != TrialState.FAIL
+        }
+        for values in listed:
+            names = [key(trial) for trial in self.search.trials([values], "search")]
+            trial = known.get(frozenset(names))
+            running = trial is not None and trial.state == TrialState.RUNNING
+            if trial is None or running or not self._settled(names):
+                self._waiting.append((trial.number if trial and running else None, values))
+
+    def _settled(self, names: Iterable[str]) -> bool:
+        records = map(self.store.get, names)
+        return all(record and record.settled_for(self.search.id) for record in records)
+
+    # A source of trials
+
+    @property
+    def to_run(self) -> int | None:
+        """The number of configurations that are left; None: as many as a budget in hours allows."""
+        left = len(self._open) + len(self._waiting)
+        if self._budget is None or self.exhausted:
+            return left
+        most = self._budget.configurations
+        return None if most is None else left + max(0, most - self._asked)
+
+    @property
+    def settled(self) -> int:
+        """The number of configurations that are finished or pruned."""
+        return self._asked - len(self._open)
 
     @property
     def exhausted(self) -> bool:
-        """Whether the budget is spent and every configuration has a score or has failed."""
-        return not self._left and not self._open
+        """Whether the budget is spent and every configuration has ended."""
+        return not self._open and not self._waiting and not self._may_ask()
 
     def more(self) -> Mapping[str, Trial]:
-        """The trials of one more configuration, if the sampler may suggest one now."""
-        if not self._left or len(self._open) >= self.at_a_time:
-            return {}
-        self._left -= 1
-        asked = self._study.ask(self._ranges)
-        template = self.sampling.template
-        values = {**template.configuration, **asked.params}
-        try:
-            trials = repeated(
-                Trial(template.method, values, 0, "search", template.search), self.sampling.repeats
-            )
-        except UserError:  # two values that do not go together count as a failure
-            self._study.tell(asked.number, -math.inf)
-            return {}
-        found = {key(trial): trial for trial in trials}
-        self._open[asked.number] = dict.fromkeys(found)
-        return found
+        """The next trials of an open configuration, or those of one more if there may be one now.
+
+        A configuration of which the store has everything needs no trial.
+        """
+        for each in self._open.values():
+            if due := self._due(each):
+                return due
+        while len(self._open) < self.at_a_time and (self._waiting or self._may_ask()):
+            number = self._next()
+            if number in self._open and (due := self._due(self._open[number])):
+                return due
+        return {}
+
+    def progressed(self, key: str, report: Mapping[str, Any]) -> bool:
+        """Whether a trial that has done more steps is to end now, because the pruner says so."""
+        evaluation, stops = report.get("evaluation"), False
+        for number, each in self._open.items():
+            if each.first != key or self.study.over_seeds:
+                continue
+            if evaluation is not None:
+                each.stopped |= self.study.prunes(number, evaluation, report["best_dev"])
+            stops |= each.stopped
+        return stops
 
     def ended(self, key: str, report: Mapping[str, Any]) -> None:
-        """Tell the sampler the mean of a configuration, when all of its trials have ended."""
-        dev = report.get("dev")
-        for number, scores in list(self._open.items()):
-            if key in scores:
-                scores[key] = -math.inf if dev is None else dev
-            known = [score for score in scores.values() if score is not None]
-            if len(known) == len(scores):
+        """Tell the study of a configuration's end when all of its trials have ended."""
+        self._spent += report.get("seconds") or 0.0
+        for number in [number for number, each in self._open.items() if key in each.left]:
+            self._heard(number, key, report)
+
+    def _may_ask(self) -> bool:
+        """Whether the sampler may suggest a further configuration."""
+        if self._budget is None or self._repeated >= REPEATS:
+            return False
+        most, hours = self._budget.configurations, self._budget.hours
+        now = time.monotonic()
+        spent = self._spent + sum(now - each.began for each in self._open.values() if each.given)
+        return (most is None or self._asked < most) and (hours is None or spent < 3600 * hours)
+
+    def _next(self) -> int:
+        """Begin with one more configuration, and return its number."""
+        if self._waiting:
+            return self._begin(*self._waiting.popleft())
+        number, drawn = self.study.ask()
+        self._asked += 1
+        self._begin(number, {**self.search.fixed, **drawn})
+        self._repeated = 0 if number in self._open else self._repeated + 1
+        return number
+
+    def _due(self, each: _Open) -> Mapping[str, Trial]:
+        """The trials of a configuration that may run now; with a pruner one at a time."""
+        due = {name: trial for name, trial in each.left.items() if name not in each.given}
+        if self.search.pruner is not None:
+            due = {} if each.given & each.left.keys() else dict(list(due.items())[:1])
+        if due and not each.given:
+            each.began = time.monotonic()
+        each.given |= due.keys()
+        return due
+
+    # The course of a configuration
+
+    def _begin(self, number: int | None, configuration: Values) -> int:
+        """Open a configuration, and hear of what the store has of it already."""
+        if number is None:
+            number = self.study.add(configuration)
+        try:
+            trials = {key(each): each for each in self.search.trials([configuration], "search")}
+        except UserError:  # two values that do not go together
+            self.study.failed(number)
+            return number
+        self.study.name_trials(number, list(trials))
+        self._open[number] = _Open(dict(trials), first=next(iter(trials)))
+        for name, trial in trials.items():
+            record = self.store.get(name)
+            if record is not None and record.settled_for(self.search.id):
+                if name == self._open[number].first and not self.study.over_seeds:
+                    self.study.learn(number, curve_of(trial, record))
+                cost = record.training_seconds or 0.0
+                self._heard(
+                    number, name, {"status": record.status, "dev": record.dev_score, "cost": cost}
+                )
+            elif self.search.pruner is not None:
+                break  # a pruner hears of the seeds in their order
+            if number not in self._open:
+                break
+        return number
+
+    def _heard(self, number: int, name: str, report: Mapping[str, Any]) -> None:
+        """A trial of an open configuration has ended."""
+        each = self._open[number]
+        del each.left[name]
+        if report["status"] == "pruned":
+            self._prune(number)
+        elif report["status"] == "failed":
+            del self._open[number]
+            self.study.failed(number)
+        else:
+            each.scores.append(report["dev"])
+            each.costs.append(report.get("cost") or 0.0)
+            worse = self.study.over_seeds and self.study.prunes(
+                number, len(each.scores), report["dev"]
+            )
+            if not each.left:
                 del self._open[number]
-                self._study.tell(number, sum(known) / len(known))
+                self.study.finished(number, fmean(each.scores), fmean(each.costs))
+            elif worse:
+                self._prune(number)
 
-
-def _distribution(axis: SamplerRange | list[Any]) -> optuna.distributions.BaseDistribution:
-    """The distribution of Optuna for a range of a search space."""
-    if isinstance(axis, list):
-        return optuna.distributions.CategoricalDistribution(axis)
-    numbers = (axis.low, axis.high, axis.step or 0.5)
-    if axis.step is not None and all(float(number).is_integer() for number in numbers):
-        low, high = int(axis.low), int(axis.high)
-        return optuna.distributions.IntDistribution(low, high, step=int(axis.step))
-    return optuna.distributions.FloatDistribution(axis.low, axis.high, log=axis.log, step=axis.step)
+    def _prune(self, number: int) -> None:
+        """End a configuration early, and record those of its trials that do not run."""
+        each = self._open.pop(number)
+        self.study.pruned(number)
+        for trial in each.left.values():
+            with suppress(UserError):  # the disk is full; the study knows it, too
+                self.store.write(pruned(trial, "its search pruned the configuration before it ran"))

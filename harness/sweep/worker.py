@@ -8,11 +8,10 @@ from typing import Any
 import torch
 from ray import tune
 
-from harness.errors import Interrupted, Postponed, UserError
+from harness.errors import Interrupted, Postponed, Pruned, UserError
 from harness.locks import postponing
 from harness.plugin import registry
 from harness.sweep.limits import Limits, limited
-from harness.sweep.scored import finished_score
 from harness.training.progress import Progress
 from harness.trials.record import Record
 from harness.trials.run import attempt
@@ -21,6 +20,8 @@ from harness.trials.trial import Trial
 
 POSTPONED = "postponed"
 """The status of a trial that waits or gave way, and so has no record yet"""
+PRUNE = "prune"
+"""The file in the folder of a running trial with which the driver ends its training"""
 
 
 def plain_trial(trial: Trial) -> dict[str, Any]:
@@ -48,8 +49,15 @@ def run_one(
 
     made: list[Record] = []
 
+    def report(progress: Progress) -> None:
+        # Tune returns when the driver has heard of the progress, and so has decided.
+        tune.report(asdict(progress))
+        if (running / PRUNE).exists():
+            raise Pruned
+
     def run() -> Record:
-        made.append(attempt(trial, _report, found.weights(key), running))
+        (running / PRUNE).unlink(missing_ok=True)  # of an earlier process that died
+        made.append(attempt(trial, report, found.weights(key), running))
         return made[0]
 
     try:
@@ -58,6 +66,7 @@ def run_one(
                 key,
                 trial.label,
                 lambda: limited(trial, running, sweep, limits, run),
+                trial.search,
             )
     except (Postponed, Interrupted) as why:
         tune.report({"status": POSTPONED, "reason": str(why), "dev": None})
@@ -74,9 +83,11 @@ def _scores(record: Record) -> str:
     return "its scores: " + ", ".join(f"{name} {value:.2f}" for name, value in scores)
 
 
-def _report(progress: Progress) -> None:
-    tune.report(asdict(progress))
-
-
 def _summary(record: Record) -> dict[str, Any]:
-    return {"status": record.status, "reason": record.reason, "dev": finished_score(record)}
+    return {
+        "status": record.status,
+        "reason": record.reason,
+        "dev": record.dev_score,
+        "cost": record.training_seconds or 0.0,
+        "seconds": record.wall_seconds or 0.0,
+    }
