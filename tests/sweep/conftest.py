@@ -102,16 +102,19 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def search_of(tmp_path: Path) -> Callable[..., Search]:
-    """search_of(part of the method, line of the space, ...): the search of a space for SimCSE."""
+    """search_of(part of the method, line of the space, ..., field=value): a search with SimCSE.
 
-    def make(part: str, *lines: str) -> Search:
+    The values are those that the command line sets.
+    """
+
+    def make(part: str, *lines: str, **values: Any) -> Search:
         text = HEAD + "".join(f"{line}\n" for line in lines) + f"methods:\n  simcse:\n{part}"
         for line in lines:
             if line.startswith("select"):
                 text = text.replace("select: {metric: graded-dev}\n", "")
         path = tmp_path / "space.yaml"
         path.write_text(text, encoding="utf-8")
-        [search] = searches(*load_space(path), Overrides())
+        [search] = searches(*load_space(path), Overrides(values=values))
         return search
 
     return make

@@ -225,30 +225,35 @@ def test_a_sampler_that_has_no_other_configuration_ends(
 
 
 CONDITIONAL = """\
-    set: {masked_language_weight: 0.1}
     ranges:
-      head: [tanh, none]
+      head: [tanh, batchnorm]
+      masked_language_weight: [0.1, 0.5]
       learning_rate: {low: 1.0e-5, high: 1.0e-2, log: true, when: {head: tanh}}
-      masking_ratio: {values: [0.2, 0.3], when: {head: none, masked_language_weight: 0.1}}
+      masking_ratio: {values: [0.2, 0.3], when: {head: batchnorm, masked_language_weight: 0.1}}
       weight_decay: {low: 0.1, high: 0.2, when: {masked_language_weight: 0.5}}
     sampler: {configurations: 12}
 """
 
 
 def test_conditional_ranges(search_of: SearchOf, source_of: SourceOf, store: Store) -> None:
-    """A range applies where the head has its value; the weight is fixed, so one never applies."""
-    search = search_of(CONDITIONAL)
+    """A range applies where the head has its value.
+
+    The command line fixes the weight, so that a condition on it holds always or never.
+    """
+    search = search_of(CONDITIONAL, masked_language_weight=0.1)
     assert list(search.ranges) == ["head", "learning_rate", "masking_ratio"]
     play(source_of(search), lambda trial: [50.0])
-    study = Study(search, store)
-    assert {tuple(trial.params) for trial in study.trials()} == {
+    trials = Study(search, store).trials()
+    assert {tuple(trial.params) for trial in trials} == {
         ("head", "learning_rate"), ("head", "masking_ratio"),
     }  # fmt: skip
     for each in tried_of(search, store):
-        usual = each.values["learning_rate" if each.values["head"] == "none" else "masking_ratio"]
-        assert usual == (3e-5 if each.values["head"] == "none" else 0.15)
+        other, usual = {"tanh": ("masking_ratio", 0.15), "batchnorm": ("learning_rate", 3e-5)}[
+            each.values["head"]
+        ]
+        assert each.values[other] == usual
     shutil.rmtree(store.studies_folder)
-    before = {frozenset(trial.params.items()) for trial in study.trials()}
+    before = {frozenset(trial.params.items()) for trial in trials}
     assert source_of(search).exhausted
     assert {frozenset(trial.params.items()) for trial in Study(search, store).trials()} == before
 
