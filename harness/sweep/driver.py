@@ -19,7 +19,7 @@ from harness.sweep.study import Study
 from harness.sweep.suggestions import Suggestions
 from harness.sweep.trial_queue import Listed, Together, TrialSource
 from harness.sweep.watcher import RoundPlan, SweepWatcher
-from harness.trials.prepare import prepare
+from harness.trials.prepare import check_runnable
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 
@@ -49,7 +49,7 @@ def run_sweep(
     check_cache()
     store.check_writable()
     for search in searches:
-        prepare(search.trials([search.fixed], "final")[0])
+        check_runnable(search.trials([search.fixed], "final")[0])
     methods = {search.method for search in searches}
     with Engine(store, resources, limits, methods) as engine:
         return _Sweep(searches, engine, watcher).run()

@@ -6,7 +6,7 @@ The store keeps the results; what Tune keeps is deleted after the sweep.
 import os
 import secrets
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -42,11 +42,11 @@ from harness.sweep.limits import Limits, stopped, with_log
 from harness.sweep.node_sources import check_sources
 from harness.sweep.ray_session import ray_session
 from harness.sweep.stopping import let_give_way
-from harness.sweep.trial_queue import TrialQueue, TrialSource
+from harness.sweep.trial_queue import Listed, TrialQueue, TrialSource
 from harness.sweep.watcher import TrialWatcher
 from harness.training.interruption import ended_by_sigterm
 from harness.trials.store import SMALL_FILES, Store
-from harness.trials.trial import failed
+from harness.trials.trial import Trial, failed
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,8 @@ class Engine:
         self._plugins = {str(registry.locate(method)) for method in methods}
         self._sweep = uuid.uuid4().hex
         self._session = ExitStack()
+        self._made: set[str] = set()
+        """The keys of the parts that have been made for the trials of this sweep"""
 
     def __enter__(self) -> "Engine":
         return self
@@ -104,7 +106,15 @@ class Engine:
 
         Afterwards the store has all records, also those of failures.
         """
-        queue, folder = TrialQueue(source, self.store), str(self._folder)
+        self._fit(source, watcher)
+
+    def prepare(self, trials: Mapping[str, Trial], watcher: TrialWatcher) -> None:
+        """Make the parts that the trials (key -> trial) share, and run no trial."""
+        self._fit(Listed(trials), watcher, only_parts=True)
+
+    def _fit(self, source: TrialSource, watcher: TrialWatcher, *, only_parts: bool = False) -> None:
+        queue = TrialQueue(source, self.store, self._made, only_parts=only_parts)
+        folder = str(self._folder)
         cpus, gpus = self.resources.cpus, self.resources.gpus or 0
         bound = partial(
             worker.run_one,
@@ -114,7 +124,7 @@ class Engine:
             limits=replace(self.limits, gpus=gpus),
         )
         tuner = tune.Tuner(
-            tune.with_resources(bound, {"cpu": cpus, "gpu": gpus}),
+            tune.with_resources(bound, partial(_resources, cpus=cpus, gpus=gpus)),
             tune_config=tune.TuneConfig(
                 search_alg=_Feed(queue),
                 num_samples=-1,  # until the queue is empty
@@ -139,19 +149,18 @@ class Engine:
 
 
 class _Feed(Searcher):  # type: ignore[misc]
-    """Gives Tune the trials of a queue."""
+    """Gives Tune the jobs of a queue."""
 
     def __init__(self, queue: TrialQueue) -> None:
         super().__init__()
         self.queue = queue
 
     def suggest(self, trial_id: str) -> Any:
-        """The next trial for a worker; None when there is none at this moment."""
+        """The next job for a worker; None when there is none at this moment."""
         found = self.queue.next()
         if found is None:
             return Searcher.FINISHED if self.queue.finished else None
-        key, trial = found
-        return {"key": key, "trial": worker.plain_trial(trial)}
+        return worker.settings_of(found)
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
@@ -177,7 +186,10 @@ class _Relay(tune.Callback):  # type: ignore[misc]
         return {}
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        self.watcher.started(worker.given_trial(trial.config))
+        if part := trial.config["part"]:
+            self.watcher.preparing(part["title"])
+        else:
+            self.watcher.started(worker.given_trial(trial.config))
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
@@ -187,6 +199,7 @@ class _Relay(tune.Callback):  # type: ignore[misc]
             if self.queue.progressed(key, result):
                 with suppress(OSError):  # it ended this moment, or the disk is full
                     (self.store.running(key) / worker.PRUNE).touch()
+        if "step" in result and not trial.config["part"]:
             self.watcher.progressed(worker.given_trial(trial.config), result)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
@@ -194,6 +207,9 @@ class _Relay(tune.Callback):  # type: ignore[misc]
         if report["status"] == worker.POSTPONED:
             self.queue.postponed(key, report["reason"])
             self.watcher.postponed(ours, report["reason"])
+        elif part := trial.config["part"]:
+            self.queue.ended(key, report)
+            self.watcher.prepared(part["title"], report["reason"])
         else:
             self.queue.ended(key, report)
             self.watcher.ended(ours, report)
@@ -206,6 +222,10 @@ class _Relay(tune.Callback):  # type: ignore[misc]
         running = self.store.running(key)
         why = stopped(running, self.sweep) or _death(trial.error_file)
         reason = with_log(why, running)
+        if part := trial.config["part"]:
+            self.queue.ended(key, {})
+            self.watcher.prepared(part["title"], reason)
+            return
         # A worker may die after it has written its record, and the store keeps a finished one.
         try:
             self.store.write(failed(ours, reason))
@@ -232,6 +252,13 @@ def _death(error_file: str | None) -> str:
 def _name(trial: Any) -> str:
     """The name of a trial in the Ray dashboard: method, setting, encoder, seed."""
     return f"{worker.given_trial(trial.config).label} {trial.trial_id[-5:]}".replace(" ", "_")
+
+
+def _resources(settings: dict[str, Any], *, cpus: float, gpus: float) -> Any:
+    """What a job occupies: a part for which no model computes needs no GPU."""
+    part = settings["part"]
+    bundle = {"CPU": cpus, "GPU": 0 if part and not part["computes"] else gpus}
+    return tune.PlacementGroupFactory([bundle])
 
 
 def _affordable(wanted: Resources) -> Resources:

@@ -29,6 +29,8 @@ class Terminal:
         self.best: dict[str, float] = {}
         self.plan = RoundPlan("", 0, 0, 1, set())
         self.done, self.failed = 0, 0
+        self.preparation: dict[str, float] = {}
+        """Title of a part that is being made -> since when"""
         self.waited: set[str] = set()
         """What trials have waited for, in words"""
         self.clock = time.monotonic()
@@ -98,6 +100,16 @@ class Terminal:
             self.waited.add(why)
             self._say(f"  {self._name(trial)} waits: {why}")
 
+    def preparing(self, title: str) -> None:
+        """A worker makes a part that trials share."""
+        self.preparation[title] = time.monotonic()
+
+    def prepared(self, title: str, reason: str | None) -> None:
+        """A part has been made, or cannot be."""
+        seconds = time.monotonic() - self.preparation.pop(title, time.monotonic())
+        result = f"FAILED: {headline(reason)}" if reason else f"made in {duration(seconds)}"
+        self._say(f"  {title}: {result}")
+
     def stopping(self, running: int) -> None:
         """The sweep waits for the checkpoints of its running trials."""
         self._say(
@@ -129,6 +141,8 @@ class Terminal:
         table.add_column("running", no_wrap=True)
         for column in ("step", "loss", "dev", "sentences/s"):
             table.add_column(column, justify="right", no_wrap=True)
+        for title in self.preparation:
+            table.add_row(escape(title), "", "", "", "")
         for trial, report in self.running.values():
             table.add_row(escape(self._name(trial)), *_cells(report))
         counts = f"{self.done}/{_number(self.plan.to_run)} done, {self.failed} failed"

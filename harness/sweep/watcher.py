@@ -44,6 +44,12 @@ class TrialWatcher(Protocol):
     def postponed(self, trial: Trial, why: str) -> None:
         """The trial waits for another process, and other trials go first."""
 
+    def preparing(self, title: str) -> None:
+        """A worker makes a part that trials share. `title`: what it is, in words."""
+
+    def prepared(self, title: str, reason: str | None) -> None:
+        """A part has been made; `reason`: why it has not."""
+
     def stopping(self, running: int) -> None:
         """The sweep is interrupted while so many trials run, and waits for their checkpoints."""
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.arrays import shared_arrays
+from harness.arrays import SharedArrays
 from harness.files import discard, sealed_json
 from harness.owners import Owner
 from harness.trials.record import Record
@@ -49,7 +49,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Any) -> Path:
     monkeypatch.setattr("harness.trials.cleaning.SHORT", tmp_path / "temporary")
     cache, store = tmp_path / "cache", Store(tmp_path / "store")
     for name in ("tokens", "subsets", "artefacts"):
-        shared_arrays(cache / name / "arrays", lambda: {"some": np.arange(1000)})
+        SharedArrays(cache / name / "arrays", name, lambda: {"some": np.arange(1000)}).read()
     put(cache / "stages" / "simcse-first-1" / "250.safetensors")
     put(cache / "stages" / "simcse-first-1" / "lock", "")
     put(cache / "embeddings" / KEYS["finished"] / "test" / "0.npy")
@@ -147,7 +147,7 @@ def test_it_asks_first(clean: Any, world: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_what_was_used_within_the_last_hour_stays(clean: Any, world: Path) -> None:
     tokens = world / "cache" / "tokens" / "arrays"
-    shared_arrays(tokens, dict)  # it is only read
+    SharedArrays(tokens, "tokens", dict).read()  # it is only read
     put(world / "store" / HALF)
     clean("--yes")
     assert tokens.is_dir()

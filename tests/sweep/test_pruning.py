@@ -81,7 +81,7 @@ def test_a_pruner_decides_as_by_hand(
 
 @pytest.mark.parametrize("killed", range(6))
 def test_a_grid_that_was_killed_is_pruned_as_if_it_had_not_been(
-    killed: int, search_of: SearchOf, source_of: SourceOf, store: Store
+    killed: int, search_of: SearchOf, source_of: SourceOf
 ) -> None:
     """The driver dies after the first evaluation of a trial, also where it has just decided."""
     search = search_of(GRID, "pruner: {name: asha, reduction_factor: 2}")

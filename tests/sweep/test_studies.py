@@ -44,7 +44,7 @@ def states(study: Study) -> list[str]:
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_a_search_that_was_killed_ends_as_if_it_had_not_been(
-    name: str, search_of: SearchOf, source_of: SourceOf, store: Store, tmp_path: Path
+    name: str, search_of: SearchOf, source_of: SourceOf, store: Store
 ) -> None:
     """Every sampler; QMC would repeat its points if its study began anew."""
     if name == "cma-es":
@@ -62,9 +62,7 @@ def test_a_search_that_was_killed_ends_as_if_it_had_not_been(
     assert states(Study(search, store)) == ["COMPLETE"] * 6
 
 
-def test_a_higher_budget_adds_only_the_difference(
-    search_of: SearchOf, source_of: SourceOf, store: Store
-) -> None:
+def test_a_higher_budget_adds_only_the_difference(search_of: SearchOf, source_of: SourceOf) -> None:
     assert len(play(source_of(search_of(ranges(configurations=2))), score).ran) == 2
     source = source_of(search_of(ranges(configurations=5)))
     assert (source.to_run, source.settled) == (3, 2)
@@ -135,7 +133,7 @@ def test_what_the_store_finished_while_the_driver_was_away_is_not_run_again(
     [
         lambda lines: b"\n".join([lines[0], b"{no json", *lines[1:]]),
         lambda lines: b"\n".join([b"[]", *lines]),
-        lambda lines: b'{"op_code": 77, "worker_id": "x"}\n',
+        lambda _: b'{"op_code": 77, "worker_id": "x"}\n',
         lambda lines: b"\xff\xfe\n" + b"\n".join(lines),
     ],
     ids=["json", "list", "operation", "bytes"],
@@ -242,7 +240,7 @@ def test_conditional_ranges(search_of: SearchOf, source_of: SourceOf, store: Sto
     """
     search = search_of(CONDITIONAL, masked_language_weight=0.1)
     assert list(search.ranges) == ["head", "learning_rate", "masking_ratio"]
-    play(source_of(search), lambda trial: [50.0])
+    play(source_of(search), lambda _: [50.0])
     trials = Study(search, store).trials()
     assert {tuple(trial.params) for trial in trials} == {
         ("head", "learning_rate"), ("head", "masking_ratio"),
