@@ -1,6 +1,5 @@
 """The share of a grid's cost after which TPE and ASHA have a configuration near its best.
 
-
 All configurations of the grid were trained once (SimCSE on mini-bert and real sentences), and their
 dev curves are in `search_curves.json`. A search is replayed from them through the sources, studies,
 samplers and pruners of a sweep, with a trial at a time. The cost of an evaluation is the number of
