@@ -24,7 +24,7 @@ from harness.sweep.sampling import Wilcoxon
 from harness.sweep.search import Search
 from harness.trials.store import Store
 
-KEYS, STOPPED = "trials", "stopped"
+KEYS, TO_PRUNE = "trials", "stopped"
 """Attributes of a configuration: the keys of its trials, and whether the pruner has stopped it"""
 _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, IndexError, AssertionError)
 """What Optuna raises for a journal that is not as it was written"""
@@ -132,13 +132,13 @@ class Study:
         A point that was heard of before, in a run that was killed, gets no second decision.
         """
         trial = self._trial(number)
-        if STOPPED in trial.user_attrs or step in trial.intermediate_values:
-            return STOPPED in trial.user_attrs
+        if TO_PRUNE in trial.user_attrs or step in trial.intermediate_values:
+            return TO_PRUNE in trial.user_attrs
         self._hear(number, step, score)
         with self._writing():
             stopped = self._study.pruner.prune(self._study, self._trial(number))
             if stopped:
-                self._storage.set_trial_user_attr(self._id(number), STOPPED, value=True)
+                self._storage.set_trial_user_attr(self._id(number), TO_PRUNE, value=True)
         return bool(stopped)
 
     def finished(self, number: int, dev: float, cost: float) -> None:
