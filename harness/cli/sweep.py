@@ -63,7 +63,7 @@ def sweep(
 
     from harness.sweep.driver import run_sweep
     from harness.sweep.limits import Limits
-    from harness.sweep.ray_engine import Resources
+    from harness.sweep.resources import Resources
     from harness.sweep.terminal import Terminal
 
     console = Console(highlight=False)

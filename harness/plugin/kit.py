@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoTokenizer
+import transformers
 
 from harness import PROTOCOL
 from harness.arrays import SharedArrays
@@ -204,7 +204,9 @@ def load_tokenizer(encoder: str) -> Any:
     if not any(path for name in VOCABULARIES for path in folder.glob(name)):
         raise UserError(f'encoder "{encoder}" has no tokenizer: {folder} has no {VOCABULARIES[0]}')
     with explained(f'encoder "{encoder}" has no usable tokenizer: '):
-        tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=True, trust_remote_code=False)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            folder, use_fast=True, trust_remote_code=False
+        )
         # Batches cut and pad, because only they know a method's template and limits.
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()

@@ -4,24 +4,28 @@ The store says what is left to do, so an interrupted sweep goes on when the same
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
 from harness.files import check_cache
 from harness.sweep.axes import Values
 from harness.sweep.limits import Limits
-from harness.sweep.ray_engine import Engine, Resources
+from harness.sweep.resources import Resources
 from harness.sweep.sampling import Sampler
-from harness.sweep.scored import Scored, chosen_of, scored_of
+from harness.sweep.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
 from harness.sweep.search import Search
-from harness.sweep.study import Study
-from harness.sweep.suggestions import Suggestions
 from harness.sweep.trial_queue import Listed, Together, TrialSource
 from harness.sweep.watcher import RoundPlan, SweepWatcher
 from harness.trials.prepare import check_runnable
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
+
+if TYPE_CHECKING:
+    from harness.sweep.ray_engine import Engine
 
 
 @dataclass(frozen=True)
@@ -48,23 +52,45 @@ def run_sweep(
     """
     check_cache()
     store.check_writable()
-    for search in searches:
-        check_runnable(search.trials([search.fixed], "final")[0])
-    methods = {search.method for search in searches}
-    with Engine(store, resources, limits, methods) as engine:
-        return _Sweep(searches, engine, watcher).run()
+    with ExitStack() as stack:
+
+        def start() -> "Engine":
+            from harness.sweep.ray_engine import Engine  # it takes long to import
+
+            methods = {search.method for search in searches}
+            return stack.enter_context(Engine(store, resources, limits, methods))
+
+        return _Sweep(searches, store, start, watcher).run()
 
 
 class _Sweep:
     """The searches of one sweep, and the keys of the trials that they asked for."""
 
-    def __init__(self, searches: list[Search], engine: Engine, watcher: SweepWatcher) -> None:
-        self.searches, self.engine, self.watcher = searches, engine, watcher
-        self.store = engine.store
+    def __init__(
+        self,
+        searches: list[Search],
+        store: Store,
+        start: Callable[[], "Engine"],
+        watcher: SweepWatcher,
+    ) -> None:
+        """`start`: gives what runs trials; it is called when there is one to run."""
+        self.searches, self.store, self.watcher = searches, store, watcher
+        self._start = start
         self.keys: set[str] = set()
+        self._checked: set[str] = set()
+        """Searches of which it is known that their trials can run"""
+
+    @cached_property
+    def engine(self) -> "Engine":
+        """What runs trials."""
+        return self._start()
 
     def run(self) -> SweepResult:
         """Search, choose, and train the chosen configurations on the final seeds."""
+        settled = self._settled()
+        for search in self.searches:
+            if not all(key(trial) in settled for trial in search.first_trials()):
+                self._check(search)
         finals: list[Trial] = []
         undecided = []
         for search, scored in zip(self.searches, self._search(), strict=True):
@@ -114,6 +140,9 @@ class _Sweep:
 
     def _pruning(self, number: int, tried: Mapping[int, list[Values]]) -> Together:
         """The source of the trials of round `number` with a pruner, for each search of `tried`."""
+        from harness.sweep.study import Study  # Optuna takes long to import
+        from harness.sweep.suggestions import Suggestions
+
         sources = []
         for index, values in tried.items():
             search = self.searches[index]
@@ -145,8 +174,18 @@ class _Sweep:
         # Trials of one configuration differ in the label subset, too.
         self.watcher.round(RoundPlan(title, len(missing), stored, slots, varied | {"subset"}))
         if missing:
+            wanted = {trial.search for trial in missing.values()}
+            for search in self.searches:
+                if search.id in wanted:
+                    self._check(search)
             self.engine.run_from(source() or Listed(missing), self.watcher)
             self.store.compact()  # many small files are slow to read
+
+    def _check(self, search: Search) -> None:
+        """Check that the trials of a search can run, unless that is known."""
+        if search.id not in self._checked:
+            check_runnable(search.trials([search.fixed], "final")[0])
+            self._checked.add(search.id)
 
     def _sample(self, search: Search, sampler: Sampler) -> Scored:
         """Spend what is left of a sampler's budget.
@@ -154,13 +193,20 @@ class _Sweep:
         The configurations that the store has from this search count towards the budget, and the
         sampler learns from them.
         """
+        title, varied = f"search, {sampler.name} on {search.label}", set(search.ranges)
+        settled = sum(each.settled for each in tried_of(search, self.store))
+        if sampler.configurations is not None and settled >= sampler.configurations:
+            self.watcher.round(RoundPlan(title, 0, settled, 0, varied))
+            return sampled_of(search, self.store)
+        from harness.sweep.study import Study  # Optuna takes long to import
+        from harness.sweep.suggestions import Suggestions
+
         study = Study(search, self.store)
         source = Suggestions(search, study, self.store)
-        title = f"search, {sampler.name} on {search.label}"
-        left = source.to_run
         slots = 0 if source.exhausted else self.engine.slots
-        self.watcher.round(RoundPlan(title, left, source.settled, slots, set(search.ranges)))
+        self.watcher.round(RoundPlan(title, source.to_run, source.settled, slots, varied))
         if not source.exhausted:
+            self._check(search)
             source.at_a_time = slots
             self.engine.run_from(source, self.watcher)
         tried = [{**search.fixed, **drawn} for drawn in study.finished_params()]

@@ -8,7 +8,7 @@ import secrets
 import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -41,21 +41,13 @@ from harness.sweep import worker
 from harness.sweep.limits import Limits, stopped, with_log
 from harness.sweep.node_sources import check_sources
 from harness.sweep.ray_session import ray_session
+from harness.sweep.resources import Resources
 from harness.sweep.stopping import let_give_way
 from harness.sweep.trial_queue import Listed, TrialQueue, TrialSource
 from harness.sweep.watcher import TrialWatcher
 from harness.training.interruption import ended_by_sigterm
 from harness.trials.store import SMALL_FILES, Store
 from harness.trials.trial import Trial, failed
-
-
-@dataclass(frozen=True)
-class Resources:
-    """The CPU cores and GPUs that one trial occupies."""
-
-    cpus: float = 1
-    gpus: float | None = None
-    """None: one GPU where the cluster has GPUs, else no GPU"""
 
 
 class Engine:

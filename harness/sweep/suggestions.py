@@ -76,7 +76,8 @@ class Suggestions:
     def _go_on(self) -> None:
         """Bring the study of a sampler and the store together."""
         stored = tried_of(self.search, self.store)
-        settled = {record.key for each in stored if each.settled for record in each.records}
+        settled = self.store.finished_keys()  # also what another search has finished
+        settled |= {record.key for each in stored for record in each.records}
         seconds = self.store.read(
             ("search", "wall_seconds"), pc.field("search") == self.search.id
         ).table["wall_seconds"]
@@ -90,7 +91,7 @@ class Suggestions:
             known |= names
             if trial.state == TrialState.RUNNING:
                 running.append(trial)
-            elif names & settled:
+            elif names and names <= settled:
                 self._asked += 1
         for each in stored:
             if each.records[0].key not in known:
