@@ -4,7 +4,6 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
@@ -14,6 +13,7 @@ from optuna.trial import FrozenTrial, TrialState
 from harness.errors import UserError
 from harness.sweep.axes import Values
 from harness.sweep.curves import curve_of
+from harness.sweep.open_configuration import OpenConfiguration
 from harness.sweep.scored import tried_of
 from harness.sweep.search import Search
 from harness.sweep.study import KEYS, Study
@@ -22,24 +22,6 @@ from harness.trials.trial import Trial, key, pruned
 
 REPEATS = 100
 """A sampler that suggests so many known configurations one after the other has no other ones"""
-
-
-@dataclass
-class _Open:
-    """A configuration of which trials are left."""
-
-    left: dict[str, Trial]
-    """Key -> trial that has not ended, in the order of subsets and seeds"""
-    first: str
-    """Key of the trial whose curve the pruner sees"""
-    given: set[str] = field(default_factory=set)
-    """The keys of the trials that the queue has"""
-    scores: list[float] = field(default_factory=list)
-    costs: list[float] = field(default_factory=list)
-    """Seconds of training"""
-    stopped: bool = False
-    """Whether the pruner has stopped it"""
-    began: float = field(default_factory=time.monotonic)
 
 
 class Suggestions:
@@ -61,10 +43,13 @@ class Suggestions:
         self.search, self.study, self.store = search, study, store
         self.at_a_time = 1
         """Most configurations without a score; a sampler learns from the others"""
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, OpenConfiguration] = {}
         self._waiting: deque[tuple[int | None, Values]] = deque()
         """The configurations of a grid that are still to run, with their numbers in the study"""
-        self._asked, self._repeated, self._spent = 0, 0, 0.0
+        self._asked: set[frozenset[str]] = set()
+        """The keys of the trials of each configuration that counts towards the budget"""
+        self._repeated, self._spent = 0, 0.0
+        self._one_by_one = search.pruner is not None
         self._budget = None if listed is not None else search.sampler
         if listed is None:
             self._go_on()
@@ -85,21 +70,19 @@ class Suggestions:
         known: set[str] = set()
         running = []
         for trial in self.study.trials():
+            names = frozenset(trial.user_attrs.get(KEYS, ()))
             if trial.state == TrialState.FAIL:
                 continue
-            names = set(trial.user_attrs.get(KEYS, ()))
             known |= names
             if trial.state == TrialState.RUNNING:
                 running.append(trial)
-            elif names and names <= settled:
-                self._asked += 1
+            elif names <= settled:
+                self._count(names)
         for each in stored:
             if each.records[0].key not in known:
-                self._asked += 1
                 self._begin(None, each.values)
         for trial in running:
             if KEYS in trial.user_attrs:
-                self._asked += 1
                 self._begin(trial.number, {**self.search.fixed, **trial.params})
             else:
                 self.study.failed(trial.number)  # the process ended while it was suggested
@@ -122,21 +105,31 @@ class Suggestions:
         records = map(self.store.get, names)
         return all(record and record.settled_for(self.search.id) for record in records)
 
+    def _count(self, names: frozenset[str]) -> None:
+        """Count a configuration towards the budget, once however often it is suggested."""
+        self._repeated = self._repeated + 1 if names in self._asked else 0
+        self._asked.add(names)
+
     # A source of trials
 
     @property
     def to_run(self) -> int | None:
         """The number of configurations that are left; None: as many as a budget in hours allows."""
-        left = len(self._open) + len(self._waiting)
+        left = len(self._running) + len(self._waiting)
         if self._budget is None or self.exhausted:
             return left
         most = self._budget.configurations
-        return None if most is None else left + max(0, most - self._asked)
+        return None if most is None else left + max(0, most - len(self._asked))
 
     @property
     def settled(self) -> int:
         """The number of configurations that are finished or pruned."""
-        return self._asked - len(self._open)
+        return len(self._asked) - len(self._running)
+
+    @property
+    def _running(self) -> set[str]:
+        """One key for each open configuration; a sampler may suggest one twice."""
+        return {each.first for each in self._open.values()}
 
     @property
     def exhausted(self) -> bool:
@@ -149,11 +142,13 @@ class Suggestions:
         A configuration of which the store has everything needs no trial.
         """
         for each in self._open.values():
-            if due := self._due(each):
+            if due := each.due(one_by_one=self._one_by_one):
                 return due
         while len(self._open) < self.at_a_time and (self._waiting or self._may_ask()):
             number = self._next()
-            if number in self._open and (due := self._due(self._open[number])):
+            if number in self._open and (
+                due := self._open[number].due(one_by_one=self._one_by_one)
+            ):
                 return due
         return {}
 
@@ -181,27 +176,14 @@ class Suggestions:
         most, hours = self._budget.configurations, self._budget.hours
         now = time.monotonic()
         spent = self._spent + sum(now - each.began for each in self._open.values() if each.given)
-        return (most is None or self._asked < most) and (hours is None or spent < 3600 * hours)
+        return (most is None or len(self._asked) < most) and (hours is None or spent < 3600 * hours)
 
     def _next(self) -> int:
         """Begin with one more configuration, and return its number."""
         if self._waiting:
             return self._begin(*self._waiting.popleft())
         number, drawn = self.study.ask()
-        self._asked += 1
-        self._begin(number, {**self.search.fixed, **drawn})
-        self._repeated = 0 if number in self._open else self._repeated + 1
-        return number
-
-    def _due(self, each: _Open) -> Mapping[str, Trial]:
-        """The trials of a configuration that may run now; with a pruner one at a time."""
-        due = {name: trial for name, trial in each.left.items() if name not in each.given}
-        if self.search.pruner is not None:
-            due = {} if each.given & each.left.keys() else dict(list(due.items())[:1])
-        if due and not each.given:
-            each.began = time.monotonic()
-        each.given |= due.keys()
-        return due
+        return self._begin(number, {**self.search.fixed, **drawn})
 
     # The course of a configuration
 
@@ -212,10 +194,12 @@ class Suggestions:
         try:
             trials = {key(each): each for each in self.search.trials([configuration], "search")}
         except UserError:  # two values that do not go together
+            self._count(frozenset({str(number)}))
             self.study.failed(number)
             return number
+        self._count(frozenset(trials))
         self.study.name_trials(number, list(trials))
-        self._open[number] = _Open(dict(trials), first=next(iter(trials)))
+        self._open[number] = OpenConfiguration(dict(trials), first=next(iter(trials)))
         for name, trial in trials.items():
             record = self.store.get(name)
             if record is not None and record.settled_for(self.search.id):
@@ -225,7 +209,7 @@ class Suggestions:
                 self._heard(
                     number, name, {"status": record.status, "dev": record.dev_score, "cost": cost}
                 )
-            elif self.search.pruner is not None:
+            elif self._one_by_one:
                 break  # a pruner hears of the seeds in their order
             if number not in self._open:
                 break
