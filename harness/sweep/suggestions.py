@@ -145,10 +145,8 @@ class Suggestions:
             if due := each.due(one_by_one=self._one_by_one):
                 return due
         while len(self._open) < self.at_a_time and (self._waiting or self._may_ask()):
-            number = self._next()
-            if number in self._open and (
-                due := self._open[number].due(one_by_one=self._one_by_one)
-            ):
+            found = self._open.get(self._next())
+            if found and (due := found.due(one_by_one=self._one_by_one)):
                 return due
         return {}
 
