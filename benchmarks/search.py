@@ -86,11 +86,12 @@ def played(source: Suggestions, curves: Curves) -> Iterator[tuple[int, float | N
     while not source.exhausted:
         for key, trial in source.more().items():
             values = tuple(trial.configuration[name] for name in GRID)
-            best, done, stops = 0.0, 0, False
+            best, done = 0.0, 0
             for score in curves[values]:
                 best, done = max(best, score), done + 1
-                stops = source.progressed(key, {"evaluation": done, "best_dev": best})
-                if stops and done < len(curves[values]):
+                steps = {"step": done * INTERVAL, "total_steps": STEPS}
+                report = {**steps, "evaluation": done, "best_dev": best}
+                if source.progressed(key, report):
                     break
             status = "finished" if done == len(curves[values]) else "pruned"
             record = replace(describe(trial), status=status, dev={"graded-dev": best})

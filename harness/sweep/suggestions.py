@@ -157,7 +157,9 @@ class Suggestions:
             if each.first != key or self.study.over_seeds:
                 continue
             if evaluation is not None:
-                each.stopped |= self.study.prunes(number, evaluation, report["best_dev"])
+                worse = self.study.prunes(number, evaluation, report["best_dev"])
+                # At its last step a trial has finished, and nothing is saved by ending it.
+                each.stopped |= worse and report["step"] < report["total_steps"]
             stops |= each.stopped
         return stops
 

@@ -57,7 +57,8 @@ def play(source: Suggestions, curve: Curve, *, kill_after: int | None = None) ->
             points, done = curve(trial), 0
             for number, score in enumerate(points, 1):
                 done = number
-                report = {"step": 2 * number, "evaluation": number, "best_dev": score}
+                steps = {"step": 2 * number, "total_steps": 2 * len(points)}
+                report = {**steps, "evaluation": number, "best_dev": score}
                 stops = source.progressed(key, report)
                 if kill_after == len(played.ran):
                     raise Killed

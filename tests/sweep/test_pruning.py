@@ -128,6 +128,19 @@ def test_a_pruned_record_gives_way_to_a_finished_one_only(
     assert store.get(record.key) == again
 
 
+def test_a_trial_that_has_done_its_last_step_has_finished(
+    search_of: SearchOf, source_of: SourceOf
+) -> None:
+    """It is judged for the last time at its last evaluation, where there is a rung of ASHA."""
+    search = search_of(GRID, "pruner: {name: asha, first_evaluation: 4, reduction_factor: 2}")
+    assert (
+        play(
+            source_of(search), lambda trial: [1.0, 2.0, 3.0, -trial.configuration["learning_rate"]]
+        ).stopped
+        == {}
+    )
+
+
 SAMPLED = """\
     ranges: {learning_rate: {low: 1.0e-5, high: 1.0e-2, log: true}}
     sampler: {name: tpe, configurations: 12}
