@@ -22,6 +22,8 @@ class OpenConfiguration:
     """Seconds of training"""
     stopped: bool = False
     """Whether the pruner has stopped it"""
+    elsewhere: bool = False
+    """Whether another sweep of the search has begun it"""
     began: float = field(default_factory=time.monotonic)
 
     def due(self, *, one_by_one: bool) -> Mapping[str, Trial]:

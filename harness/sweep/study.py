@@ -104,7 +104,7 @@ class Study:
         ranges: Ranges = self.search.ranges
         if not ranges:
             # The values of a grid are not drawn, so each is the only one that was possible.
-            varied = {name for axes in self.search.rounds for name in axes}
+            varied = {name for axes in self.search.rounds for name in axes} & configuration.keys()
             ranges = {name: SamplerValues(values=[configuration[name]]) for name in sorted(varied)}
         params = drawn_params(ranges, configuration)
         spaces = {name: distribution(ranges[name]) for name in params}

@@ -48,6 +48,8 @@ class Suggestions:
         """The configurations of a grid that are still to run, with their numbers in the study"""
         self._asked: set[frozenset[str]] = set()
         """The keys of the trials of each configuration that counts towards the budget"""
+        self._heard_of: set[int] = set()
+        """The numbers of the configurations that are open here, or were, or need not be"""
         self._repeated, self._spent = 0, 0.0
         self._one_by_one = search.pruner is not None
         self._budget = None if listed is not None else search.sampler
@@ -68,24 +70,37 @@ class Suggestions:
         ).table["wall_seconds"]
         self._spent = pc.sum(seconds).as_py() or 0.0
         known: set[str] = set()
-        running = []
         for trial in self.study.trials():
             names = frozenset(trial.user_attrs.get(KEYS, ()))
-            if trial.state == TrialState.FAIL:
-                continue
-            known |= names
-            if trial.state == TrialState.RUNNING:
-                running.append(trial)
-            elif names <= settled:
-                self._count(names)
+            if trial.state != TrialState.FAIL:
+                known |= names
+            if trial.state == TrialState.RUNNING and not names:
+                self.study.failed(trial.number)  # the process ended while it was suggested
+            if trial.state in (TrialState.COMPLETE, TrialState.PRUNED):
+                self._heard_of.add(trial.number)
+                if names <= settled:
+                    self._count(names)
         for each in stored:
             if each.records[0].key not in known:
                 self._begin(None, each.values)
-        for trial in running:
-            if KEYS in trial.user_attrs:
-                self._begin(trial.number, {**self.search.fixed, **trial.params})
-            else:
-                self.study.failed(trial.number)  # the process ended while it was suggested
+        self._join(elsewhere=False)
+
+    def _join(self, *, elsewhere: bool) -> None:
+        """Take part in what earlier processes or other sweeps of the search have begun.
+
+        The claims in the store see to it that each trial runs once. `elsewhere`: whether another
+        sweep has begun it just now, which has a worker for it.
+        """
+        for trial in self.study.trials():
+            names = frozenset(trial.user_attrs.get(KEYS, ()))
+            if names and trial.number not in self._heard_of:
+                if trial.state == TrialState.RUNNING:
+                    self._begin(trial.number, {**self.search.fixed, **trial.params})
+                    if each := self._open.get(trial.number):
+                        each.elsewhere = elsewhere
+                elif trial.state != TrialState.FAIL:
+                    self._count(names)
+                self._heard_of.add(trial.number)
 
     def _take_up(self, listed: Iterable[Values]) -> None:
         """Find the configurations of a grid that are not settled, and their numbers."""
@@ -141,10 +156,12 @@ class Suggestions:
 
         A configuration of which the store has everything needs no trial.
         """
+        if self._budget is not None and self._has_room():
+            self._join(elsewhere=True)
         for each in self._open.values():
             if due := each.due(one_by_one=self._one_by_one):
                 return due
-        while len(self._open) < self.at_a_time and (self._waiting or self._may_ask()):
+        while self._has_room() and (self._waiting or self._may_ask()):
             found = self._open.get(self._next())
             if found and (due := found.due(one_by_one=self._one_by_one)):
                 return due
@@ -169,6 +186,9 @@ class Suggestions:
         for number in [number for number, each in self._open.items() if key in each.left]:
             self._heard(number, key, report)
 
+    def _has_room(self) -> bool:
+        return sum(not each.elsewhere for each in self._open.values()) < self.at_a_time
+
     def _may_ask(self) -> bool:
         """Whether the sampler may suggest a further configuration."""
         if self._budget is None or self._repeated >= REPEATS:
@@ -191,6 +211,7 @@ class Suggestions:
         """Open a configuration, and hear of what the store has of it already."""
         if number is None:
             number = self.study.add(configuration)
+        self._heard_of.add(number)
         try:
             trials = {key(each): each for each in self.search.trials([configuration], "search")}
         except UserError:  # two values that do not go together

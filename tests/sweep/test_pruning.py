@@ -141,6 +141,23 @@ def test_a_trial_that_has_done_its_last_step_has_finished(
     )
 
 
+def test_each_round_has_a_study_of_its_own(search_of: SearchOf, store: Store) -> None:
+    """The second round varies what the first one does not have."""
+    part = """\
+    rounds:
+      - learning_rate: [1.0e-5, 2.0e-5]
+      - temperature: [0.05, 0.1]
+"""
+    search = search_of(part, "pruner: asha")
+    for number in (0, 1):
+        best = {**search.fixed, "learning_rate": 1e-5}
+        configurations = search.configurations(number, [(best, 1.0)] if number else [])
+        study = Study(search, store, f"round {number + 1}")
+        play(Suggestions(search, study, store, configurations), lambda _: [1.0])
+        assert [len(trial.params) for trial in study.trials()] == [1 + number] * 2
+    assert len(list(store.studies_folder.glob("*.journal"))) == 2
+
+
 SAMPLED = """\
     ranges: {learning_rate: {low: 1.0e-5, high: 1.0e-2, log: true}}
     sampler: {name: tpe, configurations: 12}

@@ -186,15 +186,27 @@ def test_a_sampler_waits_for_scores_before_it_goes_on(
 def test_two_sweeps_of_one_search_share_its_study(
     search_of: SearchOf, source_of: SourceOf, store: Store
 ) -> None:
-    """Each hears of the end of a configuration, which the study learns once."""
-    search = search_of(ranges(configurations=2))
-    one = source_of(search)
-    [key] = one.more()
-    two = source_of(search)
-    assert list(two.more()) == [key]
+    """Each has the configurations of the other, and both end with the budget.
+
+    The store's claims let each trial run once, and both hear of its end.
+    """
+    search = search_of(ranges(configurations=3))
+    one, two = source_of(search), source_of(search)
+    [first] = one.more()
+    assert [*two.more()] == [first]  # it waits for the claim, and holds no worker
+    [second] = two.more()
+    assert second != first
+    assert one.more() == {}
+    for key in (second, first):
+        for source in (two, one):
+            source.ended(key, {"status": "finished", "dev": 50.0})
+            source.more()
     for source in (one, two):
-        source.ended(key, {"status": "finished", "dev": 50.0})
-    assert states(Study(search, store)) == ["COMPLETE"]
+        assert not source.exhausted
+        [third] = {key for each in source._open.values() for key in each.left}
+        source.ended(third, {"status": "finished", "dev": 50.0})
+        assert source.exhausted
+    assert states(Study(search, store)) == ["COMPLETE"] * 3
 
 
 def test_failures_do_not_count_towards_the_budget_of_the_next_command(
