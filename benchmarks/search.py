@@ -71,6 +71,7 @@ def search_of(*, sampler: Sampler | None = None, pruner: Pruner | None = None) -
     ranges = {name: SamplerValues(values=values) for name, values in GRID.items()}
     return Search(
         method="simcse",
+        variant="",
         fixed=STAND_IN,
         rounds=() if sampler else (GRID,),
         ranges=ranges if sampler else {},

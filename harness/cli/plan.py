@@ -4,19 +4,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cli import options
+from harness.cli.targets import SweepOptions
 
 if TYPE_CHECKING:
-    from harness.sweep.plan import PlanLine
+    from harness.sweep.plan import Plan, PlanLine
     from harness.sweep.search import Search
 
 
 def plan(
-    targets: options.TargetsArgument,
+    targets: options.TargetsArgument = None,
     set_: options.SetOption = None,
     encoder: options.EncoderOption = None,
     configurations: options.ConfigurationsOption = None,
     seeds: options.SeedsOption = None,
     subsets: options.SubsetsOption = None,
+    published: options.PublishedOption = False,
+    paper: options.PaperOption = None,
+    number: options.TableOption = None,
     store: options.StoreOption = None,
     cpus_per_trial: options.CpusOption = 1,
 ) -> None:
@@ -26,7 +30,18 @@ def plan(
 
     Example: harness plan methods/d2cse search_spaces/unsup.yaml
     """
-    chosen = options.SweepOptions(targets, set_, encoder, configurations, seeds, subsets)
+    chosen = SweepOptions(
+        targets or [],
+        set_,
+        encoder,
+        configurations,
+        seeds,
+        subsets,
+        published,
+        paper,
+        number,
+        store,
+    )
     print_plan(chosen.searches(), store, cpus_per_trial)
 
 
@@ -35,7 +50,6 @@ def print_plan(searches: "list[Search]", store: Path | None, cpus_per_trial: flo
 
     `cpus_per_trial`: CPU cores of one trial, for the estimate of the time.
     """
-    import os
     import sys
 
     from rich import box
@@ -43,7 +57,6 @@ def print_plan(searches: "list[Search]", store: Path | None, cpus_per_trial: flo
     from rich.table import Table
 
     from harness.sweep.plan import plan_sweep
-    from harness.sweep.terminal import duration
 
     made = plan_sweep(searches, options.opened(store))
     # Where the output is not a terminal, rich would break the lines at 80 characters.
@@ -59,14 +72,27 @@ def print_plan(searches: "list[Search]", store: Path | None, cpus_per_trial: flo
     for search in searches:
         values = _values(search.config.model_dump())
         console.print(f"{search.label}: {values}", soft_wrap=True, markup=False)
-    slots = max(1, int((os.cpu_count() or 1) / cpus_per_trial))
-    seconds = made.seconds(slots)
-    cost = "unknown (an encoder or a corpus is not on this machine)"
-    if seconds is not None:
-        cost = f"about {duration(seconds)}"
-    console.print(f"\n{made.to_run} trials to run; estimated time with {slots} at a time: {cost}")
+    console.print(f"\n{made.to_run} trials to run{_cost(made, cpus_per_trial)}")
     for sentence in made.missing:
         console.print(f"Not here yet: {sentence}", soft_wrap=True, markup=False)
+
+
+def _cost(made: "Plan", cpus_per_trial: float) -> str:
+    """The steps and the time of the trials to run, as the end of a sentence."""
+    import os
+
+    import torch
+
+    from harness.sweep.terminal import duration
+
+    steps = "" if made.steps is None else f", {made.steps:,} steps"
+    if made.seconds is None:
+        return f"{steps}; estimated time: unknown (an encoder or a corpus is not on this machine)"
+    gpus = torch.cuda.device_count()
+    slots = gpus or max(1, int((os.cpu_count() or 1) / cpus_per_trial))
+    hours = f"{made.seconds / 3600:.1f} {'GPU' if gpus else 'CPU'} hours"
+    time = f"about {duration(made.seconds / slots)} ({hours})"
+    return f"{steps}; estimated time with {slots} at a time: {time}"
 
 
 def _cells(line: "PlanLine") -> list[str]:

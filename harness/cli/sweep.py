@@ -7,6 +7,7 @@ import typer
 from harness.cli import options
 from harness.cli.plan import print_plan
 from harness.cli.table import table
+from harness.cli.targets import SweepOptions
 from harness.inputs import finite
 
 if TYPE_CHECKING:
@@ -16,12 +17,15 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    targets: options.TargetsArgument,
+    targets: options.TargetsArgument = None,
     set_: options.SetOption = None,
     encoder: options.EncoderOption = None,
     configurations: options.ConfigurationsOption = None,
     seeds: options.SeedsOption = None,
     subsets: options.SubsetsOption = None,
+    published: options.PublishedOption = False,
+    paper: options.PaperOption = None,
+    number: options.TableOption = None,
     store: options.StoreOption = None,
     cpus_per_trial: options.CpusOption = 1,
     gpus_per_trial: options.GpusOption = None,
@@ -43,6 +47,7 @@ def sweep(
             "longer fails.",
         ),
     ] = None,
+    address: options.AddressOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan and stop, as `harness plan` does.")
     ] = False,
@@ -53,12 +58,24 @@ def sweep(
 
     Example: harness sweep methods/d2cse search_spaces/unsup.yaml --encoder mini-bert
     """
-    chosen = options.SweepOptions(targets, set_, encoder, configurations, seeds, subsets)
+    chosen = SweepOptions(
+        targets or [],
+        set_,
+        encoder,
+        configurations,
+        seeds,
+        subsets,
+        published,
+        paper,
+        number,
+        store,
+    )
     seconds = options.seconds_of(trial_timeout, "--trial-timeout")
     searches = chosen.searches()
     if dry_run:
         print_plan(searches, store, cpus_per_trial)
         return
+    options.use_cluster(address)
     from rich.console import Console
 
     from harness.sweep.driver import run_sweep
@@ -71,7 +88,10 @@ def sweep(
     limits = Limits(seconds, memory_per_trial and memory_per_trial * 2**30)
     with Terminal(console) as terminal:
         result = run_sweep(searches, options.opened(store), resources, limits, terminal)
-    table(store=store)
+    if chosen.of_table:
+        table(paper=paper, number=number, store=store)
+    else:
+        table(store=store)
     _print_problems(console, result)
 
 

@@ -10,6 +10,7 @@ import time
 import torch
 
 from harness.data.hub import model_shape
+from harness.data.trained_encoders import parts_of
 from harness.device import device, resolve_precision
 from harness.errors import NotHere
 from harness.evaluation.suites import suite
@@ -21,6 +22,15 @@ TOKENS_PER_SENTENCE = 24
 """Mean number of tokens of a sentence, about as in Wiki1M (cut at 32 tokens) and in the STS sets"""
 PRODUCT_SHARE = 0.6
 """The share of the speed of a bare matrix product that Transformer layers reach, roughly"""
+BASE, LARGE = 12 * 12 * 768**2, 24 * 12 * 1024**2
+"""Weights in the layers of BERT and RoBERTa, base and large"""
+PUBLISHED_PARAMETERS = {
+    "bert-base-uncased": BASE,
+    "bert-large-uncased": LARGE,
+    "roberta-base": BASE,
+    "roberta-large": LARGE,
+}
+"""Encoder of the papers -> weights in its layers, for plans on machines that do not have it"""
 
 
 def estimated_seconds(declared: Declared, steps: int, *, tested: bool) -> float | None:
@@ -42,22 +52,43 @@ def estimated_seconds(declared: Declared, steps: int, *, tested: bool) -> float 
     sentences += measured.sentences_test if tested else 0
     # A forward pass multiplies and adds once per weight and token; a backward pass does it twice.
     evaluation = 2 * parameters * TOKENS_PER_SENTENCE * sentences / speed("fp32")
-    stages = declared.stages
-    if not stages or not isinstance(config, TrainingConfig):
+    if not declared.stages or not isinstance(config, TrainingConfig):
         return evaluation
     rate = speed(resolve_precision(config.precision, device()))
-    training = sum(
-        6 * parameters * TOKENS_PER_SENTENCE * rows_per_step(stage) for stage in stages
-    ) / len(stages)
-    return evaluation + steps * training / rate
+    return evaluation + steps * step_operations(declared) / rate
+
+
+def step_operations(declared: Declared) -> float:
+    """Operations of a training step, as the mean over the stages; 0 for an untrained method.
+
+    Raises NotHere and KeyError as `layer_parameters`.
+    """
+    rows = [rows_per_step(stage) for stage in declared.stages]
+    parameters = layer_parameters(declared.config.encoder)
+    return 6 * parameters * TOKENS_PER_SENTENCE * sum(rows) / max(1, len(rows))
+
+
+def training_operations(declared: Declared) -> float:
+    """Operations of the whole training; 0 where the size of the encoder is not known."""
+    try:
+        return (declared.steps or 0) * step_operations(declared)
+    except (NotHere, KeyError):
+        return 0.0
 
 
 def layer_parameters(encoder: str) -> int:
     """The number of weights in the Transformer layers, which do nearly all of the arithmetic.
 
-    Raises NotHere when the model is not on this machine, and KeyError for a size that it lacks.
+    A model that the papers use need not be on this machine. Raises NotHere for another one that is
+    not, and KeyError for a size that it lacks.
     """
-    shape = model_shape(encoder, download=False)
+    try:
+        shape = model_shape(encoder, download=False)
+    except NotHere:
+        model, _ = parts_of(encoder)
+        if model in PUBLISHED_PARAMETERS:
+            return PUBLISHED_PARAMETERS[model]
+        raise
     hidden = int(shape["hidden_size"])
     inner = int(shape.get("intermediate_size", 4 * hidden))
     # Four square matrices of the attention, and two matrices of the feed-forward part.

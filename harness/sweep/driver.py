@@ -3,8 +3,8 @@
 The store says what is left to do, so an interrupted sweep goes on when the same command is given.
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,11 +13,12 @@ import pyarrow.compute as pc
 
 from harness.files import check_cache
 from harness.sweep.axes import Values
+from harness.sweep.cost import training_operations
 from harness.sweep.limits import Limits
 from harness.sweep.resources import Resources
 from harness.sweep.sampling import Sampler
 from harness.sweep.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
-from harness.sweep.search import Search
+from harness.sweep.search import Search, implied
 from harness.sweep.trial_queue import Listed, Together, TrialSource
 from harness.sweep.watcher import RoundPlan, SweepWatcher
 from harness.trials.prepare import check_runnable
@@ -50,6 +51,34 @@ def run_sweep(
     Raises UserError, before anything runs, for a model or a data file that is not there, or for a
     cache or a store that cannot be written.
     """
+    with _sweep(searches, store, resources, limits, watcher) as sweep:
+        return sweep.run()
+
+
+def prepare_sweep(
+    searches: list[Search],
+    store: Store,
+    resources: Resources,
+    limits: Limits,
+    watcher: SweepWatcher,
+) -> None:
+    """Make what the trials share that the store has not finished, and run none of them.
+
+    These are the trials of the first rounds and, as far as they are known, those of the final
+    seeds. Raises UserError as `run_sweep`.
+    """
+    with _sweep(searches, store, resources, limits, watcher) as sweep:
+        sweep.prepare()
+
+
+@contextmanager
+def _sweep(
+    searches: list[Search],
+    store: Store,
+    resources: Resources,
+    limits: Limits,
+    watcher: SweepWatcher,
+) -> "Iterator[_Sweep]":
     check_cache()
     store.check_writable()
     with ExitStack() as stack:
@@ -60,7 +89,7 @@ def run_sweep(
             methods = {search.method for search in searches}
             return stack.enter_context(Engine(store, resources, limits, methods))
 
-        return _Sweep(searches, store, start, watcher).run()
+        yield _Sweep(searches, store, start, watcher)
 
 
 class _Sweep:
@@ -74,9 +103,13 @@ class _Sweep:
         watcher: SweepWatcher,
     ) -> None:
         """`start`: gives what runs trials; it is called when there is one to run."""
-        self.searches, self.store, self.watcher = searches, store, watcher
+        self.searches, self.store, self.watcher = list(searches), store, watcher
         self._start = start
-        self.keys: set[str] = set()
+        self._asked: dict[str, Trial] = {}
+        """Key -> every trial that a round or the final seeds asked for"""
+        self._undecided: list[str] = []
+        self._trainers: dict[str, Trial] = {}
+        """Key -> trial whose encoder others start from"""
         self._checked: set[str] = set()
         """Searches of which it is known that their trials can run"""
 
@@ -87,67 +120,99 @@ class _Sweep:
 
     def run(self) -> SweepResult:
         """Search, choose, and train the chosen configurations on the final seeds."""
-        settled = self._settled()
-        for search in self.searches:
-            if not all(key(trial) in settled for trial in search.first_trials()):
-                self._check(search)
-        finals: list[Trial] = []
-        undecided = []
-        for search, scored in zip(self.searches, self._search(), strict=True):
+        trainers = implied(self.searches)
+        self._check_first([*trainers, *self.searches])
+        first = [search for search in self.searches if search.starts_from is None]
+        known = self._choose([*trainers, *first])
+        later = self._choose(self._started(known))
+        finals = [
+            trial
+            for search, chosen in (*known, *later)
+            if search in self.searches
+            for trial in search.trials([chosen], "final")
+        ]
+        self._run(finals, "final seeds", set())
+        return SweepResult(self._failed(), self._undecided)
+
+    def _choose(self, searches: list[Search]) -> list[tuple[Search, Values]]:
+        """Run the rounds of the searches, and say which configuration each has chosen."""
+        chosen = []
+        for search, scored in zip(searches, self._search(searches), strict=True):
             # A search without rounds and without a sampler has a single configuration.
             if not scored and (search.rounds or search.sampler):
-                undecided.append(search.label)
+                self._undecided.append(search.label)
                 continue
-            chosen = chosen_of(search, scored, self.store) if scored else search.fixed
-            dev = next((dev for values, dev in scored if values == chosen), None)
-            self.watcher.chosen(search, chosen, dev)
-            finals += search.trials([chosen], "final")
-        self._run(finals, "final seeds", set())
-        return SweepResult(self._failed(), undecided)
+            values = chosen_of(search, scored, self.store) if scored else search.fixed
+            dev = next((dev for each, dev in scored if each == values), None)
+            self.watcher.chosen(search, values, dev)
+            chosen.append((search, values))
+        return chosen
 
-    def _search(self) -> list[Scored]:
+    def _started(self, chosen: list[tuple[Search, Values]]) -> list[Search]:
+        """The searches whose encoder another search trains, now that it has chosen.
+
+        chosen: searches with the configuration that each has chosen.
+        """
+        for index, search in enumerate(self.searches):
+            if search.starts_from is None:
+                continue
+            values = next((each for base, each in chosen if base == search.starts_from), None)
+            if values is None:
+                self._undecided.append(search.label)
+                continue
+            trial = search.trainer(values)
+            self._trainers[key(trial)] = trial
+            self.searches[index] = search.started(trial)
+        return [each for each in self.searches if each.starts_from and each.ready]
+
+    def _search(self, searches: list[Search]) -> list[Scored]:
         """The configurations of each search with their scores, from all of its rounds.
 
         The n-th rounds of all searches run together, so that no worker waits for one search.
         """
-        scored: list[Scored] = [[] for _ in self.searches]
-        for number in range(max((len(search.rounds) for search in self.searches), default=0)):
-            self._round(number, scored)
-        for index, search in enumerate(self.searches):
+        scored: list[Scored] = [[] for _ in searches]
+        for number in range(max((len(search.rounds) for search in searches), default=0)):
+            self._round(number, searches, scored)
+        for index, search in enumerate(searches):
             if search.sampler is not None:
                 scored[index] = self._sample(search, search.sampler)
         return scored
 
-    def _round(self, number: int, scored: list[Scored]) -> None:
+    def _round(self, number: int, searches: list[Search], scored: list[Scored]) -> None:
         """Run round `number` of every search that has one, and add its scores to `scored`."""
         # A search without any score has nothing from which its next round could start.
         tried = {
             index: search.configurations(number, scored[index])
-            for index, search in enumerate(self.searches)
+            for index, search in enumerate(searches)
             if number < len(search.rounds) and (number == 0 or scored[index])
         }
         trials = [
             trial
             for index, values in tried.items()
-            for trial in self.searches[index].trials(values, "search")
+            for trial in searches[index].trials(values, "search")
         ]
-        varied = {name for index in tried for name in self.searches[index].rounds[number]}
-        title = f"search, round {number + 1}"
-        pruned = {index: each for index, each in tried.items() if self.searches[index].pruner}
-        self._run(trials, title, varied, lambda: self._pruning(number, pruned) if pruned else None)
+        varied = {name for index in tried for name in searches[index].rounds[number]}
+        part, pruned = (
+            f"round {number + 1}",
+            [
+                (searches[index], values)
+                for index, values in tried.items()
+                if searches[index].pruner
+            ],
+        )
+        source = (lambda: self._pruning(part, pruned)) if pruned else None
+        self._run(trials, f"search, {part}", varied, source)
         for index, values in tried.items():
-            scored[index] += scored_of(self.searches[index], values, self.store)
+            scored[index] += scored_of(searches[index], values, self.store)
 
-    def _pruning(self, number: int, tried: Mapping[int, list[Values]]) -> Together:
-        """The source of the trials of round `number` with a pruner, for each search of `tried`."""
+    def _pruning(self, part: str, tried: list[tuple[Search, list[Values]]]) -> Together:
+        """The source of the trials of a round with a pruner, for each search its configurations."""
         from harness.sweep.study import Study  # Optuna takes long to import
         from harness.sweep.suggestions import Suggestions
 
         sources = []
-        for index, values in tried.items():
-            search = self.searches[index]
-            study = Study(search, self.store, f"round {number + 1}")
-            source = Suggestions(search, study, self.store, values)
+        for search, values in tried:
+            source = Suggestions(search, Study(search, self.store, part), self.store, values)
             source.at_a_time = self.engine.slots
             sources.append(source)
         return Together(sources)
@@ -157,16 +222,18 @@ class _Sweep:
         trials: list[Trial],
         title: str,
         varied: set[str],
-        source: Callable[[], TrialSource | None] = lambda: None,
+        source: Callable[[], TrialSource] | None = None,
     ) -> None:
         """Run those trials that the store has not settled. Equal trials run once.
 
         `source`: gives what decides which of the trials run, and when; None: all of them run.
         """
         # A later round may ask for a configuration that an earlier one has tried.
-        by_key = {key(trial): trial for trial in trials}
-        self.keys |= by_key.keys()
-        settled = self._settled()
+        starts = {trial.start for trial in trials}
+        by_key = {name: each for name, each in self._trainers.items() if name in starts}
+        by_key |= {key(trial): trial for trial in trials}
+        self._asked |= by_key
+        settled = self._settled(by_key)
         missing = {name: trial for name, trial in by_key.items() if name not in settled}
         stored = len(by_key) - len(missing)
         # Without a trial to run, Ray need not start.
@@ -178,8 +245,30 @@ class _Sweep:
             for search in self.searches:
                 if search.id in wanted:
                     self._check(search)
-            self.engine.run_from(source() or Listed(missing), self.watcher)
+            # Long trials first, so that at the end no worker is idle while another has a long one.
+            order = sorted(missing, key=lambda name: -training_operations(missing[name].declared))
+            listed = Listed({name: missing[name] for name in order})
+            self.engine.run_from(source() if source else listed, self.watcher)
             self.store.compact()  # many small files are slow to read
+
+    def prepare(self) -> None:
+        """Make what the trials share."""
+        known = implied(self.searches)
+        known += [search for search in self.searches if search.starts_from is None]
+        self._check_first(known)
+        trials = [trial for search in known for trial in search.known_trials()]
+        by_key = {key(trial): trial for trial in trials}
+        missing = {name: by_key[name] for name in by_key.keys() - self.store.finished_keys()}
+        if missing:
+            self.engine.prepare(missing, self.watcher)
+
+    def _check_first(self, searches: list[Search]) -> None:
+        """Check every search that the store has not finished, before anything runs."""
+        known = [{key(trial): trial for trial in each.known_trials()} for each in searches]
+        settled = self._settled({name: each[name] for each in known for name in each})
+        for search, trials in zip(searches, known, strict=True):
+            if trials.keys() - settled:
+                self._check(search)
 
     def _check(self, search: Search) -> None:
         """Check that the trials of a search can run, unless that is known."""
@@ -193,6 +282,9 @@ class _Sweep:
         The configurations that the store has from this search count towards the budget, and the
         sampler learns from them.
         """
+        start = search.trials([search.fixed], "search")[0].start
+        if start in self._trainers:
+            self._run([self._trainers[start]], f"the encoder of {search.label}", set())
         title, varied = f"search, {sampler.name} on {search.label}", set(search.ranges)
         settled = sum(each.settled for each in tried_of(search, self.store))
         if sampler.configurations is not None and settled >= sampler.configurations:
@@ -212,12 +304,12 @@ class _Sweep:
         tried = [{**search.fixed, **drawn} for drawn in study.finished_params()]
         return scored_of(search, tried, self.store)
 
-    def _settled(self) -> set[str]:
-        """The keys of the trials that have finished, or that a search of this sweep has pruned."""
-        ours = {search.id for search in self.searches}
+    def _settled(self, trials: Mapping[str, Trial]) -> set[str]:
+        """The keys of those trials that have finished, or that their own search has pruned."""
         pruned = self.store.read(("search",), pc.field("status") == "pruned").table
-        found = {row["key"] for row in pruned.to_pylist() if row["search"] in ours}
-        return found | self.store.finished_keys()
+        by = {row["key"]: row["search"] for row in pruned.to_pylist()}
+        ours = {name for name, trial in trials.items() if by.get(name) == trial.search}
+        return ours | (trials.keys() & self.store.finished_keys())
 
     def _failed(self) -> int:
         """The number of trials of this sweep without scores in the store.
@@ -231,4 +323,4 @@ class _Sweep:
             for row in failed.to_pylist()
             if row["search"] in samplers and row["role"] == "search"
         }
-        return len(sampled | (self.keys - self._settled()))
+        return len(sampled | (self._asked.keys() - self._settled(self._asked)))

@@ -31,7 +31,7 @@ class Limits:
     """
 
     seconds: float | None = None
-    bytes: float | None = None
+    memory_bytes: float | None = None
     """Host memory"""
     gpus: float | None = None
     """Share of a GPU's memory, where trials share one"""
@@ -71,7 +71,7 @@ class Watchdog:
 
         `sweep`: identifies the sweep in the note of a trial that is stopped.
         """
-        told = {"seconds": limits.seconds, "bytes": limits.bytes}
+        told = {"seconds": limits.seconds, "memory_bytes": limits.memory_bytes}
         self._tell(json.dumps({"folder": str(running), "sweep": sweep, **told}))
         try:
             with _output_into(self._pipe):

@@ -3,7 +3,14 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
 from harness.errors import UserError
 from harness.evaluation.suites import suite
@@ -25,14 +32,53 @@ DEV = "dev"
 """The name of whatever dev score a suite has, where a space selects by it"""
 
 
+Settings = Annotated[
+    list[Setting],
+    BeforeValidator(lambda given: given if isinstance(given, list) else [given]),
+    Field(min_length=1),
+]
+"""One setting or a list of them"""
+
+
+class TrainedEncoder(SpacePart):
+    """An encoder that another method of the sweep trains first.
+
+    It is that of the method's chosen configuration, trained on the first of the final seeds.
+    """
+
+    encoder: str
+    """The pretrained model from which that method starts"""
+    trained_by: str
+    """The method; one that is not in the space has its published values"""
+    setting: Setting | None = None
+    """The setting of that method; None: the setting of the method that uses the encoder"""
+
+
+Encoders = Annotated[
+    list[
+        Annotated[
+            Annotated[str, Tag("name")] | Annotated[TrainedEncoder, Tag("trained")],
+            Discriminator(lambda value: "name" if isinstance(value, str) else "trained"),
+        ]
+    ],
+    Field(min_length=1),
+]
+
+
 class MethodSpace(SpacePart):
     """The configurations of one method that are tried.
 
     They are a grid, rounds of grids, or ranges for a sampler. Without any of these, there is a
-    single configuration.
+    single configuration. Each variant, in each setting and on each encoder, is a search of its own.
     """
 
+    setting: Settings | None = None
+    """None: that of the space"""
+    encoders: Encoders | None = None
+    """None: those of the space"""
     set: Values = Field(default_factory=dict)
+    variants: dict[str, Values] | None = Field(None, min_length=1)
+    """Name -> the values that make the variant; they go before those of `set`"""
     grid: Round | None = None
     rounds: list[Round] | None = Field(None, min_length=1)
     ranges: dict[str, Choice] | None = Field(None, min_length=1)
@@ -42,6 +88,17 @@ class MethodSpace(SpacePart):
     @classmethod
     def _empty(cls, given: Any) -> Any:
         return given or {}  # `set:` with nothing behind it is None in YAML
+
+    @field_validator("variants", mode="before")
+    @classmethod
+    def _named(cls, given: Any) -> Any:
+        """A variant with nothing behind its name is the method as it is."""
+        if not isinstance(given, dict):
+            return given
+        for name in given:
+            if not isinstance(name, str) or not name.strip():
+                raise ValueError(f'the name of a variant is a text; write "{name}" in quotes')
+        return {name: values or {} for name, values in given.items()}
 
 
 class Select(SpacePart):
@@ -81,13 +138,13 @@ class Repeats(SpacePart):
 class Space(SpacePart):
     """The content of a search-space file."""
 
-    setting: Setting = "unsup"
+    setting: Settings = Field(default=["unsup"])
     suite: str = "sts"
     select: Select = Select()
     search: Repeats = Repeats(seeds=[42])
     final: Repeats = Repeats(seeds=[0, 1, 2])
     pruner: Pruner | None = None
-    encoders: list[str] = Field(min_length=1)
+    encoders: Encoders
     set: Values = Field(default_factory=dict)
     methods: dict[str, MethodSpace | None] = Field(min_length=1)
 
@@ -165,6 +222,7 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
     if wrong := condition_problem(part.ranges or {}):
         key, problem = wrong
         raise document.error((*location, "ranges", key), problem)
+    _check_variants(part, (*location, "variants"), document)
     known: dict[str, Ends | None] = {}
     for number, axes in enumerate(rounds(part)):
         where = (*location, "grid") if part.grid is not None else (*location, "rounds", number)
@@ -175,6 +233,16 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
             key, problem = found
             raise document.error((*where, key), problem)
         known |= {key: joined_ends(known.get(key, ()), axis) for key, axis in axes.items()}
+
+
+def _check_variants(part: MethodSpace, location: Location, document: Document) -> None:
+    searched = {key for axes in rounds(part) for key in axes} | set(part.ranges or {})
+    for name, values in (part.variants or {}).items():
+        if both := sorted(searched & values.keys()):
+            raise document.error(
+                (*location, name, both[0]),
+                f"{both[0]} is searched as well; leave it out of the variant or of the search",
+            )
 
 
 def rounds(part: MethodSpace) -> list[Round]:

@@ -107,6 +107,7 @@ class Terminal:
     def prepared(self, title: str, reason: str | None) -> None:
         """A part has been made, or cannot be."""
         seconds = time.monotonic() - self.preparation.pop(title, time.monotonic())
+        self.failed += reason is not None
         result = f"FAILED: {headline(reason)}" if reason else f"made in {duration(seconds)}"
         self._say(f"  {title}: {result}")
 

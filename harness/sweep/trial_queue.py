@@ -131,7 +131,7 @@ class TrialQueue:
         self.given: set[str] = set()
         """The keys of the jobs that workers have"""
         self._needs: dict[str, set[str]] = {}
-        """Key of a trial -> keys of the parts that it waits for"""
+        """Key of a trial -> keys of the jobs that it waits for: parts, or its encoder's training"""
         self._waiting: dict[str, str] = {}
         """Key of a job that waits for another process -> what it waits for"""
         self._tried: dict[str, float] = {}
@@ -150,10 +150,11 @@ class TrialQueue:
             self._add(self.source.more())
         while self._ready:
             job = self._jobs[self._ready.popleft()]
-            if job.part is None and self._waits_for_parts(job):
+            if job.part is None and (self._waits_for_start(job) or self._waits_for_parts(job)):
                 continue
             if job.part is None and self.only_parts:
                 del self._jobs[job.key]
+                self._release(job.key)
                 continue
             if job.part and job.part.steps:
                 job = self._longest(job)
@@ -198,17 +199,29 @@ class TrialQueue:
             self.source.ended(key, report)
         elif job is not None:
             self.made.add(key)
-            for trial, needed in list(self._needs.items()):
-                needed.discard(key)
-                if not needed:
-                    del self._needs[trial]
-                    self._ready.append(trial)
+        self._release(key)
+
+    def _release(self, key: str) -> None:
+        """Let the trials go on that have waited for this job alone."""
+        for trial, needed in list(self._needs.items()):
+            needed.discard(key)
+            if not needed:
+                del self._needs[trial]
+                self._ready.append(trial)
 
     def _add(self, trials: Mapping[str, Trial]) -> None:
         for key, trial in trials.items():
             if key not in self._jobs:  # a sampler may suggest the same configuration twice
                 self._jobs[key] = Job(key, trial)
                 self._ready.append(key)
+
+    def _waits_for_start(self, job: Job) -> bool:
+        """Whether another trial of the queue has still to train the encoder of this one."""
+        start = job.trial.start
+        if start is None or start not in self._jobs:
+            return False
+        self._needs[job.key] = {start}
+        return True
 
     def _waits_for_parts(self, job: Job) -> bool:
         """Whether the trial needs a part that is not there; the part goes first then."""

@@ -5,6 +5,7 @@ The worker writes a record into the store itself.
 
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from harness.trials.record import Record
 from harness.trials.run import attempt
 from harness.trials.shared_parts import part_of
 from harness.trials.store import Store
-from harness.trials.trial import Trial
+from harness.trials.trained_encoder import provide
+from harness.trials.trial import Trial, failed
 
 POSTPONED = "postponed"
 """The status of a trial that waits or gave way, and so has no record yet"""
@@ -69,12 +71,16 @@ def _make_part(
     key, why = settings["key"], None
     running = store.running(key)
     try:
-        part = part_of(given_trial(settings), key)
+        trial = given_trial(settings)
+        provide(store, trial.config.encoder)
+        part = part_of(trial, key)
         if part and not (why := stopped(running, sweep)):
             running.mkdir(parents=True, exist_ok=True)
             with watched(running, sweep, limits):
                 part.make(_report, settings["part"]["asked"])
         shutil.rmtree(running, ignore_errors=True)
+        with suppress(OSError):  # other jobs run
+            store.running_folder.rmdir()
     except (TrialFailure, UserError, OSError) as error:
         why = str(error)
     return {"status": "failed" if why else "finished", "reason": why, "dev": None}
@@ -100,6 +106,10 @@ def _run_trial(
 
     def run() -> Record:
         (running / PRUNE).unlink(missing_ok=True)  # of an earlier process that died
+        try:
+            provide(found, trial.config.encoder)
+        except UserError as why:  # the trial that trains the encoder has failed
+            return failed(trial, str(why))
         made.append(attempt(trial, report, found.weights(key), running))
         return made[0]
 

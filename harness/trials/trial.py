@@ -14,6 +14,7 @@ import torch
 from pydantic import ValidationError
 
 from harness import PROTOCOL, __version__
+from harness.data.trained_encoders import parts_of, trained_name
 from harness.errors import UserError, reason, suggest
 from harness.evaluation.suites import suite
 from harness.files import digest_of
@@ -40,6 +41,8 @@ class Trial:
     """`search`: scored on dev only; `final`: scored on dev and test"""
     search: str = ""
     """Identifier of the search that asked for the trial; it does not decide the result"""
+    variant: str = ""
+    """Name that a search space gives to the configuration; it does not decide the result"""
 
     @property
     def plugin(self) -> Plugin:
@@ -61,10 +64,23 @@ class Trial:
         return plugin.declare(resolve(plugin, self.configuration))
 
     @property
+    def start(self) -> str | None:
+        """The key of the trial that has trained the encoder; None: the encoder is pretrained."""
+        return parts_of(self.config.encoder)[1]
+
+    @property
     def label(self) -> str:
-        """The trial as people read it: method, setting, encoder, seed."""
-        config = self.config
-        return f"{self.plugin.name} {config.setting} {Path(config.encoder).name} seed {self.seed}"
+        """The trial as people read it: method, setting, encoder, variant, seed."""
+        return f"{named(self.declared, self.variant)} seed {self.seed}"
+
+
+def named(declared: Declared, variant: str) -> str:
+    """A configuration as people read it: method, setting, encoder, variant."""
+    config = declared.config
+    model, trial = parts_of(config.encoder)
+    encoder = trained_name(Path(model).name, trial[:10]) if trial else Path(model).name
+    shown = f" ({variant})" if variant else ""
+    return f"{declared.name} {config.setting} {encoder}{shown}"
 
 
 def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> MethodConfig:

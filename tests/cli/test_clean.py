@@ -46,7 +46,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Any) -> Path:
     """A folder with a cache, a store, and temporary files of Ray, all of them two days old."""
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    monkeypatch.setattr("harness.trials.cleaning.SHORT", tmp_path / "temporary")
+    monkeypatch.setattr("harness.sweep.session_folder.SHORT", tmp_path / "temporary")
     cache, store = tmp_path / "cache", Store(tmp_path / "store")
     for name in ("tokens", "subsets", "artefacts"):
         SharedArrays(cache / name / "arrays", name, lambda: {"some": np.arange(1000)}).read()
@@ -65,8 +65,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Any) -> Path:
         put(store.weights(key))
         put(store.running(key) / "checkpoint.safetensors")
     put(store.folder / f".{KEYS['unknown']}.parquet.{'0' * 32}.tmp")
-    for name in ("harness-tune-1", "harness-ray-1", "somebody-else"):
-        put(tmp_path / "temporary" / name / "file")
+    put(tmp_path / "temporary" / "somebody-else" / "file")
     aged(tmp_path)
     return tmp_path
 
@@ -119,14 +118,7 @@ def test_what_no_store_needs_is_removed_and_nothing_else(clean: Any, world: Path
     assert set(everything(world)) == stays
     assert "of room" in answer.out
     kinds = ("tokens", "subsets", "artefacts", "stages", "embeddings", "digests", "weights")
-    for kind in (
-        *kinds,
-        "studies",
-        "running",
-        "temporary files",
-        "harness-tune-*",
-        "harness-ray-*",
-    ):
+    for kind in (*kinds, "studies", "running", "temporary files"):
         assert kind in answer.out
     assert "nothing to remove" in clean("--yes").out
 
@@ -207,10 +199,12 @@ def test_folders_of_ray_stay_while_their_process_runs(clean: Any, world: Path) -
     owners["elsewhere"] = replace(here, place="another machine", process=ended.pid)
     for name, owner in owners.items():
         put(world / "temporary" / f"harness-ray-{name}" / "owner.json", json.dumps(asdict(owner)))
-    put(world / "temporary" / "harness-tune-new" / "file")  # it names no process
-    assert clean("--yes").code == 0
+    put(world / "temporary" / "harness-ray-new" / "file")  # it names no process yet
+    answer = clean("--yes")
+    assert answer.code == 0
+    assert "harness-ray-*" in answer.out
     left = {path.name for path in (world / "temporary").iterdir()}
-    alive = {"harness-ray-alive", "harness-ray-elsewhere", "harness-tune-new"}
+    alive = {"harness-ray-alive", "harness-ray-elsewhere", "harness-ray-new"}
     assert left == {"somebody-else", *alive}
 
 
