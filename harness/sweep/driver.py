@@ -247,8 +247,11 @@ class _Sweep:
                     self._check(search)
             # Long trials first, so that at the end no worker is idle while another has a long one.
             order = sorted(missing, key=lambda name: -training_operations(missing[name].declared))
-            listed = Listed({name: missing[name] for name in order})
-            self.engine.run_from(source() if source else listed, self.watcher)
+            # What decides about a search's trials does not know those that train its encoder.
+            listed = [name for name in order if source is None or name in self._trainers]
+            sources: list[TrialSource] = [Listed({name: missing[name] for name in listed})]
+            sources += [source()] if source else []
+            self.engine.run_from(Together(sources), self.watcher)
             self.store.compact()  # many small files are slow to read
 
     def prepare(self) -> None:
