@@ -102,7 +102,7 @@ def _cells(line: "PlanLine") -> list[str]:
         line.search,
         line.round,
         "\n".join(f"{name}: {value}" for name, value in line.varied.items()),
-        "the round before decides" if line.trials is None else str(line.trials),
+        "not known yet" if line.trials is None else str(line.trials),
         str(line.stored),
         "?" if line.steps is None else str(line.steps),
         "?" if line.seconds is None else duration(line.seconds),

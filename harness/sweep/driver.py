@@ -3,22 +3,23 @@
 The store says what is left to do, so an interrupted sweep goes on when the same command is given.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
 
 from harness.files import check_cache
 from harness.sweep.axes import Values
 from harness.sweep.cost import training_operations
 from harness.sweep.limits import Limits
 from harness.sweep.resources import Resources
-from harness.sweep.scored import Scored, failed_trials, sampled_of, scored_of
-from harness.sweep.search import Search, best
-from harness.sweep.space import Sampler
-from harness.sweep.suggestions import Sampling
-from harness.sweep.trainers import implied, on_trained
+from harness.sweep.sampling import Sampler
+from harness.sweep.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
+from harness.sweep.search import Search, implied
+from harness.sweep.trial_queue import Listed, Together, TrialSource
 from harness.sweep.watcher import RoundPlan, SweepWatcher
 from harness.trials.prepare import check_runnable
 from harness.trials.store import Store
@@ -102,14 +103,13 @@ class _Sweep:
         watcher: SweepWatcher,
     ) -> None:
         """`start`: gives what runs trials; it is called when there is one to run."""
-        self.searches, self.store, self.watcher = searches, store, watcher
-        self.trainers = implied(searches)
-        """The searches that only train an encoder for others"""
+        self.searches, self.store, self.watcher = list(searches), store, watcher
         self._start = start
-        self.keys: set[str] = set()
+        self._asked: dict[str, Trial] = {}
+        """Key -> every trial that a round or the final seeds asked for"""
         self._undecided: list[str] = []
-        self._training: dict[str, Trial] = {}
-        """Key -> trial that trains an encoder for others"""
+        self._trainers: dict[str, Trial] = {}
+        """Key -> trial whose encoder others start from"""
         self._checked: set[str] = set()
         """Searches of which it is known that their trials can run"""
 
@@ -120,20 +120,19 @@ class _Sweep:
 
     def run(self) -> SweepResult:
         """Search, choose, and train the chosen configurations on the final seeds."""
-        self._check_first()
+        trainers = implied(self.searches)
+        self._check_first([*trainers, *self.searches])
         first = [search for search in self.searches if search.starts_from is None]
-        chosen = self._choose([*self.trainers, *first])
-        self.searches, self._training, waiting = on_trained(self.searches, chosen)
-        chosen += self._choose([search for search in self.searches if search.starts_from])
+        known = self._choose([*trainers, *first])
+        later = self._choose(self._started(known))
         finals = [
             trial
-            for search, values in chosen
+            for search, chosen in (*known, *later)
             if search in self.searches
-            for trial in search.trials([values], "final")
+            for trial in search.trials([chosen], "final")
         ]
         self._run(finals, "final seeds", set())
-        failed = failed_trials(self.searches, self.keys, self.store)
-        return SweepResult(failed, [*self._undecided, *waiting])
+        return SweepResult(self._failed(), self._undecided)
 
     def _choose(self, searches: list[Search]) -> list[tuple[Search, Values]]:
         """Run the rounds of the searches, and say which configuration each has chosen."""
@@ -143,10 +142,28 @@ class _Sweep:
             if not scored and (search.rounds or search.sampler):
                 self._undecided.append(search.label)
                 continue
-            values = best(scored) if scored else search.fixed
-            self.watcher.chosen(search, values, max((dev for _, dev in scored), default=None))
+            values = chosen_of(search, scored, self.store) if scored else search.fixed
+            dev = next((dev for each, dev in scored if each == values), None)
+            self.watcher.chosen(search, values, dev)
             chosen.append((search, values))
         return chosen
+
+    def _started(self, chosen: list[tuple[Search, Values]]) -> list[Search]:
+        """The searches whose encoder another search trains, now that it has chosen.
+
+        chosen: searches with the configuration that each has chosen.
+        """
+        for index, search in enumerate(self.searches):
+            if search.starts_from is None:
+                continue
+            values = next((each for base, each in chosen if base == search.starts_from), None)
+            if values is None:
+                self._undecided.append(search.label)
+                continue
+            trial = search.trainer(values)
+            self._trainers[key(trial)] = trial
+            self.searches[index] = search.started(trial)
+        return [each for each in self.searches if each.starts_from and each.ready]
 
     def _search(self, searches: list[Search]) -> list[Scored]:
         """The configurations of each search with their scores, from all of its rounds.
@@ -175,19 +192,49 @@ class _Sweep:
             for trial in searches[index].trials(values, "search")
         ]
         varied = {name for index in tried for name in searches[index].rounds[number]}
-        self._run(trials, f"search, round {number + 1}", varied)
+        part, pruned = (
+            f"round {number + 1}",
+            [
+                (searches[index], values)
+                for index, values in tried.items()
+                if searches[index].pruner
+            ],
+        )
+        source = (lambda: self._pruning(part, pruned)) if pruned else None
+        self._run(trials, f"search, {part}", varied, source)
         for index, values in tried.items():
             scored[index] += scored_of(searches[index], values, self.store)
 
-    def _run(self, trials: list[Trial], title: str, varied: set[str]) -> None:
-        """Run those trials that the store has not finished. Equal trials run once."""
+    def _pruning(self, part: str, tried: list[tuple[Search, list[Values]]]) -> Together:
+        """The source of the trials of a round with a pruner, for each search its configurations."""
+        from harness.sweep.study import Study  # Optuna takes long to import
+        from harness.sweep.suggestions import Suggestions
+
+        sources = []
+        for search, values in tried:
+            source = Suggestions(search, Study(search, self.store, part), self.store, values)
+            source.at_a_time = self.engine.slots
+            sources.append(source)
+        return Together(sources)
+
+    def _run(
+        self,
+        trials: list[Trial],
+        title: str,
+        varied: set[str],
+        source: Callable[[], TrialSource] | None = None,
+    ) -> None:
+        """Run those trials that the store has not settled. Equal trials run once.
+
+        `source`: gives what decides which of the trials run, and when; None: all of them run.
+        """
         # A later round may ask for a configuration that an earlier one has tried.
         starts = {trial.start for trial in trials}
-        by_key = {name: each for name, each in self._training.items() if name in starts}
+        by_key = {name: each for name, each in self._trainers.items() if name in starts}
         by_key |= {key(trial): trial for trial in trials}
-        self.keys |= by_key.keys()
-        finished = self.store.finished_keys()
-        missing = {name: trial for name, trial in by_key.items() if name not in finished}
+        self._asked |= by_key
+        settled = self._settled(by_key)
+        missing = {name: trial for name, trial in by_key.items() if name not in settled}
         stored = len(by_key) - len(missing)
         # Without a trial to run, Ray need not start.
         slots = self.engine.slots if missing else 0
@@ -200,24 +247,30 @@ class _Sweep:
                     self._check(search)
             # Long trials first, so that at the end no worker is idle while another has a long one.
             order = sorted(missing, key=lambda name: -training_operations(missing[name].declared))
-            self.engine.run({name: missing[name] for name in order}, self.watcher)
+            # What decides about a search's trials does not know those that train its encoder.
+            listed = [name for name in order if source is None or name in self._trainers]
+            sources: list[TrialSource] = [Listed({name: missing[name] for name in listed})]
+            sources += [source()] if source else []
+            self.engine.run_from(Together(sources), self.watcher)
             self.store.compact()  # many small files are slow to read
 
     def prepare(self) -> None:
         """Make what the trials share."""
-        self._check_first()
-        searches = [search for search in (*self.trainers, *self.searches) if search.ready]
-        trials = [trial for search in searches for trial in search.known_trials()]
+        known = implied(self.searches)
+        known += [search for search in self.searches if search.starts_from is None]
+        self._check_first(known)
+        trials = [trial for search in known for trial in search.known_trials()]
         by_key = {key(trial): trial for trial in trials}
         missing = {name: by_key[name] for name in by_key.keys() - self.store.finished_keys()}
         if missing:
             self.engine.prepare(missing, self.watcher)
 
-    def _check_first(self) -> None:
+    def _check_first(self, searches: list[Search]) -> None:
         """Check every search that the store has not finished, before anything runs."""
-        finished = self.store.finished_keys()
-        for search in (*self.trainers, *self.searches):
-            if not all(key(trial) in finished for trial in search.known_trials()):
+        known = [{key(trial): trial for trial in each.known_trials()} for each in searches]
+        settled = self._settled({name: each[name] for each in known for name in each})
+        for search, trials in zip(searches, known, strict=True):
+            if trials.keys() - settled:
                 self._check(search)
 
     def _check(self, search: Search) -> None:
@@ -233,24 +286,44 @@ class _Sweep:
         sampler learns from them.
         """
         start = search.trials([search.fixed], "search")[0].start
-        if start in self._training:
-            self._run([self._training[start]], f"the encoder of {search.label}", set())
-        known = sampled_of(search, self.store)
-        budget = max(0, sampler.configurations - len(known))
-        title = f"search, {sampler.name} on {search.label}"
-        slots = self.engine.slots if budget else 0
-        self.watcher.round(RoundPlan(title, budget, len(known), slots, set(search.ranges)))
-        if budget:
+        if start in self._trainers:
+            self._run([self._trainers[start]], f"the encoder of {search.label}", set())
+        title, varied = f"search, {sampler.name} on {search.label}", set(search.ranges)
+        settled = sum(each.settled for each in tried_of(search, self.store))
+        if sampler.configurations is not None and settled >= sampler.configurations:
+            self.watcher.round(RoundPlan(title, 0, settled, 0, varied))
+            return sampled_of(search, self.store)
+        from harness.sweep.study import Study  # Optuna takes long to import
+        from harness.sweep.suggestions import Suggestions
+
+        study = Study(search, self.store)
+        source = Suggestions(search, study, self.store)
+        slots = 0 if source.exhausted else self.engine.slots
+        self.watcher.round(RoundPlan(title, source.to_run, source.settled, slots, varied))
+        if not source.exhausted:
             self._check(search)
-            sampling = Sampling(
-                template=Trial(search.method, search.fixed, 0, "search", search.id, search.variant),
-                repeats=search.repeats["search"],
-                ranges=search.ranges,
-                sampler=sampler,
-                budget=budget,
-                known=[
-                    ({name: values[name] for name in search.ranges}, dev) for values, dev in known
-                ],
-            )
-            self.engine.sample(sampling, self.watcher)
-        return sampled_of(search, self.store)
+            source.at_a_time = slots
+            self.engine.run_from(source, self.watcher)
+        tried = [{**search.fixed, **drawn} for drawn in study.finished_params()]
+        return scored_of(search, tried, self.store)
+
+    def _settled(self, trials: Mapping[str, Trial]) -> set[str]:
+        """The keys of those trials that have finished, or that their own search has pruned."""
+        pruned = self.store.read(("search",), pc.field("status") == "pruned").table
+        by = {row["key"]: row["search"] for row in pruned.to_pylist()}
+        ours = {name for name, trial in trials.items() if by.get(name) == trial.search}
+        return ours | (trials.keys() & self.store.finished_keys())
+
+    def _failed(self) -> int:
+        """The number of trials of this sweep without scores in the store.
+
+        They are planned ones, also those whose record could not be written, and ones of samplers.
+        """
+        samplers = {search.id for search in self.searches if search.sampler is not None}
+        failed = self.store.read(("search", "role"), pc.field("status") == "failed").table
+        sampled = {
+            row["key"]
+            for row in failed.to_pylist()
+            if row["search"] in samplers and row["role"] == "search"
+        }
+        return len(sampled | (self._asked.keys() - self._settled(self._asked)))

@@ -7,9 +7,11 @@ from typing import Any
 
 from harness.errors import UserError, suggest
 from harness.plugin import registry
+from harness.sweep.conditions import bound
 from harness.sweep.encoders import check_encoders, encoders_of, pretrained, trainers
+from harness.sweep.sampling import Sampler
 from harness.sweep.search import Search
-from harness.sweep.space import MethodSpace, Repeats, Sampler, Space, TrainedEncoder, rounds
+from harness.sweep.space import MethodSpace, Repeats, Space, TrainedEncoder, rounds
 from harness.sweep.space_values import check_command_line, check_shared, check_values
 from harness.sweep.yaml_lines import Document
 from harness.trials.trial import resolve
@@ -103,7 +105,7 @@ class _Searches:
         fixed = {key: value for key, value in given.items() if key in fields}
         resolve(plugin, fixed)  # it refuses a bad value now, before anything runs
         free = [overrides.without(axes) for axes in rounds(part)]
-        ranges = overrides.without(part.ranges or {})
+        ranges = bound(plugin, fixed, overrides.without(part.ranges or {}))
         return Search(
             method=locator,
             variant=variant,
@@ -113,6 +115,8 @@ class _Searches:
             sampler=self._sampler(part) if ranges else None,
             repeats={"search": space.search, "final": self._final()},
             limit=overrides.configurations,
+            pruner=space.pruner,
+            by_cost=space.select.cost,
         ).settled()
 
     def _sampler(self, part: MethodSpace) -> Sampler | None:

@@ -11,10 +11,9 @@ from harness.data.hub import model_shape
 from harness.errors import NotHere
 from harness.files import digest_of
 from harness.sweep import cost
-from harness.sweep.axes import Between, SamplerRange, Span, Values
-from harness.sweep.scored import Scored, sampled_of, scored_of
-from harness.sweep.search import Search, best
-from harness.sweep.trainers import implied, started, trainer_of
+from harness.sweep.axes import Between, SamplerRange, SamplerValues, Span, Values
+from harness.sweep.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
+from harness.sweep.search import Search, implied
 from harness.trials.store import Store
 from harness.trials.trial import Role, Trial, key
 
@@ -32,7 +31,7 @@ class PlanLine:
     varied: dict[str, str]
     """What its trials differ in -> the values as text; hyperparameters, or seeds and subsets"""
     trials: int | None
-    """Number of trials; None: the round before decides"""
+    """Number of trials; None: the round before, or a budget in hours, decides"""
     stored: int
     """Number of trials that the store has finished"""
     to_run: int
@@ -92,6 +91,8 @@ class _Planner:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        pruned = store.read(("search",), pc.field("status") == "pruned").table
+        self.pruned = {(row["key"], row["search"]) for row in pruned.to_pylist()}
         self.finished = store.read(_COLUMNS, pc.field("status") == "finished").table
         self.keys = set(self.finished["key"].to_pylist())
         self.planned: set[str] = set()
@@ -112,9 +113,8 @@ class _Planner:
         if search.starts_from is None:
             return search
         _, chosen = self._rounds(search.starts_from)
-        trial = trainer_of(search, [(search.starts_from, chosen)] if chosen else [])
         try:
-            return search if trial is None else started(search, trial, download=False)
+            return search.started(search.trainer(chosen), download=False) if chosen else search
         except NotHere:
             return search
 
@@ -136,20 +136,25 @@ class _Planner:
             if complete:
                 scored += scored_of(search, configurations, self.store)
         if search.sampler is not None:
+            settled = sum(each.settled for each in tried_of(search, self.store))
             scored = sampled_of(search, self.store)
-            complete = len(scored) >= search.sampler.configurations
-            lines.append(self._sampler_line(search, len(scored)))
+            budget = search.sampler.configurations
+            complete = budget is not None and settled >= budget
+            lines.append(self._sampler_line(search, settled))
         if not complete:
             return lines, None
-        return lines, best(scored) if scored else search.fixed
+        return lines, chosen_of(search, scored, self.store) if scored else search.fixed
 
     def _sampler_line(self, search: Search, known: int) -> PlanLine:
-        """The line of a sampler. `known`: number of configurations that the store has."""
+        """The line of a sampler. `known`: number of configurations that the store has settled."""
         assert search.sampler is not None
-        budget = search.sampler.configurations
+        budget, hours = search.sampler.configurations, search.sampler.hours
         ranges = {name: _axis(axis) for name, axis in search.ranges.items()}
         each = len(search.trials([search.fixed], "search"))
-        line = self._line(search, search.sampler.name, ranges, None)
+        title = search.sampler.name + (f", {hours:g} h" if hours else "")
+        line = self._line(search, title, ranges, None)
+        if budget is None:
+            return replace(line, stored=known * each)
         to_run, trials = max(0, budget - known) * each, budget * each
         return replace(line, trials=trials, stored=trials - to_run, to_run=to_run)
 
@@ -195,7 +200,8 @@ class _Planner:
 
     def _has(self, trial: Trial) -> bool:
         try:
-            return key(trial, download=False) in self.keys
+            name = key(trial, download=False)
+            return name in self.keys or (name, trial.search) in self.pruned
         except NotHere:
             return False  # without the model or the data file there is no key to look for
 
@@ -224,6 +230,11 @@ def _repeats(trials: list[Trial]) -> dict[str, str]:
 
 def _axis(axis: Any) -> str:
     """An axis of a round or a range of a sampler, as text."""
+    if isinstance(axis, SamplerRange | SamplerValues) and axis.when:
+        when = [f"{name} {_axis(among)}" for name, among in axis.when.items()]
+        return f"{_axis(axis.model_copy(update={'when': {}}))}, where {' and '.join(when)}"
+    if isinstance(axis, SamplerValues):
+        return _axis(axis.values)
     if isinstance(axis, Between):
         return f"between the two best, step {axis.step:g}"
     if isinstance(axis, SamplerRange):

@@ -7,15 +7,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from harness.data.trained_encoders import parts_of
+from harness.data.trained_encoders import parts_of, trained_name
 from harness.evaluation.suites import suite
 from harness.files import digest_of
 from harness.plugin import registry
 from harness.plugin.config import MethodConfig
 from harness.plugin.declared import Declared
-from harness.sweep.axes import Round, SamplerRange, Values, expand
-from harness.sweep.space import Repeats, Sampler
-from harness.trials.trial import Role, Trial, named, resolve
+from harness.sweep.axes import Round, SamplerRange, SamplerValues, Values, expand
+from harness.sweep.conditions import Ranges
+from harness.sweep.sampling import Pruner, Sampler
+from harness.sweep.space import Repeats
+from harness.trials.trial import Role, Trial, key, named, resolve
 
 
 @dataclass(frozen=True)
@@ -30,13 +32,17 @@ class Search:
     """The values that all configurations of the search share"""
     rounds: tuple[Round, ...]
     """The axes of each round; empty: a single configuration, or a sampler"""
-    ranges: Mapping[str, SamplerRange | list[Any]]
+    ranges: Ranges
     """The ranges of the sampler; empty without a sampler"""
     sampler: Sampler | None
     repeats: Mapping[Role, Repeats]
     """Role -> the seeds and label subsets on which each configuration is run"""
     limit: int | None
     """At most so many configurations per round; None: all"""
+    pruner: Pruner | None = None
+    """What ends poor configurations early"""
+    by_cost: bool = False
+    """Whether the cheapest of the configurations nearly as good as the best is chosen"""
     starts_from: "Search | None" = None
     """The search that trains its encoder first; None: the encoder is pretrained"""
 
@@ -76,9 +82,23 @@ class Search:
         """Whether it is known from which encoder the trials start."""
         return self.starts_from is None or parts_of(self.config.encoder)[1] is not None
 
+    def trainer(self, chosen: Values) -> Trial:
+        """The trial that trains the encoder: the chosen configuration on the first final seed."""
+        assert self.starts_from
+        return self.starts_from.trials([chosen], "final")[0]
+
+    def started(self, trial: Trial, *, download: bool = True) -> "Search":
+        """The search on the encoder that this trial trains.
+
+        Raises NotHere when a file that its key needs is not on this machine.
+        """
+        model, _ = parts_of(self.config.encoder)
+        encoder = trained_name(model, key(trial, download=download))
+        return replace(self, fixed={**self.fixed, "encoder": encoder})
+
     @property
     def id(self) -> str:
-        """Digest of the search's definition, by which a sampler's trials are found again."""
+        """Digest of the search's definition, by which its trials and its study are found again."""
         parts = [
             self.declared.source_digest,
             self.config.model_dump(mode="json"),
@@ -86,6 +106,11 @@ class Search:
             None if self.sampler is None else self.sampler.model_dump(include={"name", "seed"}),
             self.repeats["search"].model_dump(),
         ]
+        # Where there is neither, the identifiers of earlier versions stay.
+        if self.pruner is not None:
+            parts.append(self.pruner.model_dump())
+        if self.by_cost:
+            parts.append("cost")
         return digest_of(parts)
 
     def configurations(self, number: int, scored: list[tuple[Values, float]]) -> list[Values]:
@@ -150,6 +175,16 @@ class Search:
         ]
 
 
+def implied(searches: Iterable[Search]) -> list[Search]:
+    """The searches that train an encoder for some of these and are not among them, each once."""
+    listed, found = list(searches), list[Search]()
+    for search in listed:
+        trainer = search.starts_from
+        if trainer is not None and trainer not in (*listed, *found):
+            found.append(trainer)
+    return found
+
+
 def repeated(trial: Trial, repeats: Repeats) -> list[Trial]:
     """The trial on each seed, and on each label subset where it uses only a share of the labels.
 
@@ -170,5 +205,8 @@ def best(scored: list[tuple[Values, float]]) -> Values:
     return max(scored, key=lambda pair: pair[1])[0]
 
 
-def _plain(axis: Any) -> Any:
-    return axis.model_dump() if isinstance(axis, SamplerRange) else axis
+def _plain(axis: SamplerRange | SamplerValues) -> Any:
+    """An axis without what it does not use."""
+    if isinstance(axis, SamplerValues) and not axis.when:
+        return axis.values
+    return axis.model_dump(exclude=None if axis.when else {"when"})

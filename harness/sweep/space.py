@@ -3,13 +3,19 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
 from harness.errors import UserError
 from harness.evaluation.suites import suite
 from harness.plugin.config import Setting
 from harness.sweep.axes import (
-    MOST,
     Choice,
     Ends,
     Round,
@@ -18,18 +24,12 @@ from harness.sweep.axes import (
     joined_ends,
     size_problem,
 )
+from harness.sweep.conditions import condition_problem
+from harness.sweep.sampling import ONE_OBJECTIVE, SEEDS, Pruner, Sampler, Wilcoxon
 from harness.sweep.yaml_lines import Document, Location, read_document
 
-SEEDS = 2**32
-"""Seeds and the numbers of label subsets are below this, which is the limit of numpy's seeds"""
-
-
-class Sampler(SpacePart):
-    """An Optuna sampler with a budget of configurations."""
-
-    name: Literal["tpe", "random", "qmc"] = "tpe"
-    configurations: int = Field(ge=1, le=MOST)
-    seed: int = Field(0, ge=0, lt=SEEDS)
+DEV = "dev"
+"""The name of whatever dev score a suite has, where a space selects by it"""
 
 
 Settings = Annotated[
@@ -102,10 +102,24 @@ class MethodSpace(SpacePart):
 
 
 class Select(SpacePart):
-    """The metric by which a configuration is chosen."""
+    """By what a configuration is chosen.
+
+    `select: [dev, cost]` is short for `select: {metric: dev, cost: true}`.
+    """
 
     metric: str = "stsb-dev"
     mode: Literal["max"] = "max"
+    cost: bool = False
+    """Whether the cheapest of the configurations is chosen that are nearly as good as the best"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain_list(cls, given: Any) -> Any:
+        if not isinstance(given, list):
+            return given
+        if len(given) != 2 or given[1] != "cost":
+            raise ValueError("a list of objectives is [dev, cost]")
+        return {"metric": given[0], "cost": True}
 
 
 Numbers = Annotated[list[Annotated[int, Field(ge=0, lt=SEEDS)]], Field(min_length=1)]
@@ -129,6 +143,7 @@ class Space(SpacePart):
     select: Select = Select()
     search: Repeats = Repeats(seeds=[42])
     final: Repeats = Repeats(seeds=[0, 1, 2])
+    pruner: Pruner | None = None
     encoders: Encoders
     set: Values = Field(default_factory=dict)
     methods: dict[str, MethodSpace | None] = Field(min_length=1)
@@ -143,6 +158,7 @@ def load_space(path: Path) -> tuple[Space, Document]:
     document = read_document(path)
     space = document.parse(Space)
     _check_selector(space, document)
+    _check_pruner(space, document)
     for name, part in space.methods.items():
         _check_method(name, part or MethodSpace(), document)
     return space, document
@@ -156,6 +172,8 @@ def _check_selector(space: Space, document: Document) -> None:
         raise document.error(("suite",), str(error)) from None
     metric = space.select.metric
     location: Location = ("select", "metric") if "select" in document.content else ("suite",)
+    if metric == DEV:
+        return
     if metric in (*measured.tests, measured.card.average):
         raise document.error(
             location, f'"{metric}" is a test score, and test scores never select; use "{dev}"'
@@ -164,6 +182,28 @@ def _check_selector(space: Space, document: Document) -> None:
         raise document.error(
             location, f'suite {space.suite} has no dev score "{metric}"; valid: {dev}'
         )
+
+
+def _check_pruner(space: Space, document: Document) -> None:
+    pruner, repeats = space.pruner, len(space.search.seeds) * len(space.search.subsets)
+    if pruner is not None and space.select.cost:
+        raise document.error(
+            ("pruner",), "a pruner looks at dev alone, and this space selects by cost, too"
+        )
+    if isinstance(pruner, Wilcoxon) and repeats <= pruner.least_seeds:
+        raise document.error(
+            ("pruner",),
+            f"wilcoxon cannot decide before {pruner.least_seeds} seeds with a p_threshold of "
+            f"{pruner.p_threshold:g}; write at least {pruner.least_seeds + 1} seeds under search",
+        )
+    for name, part in space.methods.items():
+        sampler = part.sampler if part else None
+        if space.select.cost and sampler is not None and sampler.name in ONE_OBJECTIVE:
+            raise document.error(
+                ("methods", name, "sampler"),
+                f"{sampler.name} has one objective, and this space selects by dev and cost; "
+                f"use nsga-ii",
+            )
 
 
 def _check_method(name: str, part: MethodSpace, document: Document) -> None:
@@ -179,6 +219,9 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
         )
     if (part.ranges is None) != (part.sampler is None):
         raise document.error(location, "ranges need a sampler, and a sampler needs ranges")
+    if wrong := condition_problem(part.ranges or {}):
+        key, problem = wrong
+        raise document.error((*location, "ranges", key), problem)
     _check_variants(part, (*location, "variants"), document)
     known: dict[str, Ends | None] = {}
     for number, axes in enumerate(rounds(part)):

@@ -7,7 +7,7 @@ from typing import Any
 from harness.errors import UserError, suggest
 from harness.plugin import registry
 from harness.plugin.registry import Plugin
-from harness.sweep.axes import Between, SamplerRange, Span, Values
+from harness.sweep.axes import Between, SamplerRange, SamplerValues, Span, Values
 from harness.sweep.encoders import pretrained
 from harness.sweep.space import MethodSpace, Space, rounds
 from harness.sweep.yaml_lines import Document, Location
@@ -151,4 +151,6 @@ def _known_values(axis: Any) -> list[Any]:
         # A value inside the range, which is not a whole number unless all values are.
         inner = axis.low + (axis.step or (axis.high - axis.low) / math.pi)
         return [axis.low, min(inner, axis.high), axis.high]
+    if isinstance(axis, SamplerValues):
+        return axis.values
     return [] if isinstance(axis, Between) else list(axis)

@@ -52,8 +52,8 @@ class Terminal:
         self.plan, self.done = plan, 0
         self.running.clear()
         self.clock = time.monotonic()
-        at_a_time = f", {plan.slots} at a time" if plan.to_run else ""
-        counts = f"{plan.to_run} to run, {plan.stored} already in the store"
+        at_a_time = f", {plan.slots} at a time" if plan.slots else ""
+        counts = f"{_number(plan.to_run)} to run, {plan.stored} already in the store"
         self._say(f"{plan.title}: {counts}{at_a_time}")
 
     def chosen(self, search: Search, configuration: Values, dev: float | None) -> None:
@@ -81,7 +81,10 @@ class Terminal:
         """A trial has finished or failed."""
         self.running.pop(_identity(trial), None)
         self.done += 1
-        where = f"[{self.done}/{self.plan.to_run}] {self._name(trial)}"
+        where = f"[{self.done}/{_number(self.plan.to_run)}] {self._name(trial)}"
+        if report.get("status") == "pruned":
+            self._say(f"{where}: dev {report['dev']:.2f}, {headline(report.get('reason'))}")
+            return
         if report.get("status") != "finished":
             self.failed += 1
             self._say(f"{where}: FAILED: {headline(report.get('reason'))}")
@@ -125,7 +128,7 @@ class Terminal:
         """
         reports = [report for _, report in self.running.values() if report]
         worked = self.done + sum(report["step"] / report["total_steps"] for report in reports)
-        if not worked:
+        if not worked or self.plan.to_run is None:
             return "time left unknown"
         per_trial = (time.monotonic() - self.clock) / worked
         return f"about {duration(per_trial * (self.plan.to_run - worked))} left in this round"
@@ -143,7 +146,7 @@ class Terminal:
             table.add_row(escape(title), "", "", "", "")
         for trial, report in self.running.values():
             table.add_row(escape(self._name(trial)), *_cells(report))
-        counts = f"{self.done}/{self.plan.to_run} done, {self.failed} failed"
+        counts = f"{self.done}/{_number(self.plan.to_run)} done, {self.failed} failed"
         state = f"{self.plan.title}: {counts}; {self._left()}"
         return Group(table, Text(state, style="bold"))
 
@@ -154,6 +157,10 @@ def duration(seconds: float) -> str:
     if whole >= 3600:
         return f"{whole // 3600} h {whole % 3600 // 60} min"
     return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
+
+
+def _number(trials: int | None) -> str:
+    return "?" if trials is None else str(trials)
 
 
 def _cells(report: Mapping[str, Any]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -42,8 +42,18 @@ class TrialSource(Protocol):
     def more(self) -> Mapping[str, Trial]:
         """Key -> further trials; nothing when there are none now."""
 
+    def progressed(self, key: str, report: Mapping[str, Any]) -> bool:
+        """A trial has done more steps; returns whether it is to end now, as pruned.
+
+        `report`: a `harness.training.progress.Progress` as a dictionary.
+        """
+
     def ended(self, key: str, report: Mapping[str, Any]) -> None:
-        """A trial has finished or failed. `report`: its `status`, `reason` and `dev`."""
+        """A trial has ended.
+
+        `report`: its `status`, `reason` and `dev`, its `seconds`, and its `cost` in training
+        seconds.
+        """
 
     @property
     def exhausted(self) -> bool:
@@ -61,6 +71,10 @@ class Listed:
         trials, self._trials = self._trials, {}
         return trials
 
+    def progressed(self, key: str, report: Mapping[str, Any]) -> bool:
+        """No trial ends before its last step."""
+        return False
+
     def ended(self, key: str, report: Mapping[str, Any]) -> None:
         """Nothing follows from a result."""
 
@@ -68,6 +82,32 @@ class Listed:
     def exhausted(self) -> bool:
         """Whether the trials have been taken."""
         return not self._trials
+
+
+class Together:
+    """Several sources at a time. A trial that two of them have runs once."""
+
+    def __init__(self, sources: Sequence[TrialSource]) -> None:
+        self.sources = sources
+
+    def more(self) -> Mapping[str, Trial]:
+        """Further trials of the first source that has any now."""
+        return next(filter(None, (source.more() for source in self.sources)), {})
+
+    def progressed(self, key: str, report: Mapping[str, Any]) -> bool:
+        """Whether the trial is to end now, because one of the sources says so."""
+        stops = [source.progressed(key, report) for source in self.sources]
+        return any(stops)
+
+    def ended(self, key: str, report: Mapping[str, Any]) -> None:
+        """Tell all sources; those that do not have the trial know that."""
+        for source in self.sources:
+            source.ended(key, report)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether all sources are exhausted."""
+        return all(source.exhausted for source in self.sources)
 
 
 class TrialQueue:
@@ -125,8 +165,13 @@ class TrialQueue:
             self.postponed(job.key, f"{owner} works on {job.trial.label}")
         return None
 
-    def progressed(self, key: str) -> None:
-        """The job trains, so what it waited for is there: the others need not wait any more."""
+    def progressed(self, key: str, report: Mapping[str, Any]) -> bool:
+        """The job trains; returns whether it is a trial that is to end now, as pruned."""
+        self._is_there(key)
+        return self.source.progressed(key, report)
+
+    def _is_there(self, key: str) -> None:
+        """What the job waited for is there: the others need not wait any more."""
         why = self._waiting.get(key)
         if why is not None:
             del self._tried[why]
@@ -143,11 +188,11 @@ class TrialQueue:
         self._tried.setdefault(why, time.monotonic())
 
     def ended(self, key: str, report: Mapping[str, Any]) -> None:
-        """The trial has finished or failed, or the part has been made or cannot be.
+        """The trial has ended, or the part has been made or cannot be.
 
         The trials that need a part which cannot be made fail one by one, each with its reason.
         """
-        self.progressed(key)
+        self._is_there(key)
         self.given.discard(key)
         job = self._jobs.pop(key, None)
         if job is not None and job.part is None:

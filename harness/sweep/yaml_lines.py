@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -112,19 +111,18 @@ def _siblings(model: Any, location: Location) -> list[str]:
             model = model.model_fields[part].annotation
         elif get_origin(model) in (dict, list):
             model = get_args(model)[-1]
-        model = _unwrapped(model)
-    return list(getattr(model, "model_fields", ()))
+        model = _without_none(model)
+    return [name for each in _models(model) for name in each.model_fields]
 
 
-def _unwrapped(annotation: Any) -> Any:
-    """The mapping, list or model in an annotation such as `Annotated[list[T], ...] | None`."""
-    if get_origin(annotation) is Annotated:
-        return _unwrapped(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, UnionType):
-        members = map(_unwrapped, get_args(annotation))
-        return next((each for each in members if _has_parts(each)), annotation)
-    return annotation
+def _models(annotation: Any) -> list[Any]:
+    """The models of an annotation; of a union all of them."""
+    if hasattr(annotation, "model_fields"):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models(part)]
 
 
-def _has_parts(annotation: Any) -> bool:
-    return hasattr(annotation, "model_fields") or get_origin(annotation) in (dict, list)
+def _without_none(annotation: Any) -> Any:
+    """The type T of an annotation `T | None`; any other annotation as it is."""
+    parts = [part for part in get_args(annotation) if part is not type(None)]
+    return parts[0] if type(None) in get_args(annotation) and len(parts) == 1 else annotation

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.device import random_state_kept, resolve_precision
-from harness.errors import Interrupted
+from harness.errors import Interrupted, Pruned
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
@@ -89,20 +89,23 @@ class Trainer:
     def run(self) -> Outcome:
         """Train every stage, restore the best weights on dev, and say what it took.
 
-        Raises TrialFailure when a loss is not finite, and Interrupted when the trial gives way.
+        The training ends early when `report` raises Pruned. Raises TrialFailure when a loss is not
+        finite, and Interrupted when the trial gives way.
         """
         stages = self.kit.declared.stages
         streams, lengths = self._opened()
         saved = self.checkpoint.read() if self.checkpoint else None
         begin = saved.facts["stage"] if saved else 0
-        for number in range(begin, len(stages)):
-            stage = stages[number]
-            if number:  # how long the stages before it were must not matter for this one
-                seed_stage(self.seed, number)
-            self._run_stage(number, streams[number], lengths[number], saved)
-            saved = None
-            if stage.selection.own_run:
-                self.method.load_state_dict(self.outcome.forget_best(), strict=False)
+        try:
+            for number in range(begin, len(stages)):
+                if number:  # how long the stages before it were must not matter for this one
+                    seed_stage(self.seed, number)
+                self._run_stage(number, streams[number], lengths[number], saved)
+                saved = None
+                if stages[number].selection.own_run:
+                    self.method.load_state_dict(self.outcome.forget_best(), strict=False)
+        except Pruned:
+            self.outcome.pruned = True
         self.method.load_state_dict(self.outcome.best_state, strict=False)
         self.outcome.best_state = {}
         return self.outcome
@@ -246,8 +249,19 @@ class Trainer:
         if dev is not None:
             values = {"loss": value, "dev": dev, **self._watched(stage)}
             self.outcome.remember(stage.name, values)
-        rate = self.outcome.sentences / self.outcome.seconds
-        self.report(Progress(self.outcome.steps, self._total, value, dev, rate))
+        # Only the last stage gives the score that selects, so only its evaluations can be compared.
+        counts = due and stage is self.kit.declared.stages[-1]
+        self.report(
+            Progress(
+                step=self.outcome.steps,
+                total_steps=self._total,
+                loss=value,
+                dev=dev,
+                sentences_per_second=self.outcome.sentences / self.outcome.seconds,
+                evaluation=self.outcome.evaluations(stage.name) if counts else None,
+                best_dev=self.outcome.best_dev,
+            )
+        )
 
     def _watched(self, stage: Stage) -> dict[str, float]:
         """What the method watches now; its mode and the random state stay as they were."""

@@ -141,6 +141,11 @@ def failed(trial: Trial, reason: str) -> Record:
     return replace(describe(trial), status="failed", reason=reason)
 
 
+def pruned(trial: Trial, reason: str) -> Record:
+    """The record of a trial that its search prunes before it begins."""
+    return replace(describe(trial), status="pruned", reason=reason)
+
+
 def describe(trial: Trial) -> Record:
     """The part of a finished record that is known before the trial runs."""
     declared, config = trial.declared, trial.config

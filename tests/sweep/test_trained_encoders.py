@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from harness.sweep.overrides import Overrides, searches
-from harness.sweep.search import Search
+from harness.sweep.search import Search, implied
 from harness.sweep.space import load_space
-from harness.sweep.trainers import implied, started, trainer_of
 from harness.trials.store import Store
 from harness.trials.trial import key
 
@@ -57,10 +56,9 @@ def test_the_key_contains_what_the_trial_starts_from(found: Found) -> None:
     plain, trained, simcse = found()
     keys = []
     for rate in (1e-3, 2e-3):
-        trainer = trainer_of(trained, [(simcse, {**simcse.fixed, "learning_rate": rate})])
-        assert trainer is not None
+        trainer = trained.trainer({**simcse.fixed, "learning_rate": rate})
         assert (trainer.seed, trainer.role) == (3, "final")
-        on_trained = started(trained, trainer)
+        on_trained = trained.started(trainer)
         assert on_trained.ready
         [trial] = on_trained.trials([on_trained.fixed], "final")
         assert trial.start == key(trainer)
