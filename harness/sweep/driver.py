@@ -19,7 +19,7 @@ from harness.sweep.resources import Resources
 from harness.sweep.sampling import Sampler
 from harness.sweep.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
 from harness.sweep.search import Search, implied
-from harness.sweep.trial_queue import Listed, Together, TrialSource
+from harness.sweep.trial_sources import Listed, Together, TrialSource
 from harness.sweep.watcher import RoundPlan, SweepWatcher
 from harness.trials.prepare import check_runnable
 from harness.trials.store import Store

@@ -43,7 +43,8 @@ from harness.sweep.node_sources import check_sources
 from harness.sweep.ray_session import ray_session
 from harness.sweep.resources import Resources
 from harness.sweep.stopping import let_give_way
-from harness.sweep.trial_queue import Listed, TrialQueue, TrialSource
+from harness.sweep.trial_queue import TrialQueue
+from harness.sweep.trial_sources import Listed, TrialSource
 from harness.sweep.watcher import TrialWatcher
 from harness.training.interruption import ended_by_sigterm
 from harness.trials.store import SMALL_FILES, Store

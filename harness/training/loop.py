@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.data.batching import Stream, StreamOptions, TextBatch
+from harness.data.batching import Stream, TextBatch
 from harness.device import random_state_kept, resolve_precision
 from harness.errors import Interrupted, Pruned
 from harness.plugin.config import TrainingConfig
@@ -24,40 +24,10 @@ from harness.training.saved_state import SavedState, state
 from harness.training.seeds import seed_stage
 from harness.training.shared_stages import StageStates
 from harness.training.snapshots import restore, snapshot
+from harness.training.stages import evaluation_interval, stage_streams
 
 REPORT_SECONDS = 2.0
 """Least time between two reports without a dev score"""
-
-
-def stage_streams(
-    method: Method[Any], kit: Kit, stage: Stage, seed: int, *, batch_size: int | None = None
-) -> dict[str, Stream]:
-    """The streams of a stage, by name. `batch_size`: at most so many items in a batch."""
-    streams = {}
-    for name, size in stage.streams.items():
-        corpus = kit.declared.corpora[name]
-        options = StreamOptions(
-            limit=method.training_pieces,
-            batch_size=min(size, batch_size or size),
-            seed=seed,
-            items=kit.label_subset(corpus),
-            group=stage.group,
-            text=stage.batches.text,
-        )
-        streams[name] = Stream(kit.tokens(corpus, method.template), method.template, options)
-    return streams
-
-
-def evaluation_interval(stage: Stage, config: TrainingConfig, steps: int) -> int:
-    """Steps between two evaluations on dev, in a stage of so many steps.
-
-    With a share of the labels a stage may be shorter than the configured interval, and is then
-    evaluated ten times (diffaug.md, section 7).
-    """
-    interval = stage.selection.evaluation_interval or config.evaluation_interval
-    if config.label_fraction == 1:
-        return interval
-    return max(1, min(interval, steps // 10))
 
 
 class Trainer:

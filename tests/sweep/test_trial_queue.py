@@ -8,7 +8,8 @@ import pytest
 
 from harness.claims import Claim
 from harness.sweep import trial_queue
-from harness.sweep.trial_queue import Listed, Together, TrialQueue
+from harness.sweep.trial_queue import TrialQueue
+from harness.sweep.trial_sources import Listed, Together
 from harness.trials.shared_parts import Part
 from harness.trials.store import Store
 from harness.trials.trial import Trial
