@@ -156,7 +156,7 @@ def main() -> None:
         missed = sum(value == 1.0 for value in found)
         print(
             f"{name}: mean {fmean(found):.2f}, median {median(found):.2f}, "
-            f"{min(found):.2f} to {max(found):.2f}; not reached in {missed} of {len(found)}"
+            f"{min(found):.2f} to {max(found):.2f}; the whole grid in {missed} of {len(found)}"
         )
 
 

@@ -3,7 +3,7 @@
 The store says what is left to do, so an interrupted sweep goes on when the same command is given.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +17,14 @@ from harness.sweep.cost import training_operations
 from harness.sweep.limits import Limits
 from harness.sweep.resources import Resources
 from harness.sweep.sampling import Sampler
-from harness.sweep.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
+from harness.sweep.scored import (
+    Scored,
+    chosen_of,
+    sampled_of,
+    scored_of,
+    settled_keys,
+    tried_of,
+)
 from harness.sweep.search import Search, implied
 from harness.sweep.trial_sources import Listed, Together, TrialSource
 from harness.sweep.watcher import RoundPlan, SweepWatcher
@@ -233,7 +240,7 @@ class _Sweep:
         by_key = {name: each for name, each in self._trainers.items() if name in starts}
         by_key |= {key(trial): trial for trial in trials}
         self._asked |= by_key
-        settled = self._settled(by_key)
+        settled = settled_keys(by_key, self.store)
         missing = {name: trial for name, trial in by_key.items() if name not in settled}
         stored = len(by_key) - len(missing)
         # Without a trial to run, Ray need not start.
@@ -268,7 +275,7 @@ class _Sweep:
     def _check_first(self, searches: list[Search]) -> None:
         """Check every search that the store has not finished, before anything runs."""
         known = [{key(trial): trial for trial in each.known_trials()} for each in searches]
-        settled = self._settled({name: each[name] for each in known for name in each})
+        settled = settled_keys({name: each[name] for each in known for name in each}, self.store)
         for search, trials in zip(searches, known, strict=True):
             if trials.keys() - settled:
                 self._check(search)
@@ -307,13 +314,6 @@ class _Sweep:
         tried = [{**search.fixed, **drawn} for drawn in study.finished_params()]
         return scored_of(search, tried, self.store)
 
-    def _settled(self, trials: Mapping[str, Trial]) -> set[str]:
-        """The keys of those trials that have finished, or that their own search has pruned."""
-        pruned = self.store.read(("search",), pc.field("status") == "pruned").table
-        by = {row["key"]: row["search"] for row in pruned.to_pylist()}
-        ours = {name for name, trial in trials.items() if by.get(name) == trial.search}
-        return ours | (trials.keys() & self.store.finished_keys())
-
     def _failed(self) -> int:
         """The number of trials of this sweep without scores in the store.
 
@@ -326,4 +326,4 @@ class _Sweep:
             for row in failed.to_pylist()
             if row["search"] in samplers and row["role"] == "search"
         }
-        return len(sampled | (self._asked.keys() - self._settled(self._asked)))
+        return len(sampled | (self._asked.keys() - settled_keys(self._asked, self.store)))

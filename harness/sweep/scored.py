@@ -1,6 +1,7 @@
 """The configurations of a search that the store has, with their mean dev scores."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -10,7 +11,7 @@ from harness.sweep.axes import Values
 from harness.sweep.search import Search, best
 from harness.trials.record import WITHOUT_LARGE, Record
 from harness.trials.store import Store
-from harness.trials.trial import key
+from harness.trials.trial import Trial, key
 
 Scored = list[tuple[Values, float]]
 """Configurations, each with the mean of its dev scores"""
@@ -58,6 +59,14 @@ def chosen_of(search: Search, scored: Scored, store: Store) -> Values:
         return best(scored)
     near = [values for values, dev in scored if dev >= highest - COST_MARGIN]
     return min(_means(search, near, store), key=lambda found: (found[2], -found[1]))[0]
+
+
+def settled_keys(trials: Mapping[str, Trial], store: Store) -> set[str]:
+    """The keys of those trials that have finished, or that their own search has pruned."""
+    pruned = store.read(("search",), pc.field("status") == "pruned").table
+    by = {row["key"]: row["search"] for row in pruned.to_pylist()}
+    ours = {name for name, trial in trials.items() if by.get(name) == trial.search}
+    return ours | (trials.keys() & store.finished_keys())
 
 
 def tried_of(search: Search, store: Store) -> list[Tried]:
