@@ -42,8 +42,8 @@ def print_plan(searches: "list[Search]", store: Path | None, cpus_per_trial: flo
     from rich.console import Console
     from rich.table import Table
 
+    from harness.sweep.live_view import duration
     from harness.sweep.plan import plan_sweep
-    from harness.sweep.terminal import duration
 
     made = plan_sweep(searches, options.opened(store))
     # Where the output is not a terminal, rich would break the lines at 80 characters.
@@ -70,7 +70,7 @@ def print_plan(searches: "list[Search]", store: Path | None, cpus_per_trial: flo
 
 
 def _cells(line: "PlanLine") -> list[str]:
-    from harness.sweep.terminal import duration
+    from harness.sweep.live_view import duration
 
     return [
         line.search,

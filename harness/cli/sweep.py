@@ -43,6 +43,14 @@ def sweep(
             "longer fails.",
         ),
     ] = None,
+    dashboard: Annotated[
+        bool | None,
+        typer.Option(
+            "--dashboard/--no-dashboard",
+            help="Show the trials in Ray's dashboard, and print its address. Default: only on a "
+            "cluster.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan and stop, as `harness plan` does.")
     ] = False,
@@ -59,18 +67,24 @@ def sweep(
     if dry_run:
         print_plan(searches, store, cpus_per_trial)
         return
+    import os
+
     from rich.console import Console
 
     from harness.sweep.driver import run_sweep
     from harness.sweep.limits import Limits
     from harness.sweep.ray_engine import Resources
+    from harness.sweep.sweep_state import published
     from harness.sweep.terminal import Terminal
 
     console = Console(highlight=False)
     resources = Resources(cpus_per_trial, gpus_per_trial)
     limits = Limits(seconds, memory_per_trial and memory_per_trial * 2**30)
-    with Terminal(console) as terminal:
-        result = run_sweep(searches, options.opened(store), resources, limits, terminal)
+    if dashboard is None:
+        dashboard = bool(os.environ.get("RAY_ADDRESS"))
+    found = options.opened(store)
+    with published(found) as publish, Terminal(console, publish) as terminal:
+        result = run_sweep(searches, found, resources, limits, terminal, dashboard=dashboard)
     table(store=store)
     _print_problems(console, result)
 

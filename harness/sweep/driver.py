@@ -36,9 +36,12 @@ def run_sweep(
     resources: Resources,
     limits: Limits,
     watcher: SweepWatcher,
+    *,
+    dashboard: bool,
 ) -> SweepResult:
     """Run the trials that the store has not finished.
 
+    `dashboard`: whether they are shown in Ray's dashboard.
     Raises UserError, before anything runs, for a model or a data file that is not there, or for a
     cache or a store that cannot be written.
     """
@@ -47,7 +50,8 @@ def run_sweep(
     for search in searches:
         prepare(search.trials([search.fixed], "final")[0])
     methods = {search.method for search in searches}
-    with Engine(store, resources, limits, methods) as engine:
+    announce = watcher.notice if dashboard else None
+    with Engine(store, resources, limits, methods, announce) as engine:
         return _Sweep(searches, engine, watcher).run()
 
 
@@ -71,7 +75,7 @@ class _Sweep:
             chosen = best(scored) if scored else search.fixed
             self.watcher.chosen(search, chosen, max((dev for _, dev in scored), default=None))
             finals += search.trials([chosen], "final")
-        self._run(finals, "final seeds", set())
+        self._run(finals, "final seeds")
         return SweepResult(self._failed(), undecided)
 
     def _search(self) -> list[Scored]:
@@ -100,12 +104,11 @@ class _Sweep:
             for index, values in tried.items()
             for trial in self.searches[index].trials(values, "search")
         ]
-        varied = {name for index in tried for name in self.searches[index].rounds[number]}
-        self._run(trials, f"search, round {number + 1}", varied)
+        self._run(trials, f"search, round {number + 1}")
         for index, values in tried.items():
             scored[index] += scored_of(self.searches[index], values, self.store)
 
-    def _run(self, trials: list[Trial], title: str, varied: set[str]) -> None:
+    def _run(self, trials: list[Trial], title: str) -> None:
         """Run those trials that the store has not finished. Equal trials run once."""
         # A later round may ask for a configuration that an earlier one has tried.
         by_key = {key(trial): trial for trial in trials}
@@ -115,8 +118,7 @@ class _Sweep:
         stored = len(by_key) - len(missing)
         # Without a trial to run, Ray need not start.
         slots = self.engine.slots if missing else 0
-        # Trials of one configuration differ in the label subset, too.
-        self.watcher.round(RoundPlan(title, len(missing), stored, slots, varied | {"subset"}))
+        self.watcher.round(RoundPlan(title, len(missing), stored, slots))
         if missing:
             self.engine.run(missing, self.watcher)
             self.store.compact()  # many small files are slow to read
@@ -131,10 +133,12 @@ class _Sweep:
         budget = max(0, sampler.configurations - len(known))
         title = f"search, {sampler.name} on {search.label}"
         slots = self.engine.slots if budget else 0
-        self.watcher.round(RoundPlan(title, budget, len(known), slots, set(search.ranges)))
+        self.watcher.round(RoundPlan(title, budget, len(known), slots))
         if budget:
             sampling = Sampling(
-                template=Trial(search.method, search.fixed, 0, "search", search.id),
+                template=Trial(
+                    search.method, search.fixed, 0, "search", search.id, search.searched
+                ),
                 repeats=search.repeats["search"],
                 ranges=search.ranges,
                 sampler=sampler,

@@ -6,7 +6,7 @@ The store keeps the results; what Tune keeps is deleted after the sweep.
 import os
 import secrets
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -25,6 +25,7 @@ os.environ.update(
     TUNE_DISABLE_SIGINT_HANDLER="1",  # harness.cli handles Ctrl-C
     TUNE_GLOBAL_CHECKPOINT_S="86400",  # no snapshots: the store is the ledger
     TUNE_DISABLE_STRICT_METRIC_CHECKING="1",
+    RAY_IGNORE_UNHANDLED_ERRORS="1",  # a failed trial is a record
 )
 if not os.environ.get("RAY_ADDRESS"):
     # The ports of a local Ray are open to the network, so only this process and its workers may
@@ -38,13 +39,15 @@ from ray.tune.search import Searcher
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.sweep import worker
+from harness.sweep.dashboard import Dashboard, where_it_is
 from harness.sweep.limits import Limits, stopped, with_log
 from harness.sweep.node_sources import check_sources
 from harness.sweep.ray_session import ray_session
 from harness.sweep.stopping import let_give_way
 from harness.sweep.suggestions import Sampling, Suggestions
+from harness.sweep.trainable import trial_worker
 from harness.sweep.trial_queue import Listed, TrialQueue, TrialSource
-from harness.sweep.watcher import TrialWatcher
+from harness.sweep.watcher import Everyone, TrialWatcher
 from harness.training.interruption import ended_by_sigterm
 from harness.trials.store import SMALL_FILES, Store
 from harness.trials.trial import Trial, failed
@@ -63,13 +66,23 @@ class Engine:
     """A connection to Ray for the length of a sweep. It is made when the first trial needs it."""
 
     def __init__(
-        self, store: Store, resources: Resources, limits: Limits, methods: Iterable[str]
+        self,
+        store: Store,
+        resources: Resources,
+        limits: Limits,
+        methods: Iterable[str],
+        announce: Callable[[str], None] | None = None,
     ) -> None:
-        """`methods`: names or paths of the methods, which every machine must have alike."""
+        """`methods`: names or paths of the methods, which every machine must have alike.
+
+        `announce`: hears where Ray's dashboard is; None: the sweep is not shown there.
+        """
         self.store, self.resources, self.limits = store, resources, limits
         self._plugins = {str(registry.locate(method)) for method in methods}
         self._sweep = uuid.uuid4().hex
         self._session = ExitStack()
+        self._announce = announce
+        self._dashboard: Dashboard | None = None
 
     def __enter__(self) -> "Engine":
         return self
@@ -84,12 +97,16 @@ class Engine:
         Raises UserError when the cluster cannot be joined, when a machine has other sources, or
         when none can hold a trial, and SweepStopped when a local Ray does not start.
         """
-        session = self._session.enter_context(ray_session())
+        shown = self._announce is not None
+        session = self._session.enter_context(ray_session(dashboard=shown))
         # Ray's own handler would end the driver before its trials have written their checkpoints.
         self._session.enter_context(ended_by_sigterm())
         self.resources = _affordable(self.resources)
         if os.environ.get("RAY_ADDRESS"):
             check_sources(self._plugins)
+        if self._announce:
+            self._announce(where_it_is(session))
+            self._dashboard = Dashboard()
         return session / "tune"
 
     @property
@@ -113,6 +130,8 @@ class Engine:
 
     def _fit(self, source: TrialSource, watcher: TrialWatcher) -> None:
         queue, folder = TrialQueue(source, self.store), str(self._folder)
+        if self._dashboard:
+            watcher = Everyone(watcher, self._dashboard)
         cpus, gpus = self.resources.cpus, self.resources.gpus or 0
         bound = partial(
             worker.run_one,
@@ -122,7 +141,7 @@ class Engine:
             limits=replace(self.limits, gpus=gpus),
         )
         tuner = tune.Tuner(
-            tune.with_resources(bound, {"cpu": cpus, "gpu": gpus}),
+            trial_worker(bound, cpus, gpus),
             tune_config=tune.TuneConfig(
                 search_alg=_Feed(queue),
                 num_samples=-1,  # until the queue is empty
@@ -235,7 +254,7 @@ def _death(error_file: str | None) -> str:
 
 
 def _name(trial: Any) -> str:
-    """The name of a trial in the Ray dashboard: method, setting, encoder, seed."""
+    """The name of a trial for Tune, whose names are unique and have no spaces."""
     return f"{worker.given_trial(trial.config).label} {trial.trial_id[-5:]}".replace(" ", "_")
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import optuna
@@ -77,9 +77,7 @@ class Suggestions:
         template = self.sampling.template
         values = {**template.configuration, **asked.params}
         try:
-            trials = repeated(
-                Trial(template.method, values, 0, "search", template.search), self.sampling.repeats
-            )
+            trials = repeated(replace(template, configuration=values), self.sampling.repeats)
         except UserError:  # two values that do not go together count as a failure
             self._study.tell(asked.number, -math.inf)
             return {}

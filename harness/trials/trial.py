@@ -18,10 +18,10 @@ from harness.errors import UserError, reason, suggest
 from harness.evaluation.suites import suite
 from harness.files import digest_of
 from harness.plugin import registry
-from harness.plugin.config import MethodConfig
+from harness.plugin.config import MethodConfig, label_share
 from harness.plugin.declared import Declared
 from harness.plugin.registry import Plugin
-from harness.trials.record import Record
+from harness.trials.record import Record, trial_label
 
 _PACKAGES = ("torch", "transformers", "ray", "optuna", "numpy", "scipy", "pyarrow")
 Role = Literal["search", "final"]
@@ -40,6 +40,8 @@ class Trial:
     """`search`: scored on dev only; `final`: scored on dev and test"""
     search: str = ""
     """Identifier of the search that asked for the trial; it does not decide the result"""
+    searched: tuple[str, ...] = ()
+    """Hyperparameters in which the trials of the search differ; the label has their values"""
 
     @property
     def plugin(self) -> Plugin:
@@ -62,9 +64,11 @@ class Trial:
 
     @property
     def label(self) -> str:
-        """The trial as people read it: method, setting, encoder, seed."""
+        """The trial as people read it: method, setting, encoder, searched values, seed."""
         config = self.config
-        return f"{self.plugin.name} {config.setting} {Path(config.encoder).name} seed {self.seed}"
+        named = (self.plugin.name, config.setting, Path(config.encoder).name, self.seed)
+        values = {name: getattr(config, name) for name in self.searched}
+        return trial_label(*named, *label_share(config), values)
 
 
 def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> MethodConfig:

@@ -1,0 +1,95 @@
+"""Ray's dashboard during a sweep: where it is, its trials by name, and their figures."""
+
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from harness.sweep.metrics import Metrics
+from harness.sweep.trial_tasks import TrialTasks
+from harness.trials.trial import Trial
+
+MOST_RUNNING = 100_000
+"""Trials that may run at a time; an asynchronous actor refuses further tasks"""
+ANSWER_SECONDS = 5.0
+
+
+class Dashboard:
+    """Shows the trials of a sweep in Ray's dashboard. It is a TrialWatcher.
+
+    Ray must have been started. Nothing here waits for Ray, so a dashboard that is lost costs the
+    sweep nothing.
+    """
+
+    def __init__(self) -> None:
+        tasks = ray.remote(num_cpus=0, max_restarts=-1, max_concurrency=MOST_RUNNING)(TrialTasks)
+        self._tasks = tasks.remote()
+        self._metrics = Metrics()
+        self._numbers = count()
+        self._running: dict[str, tuple[int, Any]] = {}
+        """Label of a running trial -> the number and the reference of its task"""
+
+    def started(self, trial: Trial) -> None:
+        """A worker has taken the trial."""
+        if trial.label in self._running:  # its first worker was lost
+            return
+        number = next(self._numbers)
+        task = self._tasks.run.options(name=trial.label).remote(number)
+        self._running[trial.label] = (number, task)
+        self._metrics.running(len(self._running))
+
+    def progressed(self, trial: Trial, report: Mapping[str, Any]) -> None:
+        """The trial has done more steps."""
+        self._metrics.progressed(trial, report)
+
+    def ended(self, trial: Trial, report: Mapping[str, Any]) -> None:
+        """The trial has finished or failed."""
+        self._end(trial, report["reason"] if report["status"] == "failed" else None)
+        self._metrics.ended(trial, report["status"])
+
+    def postponed(self, trial: Trial, why: str) -> None:
+        """The trial waits for another process."""
+        self._end(trial, None)
+
+    def stopping(self, running: int) -> None:
+        """The sweep is interrupted."""
+
+    def _end(self, trial: Trial, reason: str | None) -> None:
+        number, _ = self._running.pop(trial.label, (None, None))
+        if number is not None:
+            self._tasks.end.options(enable_task_events=False).remote(number, reason)
+        self._metrics.running(len(self._running))
+
+
+def where_it_is(folder: Path) -> str:
+    """A sentence with the dashboard's address, and with what it takes to open the page.
+
+    `folder`: a folder that only this user can read. The token of a local Ray is written there.
+    """
+    url = ray.init(ignore_reinit_error=True, log_to_driver=False).dashboard_url
+    if not url:
+        return "This cluster has no dashboard; `ray start --head --include-dashboard=true` has one."
+    said = f"Ray dashboard: http://{url}"
+    if not os.environ.get("RAY_ADDRESS"):
+        file = folder / "dashboard-token"
+        file.touch(mode=0o600)
+        file.write_text(os.environ["RAY_AUTH_TOKEN"], encoding="utf-8")
+        return f"{said} (this machine only; the page asks for a token, which is in {file})"
+    if _asks_for_token(url):
+        return f"{said} (it asks for the token of the cluster, which `ray get-auth-token` prints)"
+    return said
+
+
+def _asks_for_token(url: str) -> bool:
+    try:
+        urllib.request.urlopen(f"http://{url}/api/version", timeout=ANSWER_SECONDS).close()
+    except urllib.error.HTTPError as error:
+        return error.code in (401, 403)
+    except OSError:
+        pass  # it may be reached from elsewhere
+    return False

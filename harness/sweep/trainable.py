@@ -1,0 +1,35 @@
+"""The class of the workers of a sweep, as Tune and Ray's dashboard see it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import ray
+from ray import tune
+from ray.tune.trainable import wrap_function
+
+
+def trial_worker(run: Callable[[dict[str, Any]], None], cpus: float, gpus: float) -> Any:
+    """A class for Tune whose objects run trials with `run`, on so many CPU cores and GPUs.
+
+    A worker has many calls per trial. The dashboard does not list them, so that the trials
+    themselves (`harness.sweep.dashboard`) are what it lists.
+    """
+
+    class TrialWorker(wrap_function(run, name="trial worker")):  # type: ignore[misc]
+        @classmethod
+        def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory:
+            return tune.PlacementGroupFactory([{"CPU": cpus, "GPU": gpus}])
+
+        @ray.method(enable_task_events=False)
+        def train(self) -> Any:
+            return super().train()
+
+        @ray.method(enable_task_events=False)
+        def reset(self, *settings: Any, **named: Any) -> Any:
+            return super().reset(*settings, **named)
+
+        @ray.method(enable_task_events=False)
+        def get_auto_filled_metrics(self, *settings: Any, **named: Any) -> Any:
+            return super().get_auto_filled_metrics(*settings, **named)
+
+    return TrialWorker
