@@ -9,9 +9,10 @@ from harness.cli import options
 
 NEWEST = 50
 """The number of trials that are listed unless all are asked for"""
+_NAMED = ("method", "setting", "encoder", "seed", "label_fraction", "subset")
 _COLUMNS = (
-    "key", "status", "role", "suite", "selected_by", "dev", "method", "setting", "encoder", "seed",
-    "label_fraction", "subset", "search", "configuration", "reason", "started",
+    *_NAMED, "key", "status", "role", "suite", "selected_by", "dev", "search", "configuration",
+    "reason", "started",
 )  # fmt: skip
 
 
@@ -104,10 +105,10 @@ def _line(row: Mapping[str, Any], searched: list[str]) -> str:
     from harness.trials.record import trial_label
     from harness.trials.searched import searched_values
 
-    named = ("method", "setting", "encoder", "seed", "label_fraction", "subset")
+    named = [row[name] for name in _NAMED]
     score = dict(row["dev"] or ()).get(row["selected_by"])
     dev = "" if score is None else f"{score:.2f}"
     role = row["suite"] if row["role"] == "evaluation" else row["role"]
     state = f"{row['key'][:10]}  {row['status']:<9} {role:<10} dev {dev:>6}"
-    label = trial_label(*(row[name] for name in named), searched=searched_values(row, searched))
+    label = trial_label(*named, searched_values(row, searched))
     return f"{state}  {label}  {headline(row['reason'])}".rstrip()

@@ -46,11 +46,12 @@ class Dashboard:
     def progressed(self, trial: Trial, report: Mapping[str, Any]) -> None:
         """The trial has done more steps."""
         self._metrics.progressed(trial, report)
+        self._metrics.running(len(self._running))
 
     def ended(self, trial: Trial, report: Mapping[str, Any]) -> None:
         """The trial has finished or failed."""
         self._end(trial, report["reason"] if report["status"] == "failed" else None)
-        self._metrics.ended(trial, report["status"])
+        self._metrics.ended(report["status"])
 
     def postponed(self, trial: Trial, why: str) -> None:
         """The trial waits for another process."""

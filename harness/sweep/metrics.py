@@ -3,7 +3,6 @@
 Ray exports them on every machine for Prometheus, with `ray_` in front of each name.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,7 +51,7 @@ class Metrics:
         self._artefacts = {kind: Counter(*named) for kind, named in ARTEFACTS.items()}
 
     def running(self, trials: int) -> None:
-        """So many trials run now."""
+        """So many trials run now. Ray forgets what it does not hear every few seconds."""
         self._running.set(trials)
 
     def progressed(self, trial: Trial, report: Mapping[str, Any]) -> None:
@@ -61,10 +60,8 @@ class Metrics:
             if report.get(field) is not None:
                 gauge.set(report[field], _labels(trial))
 
-    def ended(self, trial: Trial, status: str) -> None:
-        """A trial has ended: its figures are no longer drawn."""
-        for gauge in self._figures.values():
-            gauge.set(math.nan, _labels(trial))
+    def ended(self, status: str) -> None:
+        """A trial has ended with this status."""
         self._ended[status].inc()
 
     def artefact(self, *, built: bool) -> None:

@@ -7,6 +7,9 @@ import ray
 from ray import tune
 from ray.tune.trainable import wrap_function
 
+_Method = Callable[..., Any]
+_unlisted: Callable[[_Method], _Method] = ray.method(enable_task_events=False)
+
 
 def trial_worker(run: Callable[[dict[str, Any]], None], cpus: float, gpus: float) -> Any:
     """A class for Tune whose objects run trials with `run`, on so many CPU cores and GPUs.
@@ -20,16 +23,21 @@ def trial_worker(run: Callable[[dict[str, Any]], None], cpus: float, gpus: float
         def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory:
             return tune.PlacementGroupFactory([{"CPU": cpus, "GPU": gpus}])
 
-        @ray.method(enable_task_events=False)
+        @_unlisted
         def train(self) -> Any:
             return super().train()
 
-        @ray.method(enable_task_events=False)
+        @_unlisted
         def reset(self, *settings: Any, **named: Any) -> Any:
             return super().reset(*settings, **named)
 
-        @ray.method(enable_task_events=False)
+        @_unlisted
         def get_auto_filled_metrics(self, *settings: Any, **named: Any) -> Any:
             return super().get_auto_filled_metrics(*settings, **named)
 
+        @_unlisted
+        def stop(self) -> Any:
+            return super().stop()
+
+    TrialWorker.__qualname__ = "TrialWorker"  # the dashboard prints it
     return TrialWorker
