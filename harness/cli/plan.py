@@ -121,13 +121,13 @@ def _together(searches: "list[Search]", said: list[Said]) -> list[tuple[str, Sai
 
 def _resolved(found: "Resolution") -> str:
     """What the final seeds resolve, as a sentence."""
-    from harness.sweep.resolution import LEVEL, POWER
+    from harness.sweep.resolution import POWER, SIGNIFICANCE
 
     whence = f"over the store's {found.groups} groups" if found.groups else "a typical one"
     return (
         f"{found.repeats} final seeds or subsets resolve a difference of {found.difference:.2f} "
         f"points of {found.metric} between two methods ({POWER:.0%} power, two-sided t test at "
-        f"{LEVEL:.0%}, standard deviation {found.std:.2f}, {whence})"
+        f"{SIGNIFICANCE:.0%}, standard deviation {found.std:.2f}, {whence})"
     ).replace("%", " %")
 
 

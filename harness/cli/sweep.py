@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import options
+from harness.cli.options import split_targets
 from harness.cli.plan import print_plan
 from harness.cli.table import table
 from harness.inputs import finite
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from harness.sweep.driver import SweepResult
+    from harness.trials.store import Store
 
 
 def sweep(
@@ -86,7 +88,32 @@ def sweep(
     with published(found) as publish, Terminal(console, publish) as terminal:
         result = run_sweep(searches, found, resources, limits, terminal, dashboard=dashboard)
     table(store=store)
+    _leave_table(console, found, split_targets(targets)[1].stem, result)
     _print_problems(console, result)
+
+
+def _leave_table(console: "Console", store: "Store", space: str, result: "SweepResult") -> None:
+    """Write the table of the sweep as Parquet, and print what to do next."""
+    import pyarrow.parquet as pq
+
+    from harness.files import written_whole
+    from harness.plugin.registry import names
+    from harness.report.measured_trials import TABLE_COLUMNS
+    from harness.report.sweep_table import next_commands, sweep_groups, sweep_table
+
+    groups = sweep_groups(store.read(TABLE_COLUMNS).table, result.finals)
+    if not groups:
+        return
+    path = store.tables_folder / f"{space}.parquet"
+    try:
+        with written_whole(path) as file:
+            pq.write_table(sweep_table(groups), file)
+        console.print(f"\nThe table with each trial's scores: {path}", soft_wrap=True)
+    except OSError as error:  # the results are in the store, and the sweep has not failed
+        console.print(f"\n{path} cannot be written ({error.strerror})", soft_wrap=True)
+    console.print("Next:")
+    for command in next_commands(groups, names(), store.folder):
+        console.print(f"  {command}", soft_wrap=True, markup=False)
 
 
 def _print_problems(console: "Console", result: "SweepResult") -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from harness.trials.store import Store
 
-LOOK_SECONDS = 2.0
+REFRESH_SECONDS = 2.0
 """Time between two looks at the store"""
 
 
@@ -40,7 +40,7 @@ def watch(
         try:
             while True:
                 live.update(_view(found), refresh=True)
-                time.sleep(LOOK_SECONDS)
+                time.sleep(REFRESH_SECONDS)
         except KeyboardInterrupt:
             return
 

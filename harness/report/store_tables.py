@@ -29,9 +29,9 @@ from harness.trials.reading import Reading
 from harness.trials.record_files import is_text
 from harness.trials.searched import searched_names
 
-Kind = tuple[str | None, ...]
+_Kind = tuple[str | None, ...]
 """Method, setting and encoder"""
-Searched = Mapping[Kind, Collection[str]]
+Searched = Mapping[_Kind, Collection[str]]
 STORE_SCHEMA = pa.schema(
     [
         *((name, pa.string()) for name in IDENTITY_COLUMNS[:-1]),
@@ -75,7 +75,7 @@ def store_sheets(reading: Reading, store: Path) -> list[Sheet]:
 
 def _searched(trials: pa.Table) -> Searched:
     """The hyperparameters that the searches of each method, setting and encoder have varied."""
-    found: dict[Kind, set[str]] = defaultdict(set)
+    found: dict[_Kind, set[str]] = defaultdict(set)
     for (*kind, _), names in searched_names(
         trials.filter(is_text(trials["role"], "search"))
     ).items():
@@ -97,7 +97,7 @@ def _sheet(groups: list[Group], searched: Searched, notes: list[str]) -> Sheet:
         sections=[Section("", lines)],
         caption=_caption(groups, selected=any(column.heading == "dev" for column in dev)),
         notes=notes,
-        make_records=lambda: _records(groups),
+        make_records=lambda: records_of(groups),
     )
 
 
@@ -198,7 +198,7 @@ def _configurations(groups: list[Group], searched: Searched) -> list[str]:
     one of these, and that no search has chosen.
     """
     traits = [_traits(group) for group in groups]
-    values: dict[tuple[Kind, str], set[str | None]] = defaultdict(set)
+    values: dict[tuple[_Kind, str], set[str | None]] = defaultdict(set)
     names = sorted({name for own in traits for name in own})
     for group, own in zip(groups, traits, strict=True):
         for name in names:
@@ -213,7 +213,7 @@ def _configurations(groups: list[Group], searched: Searched) -> list[str]:
     ]
 
 
-def _kind(group: Group) -> Kind:
+def _kind(group: Group) -> _Kind:
     return group.method, group.setting, group.encoder
 
 
@@ -235,7 +235,8 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
-def _records(groups: Iterable[Group]) -> pa.Table:
+def records_of(groups: Iterable[Group]) -> pa.Table:
+    """The scores of groups, each of one suite, as a table of STORE_SCHEMA."""
     rows = [
         {
             **dict(zip(IDENTITY_COLUMNS, group.identity, strict=True)),
@@ -247,12 +248,12 @@ def _records(groups: Iterable[Group]) -> pa.Table:
             **cell_record(cell),
         }
         for group in groups
-        for split, metric, cell in _cells(group)
+        for split, metric, cell in split_cells(group)
     ]
     return pa.Table.from_pylist(rows, schema=STORE_SCHEMA)
 
 
-def _cells(group: Group) -> list[tuple[str, str, Cell]]:
+def split_cells(group: Group) -> list[tuple[str, str, Cell]]:
     """(split, metric, cell) of the scores that the suite measured."""
     measured = {name for trial in group.trials for name in trial.suites[str(group.suite)].dev}
     before = group.dev_before if group.own else None

@@ -16,7 +16,7 @@ from harness.trials.trial import Trial
 
 MOST_RUNNING = 100_000
 """Trials that may run at a time; an asynchronous actor refuses further tasks"""
-ANSWER_SECONDS = 5.0
+PAGE_SECONDS = 5.0
 
 
 class Dashboard:
@@ -57,6 +57,10 @@ class Dashboard:
         """The trial waits for another process."""
         self._end(trial, None)
 
+    def artefact(self, title: str, *, built: bool) -> None:
+        """An artefact was built, or was found because it had been built before."""
+        self._metrics.artefact(built=built)
+
     def stopping(self, running: int) -> None:
         """The sweep is interrupted."""
 
@@ -88,7 +92,7 @@ def where_it_is(folder: Path) -> str:
 
 def _asks_for_token(url: str) -> bool:
     try:
-        urllib.request.urlopen(f"http://{url}/api/version", timeout=ANSWER_SECONDS).close()
+        urllib.request.urlopen(f"http://{url}/api/version", timeout=PAGE_SECONDS).close()
     except urllib.error.HTTPError as error:
         return error.code in (401, 403)
     except OSError:

@@ -28,6 +28,8 @@ class SweepResult:
     """Trials of this sweep that failed"""
     undecided: list[str]
     """Searches of which no configuration finished"""
+    finals: set[str]
+    """Keys of the final trials"""
 
 
 def run_sweep(
@@ -75,8 +77,8 @@ class _Sweep:
             chosen = best(scored) if scored else search.fixed
             self.watcher.chosen(search, chosen, max((dev for _, dev in scored), default=None))
             finals += search.trials([chosen], "final")
-        self._run(finals, "final seeds")
-        return SweepResult(self._failed(), undecided)
+        keys = self._run(finals, "final seeds")
+        return SweepResult(self._failed(), undecided, keys)
 
     def _search(self) -> list[Scored]:
         """The configurations of each search with their scores, from all of its rounds.
@@ -108,8 +110,11 @@ class _Sweep:
         for index, values in tried.items():
             scored[index] += scored_of(self.searches[index], values, self.store)
 
-    def _run(self, trials: list[Trial], title: str) -> None:
-        """Run those trials that the store has not finished. Equal trials run once."""
+    def _run(self, trials: list[Trial], title: str) -> set[str]:
+        """Run those trials that the store has not finished, and return the keys of all.
+
+        Equal trials run once.
+        """
         # A later round may ask for a configuration that an earlier one has tried.
         by_key = {key(trial): trial for trial in trials}
         self.keys |= by_key.keys()
@@ -122,6 +127,7 @@ class _Sweep:
         if missing:
             self.engine.run(missing, self.watcher)
             self.store.compact()  # many small files are slow to read
+        return set(by_key)
 
     def _sample(self, search: Search, sampler: Sampler) -> Scored:
         """Spend what is left of a sampler's budget.

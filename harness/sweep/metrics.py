@@ -27,7 +27,7 @@ ENDED = {
 """Status of a trial that has ended -> metric and description"""
 ARTEFACTS = {
     "built": ("harness_artefacts_built", "Artefacts that were built"),
-    "shared": ("harness_artefacts_shared", "Artefacts that trials found built"),
+    "shared": ("harness_artefacts_shared", "Artefacts that were found built"),
 }
 
 
@@ -65,7 +65,7 @@ class Metrics:
         self._ended[status].inc()
 
     def artefact(self, *, built: bool) -> None:
-        """An artefact was built, or was found built by another trial."""
+        """An artefact was built, or was found because it had been built before."""
         self._artefacts["built" if built else "shared"].inc()
 
 

@@ -13,13 +13,15 @@ from harness.evaluation.suites import suite
 from harness.sweep.search import Search
 from harness.trials.store import Store
 
-POWER, LEVEL = 0.8, 0.05
+POWER, SIGNIFICANCE = 0.8, 0.05
 """How often the difference is found when it is there, and when it is not"""
 TYPICAL = 0.5
 """A standard deviation over seeds where the store has none, in points of Spearman x100.
 
 PromptBERT reports 0.15 and 0.25 (promptbert.md, section 4); small encoders have about 1.
 """
+_Kind = tuple[str, str, str]
+"""Method, setting and encoder"""
 _COLUMNS = ("method", "setting", "encoder", "configuration", "subset", "test")
 
 
@@ -44,7 +46,7 @@ def smallest_difference(std: float, repeats: int) -> float:
     power of the test is that of the noncentral t distribution.
     """
     freedom = 2 * (repeats - 1)
-    critical = stats.t.isf(LEVEL / 2, freedom)
+    critical = stats.t.isf(SIGNIFICANCE / 2, freedom)
 
     def lacks(shift: float) -> float:
         # That the test finds a difference with the wrong sign is left out: one in a million.
@@ -66,7 +68,7 @@ def resolution(searches: Iterable[Search], store: Store) -> Resolution | None:
         return None
     card = suite(trained[0].config.suite).card
     metric = card.average or next(iter(card.headings), card.dev or "")
-    kinds = {(each.name, each.config.setting, each.config.encoder) for each in trained}
+    kinds: set[_Kind] = {(each.name, each.config.setting, each.config.encoder) for each in trained}
     groups = _groups(kinds, metric, store)
     freedom = sum(len(group) - 1 for group in groups)
     std = TYPICAL
@@ -81,7 +83,7 @@ def _repeats(search: Search) -> int:
     return len(final.subsets) if several else len(final.seeds)
 
 
-def _groups(kinds: set[tuple[str, str, str]], metric: str, store: Store) -> list[list[float]]:
+def _groups(kinds: set[_Kind], metric: str, store: Store) -> list[list[float]]:
     """The scores of comparable final trials; of several label subsets, the means over seeds."""
     final = (pc.field("status") == "finished") & (pc.field("role") == "final")
     scores: dict[tuple[str, ...], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))

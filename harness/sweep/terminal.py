@@ -116,6 +116,11 @@ class Terminal:
             self.waited.add(why)
             self._say(f"  {trial.label} waits: {why}")
 
+    def artefact(self, title: str, *, built: bool) -> None:
+        """An artefact was built, or was found because it had been built before."""
+        if built:
+            self._say(f"built: {title}")
+
     def stopping(self, running: int) -> None:
         """The sweep waits for the checkpoints of its running trials."""
         self._say(

@@ -40,6 +40,9 @@ class TrialWatcher(Protocol):
     def postponed(self, trial: Trial, why: str) -> None:
         """The trial waits for another process, and other trials go first."""
 
+    def artefact(self, title: str, *, built: bool) -> None:
+        """An artefact was built, or was found because it had been built before."""
+
     def stopping(self, running: int) -> None:
         """The sweep is interrupted while so many trials run, and waits for their checkpoints."""
 
@@ -69,6 +72,11 @@ class Everyone:
         """The trial waits for another process."""
         for watcher in self.watchers:
             watcher.postponed(trial, why)
+
+    def artefact(self, title: str, *, built: bool) -> None:
+        """An artefact was built, or was found because it had been built before."""
+        for watcher in self.watchers:
+            watcher.artefact(title, built=built)
 
     def stopping(self, running: int) -> None:
         """The sweep is interrupted."""

@@ -16,7 +16,7 @@ from harness.trials.store import Store
 
 PROGRESS = "progress.json"
 """The file in the folder of a running trial"""
-Report = Callable[[Progress], None]
+_Report = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class RunningTrial:
 
 
 @contextmanager
-def noted(label: str, report: Report, folder: Path | None) -> Iterator[Report]:
+def noted(label: str, report: _Report, folder: Path | None) -> Iterator[_Report]:
     """Yield what hears of the progress of a trial: it passes it on, and notes it in the folder.
 
     The note is removed afterwards. `folder`: that of the running trial; None: there is no note.

@@ -78,6 +78,11 @@ class Store:
         return self.running_folder / key
 
     @property
+    def tables_folder(self) -> Path:
+        """The folder of the tables that sweeps leave: beside the store."""
+        return self.folder.resolve().with_name("tables")
+
+    @property
     def sweeps_folder(self) -> Path:
         """The hidden folder in which sweeps say how far they are."""
         return self.folder / ".sweeps"
