@@ -67,20 +67,21 @@ def quickstart(*options: str) -> None:
 def quick(*arguments: str) -> None:
     """What a developer runs after every change."""
     check_source()
-    pytest("-m", QUICK_TESTS, *arguments)
+    pytest(os.cpu_count() or 1, "-m", QUICK_TESTS, *arguments)
 
 
 def test(*arguments: str) -> None:
     """What must pass before a change is merged."""
     check_source()
     run(BIN / "mypy")
-    pytest(*arguments)
+    # Half of the time of these tests is spent in waiting for Ray.
+    pytest(2 * (os.cpu_count() or 1), *arguments)
 
 
-def pytest(*arguments: str) -> None:
-    """The tests, several files at a time, in the order of `tests/conftest.py`."""
-    workers = ["-n", "auto", "--maxprocesses", "4", "--dist", "loadfile"]
-    run(BIN / "python", "-m", "pytest", *workers, "--no-loadscope-reorder", *arguments)
+def pytest(files: int, *arguments: str) -> None:
+    """The tests, so many files at a time, in the order of `tests/conftest.py`."""
+    workers = ["-n", str(min(files, 4)), "--dist", "loadfile", "--no-loadscope-reorder"]
+    run(BIN / "python", "-m", "pytest", *workers, *arguments)
 
 
 def check_source() -> None:

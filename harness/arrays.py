@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,31 +14,39 @@ from harness.manifests import MANIFEST, damage, seal, sealed_files
 _logger = logging.getLogger(__name__)
 
 
-def shared_arrays(
-    folder: Path, build: Callable[[], Mapping[str, np.ndarray]]
-) -> Mapping[str, np.ndarray]:
-    """The named arrays of a folder, memory-mapped.
+@dataclass(frozen=True)
+class SharedArrays:
+    """Named arrays that every process builds alike, so that one builds them for all."""
 
-    When the folder is not there or is damaged, one process builds it and the others wait for it.
-    When it cannot be written, for example on a full disk, the arrays are those in memory.
-    """
-    if _broken(folder):
-        with locked(folder.with_suffix(".lock"), f"{folder.parent.name}/{folder.name}"):
-            if why := _broken(folder):
-                if folder.exists():
-                    _logger.warning("%s; %s is built again", why, folder)
-                arrays = build()
-                try:
-                    _save_arrays(folder, arrays)
-                except OSError as error:
-                    _logger.warning("%s is not kept: %s", folder, error)
-                    return arrays
-    files = sealed_files(folder / MANIFEST)
-    return {path.stem: np.load(path, mmap_mode="r", allow_pickle=False) for path in files}
+    folder: Path
+    title: str
+    """What the arrays are, in words"""
+    build: Callable[[], Mapping[str, np.ndarray]]
 
+    @property
+    def damage(self) -> str | None:
+        """What is missing or wrong in the folder; None: the arrays can be read."""
+        return damage(self.folder / MANIFEST)
 
-def _broken(folder: Path) -> str | None:
-    return damage(folder / MANIFEST)
+    def read(self) -> Mapping[str, np.ndarray]:
+        """The arrays, memory-mapped.
+
+        When the folder is not there or is damaged, one process builds it and the others wait for
+        it. When it cannot be written, for example on a full disk, the arrays are those in memory.
+        """
+        if self.damage:
+            with locked(self.folder.with_suffix(".lock"), self.title):
+                if why := self.damage:
+                    if self.folder.exists():
+                        _logger.warning("%s; %s is built again", why, self.folder)
+                    arrays = self.build()
+                    try:
+                        _save_arrays(self.folder, arrays)
+                    except OSError as error:
+                        _logger.warning("%s is not kept: %s", self.folder, error)
+                        return arrays
+        files = sealed_files(self.folder / MANIFEST)
+        return {path.stem: np.load(path, mmap_mode="r", allow_pickle=False) for path in files}
 
 
 def _save_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -16,6 +16,7 @@ from harness.cli.list import list_
 from harness.cli.new import new
 from harness.cli.picture import picture
 from harness.cli.plan import plan
+from harness.cli.prepare import prepare
 from harness.cli.retrieve import retrieve
 from harness.cli.run import run
 from harness.cli.show import show
@@ -35,7 +36,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
-for verb in (sweep, run, plan, watch, table, show, compare, retrieve, picture, check, new, clean):
+for verb in (
+    *(sweep, prepare, run, plan, watch, table, show),
+    *(compare, retrieve, picture, check, new, clean),
+):
     app.command()(verb)
 app.command("list")(list_)
 app.command("eval")(eval_)

@@ -36,6 +36,7 @@ def clean(
     from rich.console import Console
     from rich.filesize import decimal
 
+    from harness.sweep.session_folder import left_sessions
     from harness.trials.cleaning import removables
     from harness.trials.store import DEFAULT_STORE, Store
 
@@ -43,7 +44,8 @@ def clean(
         if not is_folder(folder):
             raise UserError(f"--store {folder}: there is no such folder")
     console = Console(highlight=False)
-    found = list(removables([Store(folder) for folder in store or [DEFAULT_STORE]]))
+    stores = [Store(folder) for folder in store or [DEFAULT_STORE]]
+    found = [*removables(stores), left_sessions()]
     _print(console, found)
     count, size = sum(len(each.paths) for each in found), sum(each.size for each in found)
     if dry_run or not count:

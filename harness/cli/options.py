@@ -1,5 +1,6 @@
 """The options that several verbs share, and the functions that read their text."""
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,21 @@ GpusOption = Annotated[
         "there are GPUs.",
     ),
 ]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="HOST:PORT",
+        help="Run on this Ray cluster; `auto` is the one of this machine. Default: RAY_ADDRESS, "
+        "or else a Ray of the sweep's own.",
+    ),
+]
+
+
+def use_cluster(address: str | None) -> None:
+    """Let the sweep join the Ray cluster at an address; None changes nothing."""
+    if address is not None:
+        os.environ["RAY_ADDRESS"] = address  # Ray reads it when it is imported
 
 
 def set_values(given: list[str] | None) -> dict[str, Any]:

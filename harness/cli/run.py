@@ -36,7 +36,7 @@ def run(
     from harness.files import check_cache
     from harness.plugin import registry
     from harness.training.interruption import ended_by_sigterm
-    from harness.trials.prepare import prepare
+    from harness.trials.prepare import check_runnable
     from harness.trials.run import attempt
     from harness.trials.trial import Trial, key, resolve
 
@@ -50,7 +50,7 @@ def run(
     name = key(trial)
     stored = found.get(name)
     if stored is None or not stored.finished:
-        prepare(trial)  # before the trial is claimed, so that a refused one leaves nothing behind
+        check_runnable(trial)  # before the claim, so that a refused one leaves nothing behind
     console = Console(highlight=False)
 
     made: list[Record] = []

@@ -45,6 +45,7 @@ def sweep(
             "longer fails.",
         ),
     ] = None,
+    address: options.AddressOption = None,
     dashboard: Annotated[
         bool | None,
         typer.Option(
@@ -69,13 +70,14 @@ def sweep(
     if dry_run:
         print_plan(searches, store, cpus_per_trial)
         return
+    options.use_cluster(address)
     import os
 
     from rich.console import Console
 
     from harness.sweep.driver import run_sweep
     from harness.sweep.limits import Limits
-    from harness.sweep.ray_engine import Resources
+    from harness.sweep.resources import Resources
     from harness.sweep.sweep_state import published
     from harness.sweep.terminal import Terminal
 

@@ -61,6 +61,11 @@ def hard_prompt(tokenizer: Any, text: str) -> Template:
     )
 
 
+def first_prompt(tokenizer: Any, encoder: str, text: str | None) -> Template:
+    """The hard prompt `text`, or without one the published one of the first view."""
+    return hard_prompt(tokenizer, text or published_templates(encoder)[0])
+
+
 def _pieces(tokenizer: Any, text: str) -> tuple[int, ...]:
     """The word pieces of a part of a template, in which [MASK] is one piece."""
     if MASK not in text:

@@ -1,14 +1,15 @@
 """Corpora as word pieces: tokenised once per tokenizer, kept on disk, memory-mapped by trials."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from harness.arrays import shared_arrays
+from harness.arrays import SharedArrays
 from harness.data.corpora import source
 from harness.files import cache_folder, digest_files
 
@@ -68,6 +69,17 @@ class Tokens:
     pad_id: int
     """The tokenizer's padding token"""
 
+    @classmethod
+    def of(cls, arrays: Mapping[str, np.ndarray], pad_id: int) -> "Tokens":
+        """The corpus whose arrays `tokenised` names."""
+        columns = sum(name.startswith("ids") for name in arrays)
+        return cls(
+            [arrays[f"ids{number}"] for number in range(columns)],
+            [arrays[f"starts{number}"] for number in range(columns)],
+            arrays.get("labels"),
+            pad_id,
+        )
+
     def __len__(self) -> int:
         return len(self.starts[0]) - 1
 
@@ -98,12 +110,11 @@ def piece_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
 
 def tokenised(
     corpus_name: str, tokenizer: Any, tokenizer_digest: str, *, leading_space: bool = False
-) -> Tokens:
-    """The corpus as word pieces.
+) -> SharedArrays:
+    """The corpus as word pieces, which `Tokens.of` reads.
 
-    The first call for a corpus and a tokenizer tokenises it; later calls, in any process, read the
-    cache. `leading_space`: put a space before every sentence. Raises UserError when the corpus is
-    missing or damaged.
+    The first process tokenises it; later ones read the cache. `leading_space`: put a space before
+    every sentence. Raises UserError when the corpus is missing, and on reading when it is damaged.
     """
     found = source(corpus_name)
     paths = found.paths()
@@ -121,14 +132,8 @@ def tokenised(
             )
         return arrays
 
-    arrays = shared_arrays(folder, build)
-    columns = sum(name.startswith("ids") for name in arrays)
-    return Tokens(
-        [arrays[f"ids{number}"] for number in range(columns)],
-        [arrays[f"starts{number}"] for number in range(columns)],
-        arrays.get("labels"),
-        tokenizer.pad_token_id,
-    )
+    encoder = Path(tokenizer.name_or_path).name
+    return SharedArrays(folder, f"the word pieces of {corpus_name} for {encoder}", build)
 
 
 def flattened(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
 import torch
+import transformers
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel
 
 from harness.data.batching import TextBatch
 from harness.data.hub import model_folder, model_shape
-from harness.encoders.attention import ATTENTION, KeyValues, OnePosition, select
+from harness.encoders.attention import KeyValues, OnePosition, select
 from harness.errors import UserError, explained
 
 EmbeddingEdit = Callable[[Tensor], Tensor]
@@ -217,14 +217,17 @@ def _pretrained(name: str, dropout: float | None) -> Any:
 
 def _loaded(name: str, dropout: float | None) -> tuple[Any, dict[str, Any]]:
     """The model of transformers, and what transformers says about loading it."""
+    # The models of transformers take seconds to import, and `import transformers` takes none.
+    from harness.encoders.prefix_attention import ATTENTION
+
     folder = model_folder(name)
     model_shape(name)  # it refuses sizes with which transformers fails without a clear word
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
     if dropout is not None:
         config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
     # BERT's own pooler (dense and tanh on [CLS]) is not part of any method here.
     has_pooler = config.model_type in ("bert", "roberta", "xlm-roberta")
-    model, loading = AutoModel.from_pretrained(
+    model, loading = transformers.AutoModel.from_pretrained(
         folder,
         config=config,
         attn_implementation=ATTENTION,

@@ -6,7 +6,6 @@ import torch
 import transformers
 from safetensors import SafetensorError, safe_open
 from torch import nn
-from transformers import AutoConfig, AutoModel
 
 from harness.data.hub import model_folder, model_shape
 from harness.errors import UserError, explained
@@ -23,9 +22,9 @@ def check_loadable(name: str) -> None:
     shapes = dict(pair for path in _weights(name, folder) for pair in _shapes(name, path))
     transformers.logging.set_verbosity_error()
     with explained(f'model "{name}" cannot be loaded: '):
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
         with torch.device("meta"):  # parameters that have a shape and no memory
-            model = AutoModel.from_config(config, trust_remote_code=False)
+            model = transformers.AutoModel.from_config(config, trust_remote_code=False)
     _compare(name, model, shapes)
 
 

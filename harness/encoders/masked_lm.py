@@ -3,9 +3,9 @@
 from typing import Any, Self
 
 import torch
+import transformers
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import AutoModelForMaskedLM
 
 from harness.data.hub import model_folder, model_shape
 from harness.errors import UserError, explained
@@ -112,7 +112,7 @@ def load_masked_lm(name: str, role: str) -> Any:
     """
     model_shape(name)  # it refuses sizes with which transformers fails without a clear word
     with explained(f'{role} "{name}" cannot be loaded: '):
-        model, loading = AutoModelForMaskedLM.from_pretrained(
+        model, loading = transformers.AutoModelForMaskedLM.from_pretrained(
             model_folder(name),
             dtype=torch.float32,
             use_safetensors=True,

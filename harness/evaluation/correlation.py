@@ -6,7 +6,7 @@ The protocol is that of evaluation_protocol.md, section 1.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import pearsonr, spearmanr
+import scipy
 
 from harness.data.sts_pairs import Pairs
 from harness.errors import TrialFailure
@@ -65,8 +65,8 @@ def correlation(cosines: np.ndarray, gold: np.ndarray) -> Correlation:
     """
     check_defined(cosines, gold)
     return Correlation(
-        pearson=float(pearsonr(cosines, gold).statistic * 100),
-        spearman=float(spearmanr(cosines, gold).statistic * 100),
+        pearson=float(scipy.stats.pearsonr(cosines, gold).statistic * 100),
+        spearman=float(scipy.stats.spearmanr(cosines, gold).statistic * 100),
     )
 
 
@@ -78,7 +78,7 @@ def spearman(first: np.ndarray, second: np.ndarray, gold: np.ndarray) -> float:
     """
     cosines = pair_cosines(first, second)
     check_defined(cosines, gold)
-    return float(spearmanr(cosines, gold).statistic * 100)
+    return float(scipy.stats.spearmanr(cosines, gold).statistic * 100)
 
 
 def check_defined(cosines: np.ndarray, gold: np.ndarray) -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,7 @@ class Embedder:
         in_order: np.ndarray = vectors[[place[self._pieces[text]] for text in texts]]
         return in_order
 
-    @property
+    @cached_property  # it is asked for with every sentence
     def _template(self) -> Template:
         return self.method.evaluation_template
 

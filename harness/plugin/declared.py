@@ -28,6 +28,7 @@ class Declaring(Protocol):
     def files(self, config: Any) -> list[Path]: ...
     def stages(self, config: Any) -> list[Stage]: ...
     def artefacts(self, config: Any) -> list[Any]: ...
+    def training_template(self, config: Any, tokenizer: Any) -> Any: ...
 
 
 class Declared:
@@ -115,13 +116,14 @@ class Declared:
 
         None when a corpus is not at hand and its size is not known.
         """
-        total = 0
-        for stage in self.stages:
-            items = 0 if stage.epochs is None else self._items(next(iter(stage.streams)))
-            if items is None:
-                return None
-            total += stage.steps(items)
-        return total
+        steps = [self.steps_of(stage) for stage in self.stages]
+        known = [number for number in steps if number is not None]
+        return sum(known) if len(known) == len(steps) else None
+
+    def steps_of(self, stage: Stage) -> int | None:
+        """Steps of one stage; None as in `steps`."""
+        items = 0 if stage.epochs is None else self._items(next(iter(stage.streams)))
+        return None if items is None else stage.steps(items)
 
     def check(self) -> None:
         """Ask for everything.

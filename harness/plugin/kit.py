@@ -3,14 +3,15 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoTokenizer
+import transformers
 
 from harness import PROTOCOL
-from harness.arrays import shared_arrays
+from harness.arrays import SharedArrays
 from harness.data.corpora import source
 from harness.data.hub import model_folder, model_shape
 from harness.data.label_subsets import label_subset
@@ -55,9 +56,18 @@ class Kit:
     Every call of `encoder`, `vocabulary_head` and `generator` loads a fresh copy.
     """
 
-    def __init__(self, declared: Declared, device: torch.device) -> None:
-        """declared: what the method declares. device: where the method computes."""
-        self.declared, self.device = declared, device
+    def __init__(self, declared: Declared, device: torch.device, tokenizer: Any = None) -> None:
+        """declared: what the method declares. device: where the method computes.
+
+        tokenizer: the one of `load_tokenizer`, when it is loaded already and nothing changes it.
+        """
+        self.declared, self.device, self._tokenizer = declared, device, tokenizer
+
+    @cached_property
+    def template(self) -> Template:
+        """What stands around each sentence when the method trains."""
+        found: Template = self.declared.method.training_template(self.config, self.tokenizer)
+        return found
 
     @property
     def config(self) -> MethodConfig:
@@ -71,21 +81,7 @@ class Kit:
     @cached_property
     def tokenizer(self) -> Any:
         """The encoder's tokenizer, without truncation. Raises UserError when the model has none."""
-        encoder = self.config.encoder
-        folder = model_folder(encoder)
-        # Checked first: transformers would not complain (see VOCABULARIES).
-        if not any(path for name in VOCABULARIES for path in folder.glob(name)):
-            raise UserError(
-                f'encoder "{encoder}" has no tokenizer: {folder} has no {VOCABULARIES[0]}'
-            )
-        with explained(f'encoder "{encoder}" has no usable tokenizer: '):
-            tokenizer = AutoTokenizer.from_pretrained(
-                folder, use_fast=True, trust_remote_code=False
-            )
-            # Batches cut and pad, because only they know a method's template and limits.
-            tokenizer.backend_tokenizer.no_truncation()
-            tokenizer.backend_tokenizer.no_padding()
-        return tokenizer
+        return self._tokenizer or load_tokenizer(self.config.encoder)
 
     def encoder(self, *, dropout: float | None = None) -> Encoder:
         """The encoder of the configuration. The stages say which of its weights train.
@@ -117,6 +113,11 @@ class Kit:
 
         template: a space that it puts before a sentence may change the sentence's pieces.
         """
+        arrays = self.tokenised(corpus, template).read()
+        return Tokens.of(arrays, self.tokenizer.pad_token_id)
+
+    def tokenised(self, corpus: str, template: Template | None = None) -> SharedArrays:
+        """The arrays of `tokens`, which may not be there yet."""
         folder = model_folder(self.config.encoder)
         tokenizer_digest = digest_files(
             folder / name for name in TOKENIZER_FILES if (folder / name).is_file()
@@ -126,6 +127,11 @@ class Kit:
 
     def label_subset(self, corpus: str) -> np.ndarray | None:
         """The items of a labelled corpus that this configuration may see; None: all of them."""
+        drawn = self.drawn_labels(corpus)
+        return None if drawn is None else drawn.read()["items"]
+
+    def drawn_labels(self, corpus: str) -> SharedArrays | None:
+        """The array `items` of `label_subset`, which may not be there yet; None: all items."""
         fraction, subset = label_share(self.config)
         found = source(corpus)
         if fraction == 1 or not found.labelled:
@@ -133,18 +139,23 @@ class Kit:
         # The name of the reader is a part: two corpora can read the same files and have
         # different items.
         name = f"{digest_files(found.paths())}-{found.read.__name__}-{fraction}-{subset}"
-        drawn = shared_arrays(
+        return SharedArrays(
             cache_folder() / "subsets" / name,
+            f"label subset {subset} with {fraction:g} of {corpus}",
             lambda: {"items": label_subset(len(self.tokens(corpus)), fraction, subset)},
         )
-        return drawn["items"]
 
     def artefact(self, name: str) -> Mapping[str, np.ndarray]:
         """The arrays of one of the method's artefacts, by name.
 
         They are built now if no trial has built them yet.
         """
-        artefact: Artefact = {found.name: found for found in self.declared.artefacts}[name]
+        declared: dict[str, Artefact] = {found.name: found for found in self.declared.artefacts}
+        return self.built(declared[name]).read()
+
+    def built(self, artefact: Artefact) -> SharedArrays:
+        """The arrays of an artefact, which may not be there yet."""
+        name = artefact.name
         # The plugin's source is part of the digest, so a changed `build` builds again.
         values = {field: getattr(self.config, field) for field in artefact.fields}
         digest = digest_of([self.identity(), values])
@@ -155,15 +166,28 @@ class Kit:
             with random_state_kept(self.device):
                 return artefact.build(self)
 
-        return shared_arrays(folder, build)
+        title = f"{name} of {self.declared.name} for {Path(self.config.encoder).name}"
+        return SharedArrays(folder, f"the artefact {title}", build)
+
+    def shared(self) -> list[list[SharedArrays]]:
+        """What trials of this configuration share, in the order in which it is built.
+
+        The arrays of one list do not need one another.
+        """
+        corpora = list(dict.fromkeys(self.declared.corpora.values()))
+        subsets = [self.drawn_labels(corpus) for corpus in corpora]
+        artefacts = [self.built(artefact) for artefact in self.declared.artefacts]
+        return [
+            [self.tokenised(corpus, self.template) for corpus in corpora],
+            [drawn for drawn in subsets if drawn is not None],
+            artefacts,
+        ]
 
     def build_shared(self) -> None:
-        """Build what trials of this configuration share: tokenised corpora and artefacts."""
-        for corpus in self.declared.corpora.values():
-            self.tokens(corpus)
-            self.label_subset(corpus)
-        for artefact in self.declared.artefacts:
-            self.artefact(artefact.name)
+        """Build all of `shared`."""
+        for group in self.shared():
+            for arrays in group:
+                arrays.read()
 
     def identity(self) -> list[Any]:
         """Digests of what an artefact depends on besides the configuration."""
@@ -171,3 +195,19 @@ class Kit:
         readers = [corpus.read.__name__ for corpus in declared.sources]
         models, data = declared.model_digests(), declared.data_digest()
         return [declared.source_digest, models, data, readers, PROTOCOL]
+
+
+def load_tokenizer(encoder: str) -> Any:
+    """The tokenizer of an encoder, without truncation. Raises UserError when it has none."""
+    folder = model_folder(encoder)
+    # Checked first: transformers would not complain (see VOCABULARIES).
+    if not any(path for name in VOCABULARIES for path in folder.glob(name)):
+        raise UserError(f'encoder "{encoder}" has no tokenizer: {folder} has no {VOCABULARIES[0]}')
+    with explained(f'encoder "{encoder}" has no usable tokenizer: '):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            folder, use_fast=True, trust_remote_code=False
+        )
+        # Batches cut and pad, because only they know a method's template and limits.
+        tokenizer.backend_tokenizer.no_truncation()
+        tokenizer.backend_tokenizer.no_padding()
+    return tokenizer

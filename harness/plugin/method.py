@@ -101,16 +101,24 @@ class Method(nn.Module, Generic[Config]):
         """
         return []
 
+    @classmethod
+    def training_template(cls, config: Config, tokenizer: Any) -> Template:
+        """What stands around each sentence while the method trains: here [CLS] and [SEP].
+
+        A sweep asks for it before the method is built, and tokenises the corpora accordingly.
+        """
+        return Template.plain(tokenizer)
+
     def __init__(self, config: Config, kit: Kit) -> None:
         """Build the modules from the kit. A plugin calls this first, then adds its own.
 
-        `self.template` is what stands around each sentence: [CLS] and [SEP], unless the plugin
-        replaces it. Raises UserError when the configuration cannot be run.
+        `self.template` is what `training_template` returns. Raises UserError when the
+        configuration cannot be run.
         """
         super().__init__()
         self.config = config
         self.tokenizer: Any = self.load_tokenizer(kit)
-        self.template = Template.plain(self.tokenizer)
+        self.template = self.training_template(config, self.tokenizer)
 
     def load_tokenizer(self, kit: Kit) -> Any:
         """The encoder's tokenizer. A method without an encoder makes its own."""

@@ -42,14 +42,28 @@ def estimated_seconds(declared: Declared, steps: int, *, tested: bool) -> float 
     sentences += measured.sentences_test if tested else 0
     # A forward pass multiplies and adds once per weight and token; a backward pass does it twice.
     evaluation = 2 * parameters * TOKENS_PER_SENTENCE * sentences / speed("fp32")
-    stages = declared.stages
-    if not stages or not isinstance(config, TrainingConfig):
+    if not declared.stages or not isinstance(config, TrainingConfig):
         return evaluation
     rate = speed(resolve_precision(config.precision, device()))
-    training = sum(
-        6 * parameters * TOKENS_PER_SENTENCE * rows_per_step(stage) for stage in stages
-    ) / len(stages)
-    return evaluation + steps * training / rate
+    return evaluation + steps * step_operations(declared) / rate
+
+
+def step_operations(declared: Declared) -> float:
+    """Operations of a training step, as the mean over the stages; 0 for an untrained method.
+
+    Raises NotHere and KeyError as `layer_parameters`.
+    """
+    rows = [rows_per_step(stage) for stage in declared.stages]
+    parameters = layer_parameters(declared.config.encoder)
+    return 6 * parameters * TOKENS_PER_SENTENCE * sum(rows) / max(1, len(rows))
+
+
+def training_operations(declared: Declared) -> float:
+    """Operations of the whole training; 0 where the size of the encoder is not known."""
+    try:
+        return (declared.steps or 0) * step_operations(declared)
+    except (NotHere, KeyError):
+        return 0.0
 
 
 def layer_parameters(encoder: str) -> int:

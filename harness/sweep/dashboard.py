@@ -32,43 +32,57 @@ class Dashboard:
         self._metrics = Metrics()
         self._numbers = count()
         self._running: dict[str, tuple[int, Any]] = {}
-        """Label of a running trial -> the number and the reference of its task"""
+        """Name of what runs -> the number and the reference of its task"""
+        self._trials: set[str] = set()
+        """The labels of the trials among them; the others are parts that trials share"""
 
     def started(self, trial: Trial) -> None:
         """A worker has taken the trial."""
-        if trial.label in self._running:  # its first worker was lost
-            return
-        number = next(self._numbers)
-        task = self._tasks.run.options(name=trial.label).remote(number)
-        self._running[trial.label] = (number, task)
-        self._metrics.running(len(self._running))
+        self._begin(trial.label)
+        self._trials.add(trial.label)
+        self._metrics.running(len(self._trials))
 
     def progressed(self, trial: Trial, report: Mapping[str, Any]) -> None:
         """The trial has done more steps."""
         self._metrics.progressed(trial, report)
-        self._metrics.running(len(self._running))
+        self._metrics.running(len(self._trials))
 
     def ended(self, trial: Trial, report: Mapping[str, Any]) -> None:
         """The trial has finished or failed."""
-        self._end(trial, report["reason"] if report["status"] == "failed" else None)
+        self._leave(trial, report["reason"] if report["status"] == "failed" else None)
         self._metrics.ended(report["status"])
 
     def postponed(self, trial: Trial, why: str) -> None:
         """The trial waits for another process."""
-        self._end(trial, None)
+        self._leave(trial, None)
 
-    def artefact(self, title: str, *, built: bool) -> None:
-        """An artefact was built, or was found because it had been built before."""
-        self._metrics.artefact(built=built)
+    def preparing(self, title: str) -> None:
+        """A worker makes a part that trials share."""
+        self._begin(title)
+
+    def prepared(self, title: str, reason: str | None, waiting: int) -> None:
+        """A part has been made, or cannot be."""
+        self._end(title, reason)
+        if reason is None:
+            self._metrics.made(waiting)
 
     def stopping(self, running: int) -> None:
         """The sweep is interrupted."""
 
-    def _end(self, trial: Trial, reason: str | None) -> None:
-        number, _ = self._running.pop(trial.label, (None, None))
+    def _leave(self, trial: Trial, reason: str | None) -> None:
+        self._end(trial.label, reason)
+        self._trials.discard(trial.label)
+        self._metrics.running(len(self._trials))
+
+    def _begin(self, name: str) -> None:
+        if name not in self._running:  # else its first worker was lost
+            number = next(self._numbers)
+            self._running[name] = (number, self._tasks.run.options(name=name).remote(number))
+
+    def _end(self, name: str, reason: str | None) -> None:
+        number, _ = self._running.pop(name, (None, None))
         if number is not None:
             self._tasks.end.options(enable_task_events=False).remote(number, reason)
-        self._metrics.running(len(self._running))
 
 
 def where_it_is(folder: Path) -> str:

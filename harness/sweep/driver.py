@@ -3,21 +3,29 @@
 The store says what is left to do, so an interrupted sweep goes on when the same command is given.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
 from harness.files import check_cache
+from harness.sweep.cost import training_operations
 from harness.sweep.limits import Limits
-from harness.sweep.ray_engine import Engine, Resources
+from harness.sweep.resources import Resources
 from harness.sweep.scored import Scored, sampled_of, scored_of
 from harness.sweep.search import Search, best
 from harness.sweep.space import Sampler
 from harness.sweep.suggestions import Sampling
 from harness.sweep.watcher import RoundPlan, SweepWatcher
-from harness.trials.prepare import prepare
+from harness.trials.prepare import check_runnable
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
+
+if TYPE_CHECKING:
+    from harness.sweep.ray_engine import Engine
 
 
 @dataclass(frozen=True)
@@ -47,26 +55,75 @@ def run_sweep(
     Raises UserError, before anything runs, for a model or a data file that is not there, or for a
     cache or a store that cannot be written.
     """
+    with _sweep(searches, store, resources, limits, watcher, dashboard=dashboard) as sweep:
+        return sweep.run()
+
+
+def prepare_sweep(
+    searches: list[Search],
+    store: Store,
+    resources: Resources,
+    limits: Limits,
+    watcher: SweepWatcher,
+) -> None:
+    """Make what the trials share that the store has not finished, and run none of them.
+
+    These are the trials of the first rounds and, as far as they are known, those of the final
+    seeds. Raises UserError as `run_sweep`.
+    """
+    with _sweep(searches, store, resources, limits, watcher) as sweep:
+        sweep.prepare()
+
+
+@contextmanager
+def _sweep(
+    searches: list[Search],
+    store: Store,
+    resources: Resources,
+    limits: Limits,
+    watcher: SweepWatcher,
+    *,
+    dashboard: bool = False,
+) -> "Iterator[_Sweep]":
     check_cache()
     store.check_writable()
-    for search in searches:
-        prepare(search.trials([search.fixed], "final")[0])
-    methods = {search.method for search in searches}
-    announce = watcher.notice if dashboard else None
-    with Engine(store, resources, limits, methods, announce) as engine:
-        return _Sweep(searches, engine, watcher).run()
+    with ExitStack() as stack:
+
+        def start() -> "Engine":
+            from harness.sweep.ray_engine import Engine  # it takes long to import
+
+            methods = {search.method for search in searches}
+            announce = watcher.notice if dashboard else None
+            return stack.enter_context(Engine(store, resources, limits, methods, announce))
+
+        yield _Sweep(searches, store, start, watcher)
 
 
 class _Sweep:
     """The searches of one sweep, and the keys of the trials that they asked for."""
 
-    def __init__(self, searches: list[Search], engine: Engine, watcher: SweepWatcher) -> None:
-        self.searches, self.engine, self.watcher = searches, engine, watcher
-        self.store = engine.store
+    def __init__(
+        self,
+        searches: list[Search],
+        store: Store,
+        start: Callable[[], "Engine"],
+        watcher: SweepWatcher,
+    ) -> None:
+        """`start`: gives what runs trials; it is called when there is one to run."""
+        self.searches, self.store, self.watcher = searches, store, watcher
+        self._start = start
         self.keys: set[str] = set()
+        self._checked: set[str] = set()
+        """Searches of which it is known that their trials can run"""
+
+    @cached_property
+    def engine(self) -> "Engine":
+        """What runs trials."""
+        return self._start()
 
     def run(self) -> SweepResult:
         """Search, choose, and train the chosen configurations on the final seeds."""
+        self._check_first()
         finals: list[Trial] = []
         undecided = []
         for search, scored in zip(self.searches, self._search(), strict=True):
@@ -125,9 +182,37 @@ class _Sweep:
         slots = self.engine.slots if missing else 0
         self.watcher.round(RoundPlan(title, len(missing), stored, slots))
         if missing:
-            self.engine.run(missing, self.watcher)
+            wanted = {trial.search for trial in missing.values()}
+            for search in self.searches:
+                if search.id in wanted:
+                    self._check(search)
+            # Long trials first, so that at the end no worker is idle while another has a long one.
+            order = sorted(missing, key=lambda name: -training_operations(missing[name].declared))
+            self.engine.run({name: missing[name] for name in order}, self.watcher)
             self.store.compact()  # many small files are slow to read
         return set(by_key)
+
+    def prepare(self) -> None:
+        """Make what the trials share."""
+        self._check_first()
+        trials = [trial for search in self.searches for trial in search.known_trials()]
+        by_key = {key(trial): trial for trial in trials}
+        missing = {name: by_key[name] for name in by_key.keys() - self.store.finished_keys()}
+        if missing:
+            self.engine.prepare(missing, self.watcher)
+
+    def _check_first(self) -> None:
+        """Check every search that the store has not finished, before anything runs."""
+        finished = self.store.finished_keys()
+        for search in self.searches:
+            if not all(key(trial) in finished for trial in search.known_trials()):
+                self._check(search)
+
+    def _check(self, search: Search) -> None:
+        """Check that the trials of a search can run, unless that is known."""
+        if search.id not in self._checked:
+            check_runnable(search.trials([search.fixed], "final")[0])
+            self._checked.add(search.id)
 
     def _sample(self, search: Search, sampler: Sampler) -> Scored:
         """Spend what is left of a sampler's budget.
@@ -141,6 +226,7 @@ class _Sweep:
         slots = self.engine.slots if budget else 0
         self.watcher.round(RoundPlan(title, budget, len(known), slots))
         if budget:
+            self._check(search)
             sampling = Sampling(
                 template=Trial(
                     search.method, search.fixed, 0, "search", search.id, search.searched

@@ -31,7 +31,7 @@ class Limits:
     """
 
     seconds: float | None = None
-    bytes: float | None = None
+    memory_bytes: float | None = None
     """Host memory"""
     gpus: float | None = None
     """Share of a GPU's memory, where trials share one"""
@@ -71,7 +71,7 @@ class Watchdog:
 
         `sweep`: identifies the sweep in the note of a trial that is stopped.
         """
-        told = {"seconds": limits.seconds, "bytes": limits.bytes}
+        told = {"seconds": limits.seconds, "memory_bytes": limits.memory_bytes}
         self._tell(json.dumps({"folder": str(running), "sweep": sweep, **told}))
         try:
             with _output_into(self._pipe):
@@ -97,13 +97,20 @@ def limited(
     """
     if why := stopped(running, sweep):
         return failed(trial, with_log(why, running))
-    if limits.gpus and limits.gpus < 1 and torch.cuda.is_available():
-        torch.cuda.set_per_process_memory_fraction(limits.gpus)
-    with Watchdog.here().watching(running, sweep, limits):
+    with watched(running, sweep, limits):
         record = run()
     if record.status == "failed":
         record = replace(record, reason=with_log(record.reason or "", running))
     return record
+
+
+@contextmanager
+def watched(running: Path, sweep: str, limits: Limits) -> Iterator[None]:
+    """In the block, this process keeps within the limits; its output goes into `running`."""
+    if limits.gpus and limits.gpus < 1 and torch.cuda.is_available():
+        torch.cuda.set_per_process_memory_fraction(limits.gpus)
+    with Watchdog.here().watching(running, sweep, limits):
+        yield
 
 
 def stopped(running: Path, sweep: str) -> str | None:

@@ -26,8 +26,8 @@ ENDED = {
 }
 """Status of a trial that has ended -> metric and description"""
 ARTEFACTS = {
-    "built": ("harness_artefacts_built", "Artefacts that were built"),
-    "shared": ("harness_artefacts_shared", "Artefacts that were found built"),
+    "built": ("harness_artefacts_built", "Artefacts and other shared parts that were built"),
+    "shared": ("harness_artefacts_shared", "Trials that waited for an artefact and share it"),
 }
 
 
@@ -64,9 +64,11 @@ class Metrics:
         """A trial has ended with this status."""
         self._ended[status].inc()
 
-    def artefact(self, *, built: bool) -> None:
-        """An artefact was built, or was found because it had been built before."""
-        self._artefacts["built" if built else "shared"].inc()
+    def made(self, waiting: int) -> None:
+        """An artefact was built, and so many trials waited for it."""
+        self._artefacts["built"].inc()
+        if waiting:
+            self._artefacts["shared"].inc(waiting)
 
 
 def _labels(trial: Trial) -> dict[str, str]:

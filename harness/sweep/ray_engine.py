@@ -8,7 +8,7 @@ import secrets
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ from harness.sweep.dashboard import Dashboard, where_it_is
 from harness.sweep.limits import Limits, stopped, with_log
 from harness.sweep.node_sources import check_sources
 from harness.sweep.ray_session import ray_session
+from harness.sweep.resources import Resources
 from harness.sweep.stopping import let_give_way
 from harness.sweep.suggestions import Sampling, Suggestions
 from harness.sweep.trainable import trial_worker
@@ -51,15 +52,6 @@ from harness.sweep.watcher import Everyone, TrialWatcher
 from harness.training.interruption import ended_by_sigterm
 from harness.trials.store import SMALL_FILES, Store
 from harness.trials.trial import Trial, failed
-
-
-@dataclass(frozen=True)
-class Resources:
-    """The CPU cores and GPUs that one trial occupies."""
-
-    cpus: float = 1
-    gpus: float | None = None
-    """None: one GPU where the cluster has GPUs, else no GPU"""
 
 
 class Engine:
@@ -83,6 +75,8 @@ class Engine:
         self._session = ExitStack()
         self._announce = announce
         self._dashboard: Dashboard | None = None
+        self._made: set[str] = set()
+        """The keys of the parts that have been made for the trials of this sweep"""
 
     def __enter__(self) -> "Engine":
         return self
@@ -124,12 +118,17 @@ class Engine:
         """
         self._fit(Listed(trials), watcher)
 
+    def prepare(self, trials: Mapping[str, Trial], watcher: TrialWatcher) -> None:
+        """Make the parts that the trials (key -> trial) share, and run no trial."""
+        self._fit(Listed(trials), watcher, only_parts=True)
+
     def sample(self, sampling: Sampling, watcher: TrialWatcher) -> None:
         """Let an Optuna sampler suggest configurations until the budget is spent."""
         self._fit(Suggestions(sampling, self.slots), watcher)
 
-    def _fit(self, source: TrialSource, watcher: TrialWatcher) -> None:
-        queue, folder = TrialQueue(source, self.store), str(self._folder)
+    def _fit(self, source: TrialSource, watcher: TrialWatcher, *, only_parts: bool = False) -> None:
+        queue = TrialQueue(source, self.store, self._made, only_parts=only_parts)
+        folder = str(self._folder)
         if self._dashboard:
             watcher = Everyone(watcher, self._dashboard)
         cpus, gpus = self.resources.cpus, self.resources.gpus or 0
@@ -141,7 +140,7 @@ class Engine:
             limits=replace(self.limits, gpus=gpus),
         )
         tuner = tune.Tuner(
-            trial_worker(bound, cpus, gpus),
+            trial_worker(bound, partial(_resources, cpus=cpus, gpus=gpus)),
             tune_config=tune.TuneConfig(
                 search_alg=_Feed(queue),
                 num_samples=-1,  # until the queue is empty
@@ -166,19 +165,18 @@ class Engine:
 
 
 class _Feed(Searcher):  # type: ignore[misc]
-    """Gives Tune the trials of a queue."""
+    """Gives Tune the jobs of a queue."""
 
     def __init__(self, queue: TrialQueue) -> None:
         super().__init__()
         self.queue = queue
 
     def suggest(self, trial_id: str) -> Any:
-        """The next trial for a worker; None when there is none at this moment."""
+        """The next job for a worker; None when there is none at this moment."""
         found = self.queue.next()
         if found is None:
             return Searcher.FINISHED if self.queue.finished else None
-        key, trial = found
-        return {"key": key, "trial": worker.plain_trial(trial)}
+        return worker.settings_of(found)
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
@@ -204,13 +202,17 @@ class _Relay(tune.Callback):  # type: ignore[misc]
         return {}
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        self.watcher.started(worker.given_trial(trial.config))
+        if part := trial.config["part"]:
+            self.watcher.preparing(part["title"])
+        else:
+            self.watcher.started(worker.given_trial(trial.config))
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
     ) -> None:
         if "step" in result:
             self.queue.progressed(trial.config["key"])
+        if "step" in result and not trial.config["part"]:
             self.watcher.progressed(worker.given_trial(trial.config), result)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
@@ -218,6 +220,10 @@ class _Relay(tune.Callback):  # type: ignore[misc]
         if report["status"] == worker.POSTPONED:
             self.queue.postponed(key, report["reason"])
             self.watcher.postponed(ours, report["reason"])
+        elif part := trial.config["part"]:
+            waiting = self.queue.waiting_for(key)
+            self.queue.ended(key, report)
+            self.watcher.prepared(part["title"], report["reason"], waiting)
         else:
             self.queue.ended(key, report)
             self.watcher.ended(ours, report)
@@ -230,6 +236,10 @@ class _Relay(tune.Callback):  # type: ignore[misc]
         running = self.store.running(key)
         why = stopped(running, self.sweep) or _death(trial.error_file)
         reason = with_log(why, running)
+        if part := trial.config["part"]:
+            self.queue.ended(key, {})
+            self.watcher.prepared(part["title"], reason, 0)
+            return
         # A worker may die after it has written its record, and the store keeps a finished one.
         try:
             self.store.write(failed(ours, reason))
@@ -256,6 +266,13 @@ def _death(error_file: str | None) -> str:
 def _name(trial: Any) -> str:
     """The name of a trial for Tune, whose names are unique and have no spaces."""
     return f"{worker.given_trial(trial.config).label} {trial.trial_id[-5:]}".replace(" ", "_")
+
+
+def _resources(settings: dict[str, Any], *, cpus: float, gpus: float) -> Any:
+    """What a job occupies: a part for which no model computes needs no GPU."""
+    part = settings["part"]
+    bundle = {"CPU": cpus, "GPU": 0 if part and not part["computes"] else gpus}
+    return tune.PlacementGroupFactory([bundle])
 
 
 def _affordable(wanted: Resources) -> Resources:

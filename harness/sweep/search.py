@@ -92,6 +92,15 @@ class Search:
             tried = [tried[index] for index in chosen]
         return tried
 
+    def known_trials(self) -> list[Trial]:
+        """The trials that are known before anything has run: the first round, or the only finals.
+
+        A sampler's are not known; those of the fixed values stand for them.
+        """
+        if self.rounds:
+            return self.trials(self.configurations(0, []), "search")
+        return self.trials([self.fixed], "final")
+
     def _coerced(self, values: Values) -> Values:
         """The same values in the types of the configuration: the text "1e-5" becomes 1e-05."""
         config = resolve(registry.load(self.method), values)

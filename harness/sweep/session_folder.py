@@ -11,8 +11,11 @@ from pathlib import Path
 
 from harness.errors import SweepStopped
 from harness.owners import left_behind, write_owner
+from harness.trials.cleaning import Removable
 
 PREFIX = "harness-ray-"
+SHORT = Path("/tmp")
+"""Where the folder is when the folder for temporary files has too long a name for Ray"""
 _LONGEST = 24
 """Ray's sockets are some 70 bytes further down, and the path of a socket may have 107 bytes"""
 
@@ -23,13 +26,9 @@ def session_folder() -> Iterator[Path]:
 
     After SweepStopped it stays for the next sweep, because processes of Ray may still write there.
     """
-    temporary = tempfile.gettempdir()
-    if len(temporary) > _LONGEST:
-        temporary = "/tmp"
-    for folder in Path(temporary).glob(f"{PREFIX}*"):
-        if left_behind(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=temporary))  # with the mode 0700
+    for folder in left_sessions().paths:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_place()))  # with the mode 0700
     write_owner(folder)
     try:
         yield folder
@@ -39,3 +38,14 @@ def session_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def left_sessions() -> Removable:
+    """The folders of sweeps that were killed."""
+    found = sorted(_place().glob(f"{PREFIX}*"))
+    return Removable(f"{PREFIX}*", "folders of Ray, of killed sweeps", found, left_behind)
+
+
+def _place() -> Path:
+    temporary = Path(tempfile.gettempdir())
+    return SHORT if len(str(temporary)) > _LONGEST else temporary

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from harness.errors import headline
 from harness.sweep.axes import Values
-from harness.sweep.live_view import live_view, time_left
+from harness.sweep.live_view import duration, live_view, time_left
 from harness.sweep.search import Search
 from harness.sweep.sweep_state import Publish, SweepState
 from harness.sweep.watcher import RoundPlan
@@ -34,6 +34,8 @@ class Terminal:
         """Label -> a running trial, and when it began by our clock"""
         self.best: dict[str, float] = {}
         """Search and role -> the best dev score"""
+        self.preparation: dict[str, float] = {}
+        """Title of a part that is being made -> since when"""
         self.waited: set[str] = set()
         """What trials have waited for, in words"""
         self.live = Live(
@@ -116,10 +118,16 @@ class Terminal:
             self.waited.add(why)
             self._say(f"  {trial.label} waits: {why}")
 
-    def artefact(self, title: str, *, built: bool) -> None:
-        """An artefact was built, or was found because it had been built before."""
-        if built:
-            self._say(f"built: {title}")
+    def preparing(self, title: str) -> None:
+        """A worker makes a part that trials share."""
+        self.preparation[title] = time.monotonic()
+
+    def prepared(self, title: str, reason: str | None, waiting: int) -> None:
+        """A part has been made, or cannot be."""
+        seconds = time.monotonic() - self.preparation.pop(title, time.monotonic())
+        self._change(failed=self.state.failed + (reason is not None))
+        result = f"FAILED: {headline(reason)}" if reason else f"made in {duration(seconds)}"
+        self._say(f"  {title}: {result}")
 
     def stopping(self, running: int) -> None:
         """The sweep waits for the checkpoints of its running trials."""
@@ -148,9 +156,14 @@ class Terminal:
         now = time.monotonic()
         return [replace(trial, seconds=now - began) for trial, began in self.running.values()]
 
+    def _parts(self) -> list[RunningTrial]:
+        """The parts that are being made."""
+        now = time.monotonic()
+        return [RunningTrial(title, now - since) for title, since in self.preparation.items()]
+
     def _say(self, line: str) -> None:
         # Soft wrapping keeps a line whole where the output is a file.
         self.console.print(Text(line), soft_wrap=True)
 
     def _view(self) -> Group:
-        return live_view([self.state], self._trials())
+        return live_view([self.state], [*self._parts(), *self._trials()])

@@ -11,17 +11,21 @@ _Method = Callable[..., Any]
 _unlisted: Callable[[_Method], _Method] = ray.method(enable_task_events=False)
 
 
-def trial_worker(run: Callable[[dict[str, Any]], None], cpus: float, gpus: float) -> Any:
-    """A class for Tune whose objects run trials with `run`, on so many CPU cores and GPUs.
+def trial_worker(
+    run: Callable[[dict[str, Any]], None],
+    resources: Callable[[dict[str, Any]], tune.PlacementGroupFactory],
+) -> Any:
+    """A class for Tune whose objects run trials with `run`.
 
-    A worker has many calls per trial. The dashboard does not list them, so that the trials
-    themselves (`harness.sweep.dashboard`) are what it lists.
+    `resources`: what a job occupies, given its settings. A worker has many calls per trial. The
+    dashboard does not list them, so that the trials themselves (`harness.sweep.dashboard`) are what
+    it lists.
     """
 
     class TrialWorker(wrap_function(run, name="trial worker")):  # type: ignore[misc]
         @classmethod
         def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory:
-            return tune.PlacementGroupFactory([{"CPU": cpus, "GPU": gpus}])
+            return resources(config)
 
         @_unlisted
         def train(self) -> Any:

@@ -1,11 +1,14 @@
-"""The trials of a round that wait for a worker, and those that wait for another process."""
+"""The trials of a round that wait for a worker, and those that wait for something else."""
 
 import time
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from harness.claims import owner_of
+from harness.errors import UserError
+from harness.trials.shared_parts import Part, missing_parts
 from harness.trials.store import Store
 from harness.trials.trial import Trial
 
@@ -13,6 +16,24 @@ LOOK_SECONDS = 2.0
 """Time between two looks at the claims of other processes"""
 PROBE_SECONDS = 5.0
 """Time after which one trial tries whether another process still makes what several wait for"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker does: it runs a trial, or makes a part that this trial and others need."""
+
+    key: str
+    trial: Trial
+    part: Part | None = None
+    asked: frozenset[int] = frozenset()
+    """The steps after which trials end the first stage, when this is the part"""
+
+    def joined(self, other: "Job") -> "Job":
+        """One job for a part that two trials need: of two first stages, the longer one."""
+        assert self.part
+        assert other.part
+        longer = max(self, other, key=lambda job: job.part.steps if job.part else 0)
+        return replace(longer, asked=self.asked | other.asked)
 
 
 class TrialSource(Protocol):
@@ -50,46 +71,61 @@ class Listed:
 
 
 class TrialQueue:
-    """Hands out trials one after the other.
+    """Hands out trials one after the other, and before them the parts that they share.
 
-    A trial that another process runs, or that needs what another process makes, comes later: it
-    occupies no worker meanwhile, and the other trials go first.
+    A trial occupies no worker while it waits for a part, or while another process runs it or makes
+    what it needs; the other trials go first.
     """
 
-    def __init__(self, source: TrialSource, store: Store) -> None:
-        self.source, self.store = source, store
-        self._trials: dict[str, Trial] = {}
-        """Key -> every trial that has not ended"""
+    def __init__(
+        self, source: TrialSource, store: Store, made: set[str], *, only_parts: bool = False
+    ) -> None:
+        """`made`: keys of the parts that this sweep has made; the queue adds to them.
+
+        `only_parts`: no trial is handed out.
+        """
+        self.source, self.store, self.made, self.only_parts = source, store, made, only_parts
+        self._jobs: dict[str, Job] = {}
+        """Key -> every trial that has not ended, and every part that is being made"""
         self._ready: deque[str] = deque()
         self.given: set[str] = set()
-        """The keys of the trials that workers have"""
+        """The keys of the jobs that workers have"""
+        self._needs: dict[str, set[str]] = {}
+        """Key of a trial -> keys of the parts that it waits for"""
         self._waiting: dict[str, str] = {}
-        """Key of a trial that waits -> what it waits for"""
+        """Key of a job that waits for another process -> what it waits for"""
         self._tried: dict[str, float] = {}
-        """What is waited for -> when a trial last tried whether it is there"""
+        """What is waited for -> when a job last tried whether it is there"""
         self._looked = 0.0
 
     @property
     def finished(self) -> bool:
         """Whether all trials have ended and no further one will come."""
-        return self.source.exhausted and not self._trials
+        return self.source.exhausted and not self._jobs
 
-    def next(self) -> tuple[str, Trial] | None:
-        """The next trial with its key; None when there is none at this moment."""
+    def next(self) -> Job | None:
+        """The next job; None when there is none at this moment."""
         self._look()
         if not self._ready:
             self._add(self.source.more())
         while self._ready:
-            key = self._ready.popleft()
-            owner = owner_of(self.store.claim(key))
+            job = self._jobs[self._ready.popleft()]
+            if job.part is None and self._waits_for_parts(job):
+                continue
+            if job.part is None and self.only_parts:
+                del self._jobs[job.key]
+                continue
+            if job.part and job.part.steps:
+                job = self._longest(job)
+            owner = owner_of(self.store.claim(job.key))
             if owner is None:
-                self.given.add(key)
-                return key, self._trials[key]
-            self.postponed(key, f"{owner} works on {self._trials[key].label}")
+                self.given.add(job.key)
+                return job
+            self.postponed(job.key, f"{owner} works on {job.trial.label}")
         return None
 
     def progressed(self, key: str) -> None:
-        """The trial trains, so what it waited for is there: the others need not wait any more."""
+        """The job trains, so what it waited for is there: the others need not wait any more."""
         why = self._waiting.get(key)
         if why is not None:
             del self._tried[why]
@@ -99,27 +135,67 @@ class TrialQueue:
                 del self._waiting[each]
 
     def postponed(self, key: str, why: str) -> None:
-        """The trial waits for another process. `why`: what the other one does."""
+        """The job waits for another process. `why`: what the other one does."""
         self.given.discard(key)
         self._waiting.pop(key, None)  # it goes behind the others that wait
         self._waiting[key] = why
         self._tried.setdefault(why, time.monotonic())
 
     def ended(self, key: str, report: Mapping[str, Any]) -> None:
-        """The trial has finished or failed."""
+        """The trial has finished or failed, or the part has been made or cannot be.
+
+        The trials that need a part which cannot be made fail one by one, each with its reason.
+        """
         self.progressed(key)
         self.given.discard(key)
-        if self._trials.pop(key, None) is not None:
+        job = self._jobs.pop(key, None)
+        if job is not None and job.part is None:
             self.source.ended(key, report)
+        elif job is not None:
+            self.made.add(key)
+            for trial, needed in list(self._needs.items()):
+                needed.discard(key)
+                if not needed:
+                    del self._needs[trial]
+                    self._ready.append(trial)
+
+    def waiting_for(self, key: str) -> int:
+        """The number of trials that wait for a part."""
+        return sum(key in needed for needed in self._needs.values())
 
     def _add(self, trials: Mapping[str, Trial]) -> None:
         for key, trial in trials.items():
-            if key not in self._trials:  # a sampler may suggest the same configuration twice
-                self._trials[key] = trial
+            if key not in self._jobs:  # a sampler may suggest the same configuration twice
+                self._jobs[key] = Job(key, trial)
                 self._ready.append(key)
 
+    def _waits_for_parts(self, job: Job) -> bool:
+        """Whether the trial needs a part that is not there; the part goes first then."""
+        try:
+            missing = [part for part in missing_parts(job.trial) if part.key not in self.made]
+        except UserError:  # the trial itself says in its record what is missing
+            missing = []
+        for part in missing:
+            asked = frozenset({part.steps} if part.steps else ())
+            wanted = Job(part.key, job.trial, part, asked)
+            if part.key not in self._jobs:
+                self._jobs[part.key] = wanted
+                self._ready.appendleft(part.key)
+            elif part.key not in self.given:
+                self._jobs[part.key] = self._jobs[part.key].joined(wanted)
+        if missing:
+            self._needs[job.key] = {part.key for part in missing}
+        return bool(missing)
+
+    def _longest(self, job: Job) -> Job:
+        """The same first stage, up to the longest length that a trial in the queue asks for."""
+        trials = [self._jobs[key] for key in self._ready if self._jobs[key].part is None]
+        held = {trial.key for trial in trials if self._waits_for_parts(trial)}
+        self._ready = deque(key for key in self._ready if key not in held)
+        return self._jobs[job.key]
+
     def _look(self) -> None:
-        """Where several trials wait for the same, let one of them try again when it is time."""
+        """Where several jobs wait for the same, let one of them try again when it is time."""
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
             return
@@ -134,5 +210,5 @@ class TrialQueue:
                 self._ready.append(keys[0])
 
     def _waits_for(self, why: str) -> list[str]:
-        """The keys of the trials that wait for this, the longest first."""
+        """The keys of the jobs that wait for this, the longest first."""
         return [key for key, waited in self._waiting.items() if waited == why]

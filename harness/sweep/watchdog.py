@@ -44,7 +44,7 @@ class Watch:
     sweep: str
     """Identifier of the sweep"""
     seconds: float | None
-    bytes: float | None
+    memory_bytes: float | None
     began: float = field(default_factory=time.monotonic)
 
     def excess(self) -> str | None:
@@ -52,10 +52,10 @@ class Watch:
         if self.seconds and time.monotonic() - self.began > self.seconds:
             return f"it took longer than --trial-timeout ({self.seconds:g} seconds)"
         used = resident(self.worker)
-        if self.bytes and used > self.bytes:
+        if self.memory_bytes and used > self.memory_bytes:
             return (
                 f"it took {used / _GIB:.2f} GiB of memory, more than --memory-per-trial "
-                f"({self.bytes / _GIB:g} GiB)"
+                f"({self.memory_bytes / _GIB:g} GiB)"
             )
         total, free = machine_memory()
         if free < RESERVE * total and used >= max(map(resident, self._beside())):

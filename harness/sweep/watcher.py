@@ -40,8 +40,11 @@ class TrialWatcher(Protocol):
     def postponed(self, trial: Trial, why: str) -> None:
         """The trial waits for another process, and other trials go first."""
 
-    def artefact(self, title: str, *, built: bool) -> None:
-        """An artefact was built, or was found because it had been built before."""
+    def preparing(self, title: str) -> None:
+        """A worker makes a part that trials share. `title`: what it is, in words."""
+
+    def prepared(self, title: str, reason: str | None, waiting: int) -> None:
+        """A part has been made; `reason`: why it has not; `waiting`: trials that wait for it."""
 
     def stopping(self, running: int) -> None:
         """The sweep is interrupted while so many trials run, and waits for their checkpoints."""
@@ -73,10 +76,15 @@ class Everyone:
         for watcher in self.watchers:
             watcher.postponed(trial, why)
 
-    def artefact(self, title: str, *, built: bool) -> None:
-        """An artefact was built, or was found because it had been built before."""
+    def preparing(self, title: str) -> None:
+        """A worker makes a part that trials share."""
         for watcher in self.watchers:
-            watcher.artefact(title, built=built)
+            watcher.preparing(title)
+
+    def prepared(self, title: str, reason: str | None, waiting: int) -> None:
+        """A part has been made, or cannot be."""
+        for watcher in self.watchers:
+            watcher.prepared(title, reason, waiting)
 
     def stopping(self, running: int) -> None:
         """The sweep is interrupted."""

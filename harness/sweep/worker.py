@@ -1,6 +1,11 @@
-"""What runs in a Ray worker: one trial. The worker writes the record into the store itself."""
+"""What runs in a Ray worker: one trial, or a part that trials share.
 
+The worker writes a record into the store itself.
+"""
+
+import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -8,14 +13,16 @@ from typing import Any
 import torch
 from ray import tune
 
-from harness.errors import Interrupted, Postponed, UserError
+from harness.errors import Interrupted, Postponed, TrialFailure, UserError
 from harness.locks import postponing
 from harness.plugin import registry
-from harness.sweep.limits import Limits, limited
+from harness.sweep.limits import Limits, limited, stopped, watched
 from harness.sweep.scored import finished_score
+from harness.sweep.trial_queue import Job
 from harness.training.progress import Progress
 from harness.trials.record import Record
 from harness.trials.run import attempt
+from harness.trials.shared_parts import part_of
 from harness.trials.store import Store
 from harness.trials.trial import Trial
 
@@ -28,6 +35,14 @@ def plain_trial(trial: Trial) -> dict[str, Any]:
     return {**asdict(trial), "method": str(registry.locate(trial.method))}
 
 
+def settings_of(job: Job) -> dict[str, Any]:
+    """A job as Tune hands it to a worker."""
+    part = job.part and {
+        "title": job.part.title, "computes": job.part.computes, "asked": sorted(job.asked)
+    }  # fmt: skip
+    return {"key": job.key, "trial": plain_trial(job.trial), "part": part}
+
+
 def given_trial(settings: Mapping[str, Any]) -> Trial:
     """The trial that Tune hands to a worker."""
     return Trial(**settings["trial"])
@@ -36,14 +51,45 @@ def given_trial(settings: Mapping[str, Any]) -> Trial:
 def run_one(
     settings: dict[str, Any], *, store: str, sweep: str, cpus: float, limits: Limits
 ) -> None:
-    """Run one trial, unless another process has finished it in the meantime, or runs it.
-
-    The record is written before Tune is informed, so that an interruption cannot lose it. `sweep`:
-    identifier of this run of a sweep.
-    """
+    """Do one job of the queue. `sweep`: identifier of this run of a sweep."""
     # By default torch uses all cores, also those of the trials that run at the same time.
     torch.set_num_threads(max(1, int(cpus)))
-    trial, key, found = given_trial(settings), settings["key"], Store(Path(store))
+    do = _make_part if settings["part"] else _run_trial
+    try:
+        with postponing():
+            tune.report(do(settings, Store(Path(store)), sweep, limits))
+    except (Postponed, Interrupted) as why:
+        tune.report({"status": POSTPONED, "reason": str(why), "dev": None})
+
+
+def _make_part(
+    settings: Mapping[str, Any], store: Store, sweep: str, limits: Limits
+) -> dict[str, Any]:
+    """Make a part that trials share, unless another process has made it or makes it."""
+    key, why = settings["key"], None
+    running = store.running(key)
+    try:
+        part = part_of(given_trial(settings), key)
+        if part and not (why := stopped(running, sweep)):
+            running.mkdir(parents=True, exist_ok=True)
+            with watched(running, sweep, limits):
+                part.make(_report, settings["part"]["asked"])
+        shutil.rmtree(running, ignore_errors=True)
+        with suppress(OSError):  # other jobs run
+            store.running_folder.rmdir()
+    except (TrialFailure, UserError, OSError) as error:
+        why = str(error)
+    return {"status": "failed" if why else "finished", "reason": why, "dev": None}
+
+
+def _run_trial(
+    settings: Mapping[str, Any], found: Store, sweep: str, limits: Limits
+) -> dict[str, Any]:
+    """Run one trial, unless another process has finished it in the meantime, or runs it.
+
+    The record is written before Tune is informed, so that an interruption cannot lose it.
+    """
+    trial, key = given_trial(settings), settings["key"]
     running = found.running(key)
 
     made: list[Record] = []
@@ -53,20 +99,13 @@ def run_one(
         return made[0]
 
     try:
-        with postponing():
-            record = found.finished_or_run(
-                key,
-                trial.label,
-                lambda: limited(trial, running, sweep, limits, run),
-            )
-    except (Postponed, Interrupted) as why:
-        tune.report({"status": POSTPONED, "reason": str(why), "dev": None})
-        return
+        record = found.finished_or_run(
+            key, trial.label, lambda: limited(trial, running, sweep, limits, run)
+        )
     except UserError as why:  # the record cannot be stored, so at least the terminal has its scores
         reason = "; ".join([str(why), *map(_scores, made)])
-        tune.report({"status": "failed", "reason": reason, "dev": None})
-        return
-    tune.report(_summary(record))
+        return {"status": "failed", "reason": reason, "dev": None}
+    return {"status": record.status, "reason": record.reason, "dev": finished_score(record)}
 
 
 def _scores(record: Record) -> str:
@@ -76,7 +115,3 @@ def _scores(record: Record) -> str:
 
 def _report(progress: Progress) -> None:
     tune.report(asdict(progress))
-
-
-def _summary(record: Record) -> dict[str, Any]:
-    return {"status": record.status, "reason": record.reason, "dev": finished_score(record)}

@@ -1,7 +1,7 @@
 """The training loop: a method's stages in order; the best weights on dev are restored."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -48,6 +48,18 @@ def stage_streams(
     return streams
 
 
+def evaluation_interval(stage: Stage, config: TrainingConfig, steps: int) -> int:
+    """Steps between two evaluations on dev, in a stage of so many steps.
+
+    With a share of the labels a stage may be shorter than the configured interval, and is then
+    evaluated ten times (diffaug.md, section 7).
+    """
+    interval = stage.selection.evaluation_interval or config.evaluation_interval
+    if config.label_fraction == 1:
+        return interval
+    return max(1, min(interval, steps // 10))
+
+
 class Trainer:
     """Runs a method's stages."""
 
@@ -72,6 +84,7 @@ class Trainer:
         self._losses = FiniteLosses(at_once=kit.device.type == "cpu")
         self.precision = resolve_precision(config.precision, kit.device)
         self._reported = time.monotonic()
+        self._asked: Collection[int] = ()
 
     def run(self) -> Outcome:
         """Train every stage, restore the best weights on dev, and say what it took.
@@ -79,17 +92,7 @@ class Trainer:
         Raises TrialFailure when a loss is not finite, and Interrupted when the trial gives way.
         """
         stages = self.kit.declared.stages
-        self._trained = {name for stage in stages for name in trained_names(self.method, stage)}
-        moved = {name for stage in stages for name in moved_names(self.method, stage)}
-        self._changing = self._trained | moved
-        # All streams are opened before the first step: a corpus that is too small for a later stage
-        # should stop the trial now.
-        streams = [stage_streams(self.method, self.kit, stage, self.seed) for stage in stages]
-        lengths = [
-            stage.steps(len(next(iter(feed.values())).items))
-            for stage, feed in zip(stages, streams, strict=True)
-        ]
-        self._total = sum(lengths)
+        streams, lengths = self._opened()
         saved = self.checkpoint.read() if self.checkpoint else None
         begin = saved.facts["stage"] if saved else 0
         for number in range(begin, len(stages)):
@@ -103,6 +106,31 @@ class Trainer:
         self.method.load_state_dict(self.outcome.best_state, strict=False)
         self.outcome.best_state = {}
         return self.outcome
+
+    def run_shared_stage(self, asked: Collection[int]) -> None:
+        """Run the first stage, which trials share, and keep its states; nothing else is trained.
+
+        `asked`: steps after which trials end this stage. Raises TrialFailure as `run` does.
+        """
+        streams, lengths = self._opened()
+        self._asked = asked
+        self._run_stage(0, streams[0], lengths[0], None)
+
+    def _opened(self) -> tuple[list[dict[str, Stream]], list[int]]:
+        """The streams of each stage, and its number of steps."""
+        stages = self.kit.declared.stages
+        self._trained = {name for stage in stages for name in trained_names(self.method, stage)}
+        moved = {name for stage in stages for name in moved_names(self.method, stage)}
+        self._changing = self._trained | moved
+        # All streams are opened before the first step: a corpus that is too small for a later stage
+        # should stop the trial now.
+        streams = [stage_streams(self.method, self.kit, stage, self.seed) for stage in stages]
+        lengths = [
+            stage.steps(len(next(iter(feed.values())).items))
+            for stage, feed in zip(stages, streams, strict=True)
+        ]
+        self._total = sum(lengths)
+        return streams, lengths
 
     def _run_stage(
         self, number: int, streams: dict[str, Stream], steps: int, saved: SavedState | None
@@ -166,8 +194,9 @@ class Trainer:
         if stage.shared is None:
             return None
         elsewhere = self._trained - set(trained_names(self.method, stage))
-        interval = self._interval(stage, steps)
-        return StageStates.of(stage, self.kit, self.seed, interval, elsewhere)
+        interval = evaluation_interval(stage, self.config, steps)
+        folder = StageStates.folder_of(stage, self.kit, self.seed, interval)
+        return StageStates(folder, elsewhere, self._asked)
 
     def _step(
         self, optimiser: StageOptimiser, feeds: Mapping[str, Iterator[TextBatch]], step: int
@@ -207,7 +236,7 @@ class Trainer:
         done = self.outcome.steps - self.outcome.run_began
         ends_own_run = stage.selection.own_run and step == steps
         last = self.outcome.steps == self._total or ends_own_run
-        due = last or done % self._interval(stage, steps) == 0
+        due = last or done % evaluation_interval(stage, self.config, steps) == 0
         if not due and time.monotonic() - self._reported < REPORT_SECONDS:
             return
         # Reading a loss waits for the GPU, so it is read only when there is something to report.
@@ -227,17 +256,6 @@ class Trainer:
             found = self.method.watched(stage)
         self.method.train()
         return found
-
-    def _interval(self, stage: Stage, steps: int) -> int:
-        """Steps between two evaluations on dev.
-
-        With a share of the labels a stage may be shorter than the configured interval, and is then
-        evaluated ten times (diffaug.md, section 7).
-        """
-        interval = stage.selection.evaluation_interval or self.config.evaluation_interval
-        if self.config.label_fraction == 1:
-            return interval
-        return max(1, min(interval, steps // 10))
 
     def _choose(self, stage: Stage) -> float:
         """Score on dev, and keep what training changes when the score is strictly better.

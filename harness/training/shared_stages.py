@@ -9,7 +9,7 @@ record does not show which trial ran the stage.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -33,23 +33,32 @@ _FORMAT = 2
 class StageStates:
     """The states of one stage that trials share."""
 
-    def __init__(self, folder: Path, elsewhere: set[str]) -> None:
-        """`elsewhere`: names of the parameters that other stages train, and this one does not."""
-        self.folder, self.elsewhere = folder, elsewhere
+    def __init__(
+        self, folder: Path, elsewhere: Collection[str] = (), asked: Collection[int] = ()
+    ) -> None:
+        """`elsewhere`: names of the parameters that other stages train, and this one does not.
 
-    @classmethod
-    def of(
-        cls, stage: Stage, kit: Kit, seed: int, interval: int, elsewhere: set[str]
-    ) -> "StageStates":
-        """The states that belong to this stage, seed, evaluation interval and kind of machine."""
+        `asked`: further steps after which a state is kept, because trials end the stage there.
+        """
+        self.folder, self.elsewhere, self.asked = folder, elsewhere, asked
+
+    @staticmethod
+    def identity(stage: Stage, kit: Kit, seed: int, interval: int) -> str:
+        """The digest of all that trials must agree in to share the states of a stage.
+
+        The kind of machine matters as well, but a driver does not know that of its workers.
+        """
         assert stage.shared is not None
         fields = (*stage.shared, "encoder", "precision")
         values = {field: getattr(kit.config, field) for field in fields}
+        return digest_of([kit.identity(), stage.name, values, seed, interval])
+
+    @classmethod
+    def folder_of(cls, stage: Stage, kit: Kit, seed: int, interval: int) -> Path:
+        """The folder of the states of this stage, seed, interval and kind of machine."""
         machine = [torch.__version__, kit.device.type, torch.get_num_threads(), PROTOCOL]
-        trial = [kit.identity(), stage.name, values, seed, interval]
-        digest = digest_of([trial, machine, _FORMAT])
-        folder = cache_folder() / "stages" / f"{kit.declared.name}-{stage.name}-{digest}"
-        return cls(folder, elsewhere)
+        digest = digest_of([cls.identity(stage, kit, seed, interval), machine, _FORMAT])
+        return cache_folder() / "stages" / f"{kit.declared.name}-{stage.name}-{digest}"
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -72,7 +81,7 @@ class StageStates:
 
     def due(self, step: int, steps: int) -> bool:
         """Whether the state after this step is kept."""
-        return step % STATE_INTERVAL == 0 or step == steps
+        return step % STATE_INTERVAL == 0 or step == steps or step in self.asked
 
     def keep(self, step: int, saved: SavedState) -> None:
         """Write the state after this step.

@@ -7,7 +7,6 @@ hour, is left where it is.
 import fcntl
 import os
 import re
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,14 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.files import Stamp, cache_folder, discard, unsealed
-from harness.owners import OWNER, left_behind
 from harness.trials.compaction import COMPACTED
 from harness.trials.store import Store
 
 IN_USE_SECONDS = 3600
 """What was used within so many seconds may be in use now"""
-ABANDONED_SECONDS = 24 * 3600
-"""A folder of Ray that names no process counts as abandoned when it is as old as this"""
 CACHES = {
     "tokens": "tokenised corpora",
     "subsets": "label subsets",
@@ -32,10 +28,6 @@ CACHES = {
     "embeddings": "vectors that `harness eval --keep-embeddings` kept",
 }
 """Folder of the cache -> what is in it"""
-RAY_FOLDERS = {"harness-tune-*": "folders of Ray Tune", "harness-ray-*": "folders of Ray"}
-"""Folders in the folder for temporary files -> what is in them"""
-SHORT = Path("/tmp")
-"""Where these folders are when the folder for temporary files has too long a name for Ray"""
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}\.(tmp|gone)|\.probe-[0-9a-f]{32}")
 _WEIGHTS = re.compile(r"[0-9a-f]{32}\.(safetensors|json)")
 
@@ -78,7 +70,7 @@ class Removable:
 
 
 def removables(stores: Sequence[Store]) -> Iterator[Removable]:
-    """What can be removed of the cache, of these stores, and of Ray's temporary files.
+    """What can be removed of the cache and of these stores.
 
     Raises UserError for a store that cannot be read.
     """
@@ -93,10 +85,6 @@ def removables(stores: Sequence[Store]) -> Iterator[Removable]:
         folders += [store.folder, store.weights_folder]
     halves = [path for folder in folders for path in _temporary_files(folder)]
     yield Removable("temporary files", "what killed processes wrote half", halves, _unused)
-    temporary = {Path(tempfile.gettempdir()), SHORT}
-    for name, purpose in RAY_FOLDERS.items():
-        found = [path for folder in sorted(temporary) for path in folder.glob(name)]
-        yield Removable(name, f"{purpose}, of killed sweeps", found, _abandoned)
 
 
 def _of_store(store: Store) -> Iterator[Removable]:
@@ -161,16 +149,6 @@ def _locked(lock: Path) -> bool:
     except OSError:
         return False  # there is no such lock
     return False
-
-
-def _abandoned(folder: Path) -> bool:
-    """Whether a folder of Ray is ours, and the process that made it is gone."""
-    if folder.stat().st_uid != os.geteuid():
-        return False
-    if (folder / OWNER).exists():
-        return left_behind(folder)
-    latest = max((stat.st_mtime for stat in _stats(folder)), default=0.0)
-    return time.time() - latest > ABANDONED_SECONDS
 
 
 def _stats(path: Path) -> Iterator[os.stat_result]:

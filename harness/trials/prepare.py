@@ -1,5 +1,6 @@
-"""What is done once before trials run: mistakes are found early, and what trials share is built."""
+"""What is checked once before trials run, so that mistakes are found early."""
 
+from harness.data.corpora import source
 from harness.device import device
 from harness.encoders.loadable import check_loadable
 from harness.evaluation.suites import suite
@@ -8,8 +9,8 @@ from harness.training.checkpoints import checkpoint_minutes
 from harness.trials.trial import Trial, key
 
 
-def prepare(trial: Trial) -> None:
-    """Build what the trials of a configuration share, such as tokenised corpora.
+def check_runnable(trial: Trial) -> None:
+    """Check that the trials of a configuration can run.
 
     Raises UserError for a model, a corpus, a suite or a declaration with which no trial can run.
     """
@@ -22,4 +23,8 @@ def prepare(trial: Trial) -> None:
     measured = suite(declared.config.suite)
     for task in (measured.dev, *measured.tests):
         measured.load(task)
-    Kit(declared, device()).build_shared()
+    kit = Kit(declared, device())
+    for name in dict.fromkeys(declared.corpora.values()):
+        if kit.tokenised(name, kit.template).damage:
+            corpus = source(name)
+            corpus.corpus(corpus.paths())  # what cannot be tokenised later is refused now

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -139,17 +139,39 @@ def train(
     if not kit.declared.stages or not isinstance(config, TrainingConfig):
         return Outcome(), "fp32"
     precision = resolve_precision(config.precision, kit.device)
+    evaluate = _dev_score(method, kit, measured, embedder, precision)
+    if running is None:
+        return Trainer(method, kit, trial.seed, evaluate, report).run(), precision
+    with giving_way(running / GIVE_WAY) as asked:
+        checkpoint = Checkpoint(running / CHECKPOINT, _identity(trial, precision), asked)
+        return Trainer(method, kit, trial.seed, evaluate, report, checkpoint).run(), precision
+
+
+def run_shared_stage(trial: Trial, asked: Collection[int], report: Report) -> None:
+    """Run the first stage of a trial, and leave its states to the trials that share it.
+
+    `asked`: the steps after which these trials end the stage. Raises TrialFailure when the training
+    cannot go on, and Postponed or waits when another process runs the same stage.
+    """
+    method, kit = built(trial)
+    assert isinstance(kit.config, TrainingConfig)
+    precision = resolve_precision(kit.config.precision, kit.device)
+    measured = suite(kit.config.suite)
+    evaluate = _dev_score(method, kit, measured, Embedder(method, kit), precision)
+    Trainer(method, kit, trial.seed, evaluate, report).run_shared_stage(asked)
+
+
+def _dev_score(
+    method: Method[Any], kit: Kit, measured: Suite, embedder: Embedder, precision: str
+) -> Callable[[], float]:
+    """What scores the method on dev during the training, in the precision of the training."""
     rounded = precision == "bf16" and not isinstance(method, FrozenMethod)
 
     def evaluate() -> float:
         with torch.autocast(kit.device.type, torch.bfloat16, enabled=rounded):
             return measured.score_dev(embedder)
 
-    if running is None:
-        return Trainer(method, kit, trial.seed, evaluate, report).run(), precision
-    with giving_way(running / GIVE_WAY) as asked:
-        checkpoint = Checkpoint(running / CHECKPOINT, _identity(trial, precision), asked)
-        return Trainer(method, kit, trial.seed, evaluate, report, checkpoint).run(), precision
+    return evaluate
 
 
 def _identity(trial: Trial, precision: str) -> dict[str, Any]:

@@ -6,11 +6,13 @@ the paper).
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from torch import Tensor
 
 from harness import plugin
 from harness.data.templates import hard_prompt
+from harness.data.tokens import Template
 from harness.encoders.backbone import Reach
 from harness.losses.info_nce import info_nce
 from harness.losses.masked_language import masked_pass_loss
@@ -44,6 +46,12 @@ class Method(plugin.Method[Config]):
             losses["masked_language"] = decaying(config.masked_language_weight)
         return [config.stage("prompts", trains=trained, streams=streams, losses=losses)]
 
+    @classmethod
+    def training_template(cls, config: Config, tokenizer: Any) -> Template:
+        if config.prompts == "deep":
+            return Template.plain(tokenizer)
+        return hard_prompt(tokenizer, config.template)
+
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
         self.encoder = kit.encoder()
@@ -51,7 +59,6 @@ class Method(plugin.Method[Config]):
         if config.prompts == "deep":
             self.prompts = DeepPrompts(self.encoder, config.prompt_length)
         else:
-            self.template = hard_prompt(self.tokenizer, config.template)
             self.prompts = ShallowPrompts(self.encoder, self.template)
         self.head = TanhHead(self.encoder.hidden_size)
         if config.mlm:

@@ -6,12 +6,13 @@ an auxiliary weight, in stage 2. Supervised: NLI triplets in both stages.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from harness import plugin
-from harness.data.templates import hard_prompt, published_templates
+from harness.data.templates import first_prompt
 from harness.data.tokens import Template
 from harness.losses.info_nce import info_nce
 from harness.losses.nli import PairClassifier, triplet_loss
@@ -77,13 +78,13 @@ class Method(plugin.Method[Config]):
             accumulation=config.accumulation,
         )
 
+    @classmethod
+    def training_template(cls, config: Config, tokenizer: Any) -> Template:
+        wrapped = first_prompt(tokenizer, config.encoder, config.template)
+        return wrapped if config.roberta_prefix_space else wrapped.without_leading_space()
+
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
-        text = config.template or published_templates(config.encoder)[0]
-        self.wrapped = hard_prompt(self.tokenizer, text)
-        self.template = (
-            self.wrapped if config.roberta_prefix_space else self.wrapped.without_leading_space()
-        )
         self.encoder = kit.encoder()
         width = self.encoder.hidden_size
         self.head = TanhHead(width)
@@ -116,7 +117,7 @@ class Method(plugin.Method[Config]):
 
     @property
     def evaluation_template(self) -> Template:
-        return self.wrapped
+        return first_prompt(self.tokenizer, self.config.encoder, self.config.template)
 
     @property
     def longest(self) -> int:

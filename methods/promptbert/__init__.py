@@ -5,11 +5,17 @@ the comments h is the state at the mask, and delta is what the template alone wo
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor
 
 from harness import plugin
-from harness.data.templates import hard_prompt, published_templates, rewrapped
+from harness.data.templates import (
+    first_prompt,
+    hard_prompt,
+    published_templates,
+    rewrapped,
+)
 from harness.data.tokens import Template
 from harness.losses.info_nce import info_nce
 from harness.losses.nli import PairClassifier, triplet_loss
@@ -31,13 +37,14 @@ class Method(plugin.Method[Config]):
     def stages(cls, config: Config) -> list[Stage]:
         return config.stages_around(config.stage("contrastive"))
 
+    @classmethod
+    def training_template(cls, config: Config, tokenizer: Any) -> Template:
+        wrapped = first_prompt(tokenizer, config.encoder, config.template)
+        return wrapped if config.roberta_prefix_space else wrapped.without_leading_space()
+
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
-        first, second = published_templates(config.encoder)  # promptbert.md, section 1
-        self.wrapped = hard_prompt(self.tokenizer, config.template or first)
-        self.template = (
-            self.wrapped if config.roberta_prefix_space else self.wrapped.without_leading_space()
-        )
+        _, second = published_templates(config.encoder)  # promptbert.md, section 1
         self.second_template = hard_prompt(self.tokenizer, config.second_template or second)
         self.encoder = kit.encoder()
         width = self.encoder.hidden_size
@@ -53,7 +60,7 @@ class Method(plugin.Method[Config]):
 
     @property
     def evaluation_template(self) -> Template:
-        return self.wrapped
+        return first_prompt(self.tokenizer, self.config.encoder, self.config.template)
 
     def test_text(self, text: str) -> str:
         """The released test script ends a sentence with a full stop (promptbert.md, section 3)."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.arrays import shared_arrays
+from harness.arrays import SharedArrays
 from harness.files import discard, sealed_json
 from harness.owners import Owner
 from harness.trials.record import Record
@@ -46,10 +46,10 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Any) -> Path:
     """A folder with a cache, a store, and temporary files of Ray, all of them two days old."""
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    monkeypatch.setattr("harness.trials.cleaning.SHORT", tmp_path / "temporary")
+    monkeypatch.setattr("harness.sweep.session_folder.SHORT", tmp_path / "temporary")
     cache, store = tmp_path / "cache", Store(tmp_path / "store")
     for name in ("tokens", "subsets", "artefacts"):
-        shared_arrays(cache / name / "arrays", lambda: {"some": np.arange(1000)})
+        SharedArrays(cache / name / "arrays", name, lambda: {"some": np.arange(1000)}).read()
     put(cache / "stages" / "simcse-first-1" / "250.safetensors")
     put(cache / "stages" / "simcse-first-1" / "lock", "")
     put(cache / "embeddings" / KEYS["finished"] / "test" / "0.npy")
@@ -62,8 +62,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Any) -> Path:
         put(store.weights(key))
         put(store.running(key) / "checkpoint.safetensors")
     put(store.folder / f".{KEYS['unknown']}.parquet.{'0' * 32}.tmp")
-    for name in ("harness-tune-1", "harness-ray-1", "somebody-else"):
-        put(tmp_path / "temporary" / name / "file")
+    put(tmp_path / "temporary" / "somebody-else" / "file")
     aged(tmp_path)
     return tmp_path
 
@@ -115,7 +114,7 @@ def test_what_no_store_needs_is_removed_and_nothing_else(clean: Any, world: Path
     assert set(everything(world)) == stays
     assert "of room" in answer.out
     kinds = ("tokens", "subsets", "artefacts", "stages", "embeddings", "digests", "weights")
-    for kind in (*kinds, "running", "temporary files", "harness-tune-*", "harness-ray-*"):
+    for kind in (*kinds, "running", "temporary files"):
         assert kind in answer.out
     assert "nothing to remove" in clean("--yes").out
 
@@ -147,7 +146,7 @@ def test_it_asks_first(clean: Any, world: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_what_was_used_within_the_last_hour_stays(clean: Any, world: Path) -> None:
     tokens = world / "cache" / "tokens" / "arrays"
-    shared_arrays(tokens, dict)  # it is only read
+    SharedArrays(tokens, "tokens", dict).read()  # it is only read
     put(world / "store" / HALF)
     clean("--yes")
     assert tokens.is_dir()
@@ -196,10 +195,12 @@ def test_folders_of_ray_stay_while_their_process_runs(clean: Any, world: Path) -
     owners["elsewhere"] = replace(here, place="another machine", process=ended.pid)
     for name, owner in owners.items():
         put(world / "temporary" / f"harness-ray-{name}" / "owner.json", json.dumps(asdict(owner)))
-    put(world / "temporary" / "harness-tune-new" / "file")  # it names no process
-    assert clean("--yes").code == 0
+    put(world / "temporary" / "harness-ray-new" / "file")  # it names no process yet
+    answer = clean("--yes")
+    assert answer.code == 0
+    assert "harness-ray-*" in answer.out
     left = {path.name for path in (world / "temporary").iterdir()}
-    alive = {"harness-ray-alive", "harness-ray-elsewhere", "harness-tune-new"}
+    alive = {"harness-ray-alive", "harness-ray-elsewhere", "harness-ray-new"}
     assert left == {"somebody-else", *alive}
 
 

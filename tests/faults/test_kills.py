@@ -7,8 +7,10 @@ store with that of a sweep that nobody disturbed. `HARNESS_KILLS=20` makes more 
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ from typing import Any
 import pytest
 
 from harness.trials.store import Store
+from tests.sweeping import marked_processes
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -107,17 +110,20 @@ def started(
     environment: dict[str, str],
     processes_left: Callable[[str, float], list[int]],
 ) -> Callable[..., Any]:
-    """started(store): a context with the running driver and its mark.
+    """started(store, option, ...): a context with the running driver and its mark.
 
-    It begins when the first trial is in the store.
+    It begins when the first trial is in the store. Keywords change the environment.
     """
 
     @contextmanager
-    def start(store: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    def start(
+        store: Path, *options: str, **changed: str
+    ) -> Iterator[tuple[subprocess.Popen[str], str]]:
         mark = uuid.uuid4().hex
+        command = [sys.executable, "-m", "harness", "sweep", *map(str, targets)]
         driver = subprocess.Popen(
-            [sys.executable, "-m", "harness", "sweep", *map(str, targets), "--store", str(store)],
-            env=environment | {"HARNESS_TEST_MARK": mark},
+            [*command, "--store", str(store), *options],
+            env=environment | changed | {"HARNESS_TEST_MARK": mark},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -204,6 +210,57 @@ def test_nothing_is_lost_whoever_is_killed(
     assert answer.code == 0, answer.out + answer.err
     assert lost == {}
     assert differences(results(store), expected) == {}
+    assert not list((store / ".running").glob("*/claim"))
+
+
+@contextmanager
+def three_nodes(environment: dict[str, str]) -> Iterator[tuple[str, list[int]]]:
+    """A cluster of three nodes with one CPU each: its address, and their raylets, head first."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:
+        # The plugin watches the niceness of its worker, which `ray start` would set to 15.
+        nice = str(os.getpriority(os.PRIO_PROCESS, 0))
+        marked = environment | {"HARNESS_TEST_MARK": uuid.uuid4().hex, "RAY_worker_niceness": nice}
+        start = [str(Path(sys.executable).with_name("ray")), "start", "--num-cpus=1"]
+        head = ["--head", f"--port={address.partition(':')[2]}", "--include-dashboard=false"]
+        raylets: list[int] = []
+        try:
+            for more in ([*head, f"--temp-dir={folder}/r"], *[[f"--address={address}"]] * 2):
+                subprocess.run(
+                    [*start, *more], env=marked, check=True, capture_output=True, timeout=600
+                )
+                found = victims("raylet", 0, marked_processes(marked["HARNESS_TEST_MARK"]))
+                raylets += [number for number in found if number not in raylets]
+            yield address, raylets
+        finally:
+            for number in marked_processes(marked["HARNESS_TEST_MARK"]):
+                with suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
+
+
+def test_a_node_of_three_is_lost(
+    undisturbed: tuple[Results, float],
+    started: Callable[..., Any],
+    environment: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    store = tmp_path / "store"
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2}
+    with (
+        three_nodes(environment | token) as (address, raylets),
+        started(store, "--address", address, **token) as (driver, _),
+    ):
+        assert len(raylets) == 3
+        kept = results(store)
+        wait_for_a_start(store)
+        os.kill(raylets[-1], signal.SIGKILL)
+        out, err = driver.communicate(timeout=900)
+    assert driver.returncode == 0, out + err
+    assert len(kept) < TRIALS
+    assert "3 at a time" in out
+    assert differences(results(store), undisturbed[0]) == {}
     assert not list((store / ".running").glob("*/claim"))
 
 

@@ -12,6 +12,7 @@ from harness.sweep.axes import SamplerRange
 from harness.sweep.space import Repeats, Sampler
 from harness.sweep.suggestions import Sampling, Suggestions
 from harness.sweep.trial_queue import Listed, TrialQueue
+from harness.trials.shared_parts import Part
 from harness.trials.store import Store
 from harness.trials.trial import Trial
 
@@ -23,6 +24,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue looks and tries again without a pause."""
     monkeypatch.setattr(trial_queue, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(trial_queue, "PROBE_SECONDS", 0.0)
+    monkeypatch.setattr(trial_queue, "missing_parts", lambda _: [])
 
 
 @pytest.fixture
@@ -32,12 +34,12 @@ def store(tmp_path: Path) -> Store:
 
 def queue_of(store: Store, *keys: str) -> TrialQueue:
     trials = {key: Trial("simcse", {"encoder": "tiny-bert"}, seed=0) for key in keys}
-    return TrialQueue(Listed(trials), store)
+    return TrialQueue(Listed(trials), store, set())
 
 
 def given(queue: TrialQueue) -> str | None:
     found = queue.next()
-    return found[0] if found else None
+    return found.key if found else None
 
 
 def test_every_trial_once_in_order(store: Store) -> None:
@@ -94,9 +96,90 @@ def suggestions(budget: int, at_a_time: int) -> Suggestions:
     return Suggestions(Sampling(template, repeats, ranges, sampler, budget, []), at_a_time)
 
 
+def part(key: str, trial: Trial, steps: int = 0) -> Part:
+    return Part(key, f"the part {key}", trial, None, steps)
+
+
+def test_a_part_is_made_once_before_the_trials_that_need_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_queue, "missing_parts", lambda trial: [part("words", trial)])
+    queue = queue_of(store, "a", "b")
+    assert [given(queue), given(queue)] == ["words", None]
+    assert not queue.finished
+    queue.ended("words", {})
+    assert [given(queue), given(queue), given(queue)] == ["a", "b", None]
+
+
+def test_parts_that_follow_one_another(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: set[str] = set()
+
+    def missing(trial: Trial) -> list[Part]:
+        return [part("stage" if "words" in made else "words", trial)]
+
+    monkeypatch.setattr(trial_queue, "missing_parts", missing)
+    queue = queue_of(store, "a", "b")
+    for name in ("words", "stage"):
+        assert [given(queue), given(queue)] == [name, None]
+        made.add(name)
+        queue.ended(name, {})
+    assert [given(queue), given(queue)] == ["a", "b"]
+
+
+def test_a_trial_that_needs_nothing_does_not_wait(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials = {key: Trial("simcse", {}, seed) for seed, key in enumerate("ab")}
+    monkeypatch.setattr(
+        trial_queue, "missing_parts", lambda trial: [] if trial.seed else [part("words", trial)]
+    )
+    queue = TrialQueue(Listed(trials), store, set())
+    assert [given(queue), given(queue), given(queue)] == ["words", "b", None]
+
+
+def test_a_first_stage_is_as_long_as_the_longest_trial_asks_for(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials = {key: Trial("diffaug", {}, seed) for seed, key in enumerate("abc")}
+    lengths = (20, 50, 30)
+    monkeypatch.setattr(
+        trial_queue, "missing_parts", lambda trial: [part("stage", trial, lengths[trial.seed])]
+    )
+    queue = TrialQueue(Listed(trials), store, set())
+    job = queue.next()
+    assert job
+    assert job.part
+    assert (job.part.steps, job.trial.seed, job.asked) == (50, 1, {20, 30, 50})
+    assert given(queue) is None
+    queue.ended("stage", {})
+    assert {given(queue), given(queue), given(queue)} == {"a", "b", "c"}
+
+
+def test_a_part_that_another_process_makes_is_tried_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_queue, "missing_parts", lambda trial: [part("words", trial)])
+    queue = queue_of(store, "a")
+    assert given(queue) == "words"
+    queue.postponed("words", "another process makes the words")
+    assert given(queue) == "words"
+    queue.ended("words", {"status": "failed"})  # then the trial itself says why
+    assert given(queue) == "a"
+
+
+def test_a_queue_of_parts_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_queue, "missing_parts", lambda trial: [part("words", trial)])
+    trials = {"a": Trial("simcse", {}, 0)}
+    queue = TrialQueue(Listed(trials), store, set(), only_parts=True)
+    assert given(queue) == "words"
+    queue.ended("words", {})
+    assert given(queue) is None
+    assert queue.finished
+
+
 def test_a_sampler_suggests_until_its_budget_is_spent(store: Store) -> None:
     source = suggestions(budget=3, at_a_time=2)
-    queue, seen = TrialQueue(source, store), []
+    queue, seen = TrialQueue(source, store, set()), []
     while not queue.finished:
         key = given(queue)
         if key is None:
@@ -108,7 +191,7 @@ def test_a_sampler_suggests_until_its_budget_is_spent(store: Store) -> None:
 
 
 def test_a_sampler_waits_for_scores_before_it_goes_on(store: Store) -> None:
-    queue = TrialQueue(suggestions(budget=3, at_a_time=1), store)
+    queue = TrialQueue(suggestions(budget=3, at_a_time=1), store, set())
     first, second = given(queue), given(queue)
     assert first is not None  # there are two seeds of one configuration
     assert second is not None
@@ -121,7 +204,7 @@ def test_a_sampler_waits_for_scores_before_it_goes_on(store: Store) -> None:
 
 def test_a_failed_seed_makes_the_configuration_the_worst(store: Store) -> None:
     source = suggestions(budget=1, at_a_time=1)
-    queue = TrialQueue(source, store)
+    queue = TrialQueue(source, store, set())
     first, second = given(queue), given(queue)
     assert first is not None
     assert second is not None

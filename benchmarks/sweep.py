@@ -1,0 +1,280 @@
+"""What sweeps cost beyond the work of their trials, and what they save.
+
+    python benchmarks/sweep.py overhead --trials 100 1000   # a further trial, the driver's time
+    python benchmarks/sweep.py sharing                      # a shared first stage, or none
+    python benchmarks/sweep.py nodes --nodes 1 2 4          # sleeping trials on simulated nodes
+    python benchmarks/sweep.py plain                        # beside Ray Tune without harness
+    python benchmarks/sweep.py ends                         # a sweep with nothing left to run
+
+A short try: `python benchmarks/sweep.py overhead --trials 2 4`. All use the embedded encoder.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from harness.sweep.overrides import Overrides, searches
+from harness.sweep.space import load_space
+from harness.trials.run import attempt
+from harness.trials.store import Store
+
+SPACE = """\
+setting: {setting}
+suite: graded
+select: {{metric: graded-dev}}
+final: {{seeds: {seeds}}}
+encoders: [tiny-bert]
+set: {{sentences: graded-sentences, triplets: graded-triplets, batch_size: 16, {values}}}
+methods: {{{methods}}}
+"""
+SLEEPER = '''\
+import time
+from harness import plugin
+import torch
+
+
+class Config(plugin.MethodConfig):
+    number: int = 0
+
+
+class Method(plugin.Method[Config]):
+    """It sleeps, so that any number of nodes of one machine can run it."""
+
+    def __init__(self, config, kit):
+        super().__init__(config, kit)
+        time.sleep(SECONDS)
+        self.words = torch.nn.Embedding(len(kit.tokenizer), 8)
+
+    @property
+    def longest(self):
+        return 64
+
+    def embed(self, batch):
+        return self.words(batch.input_ids).mean(1)
+'''
+
+
+@dataclass(frozen=True)
+class Run:
+    """A sweep that has ended."""
+
+    seconds: float
+    """From its start to its end"""
+    driver_seconds: float
+    """Time that the driver has computed"""
+    driver_mib: float
+    """Most memory of the driver"""
+    span: float
+    """Seconds from the start of the first trial to the end of the last one"""
+    work: float
+    """Seconds of all trials"""
+    ending: float
+    """Seconds from the last line to the end of the process"""
+
+
+def write_space(folder: Path, methods: str, *, seeds: int = 1, setting: str = "unsup",
+                values: str = "max_steps: 2") -> Path:  # fmt: skip
+    """Write a search space into the folder."""
+    path = folder / "space.yaml"
+    text = SPACE.format(setting=setting, seeds=list(range(seeds)), values=values, methods=methods)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def sweep(*targets: Path, store: Path, options: tuple[str, ...] = (), **changed: str) -> Run:
+    """Run a sweep in a process of its own."""
+    command = [sys.executable, "-m", "harness", "sweep", *map(str, targets)]
+    started = last = time.perf_counter()
+    process = subprocess.Popen(
+        [*command, "--store", str(store), *options],
+        stdout=subprocess.PIPE, env=os.environ | changed,
+    )  # fmt: skip
+    assert process.stdout
+    for _ in process.stdout:
+        last = time.perf_counter()
+    _, status, used = os.wait4(process.pid, 0)
+    ended = time.perf_counter()
+    assert status == 0, f"the sweep ended with {status}"
+    records = Store(store).read().records()
+    begun = [record.started.timestamp() for record in records if record.started]
+    walls = [record.wall_seconds or 0 for record in records]
+    stopped = [start + wall for start, wall in zip(begun, walls, strict=True)]
+    return Run(
+        seconds=ended - started,
+        driver_seconds=used.ru_utime + used.ru_stime,
+        driver_mib=used.ru_maxrss / 1024,
+        span=max(stopped) - min(begun),
+        work=sum(walls),
+        ending=ended - last,
+    )
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """A folder for one measurement, with a short path for Ray's sockets."""
+    with tempfile.TemporaryDirectory(prefix="hb", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+def overhead(trials: list[int]) -> None:
+    """A further trial beyond its work, with all CPUs for one trial."""
+    cpus = str(os.cpu_count() or 1)
+    found = {}
+    for number in (1, *trials):  # the first one fills the caches, too
+        with folder() as where:
+            space = write_space(where, "simcse: ", seeds=number)
+            found[number] = sweep(space, store=where / "t", options=("--cpus-per-trial", cpus))
+    one = found[1]
+    for number in trials:
+        run, more = found[number], number - 1
+        beyond = (run.seconds - one.seconds - (run.work - one.work)) / more
+        driver = (run.driver_seconds - one.driver_seconds) / more
+        print(
+            f"{number} trials: {beyond:.2f} s a trial beyond its work; the driver computes "
+            f"{driver:.3f} s a trial and has {run.driver_mib:.0f} MiB"
+        )
+
+
+def sharing() -> None:
+    """A grid over the length of DiffAug's first stage, and the same trials without sharing."""
+    lengths = [50 * number for number in range(1, 13)]
+    grid = f"diffaug: {{set: {{max_steps: 20}}, grid: {{stage1_steps: {lengths}}}}}"
+    with folder() as where:
+        space = write_space(where, grid, setting="semisup", values="precision: fp32")
+        shared = sweep(space, store=where / "t", HARNESS_CACHE=str(where / "cache"))
+        [search] = searches(*load_space(space), Overrides())
+        trials = search.trials(search.configurations(0, []), "search")
+        alone = 0.0
+        for number, trial in enumerate(trials):
+            os.environ["HARNESS_CACHE"] = str(where / f"cache-{number}")
+            started = time.perf_counter()
+            assert attempt(trial, lambda _: None).finished
+            alone += time.perf_counter() - started
+    print(
+        f"12 lengths of the first stage: one by one {alone:.0f} s; the sweep, with its start and a "
+        f"final trial, {shared.seconds:.0f} s: {alone / shared.seconds:.1f} times less"
+    )
+
+
+def nodes(numbers: list[int], seconds: float = 2.0, trials: int = 40) -> None:
+    """Sleeping trials on simulated nodes of this machine, with one CPU each."""
+    for number in numbers:
+        with folder() as where:
+            plugin = where / "sleeper.py"
+            plugin.write_text(SLEEPER.replace("SECONDS", str(seconds)), encoding="utf-8")
+            space = write_space(
+                where, f"sleeper: {{grid: {{number: {{from: 1, to: {trials * number}, step: 1}}}}}}"
+            )
+            token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2}
+            with cluster(number, where, token) as address:
+                run = sweep(
+                    plugin, space, store=where / "t", options=("--address", address), **token
+                )
+        share = run.work / (number * run.span)
+        print(f"{number} nodes: {100 * share:.1f} % of linear over {trials * number} trials")
+
+
+@contextmanager
+def cluster(number: int, where: Path, token: dict[str, str]) -> Iterator[str]:
+    """A Ray cluster of so many nodes with one CPU each; its address."""
+    ray = [str(Path(sys.executable).with_name("ray"))]
+    environment = os.environ | token
+    address = f"127.0.0.1:{20_000 + os.getpid() % 10_000}"
+    head = ["--head", f"--port={address.partition(':')[2]}", "--include-dashboard=false"]
+    try:
+        for more in ([*head, f"--temp-dir={where}/r"], *[[f"--address={address}"]] * (number - 1)):
+            subprocess.run(
+                [*ray, "start", "--num-cpus=1", *more], env=environment, check=True,
+                capture_output=True,
+            )  # fmt: skip
+        yield address
+    finally:
+        subprocess.run([*ray, "stop", "--force"], env=environment, check=False, capture_output=True)
+
+
+def plain(trials: int = 12) -> None:
+    """The same trials by harness, and by Ray Tune with a process for each."""
+    with folder() as where:
+        space = write_space(where, "simcse: ", seeds=trials, values="max_steps: 20")
+        ours = sweep(space, store=where / "t")
+        [search] = searches(*load_space(space), Overrides())
+        configurations = [
+            {"trial": vars(trial)} for trial in search.trials([search.fixed], "final")
+        ]
+        script = where / "plain.py"
+        script.write_text(PLAIN.format(configurations=configurations), encoding="utf-8")
+        started = time.perf_counter()
+        subprocess.run([sys.executable, script], check=True, capture_output=True)
+        theirs = time.perf_counter() - started
+    print(
+        f"{trials} trials: harness {ours.seconds:.0f} s, Ray Tune with a process each "
+        f"{theirs:.0f} s: {ours.seconds / theirs:.2f} of the time"
+    )
+
+
+PLAIN = """\
+import torch
+from ray import tune
+
+from harness.trials.run import attempt
+from harness.trials.trial import Trial
+
+
+def one(settings):
+    torch.set_num_threads(1)
+    record = attempt(Trial(**settings["trial"]), lambda _: None)
+    assert record.finished, record.reason
+    tune.report({{"dev": record.dev_score}})
+
+
+if __name__ == "__main__":
+    settings = tune.grid_search({configurations})
+    tuner = tune.Tuner(
+        tune.with_resources(lambda found: one(found["settings"]), {{"cpu": 1}}),
+        param_space={{"settings": settings}},
+        run_config=tune.RunConfig(verbose=0),
+    )
+    assert not tuner.fit().errors
+"""
+
+
+def ends(rounds: int = 7) -> None:
+    """A sweep with nothing left to run: from Enter to the prompt, and after its last line."""
+    with folder() as where:
+        space = write_space(where, "simcse: {grid: {learning_rate: [1e-4, 1e-3]}}", seeds=3)
+        sweep(space, store=where / "t")
+        runs = [sweep(space, store=where / "t") for _ in range(rounds)]
+    print(
+        f"a finished sweep: {median(run.seconds for run in runs):.1f} s, of which "
+        f"{median(run.ending for run in runs):.2f} s after the last line (medians of {rounds})"
+    )
+
+
+def main() -> None:
+    """Print what was asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=["overhead", "sharing", "nodes", "plain", "ends"])
+    parser.add_argument("--trials", type=int, nargs="+", default=[100, 1000])
+    parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2, 4])
+    given = parser.parse_args()
+    if given.what == "overhead":
+        overhead(given.trials)
+    elif given.what == "nodes":
+        nodes(given.nodes)
+    else:
+        {"sharing": sharing, "plain": plain, "ends": ends}[given.what]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""`harness prepare`: makes what the trials of a sweep share, and runs none of them."""
+
+import typer
+
+from harness.cli import options
+
+
+def prepare(
+    targets: options.TargetsArgument,
+    set_: options.SetOption = None,
+    encoder: options.EncoderOption = None,
+    configurations: options.ConfigurationsOption = None,
+    seeds: options.SeedsOption = None,
+    subsets: options.SubsetsOption = None,
+    store: options.StoreOption = None,
+    cpus_per_trial: options.CpusOption = 1,
+    gpus_per_trial: options.GpusOption = None,
+    address: options.AddressOption = None,
+) -> None:
+    """Make what the trials of a sweep share, such as tokenised corpora, and run no trial.
+
+    A sweep does this by itself. On a cluster whose machines share a folder (HARNESS_CACHE), this
+    verb makes it ready beforehand.
+
+    Example: harness prepare methods/diffaug search_spaces/semisup.yaml
+    """
+    chosen = options.SweepOptions(targets, set_, encoder, configurations, seeds, subsets)
+    searches = chosen.searches()
+    options.use_cluster(address)
+    from rich.console import Console
+
+    from harness.files import cache_folder
+    from harness.sweep.driver import prepare_sweep
+    from harness.sweep.limits import Limits
+    from harness.sweep.resources import Resources
+    from harness.sweep.sweep_state import published
+    from harness.sweep.terminal import Terminal
+
+    console = Console(highlight=False)
+    resources = Resources(cpus_per_trial, gpus_per_trial)
+    found = options.opened(store)
+    with published(found) as publish, Terminal(console, publish) as terminal:
+        prepare_sweep(searches, found, resources, Limits(), terminal)
+    if terminal.state.failed:
+        raise typer.Exit(1)
+    console.print(
+        f"What the trials share is in the cache {cache_folder()}.", soft_wrap=True, markup=False
+    )

@@ -1,0 +1,88 @@
+"""The parts that trials share: word pieces, label subsets, artefacts, and a first stage.
+
+A sweep makes each of them once, as a task of its own, before the trials that need it. A trial finds
+what is there, and makes the rest itself.
+"""
+
+import functools
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from harness.arrays import SharedArrays
+from harness.device import device
+from harness.files import digest
+from harness.plugin.config import TrainingConfig
+from harness.plugin.kit import Kit, load_tokenizer
+from harness.training.loop import evaluation_interval
+from harness.training.shared_stages import StageStates
+from harness.trials.run import Report, run_shared_stage
+from harness.trials.trial import Trial
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that several trials need, and that one process makes for all of them."""
+
+    key: str
+    """Equal for all trials that share the part"""
+    title: str
+    trial: Trial
+    """One of them"""
+    arrays: SharedArrays | None
+    """What is made; None: the first stage of the trial"""
+    steps: int = 0
+    """Length of the first stage; a trial with a shorter one finds its state on the way"""
+    computes: bool = True
+    """Whether a model computes, so that a GPU is of use"""
+
+    def make(self, report: Report, asked: Collection[int]) -> None:
+        """Make the part. A first stage is run, and its states after `asked` steps are kept."""
+        if self.arrays is not None:
+            self.arrays.read()
+        else:
+            run_shared_stage(self.trial, asked, report)
+
+
+def missing_parts(trial: Trial) -> list[Part]:
+    """The parts that a trial needs and that can be made now, side by side.
+
+    Further ones may follow: a label subset is drawn when the word pieces are there, and a first
+    stage is run last. Whether its states are there is known to the machine that runs it alone.
+    Raises UserError for a model or a file that is missing.
+    """
+    declared = trial.declared
+    if not declared.corpora:
+        return []
+    kit = Kit(declared, device(), _tokenizer(declared.config.encoder))
+    for computes, group in zip((False, False, True), kit.shared(), strict=True):
+        missing = [arrays for arrays in group if arrays.damage]
+        if missing:
+            return [
+                Part(digest(str(arrays.folder)), arrays.title, trial, arrays, computes=computes)
+                for arrays in missing
+            ]
+    return _first_stage(trial, kit)
+
+
+def part_of(trial: Trial, key: str) -> Part | None:
+    """The part of a trial with this key; None: it has been made in the meantime."""
+    return next((part for part in missing_parts(trial) if part.key == key), None)
+
+
+@functools.cache
+def _tokenizer(encoder: str) -> Any:
+    """It serves all trials of an encoder, because here nothing changes it."""
+    return load_tokenizer(encoder)
+
+
+def _first_stage(trial: Trial, kit: Kit) -> list[Part]:
+    """The first stage of a trial, when trials share it."""
+    config, stage = kit.config, next(iter(kit.declared.stages), None)
+    if stage is None or stage.shared is None:
+        return []
+    assert isinstance(config, TrainingConfig)
+    steps = kit.declared.steps_of(stage) or 0
+    interval = evaluation_interval(stage, config, steps)
+    key = StageStates.identity(stage, kit, trial.seed, interval)
+    return [Part(key, f"the first stage of {trial.label}", trial, None, steps)]
