@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,10 @@ def test_the_metrics_have_the_loss_of_the_trial(sweep: Sweep) -> None:
     targets = sweep.found("/api/prometheus/sd", lambda answer: json.loads(answer)[0]["targets"])
 
     def look(_: str) -> re.Match[str] | None:
-        pages = "".join(sweep.asked(f"http://{target}/metrics") for target in targets)
+        pages = ""
+        for target in targets:
+            with suppress(OSError):  # it starts listening some seconds later
+                pages += sweep.asked(f"http://{target}/metrics")
         return re.search(
             rf'^ray_harness_loss{{(.*trial="{re.escape(LABEL)}".*)}} (\S+)$', pages, re.M
         )
