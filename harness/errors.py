@@ -43,6 +43,10 @@ class Interrupted(KeyboardInterrupt):
     """A trial gives way before its end, because it was asked to; its checkpoint is written."""
 
 
+class Pruned(Exception):
+    """A training ends before its last step, because its search prunes it."""
+
+
 @contextmanager
 def explained(beginning: str) -> Iterator[None]:
     """In the block, whatever a library or a user's code raises becomes a UserError.

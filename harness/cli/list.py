@@ -46,10 +46,11 @@ def _spaces() -> None:
     import os
     from pathlib import Path
 
+    from harness.cli.targets import shipped_spaces
     from harness.errors import UserError
     from harness.inputs import read_text
 
-    found = options.shipped_spaces()
+    found = shipped_spaces()
     here = sorted(Path("search_spaces").rglob("*.y*ml"))
     known = set(map(str, found.values()))
     # `Path.resolve` fails for a link to itself.

@@ -2,27 +2,35 @@
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.errors import UserError, suggest
-from harness.inputs import finite, is_file, kind_of
+from harness.errors import UserError
+from harness.inputs import finite, kind_of
 
 if TYPE_CHECKING:
-    from harness.sweep.search import Search
     from harness.trials import store as stores
 
-YAML_SUFFIXES = (".yaml", ".yml")
-
 TargetsArgument = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(
         help="Names or paths of methods (without any: all methods of the space), then the search "
-        "space (a name from `harness list spaces`, or a YAML file)."
+        "space (a name from `harness list spaces`, or a YAML file). With --paper: methods only."
     ),
+]
+PaperOption = Annotated[
+    str | None,
+    typer.Option(
+        "--paper",
+        metavar="P",
+        help="Run what a published table of this paper still lacks: clsr, d2cse, dcpcse, diffaug "
+        "or diffcse. With --table.",
+    ),
+]
+TableOption = Annotated[
+    int | None, typer.Option("--table", metavar="N", min=1, help="The number of the table.")
 ]
 MethodArgument = Annotated[str, typer.Argument(help="The name or path of a method.")]
 SetOption = Annotated[
@@ -58,6 +66,13 @@ SubsetsOption = Annotated[
         "--subsets",
         metavar="0,1,2",
         help="Label subsets to use instead of the final ones of the space.",
+    ),
+]
+PublishedOption = Annotated[
+    bool,
+    typer.Option(
+        "--published",
+        help="Do not search: give the papers' own values, and each variant, the final seeds.",
     ),
 ]
 StoreOption = Annotated[
@@ -140,43 +155,6 @@ def seconds_of(given: str | None, option: str) -> float | None:
     return seconds
 
 
-def shipped_spaces() -> dict[str, Path]:
-    """Name -> file of the search spaces that come with harness."""
-    from harness.files import shipped
-
-    return {path.stem: path for path in sorted(shipped("search_spaces").glob("*.yaml"))}
-
-
-def split_targets(targets: list[str]) -> tuple[tuple[str, ...], Path]:
-    """The methods and the file of the search space, which is the last argument.
-
-    Raises UserError when there is no such search space.
-    """
-    *methods, space = targets
-    return tuple(methods), space_file(space)
-
-
-def space_file(space: str) -> Path:
-    """The file of a search space, which has a path, or a name if it is shipped.
-
-    An existing file goes before a shipped one. `search_spaces/NAME.yaml` means the shipped NAME
-    where there is no such file, so that printed commands work outside a checkout too. Raises
-    UserError for a name that is not a search space.
-    """
-    path, shipped_ones = Path(space), shipped_spaces()
-    if path.suffix in ("", *YAML_SUFFIXES) and is_file(path):
-        return path
-    name = path.stem if space == f"search_spaces/{path.stem}.yaml" else space
-    if name in shipped_ones:
-        return shipped_ones[name]
-    if path.suffix in YAML_SUFFIXES:
-        return path  # the reader of the file says that it does not exist
-    raise UserError(
-        f'"{space}" is not a search space: the last argument is a .yaml file or the name of a '
-        f"shipped space{suggest(space, shipped_ones)}"
-    )
-
-
 def opened(store: Path | None) -> "stores.Store":
     """The store that `--store` names, or the default store.
 
@@ -192,35 +170,3 @@ def opened(store: Path | None) -> "stores.Store":
             f"the store {folder} is {found}, not a folder; choose another folder with --store"
         )
     return Opened(folder)
-
-
-@dataclass(frozen=True)
-class SweepOptions:
-    """The options of `harness sweep` and `harness plan` that narrow a search space."""
-
-    targets: list[str]
-    """Methods, then the name or path of the search space"""
-    set_: list[str] | None
-    encoder: list[str] | None
-    configurations: int | None
-    seeds: str | None
-    subsets: str | None
-
-    def searches(self) -> "list[Search]":
-        """The searches that the command line asks for.
-
-        Raises UserError for anything that is wrong in the options or in the search space.
-        """
-        from harness.sweep.overrides import Overrides, searches
-        from harness.sweep.space import load_space
-
-        methods, path = split_targets(self.targets)
-        overrides = Overrides(
-            methods=methods,
-            encoders=tuple(self.encoder or ()),
-            values=set_values(self.set_),
-            configurations=self.configurations,
-            seeds=whole_numbers(self.seeds, "--seeds"),
-            subsets=whole_numbers(self.subsets, "--subsets"),
-        )
-        return searches(*load_space(path), overrides)

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from harness.cli import options
+from harness.cli.targets import SweepOptions
 
 if TYPE_CHECKING:
     from harness.sweep.plan import Plan
@@ -14,12 +15,15 @@ Said = TypeVar("Said")
 
 
 def plan(
-    targets: options.TargetsArgument,
+    targets: options.TargetsArgument = None,
     set_: options.SetOption = None,
     encoder: options.EncoderOption = None,
     configurations: options.ConfigurationsOption = None,
     seeds: options.SeedsOption = None,
     subsets: options.SubsetsOption = None,
+    published: options.PublishedOption = False,
+    paper: options.PaperOption = None,
+    number: options.TableOption = None,
     store: options.StoreOption = None,
     cpus_per_trial: options.CpusOption = 1,
 ) -> None:
@@ -29,7 +33,18 @@ def plan(
 
     Example: harness plan methods/d2cse search_spaces/unsup.yaml
     """
-    chosen = options.SweepOptions(targets, set_, encoder, configurations, seeds, subsets)
+    chosen = SweepOptions(
+        targets or [],
+        set_,
+        encoder,
+        configurations,
+        seeds,
+        subsets,
+        published,
+        paper,
+        number,
+        store,
+    )
     print_plan(chosen.searches(), store, cpus_per_trial)
 
 
@@ -38,14 +53,12 @@ def print_plan(searches: "list[Search]", store: Path | None, cpus_per_trial: flo
 
     `cpus_per_trial`: CPU cores of one trial, for the estimate of the time.
     """
-    import os
     import sys
 
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    from harness.sweep.live_view import duration
     from harness.sweep.plan import plan_sweep
     from harness.sweep.resolution import resolution
 
@@ -64,16 +77,29 @@ def print_plan(searches: "list[Search]", store: Path | None, cpus_per_trial: flo
     for title, values in _together(searches, [_given(search) for search in searches]):
         if values:
             console.print(f"{title}: {values}", soft_wrap=True, markup=False)
-    slots = max(1, int((os.cpu_count() or 1) / cpus_per_trial))
-    seconds = made.seconds(slots)
-    cost = "unknown (an encoder or a corpus is not on this machine)"
-    if seconds is not None:
-        cost = f"about {duration(seconds)}"
-    console.print(f"\n{made.to_run} trials to run; estimated time with {slots} at a time: {cost}")
+    console.print(f"\n{made.to_run} trials to run{_cost(made, cpus_per_trial)}")
     if found := resolution(searches, options.opened(store)):
         console.print(_resolved(found), soft_wrap=True, markup=False)
     for sentence in _missing(made.missing):
         console.print(sentence, soft_wrap=True, markup=False)
+
+
+def _cost(made: "Plan", cpus_per_trial: float) -> str:
+    """The steps and the time of the trials to run, as the end of a sentence."""
+    import os
+
+    import torch
+
+    from harness.sweep.live_view import duration
+
+    steps = "" if made.steps is None else f", {made.steps:,} steps"
+    if made.seconds is None:
+        return f"{steps}; estimated time: unknown (an encoder or a corpus is not on this machine)"
+    gpus = torch.cuda.device_count()
+    slots = gpus or max(1, int((os.cpu_count() or 1) / cpus_per_trial))
+    hours = f"{made.seconds / 3600:.1f} {'GPU' if gpus else 'CPU'} hours"
+    time = f"about {duration(made.seconds / slots)} ({hours})"
+    return f"{steps}; estimated time with {slots} at a time: {time}"
 
 
 def _cells(made: "Plan", search: "Search") -> list[list[str]]:
@@ -84,7 +110,7 @@ def _cells(made: "Plan", search: "Search") -> list[list[str]]:
         [
             line.round,
             "\n".join(f"{name}: {value}" for name, value in line.varied.items()),
-            "?" if line.trials is None else str(line.trials),
+            "not known yet" if line.trials is None else str(line.trials),
             str(line.stored),
             "?" if line.steps is None else str(line.steps),
             "?" if line.seconds is None else duration(line.seconds),

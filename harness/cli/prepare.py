@@ -3,15 +3,19 @@
 import typer
 
 from harness.cli import options
+from harness.cli.targets import SweepOptions
 
 
 def prepare(
-    targets: options.TargetsArgument,
+    targets: options.TargetsArgument = None,
     set_: options.SetOption = None,
     encoder: options.EncoderOption = None,
     configurations: options.ConfigurationsOption = None,
     seeds: options.SeedsOption = None,
     subsets: options.SubsetsOption = None,
+    published: options.PublishedOption = False,
+    paper: options.PaperOption = None,
+    number: options.TableOption = None,
     store: options.StoreOption = None,
     cpus_per_trial: options.CpusOption = 1,
     gpus_per_trial: options.GpusOption = None,
@@ -24,7 +28,10 @@ def prepare(
 
     Example: harness prepare methods/diffaug search_spaces/semisup.yaml
     """
-    chosen = options.SweepOptions(targets, set_, encoder, configurations, seeds, subsets)
+    chosen = SweepOptions(
+        targets or [], set_, encoder, configurations, seeds, subsets,
+        published, paper, number, store,
+    )  # fmt: skip
     searches = chosen.searches()
     options.use_cluster(address)
     from rich.console import Console
@@ -33,13 +40,13 @@ def prepare(
     from harness.sweep.driver import prepare_sweep
     from harness.sweep.limits import Limits
     from harness.sweep.resources import Resources
-    from harness.sweep.sweep_state import published
+    from harness.sweep.sweep_state import publishing
     from harness.sweep.terminal import Terminal
 
     console = Console(highlight=False)
     resources = Resources(cpus_per_trial, gpus_per_trial)
     found = options.opened(store)
-    with published(found) as publish, Terminal(console, publish) as terminal:
+    with publishing(found) as publish, Terminal(console, publish) as terminal:
         prepare_sweep(searches, found, resources, Limits(), terminal)
     if terminal.state.failed:
         raise typer.Exit(1)

@@ -38,6 +38,7 @@ def run(
     from harness.training.interruption import ended_by_sigterm
     from harness.trials.prepare import check_runnable
     from harness.trials.run import attempt
+    from harness.trials.trained_encoder import provide
     from harness.trials.trial import Trial, key, resolve
 
     options.whole_numbers(str(seed), "--seed")  # it refuses a seed that numpy cannot take
@@ -50,6 +51,7 @@ def run(
     name = key(trial)
     stored = found.get(name)
     if stored is None or not stored.finished:
+        provide(found, trial.config.encoder)
         check_runnable(trial)  # before the claim, so that a refused one leaves nothing behind
     console = Console(highlight=False)
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import options
-from harness.cli.options import split_targets
 from harness.cli.plan import print_plan
 from harness.cli.table import table
+from harness.cli.targets import SweepOptions, split_targets
 from harness.inputs import finite
 
 if TYPE_CHECKING:
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    targets: options.TargetsArgument,
+    targets: options.TargetsArgument = None,
     set_: options.SetOption = None,
     encoder: options.EncoderOption = None,
     configurations: options.ConfigurationsOption = None,
     seeds: options.SeedsOption = None,
     subsets: options.SubsetsOption = None,
+    published: options.PublishedOption = False,
+    paper: options.PaperOption = None,
+    number: options.TableOption = None,
     store: options.StoreOption = None,
     cpus_per_trial: options.CpusOption = 1,
     gpus_per_trial: options.GpusOption = None,
@@ -64,7 +67,18 @@ def sweep(
 
     Example: harness sweep methods/d2cse search_spaces/unsup.yaml --encoder mini-bert
     """
-    chosen = options.SweepOptions(targets, set_, encoder, configurations, seeds, subsets)
+    chosen = SweepOptions(
+        targets or [],
+        set_,
+        encoder,
+        configurations,
+        seeds,
+        subsets,
+        published,
+        paper,
+        number,
+        store,
+    )
     seconds = options.seconds_of(trial_timeout, "--trial-timeout")
     searches = chosen.searches()
     if dry_run:
@@ -78,7 +92,7 @@ def sweep(
     from harness.sweep.driver import run_sweep
     from harness.sweep.limits import Limits
     from harness.sweep.resources import Resources
-    from harness.sweep.sweep_state import published
+    from harness.sweep.sweep_state import publishing
     from harness.sweep.terminal import Terminal
 
     console = Console(highlight=False)
@@ -87,10 +101,15 @@ def sweep(
     if dashboard is None:
         dashboard = bool(os.environ.get("RAY_ADDRESS"))
     found = options.opened(store)
-    with published(found) as publish, Terminal(console, publish) as terminal:
+    with publishing(found) as publish, Terminal(console, publish) as terminal:
         result = run_sweep(searches, found, resources, limits, terminal, dashboard=dashboard)
-    table(store=store)
-    _leave_table(console, found, split_targets(targets)[1].stem, result)
+    if chosen.of_table:
+        table(paper=paper, number=number, store=store)
+        name = f"{paper}-table-{number}"
+    else:
+        table(store=store)
+        name = split_targets(targets or [])[1].stem
+    _leave_table(console, found, name, result)
     _print_problems(console, result)
 
 

@@ -20,6 +20,9 @@ def table(
             help="Print the tables of this paper: clsr, d2cse, dcpcse, diffaug or diffcse."
         ),
     ] = None,
+    number: Annotated[
+        int | None, typer.Option("--table", min=1, help="With --paper: only the table N.")
+    ] = None,
     store: Annotated[
         Path | None, typer.Option(help="Folder with the results.", show_default="results/trials")
     ] = None,
@@ -50,7 +53,7 @@ def table(
         raise UserError(f"{output} is {found} and cannot be written; choose another file")
     to_screen = output is None and sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if to_screen else NOT_A_TERMINAL_WIDTH
-    content = render_sheets(_sheets(paper, store), format, width)
+    content = render_sheets(_sheets(paper, number, store), format, width)
     if output is None:
         typer.echo(content, nl=False)
     else:
@@ -69,14 +72,17 @@ def _write(content: bytes, output: Path) -> None:
         ) from None
 
 
-def _sheets(paper: str | None, store: Path | None) -> "list[Sheet]":
+def _sheets(paper: str | None, number: int | None, store: Path | None) -> "list[Sheet]":
     """The tables of the store, or those of a paper with our numbers."""
     from harness.cli.options import opened
+    from harness.errors import UserError
     from harness.report.measured_trials import TABLE_COLUMNS
 
     found = opened(store)
     reading = found.read(TABLE_COLUMNS)
     if paper is None:
+        if number is not None:
+            raise UserError(f"--table {number} needs the name of its paper: --paper PAPER")
         from harness.report.store_tables import store_sheets
 
         return store_sheets(reading, found.folder)
@@ -84,4 +90,5 @@ def _sheets(paper: str | None, store: Path | None) -> "list[Sheet]":
     from harness.report.commands import Commands
     from harness.report.paper_tables import paper_sheets
 
-    return paper_sheets(reading, paper, Commands(names(), found.folder))
+    only = None if number is None else str(number)
+    return paper_sheets(reading, paper, Commands(names(), found.folder), only)

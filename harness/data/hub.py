@@ -10,8 +10,9 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
+from harness.data.trained_encoders import parts_of
 from harness.errors import NotHere, UserError, suggest
-from harness.files import digest_files
+from harness.files import digest, digest_files
 from harness.inputs import is_file, is_folder, kind_of, read_text, regular_file
 
 RepositoryKind = Literal["models", "datasets"]
@@ -61,8 +62,10 @@ def data_file(repository: str, name: str, *, download: bool = True) -> Path:
 def model_folder(name: str, *, download: bool = True) -> Path:
     """The folder of a model, which is named by its path or by its name on the Hub.
 
-    `download`: whether the Hub may be asked. Raises UserError when there is no such model.
+    For an encoder that a trial has trained, it is that of the pretrained model. `download`: whether
+    the Hub may be asked. Raises UserError when there is no such model.
     """
+    name, _ = parts_of(name)
     if _looks_like_path(name):
         folder = _expanded(name)
         if kind_of(folder / "config.json") == "nothing":
@@ -151,11 +154,13 @@ def known(kind: RepositoryKind) -> list[str]:
 def model_digest(name: str, *, download: bool = True) -> str:
     """The digest of a model's configuration, weights and tokenizer, by name and content.
 
-    Raises UserError when there is no such model.
+    For an encoder that a trial has trained, it is that of the pretrained model and of the key of
+    the trial. Raises UserError when there is no such model.
     """
     folder = model_folder(name, download=download)
     files = {path for pattern in MODEL_FILES for path in folder.glob(pattern)}
-    return digest_files(sorted(files))
+    pretrained, (_, trial) = digest_files(sorted(files)), parts_of(name)
+    return pretrained if trial is None else digest(pretrained + trial)
 
 
 def model_shape(name: str, *, download: bool = True) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from harness.data.batching import TextBatch
 from harness.data.hub import model_folder, model_shape
 from harness.encoders.attention import KeyValues, OnePosition, select
+from harness.encoders.trained import load_trained
 from harness.errors import UserError, explained
 
 EmbeddingEdit = Callable[[Tensor], Tensor]
@@ -68,13 +69,15 @@ class Encoder(nn.Module):
     ) -> None:
         """Load the model.
 
-        name: as on the Hub, or a folder. dropout: 0 to 1, in every layer; None: the model's own.
-        checkpointing: compute activations a second time in the backward pass instead of keeping
-        them. Raises UserError when the model cannot be loaded as an encoder.
+        name: as on the Hub, a folder, or an encoder that a trial has trained. dropout: 0 to 1, in
+        every layer; None: the model's own. checkpointing: compute activations a second time in the
+        backward pass instead of keeping them. Raises UserError when the model cannot be loaded as
+        an encoder.
         """
         super().__init__()
         self.name = name
         self.model = _pretrained(name, dropout)
+        load_trained(self.model, name)
         self.reach: Reach = {}
         """Of the forward pass that is running"""
         self._where: Tensor | int | None = None

@@ -30,6 +30,8 @@ class SuiteCard:
     """How the suite measures, where papers differ or do not say it"""
     average: str | None = None
     """The metric that is the mean over the tests; as in papers, of scores with two decimals"""
+    averages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Further averages, which tables make of the scores of a trial -> the tests in them"""
     dev_tasks: tuple[str, ...] = ()
     """The tasks on development data; the first one selects"""
     decimals: int | None = None
@@ -48,13 +50,22 @@ class SuiteCard:
     def tasks(self, names: Iterable[str]) -> tuple[str, ...]:
         """The test metrics without the average: first those with a heading, then other `names`."""
         printed = [name for name in self.headings if name != self.average]
-        return (*printed, *sorted(set(names) - {*printed, self.average}))
+        return (*printed, *sorted(set(names) - {*printed, self.average, *self.averages}))
+
+    def averaged(self, test: Mapping[str, float]) -> dict[str, float]:
+        """The further averages of a trial's test scores, of those that have all of their tests."""
+        return {
+            name: sum(round(test[task], 2) for task in tasks) / len(tasks)
+            for name, tasks in self.averages.items()
+            if set(tasks) <= test.keys()
+        }
 
     def dumped(self) -> str | None:
         """The card as JSON, for the records of a user's suite; None for a shipped suite."""
         return None if CARDS.get(self.name) == self else json.dumps(asdict(self), sort_keys=True)
 
 
+_SIX = (*(f"sts{year}" for year in range(12, 17)), "stsb")
 _STS = SuiteCard(
     "sts",
     {
@@ -65,6 +76,7 @@ _STS = SuiteCard(
     },
     unit="Spearman x100",
     average=STS_AVERAGE,
+    averages={"avg-without-sickr": _SIX},  # CLSR's (clsr.md, section 5)
     dev_tasks=(STSB_DEV, "sickr-dev"),
     decimals=2,
 )
@@ -183,11 +195,22 @@ def headed(columns: Sequence[object]) -> str:
 def metric_under(heading: str, columns: Sequence[object]) -> Metric:
     """The metric that a heading of a published table names.
 
-    `Avg.` is the average of the suite. A heading that no suite has is the average of STS: DiffCSE
+    `Avg.` is the average of the suite, or a further average where the table has exactly its tests.
+    A heading that no suite has is the average of STS: DiffCSE
     and D2CSE print it as `STS` beside the metrics of other suites.
     """
     for suite in (headed(columns), "sts"):
-        for metric, shown in CARDS[suite].headings.items():
+        known = CARDS[suite]
+        for metric, shown in known.headings.items():
             if shown == heading:
-                return Metric(suite, metric)
+                return Metric(
+                    suite, _average(known, columns) if metric == known.average else metric
+                )
     return Metric("sts", STS_AVERAGE)
+
+
+def _average(known: SuiteCard, columns: Sequence[object]) -> str:
+    """The average of a suite that a table with these headings prints."""
+    printed = {metric for metric, shown in known.headings.items() if shown in columns}
+    further = (name for name, tasks in known.averages.items() if {*tasks, known.average} == printed)
+    return next(further, str(known.average))

@@ -1,11 +1,19 @@
 """The hyperparameters of a method: the base classes of every configuration."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Literal, TypedDict, Unpack
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, ClassVar, Literal, Self, TypedDict, Unpack
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    field_validator,
+    model_validator,
+)
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
+from harness.data.trained_encoders import parts_of
 from harness.inputs import checked_number
 from harness.plugin.stage import Batches, LossWeight, Optimisation, Selection, Stage
 
@@ -18,7 +26,7 @@ class MethodConfig(BaseModel):
 
     A configuration is frozen, it refuses unknown keys, and it reads the text `3e-5` as a number.
     A field without a value takes, in this order: its `dependent_defaults`, its value in
-    `published`, its default.
+    `published`, its default. A field that is `unused` takes the same, whatever value it is given.
     """
 
     model_config = ConfigDict(
@@ -49,6 +57,27 @@ class MethodConfig(BaseModel):
         """
         return {}
 
+    @property
+    def unused(self) -> Collection[str]:
+        """Fields that change nothing under the values of the other fields.
+
+        They fall back to their defaults, so that configurations which train the same thing are
+        equal and have one key.
+
+        Example:
+            return {"rank"} if self.augmentation == "prefix" else {"prefix_length"}
+        """
+        return ()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _forget_unused(cls, given: Any, parse: ModelWrapValidatorHandler[Self]) -> Self:
+        """Read the values again without those that change nothing, after they were checked."""
+        found = parse(given)
+        if not isinstance(given, Mapping) or given.keys().isdisjoint(found.unused):
+            return found
+        return parse({name: given[name] for name in given if name not in found.unused})
+
     @model_validator(mode="before")
     @classmethod
     def _fill_defaults(cls, given: Any) -> Any:
@@ -62,7 +91,8 @@ class MethodConfig(BaseModel):
         if not (isinstance(setting, str) and isinstance(encoder, str)):
             return given  # validation says what is wrong with them
         for_all = cls.published.get((setting, "*"), {})
-        for_encoder = cls.published.get((setting, encoder), {})
+        model, _ = parts_of(encoder)
+        for_encoder = cls.published.get((setting, model), {})
         # The later wins: what is given is never replaced.
         return {**for_all, **for_encoder, **cls.dependent_defaults(given), **given}
 

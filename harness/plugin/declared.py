@@ -131,7 +131,7 @@ class Declared:
         Raises UserError for a wrong answer, for an unknown corpus, and for a stage whose stream has
         no corpus or whose learning rate is no field.
         """
-        _ = self.models, self.artefacts, self.sources
+        _ = self.models, self.files, self.artefacts, self.sources
         for stage in self.stages:
             where = f'method {self.name}: stage "{stage.name}"'
             for stream in stage.streams:

@@ -11,6 +11,7 @@ A method derives its configuration from `SemiSupervisedConfig`, calls `config.st
 its unsupervised stage, and computes the loss "classification" from the stream "labelled".
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Literal
 
@@ -21,6 +22,13 @@ from harness.plugin.stage import Optimisation, Selection, Stage
 
 CONTRASTIVE, LABELLED, CLASSIFICATION = "contrastive", "labelled", "classification"
 """Names of streams and losses; contrastive learning has the same name for both"""
+JOINT_TRAINING = ("auxiliary_weight", "auxiliary_batch_size")
+"""Fields of joint training"""
+LABELS_ALONE = (
+    "classification_learning_rate", "classification_batch_size", "classification_epochs",
+    "classification_max_steps",
+)  # fmt: skip
+"""Fields of the phase on labels alone"""
 
 
 class SemiSupervisedConfig(TrainingConfig):
@@ -43,6 +51,13 @@ class SemiSupervisedConfig(TrainingConfig):
     classification_batch_size: int = Field(128, ge=1, description="triplets")
     classification_epochs: float = Field(1, gt=0)
     classification_max_steps: int | None = Field(None, ge=1)
+
+    @property
+    def unused(self) -> Collection[str]:
+        """Fields of the schedule outside of semisup, and those of a phase that it does not have."""
+        if self.setting != "semisup":
+            return ("schedule", *JOINT_TRAINING, *LABELS_ALONE)
+        return {"joint": LABELS_ALONE, "sup-unsup": JOINT_TRAINING}.get(self.schedule, ())
 
     def corpora(self) -> dict[str, str]:
         """Stream -> corpus. In the sup setting triplets are the contrastive data."""

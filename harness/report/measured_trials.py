@@ -217,9 +217,10 @@ def _nothing(suite: str, row: Mapping[str, Any]) -> SuiteScores:
 
 def _over(below: SuiteScores, row: Mapping[str, Any]) -> SuiteScores:
     """The scores of a row, and those of `below` where the row has none."""
+    test = {**below.test, **row["test"]}
     return SuiteScores(
         below.card,
         {**below.dev, **row["dev"]},
-        {**below.test, **row["test"]},
+        {**test, **below.card.averaged(test)},
         (*below.spreads, row["uncertainty"]),
     )

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import CARDS, DISPLAY
 from harness.report.commands import Commands
 from harness.report.comparison import ComparedNumber, compare_table
@@ -46,16 +47,22 @@ PAPER_SCHEMA = pa.schema(
 )
 
 
-def paper_sheets(reading: Reading, name: str, commands: Commands) -> list[Sheet]:
+def paper_sheets(
+    reading: Reading, name: str, commands: Commands, number: str | None = None
+) -> list[Sheet]:
     """The compared tables of the paper `name`, with our numbers below the published ones.
 
-    Raises UserError for a paper without reported numbers.
+    number: of a table; None: all of them. Raises UserError for a paper without reported numbers,
+    and for a table that it does not have.
     """
     paper, systems = load_paper(name), load_systems()
+    if number is not None and number not in paper.numbers:
+        raise UserError(
+            f"Table {number} of {name} cannot be compared{suggest(number, paper.numbers)}"
+        )
+    shown = paper.compared if number is None else [paper.numbers[number]]
     finder = Finder(comparable_groups(reading.table))
-    sheets = [
-        _PaperSheet(paper, table, systems, finder, commands).sheet() for table in paper.compared
-    ]
+    sheets = [_PaperSheet(paper, table, systems, finder, commands).sheet() for table in shown]
     last = replace(sheets[-1], notes=[*sheets[-1].notes, *unreadable(reading)])
     return [*sheets[:-1], last]
 

@@ -79,6 +79,11 @@ class ReportedTable(_Data):
         """The suite that measures most of the columns."""
         return headed(self.columns)
 
+    @property
+    def of_tests(self) -> bool:
+        """Whether the columns are scores on test."""
+        return self.metric.endswith("on test")
+
     @functools.cached_property
     def metrics(self) -> list[Metric]:
         """The metric of each column; for shares of the labels, it is the average of STS."""
@@ -121,13 +126,19 @@ class Paper(BaseModel):
     def compared(self) -> dict[str, ReportedTable]:
         """The tables that `harness table --paper` prints with our numbers.
 
-        They are Table 1, the tables over shares of the labels, and those of a suite other than STS.
+        They are Table 1, the tables of test scores, those over shares of the labels, and those of a
+        suite other than STS.
         """
         return {
             name: table
             for name, table in self.tables.items()
-            if name == "table1" or table.fractions or table.suite != "sts"
+            if name == "table1" or table.of_tests or table.fractions or table.suite != "sts"
         }
+
+    @property
+    def numbers(self) -> dict[str, str]:
+        """The number of each compared table -> its name, such as `table2`."""
+        return {name.removeprefix("table"): name for name in self.compared}
 
     @model_validator(mode="after")
     def _compared_tables_can_be_run(self) -> Self:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -65,6 +66,17 @@ class Between(SpacePart):
     step: float = Field(gt=0)
 
 
+def _listed(conditions: Any) -> Any:
+    """The conditions with a list of values for each hyperparameter, as it may be a single one."""
+    if not isinstance(conditions, dict):
+        return conditions
+    return {key: each if isinstance(each, list) else [each] for key, each in conditions.items()}
+
+
+When = Annotated[dict[str, Annotated[list[Any], Field(min_length=1)]], BeforeValidator(_listed)]
+"""Other hyperparameter -> the values of it for which a range applies"""
+
+
 class SamplerRange(SpacePart):
     """A range for a sampler; it is continuous, or discrete when it has a step."""
 
@@ -72,6 +84,8 @@ class SamplerRange(SpacePart):
     high: float
     log: bool = False
     step: float | None = Field(None, gt=0)
+    when: When = Field(default_factory=dict)
+    """Where it does not apply, the hyperparameter has its usual value"""
 
     @model_validator(mode="after")
     def _can_be_drawn_from(self) -> "SamplerRange":
@@ -82,6 +96,18 @@ class SamplerRange(SpacePart):
         if self.log and self.step is not None:
             raise ValueError("a range has either log or step, not both")
         return self
+
+
+class SamplerValues(SpacePart):
+    """The values among which a sampler chooses; in a space a list is enough."""
+
+    values: list[Any] = Field(min_length=1)
+    when: When = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain_list(cls, given: Any) -> Any:
+        return {"values": given} if isinstance(given, list) else given
 
 
 def _axis_kind(value: Any) -> str:
@@ -100,9 +126,18 @@ Round = dict[str, Axis]
 """Hyperparameter -> the values that a round tries"""
 Ends = tuple[float, float] | tuple[()]
 """The least and the largest of some values, or of none"""
+
+
+def _choice_kind(value: Any) -> str:
+    listed = isinstance(value, list | SamplerValues) or (
+        isinstance(value, dict) and "values" in value
+    )
+    return "values" if listed else "range"
+
+
 Choice = Annotated[
-    Annotated[SamplerRange, Tag("range")] | Annotated[list[Any], Tag("list"), Field(min_length=1)],
-    Discriminator(lambda value: "list" if isinstance(value, list) else "range"),
+    Annotated[SamplerRange, Tag("range")] | Annotated[SamplerValues, Tag("values")],
+    Discriminator(_choice_kind),
 ]
 
 

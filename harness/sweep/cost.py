@@ -10,6 +10,7 @@ import time
 import torch
 
 from harness.data.hub import model_shape
+from harness.data.trained_encoders import parts_of
 from harness.device import device, resolve_precision
 from harness.errors import NotHere
 from harness.evaluation.suites import suite
@@ -21,6 +22,15 @@ TOKENS_PER_SENTENCE = 24
 """Mean number of tokens of a sentence, about as in Wiki1M (cut at 32 tokens) and in the STS sets"""
 PRODUCT_SHARE = 0.6
 """The share of the speed of a bare matrix product that Transformer layers reach, roughly"""
+BASE, LARGE = 12 * 12 * 768**2, 24 * 12 * 1024**2
+"""Weights in the layers of BERT and RoBERTa, base and large"""
+PUBLISHED_PARAMETERS = {
+    "bert-base-uncased": BASE,
+    "bert-large-uncased": LARGE,
+    "roberta-base": BASE,
+    "roberta-large": LARGE,
+}
+"""Encoder of the papers -> weights in its layers, for plans on machines that do not have it"""
 
 
 def estimated_seconds(declared: Declared, steps: int, *, tested: bool) -> float | None:
@@ -69,9 +79,16 @@ def training_operations(declared: Declared) -> float:
 def layer_parameters(encoder: str) -> int:
     """The number of weights in the Transformer layers, which do nearly all of the arithmetic.
 
-    Raises NotHere when the model is not on this machine, and KeyError for a size that it lacks.
+    A model that the papers use need not be on this machine. Raises NotHere for another one that is
+    not, and KeyError for a size that it lacks.
     """
-    shape = model_shape(encoder, download=False)
+    try:
+        shape = model_shape(encoder, download=False)
+    except NotHere:
+        model, _ = parts_of(encoder)
+        if model in PUBLISHED_PARAMETERS:
+            return PUBLISHED_PARAMETERS[model]
+        raise
     hidden = int(shape["hidden_size"])
     inner = int(shape.get("intermediate_size", 4 * hidden))
     # Four square matrices of the attention, and two matrices of the feed-forward part.

@@ -3,7 +3,7 @@
 The store says what is left to do, so an interrupted sweep goes on when the same command is given.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from harness.files import check_cache
+from harness.sweep.axes import Values
 from harness.sweep.cost import training_operations
 from harness.sweep.limits import Limits
 from harness.sweep.resources import Resources
-from harness.sweep.scored import Scored, sampled_of, scored_of
-from harness.sweep.search import Search, best
-from harness.sweep.space import Sampler
-from harness.sweep.suggestions import Sampling
+from harness.sweep.sampling import Sampler
+from harness.sweep.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
+from harness.sweep.search import Search, implied
+from harness.sweep.trial_sources import Listed, Together, TrialSource
 from harness.sweep.watcher import RoundPlan, SweepWatcher
 from harness.trials.prepare import check_runnable
 from harness.trials.store import Store
@@ -110,9 +111,13 @@ class _Sweep:
         watcher: SweepWatcher,
     ) -> None:
         """`start`: gives what runs trials; it is called when there is one to run."""
-        self.searches, self.store, self.watcher = searches, store, watcher
+        self.searches, self.store, self.watcher = list(searches), store, watcher
         self._start = start
-        self.keys: set[str] = set()
+        self._asked: dict[str, Trial] = {}
+        """Key -> every trial that a round or the final seeds asked for"""
+        self._undecided: list[str] = []
+        self._trainers: dict[str, Trial] = {}
+        """Key -> trial whose encoder others start from"""
         self._checked: set[str] = set()
         """Searches of which it is known that their trials can run"""
 
@@ -123,60 +128,121 @@ class _Sweep:
 
     def run(self) -> SweepResult:
         """Search, choose, and train the chosen configurations on the final seeds."""
-        self._check_first()
-        finals: list[Trial] = []
-        undecided = []
-        for search, scored in zip(self.searches, self._search(), strict=True):
+        trainers = implied(self.searches)
+        self._check_first([*trainers, *self.searches])
+        first = [search for search in self.searches if search.starts_from is None]
+        known = self._choose([*trainers, *first])
+        later = self._choose(self._started(known))
+        finals = [
+            trial
+            for search, chosen in (*known, *later)
+            if search in self.searches
+            for trial in search.trials([chosen], "final")
+        ]
+        keys = self._run(finals, "final seeds")
+        return SweepResult(self._failed(), self._undecided, keys)
+
+    def _choose(self, searches: list[Search]) -> list[tuple[Search, Values]]:
+        """Run the rounds of the searches, and say which configuration each has chosen."""
+        chosen = []
+        for search, scored in zip(searches, self._search(searches), strict=True):
             # A search without rounds and without a sampler has a single configuration.
             if not scored and (search.rounds or search.sampler):
-                undecided.append(search.label)
+                self._undecided.append(search.label)
                 continue
-            chosen = best(scored) if scored else search.fixed
-            self.watcher.chosen(search, chosen, max((dev for _, dev in scored), default=None))
-            finals += search.trials([chosen], "final")
-        keys = self._run(finals, "final seeds")
-        return SweepResult(self._failed(), undecided, keys)
+            values = chosen_of(search, scored, self.store) if scored else search.fixed
+            dev = next((dev for each, dev in scored if each == values), None)
+            self.watcher.chosen(search, values, dev)
+            chosen.append((search, values))
+        return chosen
 
-    def _search(self) -> list[Scored]:
+    def _started(self, chosen: list[tuple[Search, Values]]) -> list[Search]:
+        """The searches whose encoder another search trains, now that it has chosen.
+
+        chosen: searches with the configuration that each has chosen.
+        """
+        for index, search in enumerate(self.searches):
+            if search.starts_from is None:
+                continue
+            values = next((each for base, each in chosen if base == search.starts_from), None)
+            if values is None:
+                self._undecided.append(search.label)
+                continue
+            trial = search.trainer(values)
+            self._trainers[key(trial)] = trial
+            self.searches[index] = search.started(trial)
+        return [each for each in self.searches if each.starts_from and each.ready]
+
+    def _search(self, searches: list[Search]) -> list[Scored]:
         """The configurations of each search with their scores, from all of its rounds.
 
         The n-th rounds of all searches run together, so that no worker waits for one search.
         """
-        scored: list[Scored] = [[] for _ in self.searches]
-        for number in range(max((len(search.rounds) for search in self.searches), default=0)):
-            self._round(number, scored)
-        for index, search in enumerate(self.searches):
+        scored: list[Scored] = [[] for _ in searches]
+        for number in range(max((len(search.rounds) for search in searches), default=0)):
+            self._round(number, searches, scored)
+        for index, search in enumerate(searches):
             if search.sampler is not None:
                 scored[index] = self._sample(search, search.sampler)
         return scored
 
-    def _round(self, number: int, scored: list[Scored]) -> None:
+    def _round(self, number: int, searches: list[Search], scored: list[Scored]) -> None:
         """Run round `number` of every search that has one, and add its scores to `scored`."""
         # A search without any score has nothing from which its next round could start.
         tried = {
             index: search.configurations(number, scored[index])
-            for index, search in enumerate(self.searches)
+            for index, search in enumerate(searches)
             if number < len(search.rounds) and (number == 0 or scored[index])
         }
         trials = [
             trial
             for index, values in tried.items()
-            for trial in self.searches[index].trials(values, "search")
+            for trial in searches[index].trials(values, "search")
         ]
-        self._run(trials, f"search, round {number + 1}")
+        part, pruned = (
+            f"round {number + 1}",
+            [
+                (searches[index], values)
+                for index, values in tried.items()
+                if searches[index].pruner
+            ],
+        )
+        source = (lambda: self._pruning(part, pruned)) if pruned else None
+        self._run(trials, f"search, {part}", source)
         for index, values in tried.items():
-            scored[index] += scored_of(self.searches[index], values, self.store)
+            scored[index] += scored_of(searches[index], values, self.store)
 
-    def _run(self, trials: list[Trial], title: str) -> set[str]:
-        """Run those trials that the store has not finished, and return the keys of all.
+    def _pruning(self, part: str, tried: list[tuple[Search, list[Values]]]) -> Together:
+        """The source of the trials of a round with a pruner, for each search its configurations."""
+        from harness.sweep.study import Study  # Optuna takes long to import
+        from harness.sweep.suggestions import Suggestions
+
+        sources = []
+        for search, values in tried:
+            source = Suggestions(search, Study(search, self.store, part), self.store, values)
+            source.at_a_time = self.engine.slots
+            sources.append(source)
+        return Together(sources)
+
+    def _run(
+        self,
+        trials: list[Trial],
+        title: str,
+        source: Callable[[], TrialSource] | None = None,
+    ) -> set[str]:
+        """Run those trials that the store has not settled, and return the keys of all.
 
         Equal trials run once.
+
+        `source`: gives what decides which of the trials run, and when; None: all of them run.
         """
         # A later round may ask for a configuration that an earlier one has tried.
-        by_key = {key(trial): trial for trial in trials}
-        self.keys |= by_key.keys()
-        finished = self.store.finished_keys()
-        missing = {name: trial for name, trial in by_key.items() if name not in finished}
+        starts = {trial.start for trial in trials}
+        by_key = {name: each for name, each in self._trainers.items() if name in starts}
+        by_key |= {key(trial): trial for trial in trials}
+        self._asked |= by_key
+        settled = self._settled(by_key)
+        missing = {name: trial for name, trial in by_key.items() if name not in settled}
         stored = len(by_key) - len(missing)
         # Without a trial to run, Ray need not start.
         slots = self.engine.slots if missing else 0
@@ -188,24 +254,31 @@ class _Sweep:
                     self._check(search)
             # Long trials first, so that at the end no worker is idle while another has a long one.
             order = sorted(missing, key=lambda name: -training_operations(missing[name].declared))
-            self.engine.run({name: missing[name] for name in order}, self.watcher)
+            # What decides about a search's trials does not know those that train its encoder.
+            listed = [name for name in order if source is None or name in self._trainers]
+            sources: list[TrialSource] = [Listed({name: missing[name] for name in listed})]
+            sources += [source()] if source else []
+            self.engine.run_from(Together(sources), self.watcher)
             self.store.compact()  # many small files are slow to read
         return set(by_key)
 
     def prepare(self) -> None:
         """Make what the trials share."""
-        self._check_first()
-        trials = [trial for search in self.searches for trial in search.known_trials()]
+        known = implied(self.searches)
+        known += [search for search in self.searches if search.starts_from is None]
+        self._check_first(known)
+        trials = [trial for search in known for trial in search.known_trials()]
         by_key = {key(trial): trial for trial in trials}
         missing = {name: by_key[name] for name in by_key.keys() - self.store.finished_keys()}
         if missing:
             self.engine.prepare(missing, self.watcher)
 
-    def _check_first(self) -> None:
+    def _check_first(self, searches: list[Search]) -> None:
         """Check every search that the store has not finished, before anything runs."""
-        finished = self.store.finished_keys()
-        for search in self.searches:
-            if not all(key(trial) in finished for trial in search.known_trials()):
+        known = [{key(trial): trial for trial in each.known_trials()} for each in searches]
+        settled = self._settled({name: each[name] for each in known for name in each})
+        for search, trials in zip(searches, known, strict=True):
+            if trials.keys() - settled:
                 self._check(search)
 
     def _check(self, search: Search) -> None:
@@ -220,27 +293,34 @@ class _Sweep:
         The configurations that the store has from this search count towards the budget, and the
         sampler learns from them.
         """
-        known = sampled_of(search, self.store)
-        budget = max(0, sampler.configurations - len(known))
+        start = search.trials([search.fixed], "search")[0].start
+        if start in self._trainers:
+            self._run([self._trainers[start]], f"the encoder of {search.label}")
         title = f"search, {sampler.name} on {search.label}"
-        slots = self.engine.slots if budget else 0
-        self.watcher.round(RoundPlan(title, budget, len(known), slots))
-        if budget:
+        settled = sum(each.settled for each in tried_of(search, self.store))
+        if sampler.configurations is not None and settled >= sampler.configurations:
+            self.watcher.round(RoundPlan(title, 0, settled, 0))
+            return sampled_of(search, self.store)
+        from harness.sweep.study import Study  # Optuna takes long to import
+        from harness.sweep.suggestions import Suggestions
+
+        study = Study(search, self.store)
+        source = Suggestions(search, study, self.store)
+        slots = 0 if source.exhausted else self.engine.slots
+        self.watcher.round(RoundPlan(title, source.to_run, source.settled, slots))
+        if not source.exhausted:
             self._check(search)
-            sampling = Sampling(
-                template=Trial(
-                    search.method, search.fixed, 0, "search", search.id, search.searched
-                ),
-                repeats=search.repeats["search"],
-                ranges=search.ranges,
-                sampler=sampler,
-                budget=budget,
-                known=[
-                    ({name: values[name] for name in search.ranges}, dev) for values, dev in known
-                ],
-            )
-            self.engine.sample(sampling, self.watcher)
-        return sampled_of(search, self.store)
+            source.at_a_time = slots
+            self.engine.run_from(source, self.watcher)
+        tried = [{**search.fixed, **drawn} for drawn in study.finished_params()]
+        return scored_of(search, tried, self.store)
+
+    def _settled(self, trials: Mapping[str, Trial]) -> set[str]:
+        """The keys of those trials that have finished, or that their own search has pruned."""
+        pruned = self.store.read(("search",), pc.field("status") == "pruned").table
+        by = {row["key"]: row["search"] for row in pruned.to_pylist()}
+        ours = {name for name, trial in trials.items() if by.get(name) == trial.search}
+        return ours | (trials.keys() & self.store.finished_keys())
 
     def _failed(self) -> int:
         """The number of trials of this sweep without scores in the store.
@@ -254,4 +334,4 @@ class _Sweep:
             for row in failed.to_pylist()
             if row["search"] in samplers and row["role"] == "search"
         }
-        return len(sampled | (self.keys - self.store.finished_keys()))
+        return len(sampled | (self._asked.keys() - self._settled(self._asked)))

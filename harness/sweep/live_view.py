@@ -49,6 +49,11 @@ def time_left(state: SweepState, running: Iterable[RunningTrial]) -> str:
     return f"about {duration(left[0])} left in this round" if left else "time left unknown"
 
 
+def count_text(trials: int | None) -> str:
+    """A number of trials as text; `?` where it is not known."""
+    return "?" if trials is None else str(trials)
+
+
 def duration(seconds: float) -> str:
     """Seconds as text: `2 h 5 min`, `3 min 20 s` or `12 s`."""
     whole = max(0, round(seconds))
@@ -59,7 +64,7 @@ def duration(seconds: float) -> str:
 
 def _lines(state: SweepState, running: Sequence[RunningTrial]) -> list[str]:
     """What a sweep has done and has to do, the best score, and the cost so far and left."""
-    counts = f"{state.done}/{state.to_run} done, {state.failed} failed"
+    counts = f"{state.done}/{count_text(state.to_run)} done, {state.failed} failed"
     counts += f", {state.pruned} pruned" if state.pruned else ""
     left = state.left(running)
     cost = f"cost: {duration(state.spent(running))} of trials so far"

@@ -1,7 +1,7 @@
 """The plan of a sweep: its trials, which of them the store has, and what the rest would cost."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -9,10 +9,11 @@ import pyarrow.compute as pc
 
 from harness.data.hub import model_shape
 from harness.errors import NotHere
+from harness.files import digest_of
 from harness.sweep import cost
-from harness.sweep.axes import Between, SamplerRange, Span, Values
-from harness.sweep.scored import Scored, sampled_of, scored_of
-from harness.sweep.search import Search, best
+from harness.sweep.axes import Between, SamplerRange, SamplerValues, Span, Values
+from harness.sweep.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
+from harness.sweep.search import Search, implied
 from harness.trials.store import Store
 from harness.trials.trial import Role, Trial, key
 
@@ -30,9 +31,11 @@ class PlanLine:
     varied: dict[str, str]
     """What its trials differ in -> the values as text; hyperparameters, or seeds and subsets"""
     trials: int | None
-    """Number of trials; None: the round before decides"""
+    """Number of trials; None: the round before, or a budget in hours, decides"""
     stored: int
     """Number of trials that the store has finished"""
+    to_run: int
+    """Number of trials that neither the store nor an earlier line has, as far as it is known"""
     steps: int | None
     """Optimiser steps of a trial; None: the corpus is not here and its size is not published"""
     seconds: float | None
@@ -50,24 +53,28 @@ class Plan:
     @property
     def to_run(self) -> int:
         """Number of trials that the store does not have, as far as it is known."""
-        return sum(line.trials - line.stored for line in self.lines if line.trials is not None)
+        return sum(line.to_run for line in self.lines)
 
-    def seconds(self, slots: int) -> float | None:
-        """Estimated seconds with `slots` trials at a time; None when a line has no estimate."""
-        known = [
-            ((line.trials or 0) - line.stored) * line.seconds
-            for line in self.lines
-            if line.seconds is not None
-        ]
-        return sum(known) / slots if len(known) == len(self.lines) else None
+    @property
+    def steps(self) -> int | None:
+        """Optimiser steps of the trials to run; None when a line has no number of steps."""
+        known = [line.to_run * line.steps for line in self.lines if line.steps is not None]
+        return sum(known) if len(known) == len(self.lines) else None
+
+    @property
+    def seconds(self) -> float | None:
+        """Estimated seconds of the trials one by one; None when a line has no estimate."""
+        known = [line.to_run * line.seconds for line in self.lines if line.seconds is not None]
+        return sum(known) if len(known) == len(self.lines) else None
 
 
 def plan_sweep(searches: Iterable[Search], store: Store) -> Plan:
     """The plan of the searches. Nothing is downloaded, trained or written."""
     planner = _Planner(store)
-    lines: list[PlanLine] = []
+    searches = list(searches)
+    trainers, lines = implied(searches), list[PlanLine]()
     missing: dict[str, None] = {}  # a set in the order of the searches
-    for search in searches:
+    for search in (*trainers, *searches):
         try:
             for trial in search.trials([search.fixed], "final")[:1]:
                 key(trial, download=False)
@@ -75,7 +82,7 @@ def plan_sweep(searches: Iterable[Search], store: Store) -> Plan:
                 model_shape(name, download=False)
         except NotHere as error:
             missing[str(error)] = None
-        lines += planner.lines(search)
+        lines += planner.lines(search, only_first=search in trainers)
     return Plan(lines, list(missing))
 
 
@@ -84,57 +91,95 @@ class _Planner:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        pruned = store.read(("search",), pc.field("status") == "pruned").table
+        self.pruned = {(row["key"], row["search"]) for row in pruned.to_pylist()}
         self.finished = store.read(_COLUMNS, pc.field("status") == "finished").table
         self.keys = set(self.finished["key"].to_pylist())
+        self.planned: set[str] = set()
+        """The identities of the trials in the lines so far, of which each runs once"""
 
-    def lines(self, search: Search) -> list[PlanLine]:
-        """The lines of a search: its rounds or its sampler, then the final seeds."""
+    def lines(self, search: Search, *, only_first: bool = False) -> list[PlanLine]:
+        """The lines of a search: its rounds or its sampler, then the final seeds.
+
+        `only_first`: of the final trials, only the one that trains an encoder for others.
+        """
+        search = self._started(search)
         lines, chosen = self._rounds(search)
-        finals = search.trials([chosen or search.fixed], "final")
-        stored = self._stored(finals) if chosen else 0
-        return [*lines, self._line(search, "final", _repeats(finals), len(finals), stored)]
+        finals = search.trials([chosen or search.fixed], "final")[: 1 if only_first else None]
+        return [*lines, self._line(search, "final", _repeats(finals), finals, known=bool(chosen))]
+
+    def _started(self, search: Search) -> Search:
+        """The search on the encoder that another one trains, if it is known which one that is."""
+        if search.starts_from is None:
+            return search
+        _, chosen = self._rounds(search.starts_from)
+        try:
+            return search.started(search.trainer(chosen), download=False) if chosen else search
+        except NotHere:
+            return search
 
     def _rounds(self, search: Search) -> tuple[list[PlanLine], Values | None]:
         """The lines of the search, and the chosen configuration when the store has all trials."""
         lines = []
         scored: Scored = []
-        complete = True
+        complete = search.ready
         for number, axes in enumerate(search.rounds):
             title, shown = f"round {number + 1}", {name: _axis(axis) for name, axis in axes.items()}
             # The values of `between` depend on scores that are not there yet.
             if not complete and any(isinstance(axis, Between) for axis in axes.values()):
-                lines.append(self._line(search, title, shown, None, 0))
+                lines.append(self._line(search, title, shown, None))
                 continue
             configurations = search.configurations(number, scored if complete else [])
             trials = search.trials(configurations, "search")
-            stored = self._stored(trials) if complete else 0
-            complete = complete and stored == len(trials)
+            lines.append(self._line(search, title, shown, trials, known=complete))
+            complete = complete and lines[-1].stored == len(trials)
             if complete:
                 scored += scored_of(search, configurations, self.store)
-            lines.append(self._line(search, title, shown, len(trials), stored))
         if search.sampler is not None:
+            settled = sum(each.settled for each in tried_of(search, self.store))
             scored = sampled_of(search, self.store)
-            complete = len(scored) >= search.sampler.configurations
-            lines.append(self._sampler_line(search, len(scored)))
+            budget = search.sampler.configurations
+            complete = budget is not None and settled >= budget
+            lines.append(self._sampler_line(search, settled))
         if not complete:
             return lines, None
-        return lines, best(scored) if scored else search.fixed
+        return lines, chosen_of(search, scored, self.store) if scored else search.fixed
 
     def _sampler_line(self, search: Search, known: int) -> PlanLine:
-        """The line of a sampler. `known`: number of configurations that the store has."""
+        """The line of a sampler. `known`: number of configurations that the store has settled."""
         assert search.sampler is not None
-        budget = search.sampler.configurations
+        budget, hours = search.sampler.configurations, search.sampler.hours
         ranges = {name: _axis(axis) for name, axis in search.ranges.items()}
         each = len(search.trials([search.fixed], "search"))
-        stored = min(known, budget) * each
-        return self._line(search, search.sampler.name, ranges, budget * each, stored)
+        title = search.sampler.name + (f", {hours:g} h" if hours else "")
+        line = self._line(search, title, ranges, None)
+        if budget is None:
+            return replace(line, stored=known * each)
+        to_run, trials = max(0, budget - known) * each, budget * each
+        return replace(line, trials=trials, stored=trials - to_run, to_run=to_run)
 
     def _line(
-        self, search: Search, title: str, shown: dict[str, str], trials: int | None, stored: int
+        self,
+        search: Search,
+        title: str,
+        shown: dict[str, str],
+        trials: list[Trial] | None,
+        *,
+        known: bool = False,
     ) -> PlanLine:
+        """`known`: whether it is certain that these are the trials, and not others like them."""
+        count = None if trials is None else len(trials)
+        stored, to_run = self._counts(trials) if trials and known else (0, count or 0)
         steps = search.declared.steps
         seconds = self._seconds(search, steps, "final" if title == "final" else "search")
-        return PlanLine(search.label, title, shown, trials, stored, steps, seconds)
+        return PlanLine(search.label, title, shown, count, stored, to_run, steps, seconds)
+
+    def _counts(self, trials: list[Trial]) -> tuple[int, int]:
+        """How many of the trials the store has, and how many nothing has yet."""
+        missing = [trial for trial in trials if not self._has(trial)]
+        new = {_identity(trial) for trial in missing} - self.planned
+        self.planned |= new
+        return len(trials) - len(missing), len(new)
 
     def _seconds(self, search: Search, steps: int | None, role: Role) -> float | None:
         """The median cost of this method and encoder in the store, or else an estimate.
@@ -153,11 +198,18 @@ class _Planner:
             return float(median(_scaled(row, steps) for row in alike.to_pylist()))
         return cost.estimated_seconds(search.declared, steps, tested=role == "final")
 
-    def _stored(self, trials: list[Trial]) -> int:
+    def _has(self, trial: Trial) -> bool:
         try:
-            return sum(key(trial, download=False) in self.keys for trial in trials)
+            name = key(trial, download=False)
+            return name in self.keys or (name, trial.search) in self.pruned
         except NotHere:
-            return 0  # without the model or the data file there is no key to look for
+            return False  # without the model or the data file there is no key to look for
+
+
+def _identity(trial: Trial) -> str:
+    """What tells a trial from others of the plan, also where its data are not on this machine."""
+    config = trial.config.model_dump(mode="json")
+    return digest_of([trial.declared.source_digest, config, trial.seed, trial.role])
 
 
 def _scaled(row: Mapping[str, Any], steps: int) -> float:
@@ -178,6 +230,11 @@ def _repeats(trials: list[Trial]) -> dict[str, str]:
 
 def _axis(axis: Any) -> str:
     """An axis of a round or a range of a sampler, as text."""
+    if isinstance(axis, SamplerRange | SamplerValues) and axis.when:
+        when = [f"{name} {_axis(among)}" for name, among in axis.when.items()]
+        return f"{_axis(axis.model_copy(update={'when': {}}))}, where {' and '.join(when)}"
+    if isinstance(axis, SamplerValues):
+        return _axis(axis.values)
     if isinstance(axis, Between):
         return f"between the two best, step {axis.step:g}"
     if isinstance(axis, SamplerRange):

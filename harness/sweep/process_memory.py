@@ -1,7 +1,7 @@
 """The memory of processes and of this machine, as Linux tells it; elsewhere nothing is known.
 
 The watchdogs ask here, one beside every worker. They run without installed packages, so that each
-takes 10 MiB and starts at once, and the limits of containers are not what psutil knows of.
+takes 12 MiB and starts at once, and the limits of containers are not what psutil knows of.
 """
 
 import os

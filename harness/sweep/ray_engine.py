@@ -7,7 +7,7 @@ import os
 import secrets
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -45,9 +45,9 @@ from harness.sweep.node_sources import check_sources
 from harness.sweep.ray_session import ray_session
 from harness.sweep.resources import Resources
 from harness.sweep.stopping import let_give_way
-from harness.sweep.suggestions import Sampling, Suggestions
 from harness.sweep.trainable import trial_worker
-from harness.sweep.trial_queue import Listed, TrialQueue, TrialSource
+from harness.sweep.trial_queue import TrialQueue
+from harness.sweep.trial_sources import Listed, TrialSource
 from harness.sweep.watcher import Everyone, TrialWatcher
 from harness.training.interruption import ended_by_sigterm
 from harness.trials.store import SMALL_FILES, Store
@@ -111,20 +111,16 @@ class Engine:
         slots = int(total.get("CPU", 0) / self.resources.cpus)
         return max(1, min(slots, int(total.get("GPU", 0) / gpus)) if gpus else slots)
 
-    def run(self, trials: Mapping[str, Trial], watcher: TrialWatcher) -> None:
-        """Run every trial (key -> trial) once.
+    def run_from(self, source: TrialSource, watcher: TrialWatcher) -> None:
+        """Run every trial of a source once, until it is exhausted.
 
         Afterwards the store has all records, also those of failures.
         """
-        self._fit(Listed(trials), watcher)
+        self._fit(source, watcher)
 
     def prepare(self, trials: Mapping[str, Trial], watcher: TrialWatcher) -> None:
         """Make the parts that the trials (key -> trial) share, and run no trial."""
         self._fit(Listed(trials), watcher, only_parts=True)
-
-    def sample(self, sampling: Sampling, watcher: TrialWatcher) -> None:
-        """Let an Optuna sampler suggest configurations until the budget is spent."""
-        self._fit(Suggestions(sampling, self.slots), watcher)
 
     def _fit(self, source: TrialSource, watcher: TrialWatcher, *, only_parts: bool = False) -> None:
         queue = TrialQueue(source, self.store, self._made, only_parts=only_parts)
@@ -211,7 +207,10 @@ class _Relay(tune.Callback):  # type: ignore[misc]
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
     ) -> None:
         if "step" in result:
-            self.queue.progressed(trial.config["key"])
+            key = trial.config["key"]
+            if self.queue.progressed(key, result):
+                with suppress(OSError):  # it ended this moment, or the disk is full
+                    (self.store.running(key) / worker.PRUNE).touch()
         if "step" in result and not trial.config["part"]:
             self.watcher.progressed(worker.given_trial(trial.config), result)
 

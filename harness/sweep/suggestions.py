@@ -1,108 +1,266 @@
-"""The trials of the configurations that an Optuna sampler suggests."""
+"""The trials of the configurations that a sampler suggests, or that a grid with a pruner has."""
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from statistics import fmean
 from typing import Any
 
-import optuna
+import pyarrow.compute as pc
+from optuna.trial import FrozenTrial, TrialState
 
 from harness.errors import UserError
-from harness.sweep.axes import SamplerRange, Values
-from harness.sweep.search import repeated
-from harness.sweep.space import Repeats, Sampler
-from harness.trials.trial import Trial, key
+from harness.sweep.axes import Values
+from harness.sweep.curves import curve_of
+from harness.sweep.open_configuration import OpenConfiguration
+from harness.sweep.scored import tried_of
+from harness.sweep.search import Search
+from harness.sweep.study import KEYS, Study
+from harness.trials.store import Store
+from harness.trials.trial import Trial, key, pruned
 
-optuna.logging.set_verbosity(optuna.logging.WARNING)
-
-SAMPLERS = {
-    "tpe": optuna.samplers.TPESampler,
-    "random": optuna.samplers.RandomSampler,
-    "qmc": optuna.samplers.QMCSampler,
-}
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """A sampler's ranges and budget, and what it already knows."""
-
-    template: Trial
-    """The trial that every suggestion completes"""
-    repeats: Repeats
-    """The seeds and subsets on which each configuration is run"""
-    ranges: Mapping[str, SamplerRange | list[Any]]
-    sampler: Sampler
-    budget: int
-    """Number of configurations still to try"""
-    known: list[tuple[Values, float]]
-    """Configurations that were tried before, with their mean dev scores"""
+REPEATS = 100
+"""A sampler that suggests so many known configurations one after the other has no other ones"""
 
 
 class Suggestions:
     """A source of trials: each configuration is one trial for each search seed and label subset.
 
-    The sampler learns the mean of their dev scores, which is -inf when one of them failed.
+    The study learns the mean of their dev scores. With a pruner, the seeds of a configuration run
+    one after the other: a pruner of curves sees the first one, and where it stops this one, the
+    others do not run. They are recorded as pruned, so that the store says that nothing is left.
     """
 
-    def __init__(self, sampling: Sampling, at_a_time: int) -> None:
-        """`at_a_time`: most configurations without a score; a sampler learns from the others."""
-        self.sampling, self.at_a_time = sampling, at_a_time
-        self._left = sampling.budget
-        self._open: dict[int, dict[str, float | None]] = {}
-        """Number of a configuration at the sampler -> key of each trial -> its dev score"""
-        self._ranges = {name: _distribution(axis) for name, axis in sampling.ranges.items()}
-        # A resumed search must not suggest the points of its first part again.
-        seed = sampling.sampler.seed + len(sampling.known)
-        self._study = optuna.create_study(
-            direction="maximize", sampler=SAMPLERS[sampling.sampler.name](seed=seed)
-        )
-        for values, score in sampling.known:
-            self._study.add_trial(
-                optuna.trial.create_trial(
-                    params=dict(values), distributions=self._ranges, value=score
-                )
-            )
+    def __init__(
+        self, search: Search, study: Study, store: Store, listed: Iterable[Values] | None = None
+    ) -> None:
+        """`listed`: the configurations of a grid; None: the sampler suggests them.
+
+        What was running when an earlier process ended goes on under its number. Of a sampler, what
+        the store has and the study does not know is added to the study.
+        """
+        self.search, self.study, self.store = search, study, store
+        self.at_a_time = 1
+        """Most configurations without a score; a sampler learns from the others"""
+        self._open: dict[int, OpenConfiguration] = {}
+        self._waiting: deque[tuple[int | None, Values]] = deque()
+        """The configurations of a grid that are still to run, with their numbers in the study"""
+        self._asked: set[frozenset[str]] = set()
+        """The keys of the trials of each configuration that counts towards the budget"""
+        self._heard_of: set[int] = set()
+        """The numbers of the configurations that are open here, or were, or need not be"""
+        self._repeated, self._spent = 0, 0.0
+        self._one_by_one = search.pruner is not None
+        self._budget = None if listed is not None else search.sampler
+        if listed is None:
+            self._go_on()
+        else:
+            self._take_up(listed)
+
+    # What there is already
+
+    def _go_on(self) -> None:
+        """Bring the study of a sampler and the store together."""
+        stored = tried_of(self.search, self.store)
+        settled = self.store.finished_keys()  # also what another search has finished
+        settled |= {record.key for each in stored for record in each.records}
+        seconds = self.store.read(
+            ("search", "wall_seconds"), pc.field("search") == self.search.id
+        ).table["wall_seconds"]
+        self._spent = pc.sum(seconds).as_py() or 0.0
+        known: set[str] = set()
+        for trial in self.study.trials():
+            names = frozenset(trial.user_attrs.get(KEYS, ()))
+            if trial.state != TrialState.FAIL:
+                known |= names
+            if trial.state == TrialState.RUNNING and not names:
+                self.study.failed(trial.number)  # the process ended while it was suggested
+            if trial.state in (TrialState.COMPLETE, TrialState.PRUNED):
+                self._heard_of.add(trial.number)
+                if names <= settled:
+                    self._count(names)
+        for each in stored:
+            if each.records[0].key not in known:
+                self._begin(None, each.values)
+        self._join(elsewhere=False)
+
+    def _join(self, *, elsewhere: bool) -> None:
+        """Take part in what earlier processes or other sweeps of the search have begun.
+
+        The claims in the store see to it that each trial runs once. `elsewhere`: whether another
+        sweep has begun it just now, which has a worker for it.
+        """
+        for trial in self.study.trials():
+            names = frozenset(trial.user_attrs.get(KEYS, ()))
+            if names and trial.number not in self._heard_of:
+                if trial.state == TrialState.RUNNING:
+                    self._begin(trial.number, {**self.search.fixed, **trial.params})
+                    if each := self._open.get(trial.number):
+                        each.elsewhere = elsewhere
+                elif trial.state != TrialState.FAIL:
+                    self._count(names)
+                self._heard_of.add(trial.number)
+
+    def _take_up(self, listed: Iterable[Values]) -> None:
+        """Find the configurations of a grid that are not settled, and their numbers."""
+        known: dict[frozenset[str], FrozenTrial] = {
+            frozenset(trial.user_attrs.get(KEYS, ())): trial
+            for trial in self.study.trials()
+            if trial.state != TrialState.FAIL
+        }
+        for values in listed:
+            names = [key(trial) for trial in self.search.trials([values], "search")]
+            trial = known.get(frozenset(names))
+            running = trial is not None and trial.state == TrialState.RUNNING
+            if trial is None or running or not self._settled(names):
+                self._waiting.append((trial.number if trial and running else None, values))
+
+    def _settled(self, names: Iterable[str]) -> bool:
+        records = map(self.store.get, names)
+        return all(record and record.settled_for(self.search.id) for record in records)
+
+    def _count(self, names: frozenset[str]) -> None:
+        """Count a configuration towards the budget, once however often it is suggested."""
+        self._repeated = self._repeated + 1 if names in self._asked else 0
+        self._asked.add(names)
+
+    # A source of trials
+
+    @property
+    def to_run(self) -> int | None:
+        """The number of configurations that are left; None: as many as a budget in hours allows."""
+        left = len(self._running) + len(self._waiting)
+        if self._budget is None or self.exhausted:
+            return left
+        most = self._budget.configurations
+        return None if most is None else left + max(0, most - len(self._asked))
+
+    @property
+    def settled(self) -> int:
+        """The number of configurations that are finished or pruned."""
+        return len(self._asked) - len(self._running)
+
+    @property
+    def _running(self) -> set[str]:
+        """One key for each open configuration; a sampler may suggest one twice."""
+        return {each.first for each in self._open.values()}
 
     @property
     def exhausted(self) -> bool:
-        """Whether the budget is spent and every configuration has a score or has failed."""
-        return not self._left and not self._open
+        """Whether the budget is spent and every configuration has ended."""
+        return not self._open and not self._waiting and not self._may_ask()
 
     def more(self) -> Mapping[str, Trial]:
-        """The trials of one more configuration, if the sampler may suggest one now."""
-        if not self._left or len(self._open) >= self.at_a_time:
-            return {}
-        self._left -= 1
-        asked = self._study.ask(self._ranges)
-        template = self.sampling.template
-        values = {**template.configuration, **asked.params}
-        try:
-            trials = repeated(replace(template, configuration=values), self.sampling.repeats)
-        except UserError:  # two values that do not go together count as a failure
-            self._study.tell(asked.number, -math.inf)
-            return {}
-        found = {key(trial): trial for trial in trials}
-        self._open[asked.number] = dict.fromkeys(found)
-        return found
+        """The next trials of an open configuration, or those of one more if there may be one now.
+
+        A configuration of which the store has everything needs no trial.
+        """
+        if self._budget is not None and self._has_room():
+            self._join(elsewhere=True)
+        for each in self._open.values():
+            if due := each.due(one_by_one=self._one_by_one):
+                return due
+        while self._has_room() and (self._waiting or self._may_ask()):
+            found = self._open.get(self._next())
+            if found and (due := found.due(one_by_one=self._one_by_one)):
+                return due
+        return {}
+
+    def progressed(self, key: str, report: Mapping[str, Any]) -> bool:
+        """Whether a trial that has done more steps is to end now, because the pruner says so."""
+        evaluation, stops = report.get("evaluation"), False
+        for number, each in self._open.items():
+            if each.first != key or self.study.over_seeds:
+                continue
+            if evaluation is not None:
+                worse = self.study.prunes(number, evaluation, report["best_dev"])
+                # At its last step a trial has finished, and nothing is saved by ending it.
+                each.stopped |= worse and report["step"] < report["total_steps"]
+            stops |= each.stopped
+        return stops
 
     def ended(self, key: str, report: Mapping[str, Any]) -> None:
-        """Tell the sampler the mean of a configuration, when all of its trials have ended."""
-        dev = report.get("dev")
-        for number, scores in list(self._open.items()):
-            if key in scores:
-                scores[key] = -math.inf if dev is None else dev
-            known = [score for score in scores.values() if score is not None]
-            if len(known) == len(scores):
+        """Tell the study of a configuration's end when all of its trials have ended."""
+        self._spent += report.get("seconds") or 0.0
+        for number in [number for number, each in self._open.items() if key in each.left]:
+            self._heard(number, key, report)
+
+    def _has_room(self) -> bool:
+        return sum(not each.elsewhere for each in self._open.values()) < self.at_a_time
+
+    def _may_ask(self) -> bool:
+        """Whether the sampler may suggest a further configuration."""
+        if self._budget is None or self._repeated >= REPEATS:
+            return False
+        most, hours = self._budget.configurations, self._budget.hours
+        now = time.monotonic()
+        spent = self._spent + sum(now - each.began for each in self._open.values() if each.given)
+        return (most is None or len(self._asked) < most) and (hours is None or spent < 3600 * hours)
+
+    def _next(self) -> int:
+        """Begin with one more configuration, and return its number."""
+        if self._waiting:
+            return self._begin(*self._waiting.popleft())
+        number, drawn = self.study.ask()
+        return self._begin(number, {**self.search.fixed, **drawn})
+
+    # The course of a configuration
+
+    def _begin(self, number: int | None, configuration: Values) -> int:
+        """Open a configuration, and hear of what the store has of it already."""
+        if number is None:
+            number = self.study.add(configuration)
+        self._heard_of.add(number)
+        try:
+            trials = {key(each): each for each in self.search.trials([configuration], "search")}
+        except UserError:  # two values that do not go together
+            self._count(frozenset({str(number)}))
+            self.study.failed(number)
+            return number
+        self._count(frozenset(trials))
+        self.study.name_trials(number, list(trials))
+        self._open[number] = OpenConfiguration(dict(trials), first=next(iter(trials)))
+        for name, trial in trials.items():
+            record = self.store.get(name)
+            if record is not None and record.settled_for(self.search.id):
+                if name == self._open[number].first and not self.study.over_seeds:
+                    self.study.learn(number, curve_of(trial, record))
+                cost = record.training_seconds or 0.0
+                self._heard(
+                    number, name, {"status": record.status, "dev": record.dev_score, "cost": cost}
+                )
+            elif self._one_by_one:
+                break  # a pruner hears of the seeds in their order
+            if number not in self._open:
+                break
+        return number
+
+    def _heard(self, number: int, name: str, report: Mapping[str, Any]) -> None:
+        """A trial of an open configuration has ended."""
+        each = self._open[number]
+        del each.left[name]
+        if report["status"] == "pruned":
+            self._prune(number)
+        elif report["status"] == "failed":
+            del self._open[number]
+            self.study.failed(number)
+        else:
+            each.scores.append(report["dev"])
+            each.costs.append(report.get("cost") or 0.0)
+            worse = self.study.over_seeds and self.study.prunes(
+                number, len(each.scores), report["dev"]
+            )
+            if not each.left:
                 del self._open[number]
-                self._study.tell(number, sum(known) / len(known))
+                self.study.finished(number, fmean(each.scores), fmean(each.costs))
+            elif worse:
+                self._prune(number)
 
-
-def _distribution(axis: SamplerRange | list[Any]) -> optuna.distributions.BaseDistribution:
-    """The distribution of Optuna for a range of a search space."""
-    if isinstance(axis, list):
-        return optuna.distributions.CategoricalDistribution(axis)
-    numbers = (axis.low, axis.high, axis.step or 0.5)
-    if axis.step is not None and all(float(number).is_integer() for number in numbers):
-        low, high = int(axis.low), int(axis.high)
-        return optuna.distributions.IntDistribution(low, high, step=int(axis.step))
-    return optuna.distributions.FloatDistribution(axis.low, axis.high, log=axis.log, step=axis.step)
+    def _prune(self, number: int) -> None:
+        """End a configuration early, and record those of its trials that do not run."""
+        each = self._open.pop(number)
+        self.study.pruned(number)
+        for trial in each.left.values():
+            with suppress(UserError):  # the disk is full; the study knows it, too
+                self.store.write(pruned(trial, "its search pruned the configuration before it ran"))

@@ -26,8 +26,8 @@ class SweepState:
 
     title: str = ""
     """The round, in words"""
-    to_run: int = 0
-    """Trials of the round that the store did not have when it began"""
+    to_run: int | None = 0
+    """Trials of the round that the store did not have when it began; None: not known"""
     slots: int = 0
     """Trials that run at a time"""
     done: int = 0
@@ -58,7 +58,7 @@ class SweepState:
         """
         known = list(running)
         worked = self.done + sum(trial.share for trial in known)
-        if not worked:
+        if not worked or self.to_run is None:
             return None
         taken = self.round_trial_seconds + sum(trial.seconds for trial in known)
         more = taken / worked * max(0.0, self.to_run - worked)
@@ -69,21 +69,25 @@ Publish = Callable[[SweepState], None]
 
 
 @contextmanager
-def published(store: Store) -> Iterator[Publish]:
+def publishing(store: Store) -> Iterator[Publish]:
     """Yield what writes the state of this sweep into the store; it is removed afterwards.
 
     Nothing is written before the first state.
     """
     folder, written = store.sweeps_folder / Owner().token, 0.0
-    with ExitStack() as publishing:
+    with ExitStack() as stack:
 
         def publish(state: SweepState) -> None:
             nonlocal written
             if not written:
                 _remove_ended(store)
-                publishing.callback(_remove, folder)
-                publishing.enter_context(claimed(folder / CLAIM, "this sweep"))
-            if time.monotonic() - written < LEAST_SECONDS and 0 < state.done < state.to_run:
+                stack.callback(_remove, folder)
+                stack.enter_context(claimed(folder / CLAIM, "this sweep"))
+            if (
+                time.monotonic() - written < LEAST_SECONDS
+                and state.done
+                and state.done != state.to_run
+            ):
                 return
             written = time.monotonic()
             with suppress(OSError), written_whole(folder / STATE) as file:  # the disk is full

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from harness.errors import headline
 from harness.sweep.axes import Values
-from harness.sweep.live_view import duration, live_view, time_left
+from harness.sweep.live_view import count_text, duration, live_view, time_left
 from harness.sweep.search import Search
 from harness.sweep.sweep_state import Publish, SweepState
 from harness.sweep.watcher import RoundPlan
@@ -67,8 +67,8 @@ class Terminal:
             round_trial_seconds=0.0,
             earlier_trial_seconds=before.earlier_trial_seconds + before.round_trial_seconds,
         )
-        at_a_time = f", {plan.slots} at a time" if plan.to_run else ""
-        counts = f"{plan.to_run} to run, {plan.stored} already in the store"
+        at_a_time = f", {plan.slots} at a time" if plan.slots else ""
+        counts = f"{count_text(plan.to_run)} to run, {plan.stored} already in the store"
         self._say(f"{plan.title}: {counts}{at_a_time}")
 
     def chosen(self, search: Search, configuration: Values, dev: float | None) -> None:
@@ -99,10 +99,12 @@ class Terminal:
         """A trial has finished, was pruned, or has failed."""
         label, status = trial.label, report.get("status")
         self._leave(label, done=1, failed=status == "failed", pruned=status == "pruned")
-        where = f"[{self.state.done}/{self.state.to_run}] {label}"
+        where = f"[{self.state.done}/{count_text(self.state.to_run)}] {label}"
+        if status == "pruned":
+            self._say(f"{where}: dev {report['dev']:.2f}, {headline(report.get('reason'))}")
+            return
         if status != "finished":
-            said = "FAILED" if status == "failed" else str(status)
-            self._say(f"{where}: {said}: {headline(report.get('reason'))}")
+            self._say(f"{where}: FAILED: {headline(report.get('reason'))}")
             return
         group, dev = f"{trial.search} {trial.role}", report["dev"]
         self.best[group] = max(dev, self.best.get(group, dev))

@@ -4,10 +4,11 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from harness.claims import owner_of
 from harness.errors import UserError
+from harness.sweep.trial_sources import TrialSource
 from harness.trials.shared_parts import Part, missing_parts
 from harness.trials.store import Store
 from harness.trials.trial import Trial
@@ -36,40 +37,6 @@ class Job:
         return replace(longer, asked=self.asked | other.asked)
 
 
-class TrialSource(Protocol):
-    """Where the trials of a queue come from."""
-
-    def more(self) -> Mapping[str, Trial]:
-        """Key -> further trials; nothing when there are none now."""
-
-    def ended(self, key: str, report: Mapping[str, Any]) -> None:
-        """A trial has finished or failed. `report`: its `status`, `reason` and `dev`."""
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether no further trial will come."""
-
-
-class Listed:
-    """A list of trials that is known from the beginning."""
-
-    def __init__(self, trials: Mapping[str, Trial]) -> None:
-        self._trials = trials
-
-    def more(self) -> Mapping[str, Trial]:
-        """All trials, once."""
-        trials, self._trials = self._trials, {}
-        return trials
-
-    def ended(self, key: str, report: Mapping[str, Any]) -> None:
-        """Nothing follows from a result."""
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether the trials have been taken."""
-        return not self._trials
-
-
 class TrialQueue:
     """Hands out trials one after the other, and before them the parts that they share.
 
@@ -91,7 +58,7 @@ class TrialQueue:
         self.given: set[str] = set()
         """The keys of the jobs that workers have"""
         self._needs: dict[str, set[str]] = {}
-        """Key of a trial -> keys of the parts that it waits for"""
+        """Key of a trial -> keys of the jobs that it waits for: parts, or its encoder's training"""
         self._waiting: dict[str, str] = {}
         """Key of a job that waits for another process -> what it waits for"""
         self._tried: dict[str, float] = {}
@@ -110,10 +77,11 @@ class TrialQueue:
             self._add(self.source.more())
         while self._ready:
             job = self._jobs[self._ready.popleft()]
-            if job.part is None and self._waits_for_parts(job):
+            if job.part is None and (self._waits_for_start(job) or self._waits_for_parts(job)):
                 continue
             if job.part is None and self.only_parts:
                 del self._jobs[job.key]
+                self._release(job.key)
                 continue
             if job.part and job.part.steps:
                 job = self._longest(job)
@@ -124,8 +92,13 @@ class TrialQueue:
             self.postponed(job.key, f"{owner} works on {job.trial.label}")
         return None
 
-    def progressed(self, key: str) -> None:
-        """The job trains, so what it waited for is there: the others need not wait any more."""
+    def progressed(self, key: str, report: Mapping[str, Any]) -> bool:
+        """The job trains; returns whether it is a trial that is to end now, as pruned."""
+        self._is_there(key)
+        return self.source.progressed(key, report)
+
+    def _is_there(self, key: str) -> None:
+        """What the job waited for is there: the others need not wait any more."""
         why = self._waiting.get(key)
         if why is not None:
             del self._tried[why]
@@ -142,22 +115,26 @@ class TrialQueue:
         self._tried.setdefault(why, time.monotonic())
 
     def ended(self, key: str, report: Mapping[str, Any]) -> None:
-        """The trial has finished or failed, or the part has been made or cannot be.
+        """The trial has ended, or the part has been made or cannot be.
 
         The trials that need a part which cannot be made fail one by one, each with its reason.
         """
-        self.progressed(key)
+        self._is_there(key)
         self.given.discard(key)
         job = self._jobs.pop(key, None)
         if job is not None and job.part is None:
             self.source.ended(key, report)
         elif job is not None:
             self.made.add(key)
-            for trial, needed in list(self._needs.items()):
-                needed.discard(key)
-                if not needed:
-                    del self._needs[trial]
-                    self._ready.append(trial)
+        self._release(key)
+
+    def _release(self, key: str) -> None:
+        """Let the trials go on that have waited for this job alone."""
+        for trial, needed in list(self._needs.items()):
+            needed.discard(key)
+            if not needed:
+                del self._needs[trial]
+                self._ready.append(trial)
 
     def waiting_for(self, key: str) -> int:
         """The number of trials that wait for a part."""
@@ -168,6 +145,14 @@ class TrialQueue:
             if key not in self._jobs:  # a sampler may suggest the same configuration twice
                 self._jobs[key] = Job(key, trial)
                 self._ready.append(key)
+
+    def _waits_for_start(self, job: Job) -> bool:
+        """Whether another trial of the queue has still to train the encoder of this one."""
+        start = job.trial.start
+        if start is None or start not in self._jobs:
+            return False
+        self._needs[job.key] = {start}
+        return True
 
     def _waits_for_parts(self, job: Job) -> bool:
         """Whether the trial needs a part that is not there; the part goes first then."""

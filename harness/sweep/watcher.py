@@ -14,8 +14,10 @@ class RoundPlan:
     """What a round is going to run."""
 
     title: str
-    to_run: int
-    """Number of trials that the store does not have"""
+    to_run: int | None
+    """Number of trials that the store does not have, or with a sampler of configurations.
+
+    None: as many as the hours of a sampler's budget allow."""
     stored: int
     """Number of trials that the store has"""
     slots: int

@@ -13,21 +13,23 @@ from typing import Any
 import torch
 from ray import tune
 
-from harness.errors import Interrupted, Postponed, TrialFailure, UserError
+from harness.errors import Interrupted, Postponed, Pruned, TrialFailure, UserError
 from harness.locks import postponing
 from harness.plugin import registry
 from harness.sweep.limits import Limits, limited, stopped, watched
-from harness.sweep.scored import finished_score
 from harness.sweep.trial_queue import Job
 from harness.training.progress import Progress
 from harness.trials.record import Record
 from harness.trials.run import attempt
 from harness.trials.shared_parts import part_of
 from harness.trials.store import Store
-from harness.trials.trial import Trial
+from harness.trials.trained_encoder import provide
+from harness.trials.trial import Trial, failed
 
 POSTPONED = "postponed"
 """The status of a trial that waits or gave way, and so has no record yet"""
+PRUNE = "prune"
+"""The file in the folder of a running trial with which the driver ends its training"""
 
 
 def plain_trial(trial: Trial) -> dict[str, Any]:
@@ -69,7 +71,9 @@ def _make_part(
     key, why = settings["key"], None
     running = store.running(key)
     try:
-        part = part_of(given_trial(settings), key)
+        trial = given_trial(settings)
+        provide(store, trial.config.encoder)
+        part = part_of(trial, key)
         if part and not (why := stopped(running, sweep)):
             running.mkdir(parents=True, exist_ok=True)
             with watched(running, sweep, limits):
@@ -94,18 +98,29 @@ def _run_trial(
 
     made: list[Record] = []
 
+    def report(progress: Progress) -> None:
+        # Tune returns when the driver has heard of the progress, and so has decided.
+        _report(progress)
+        if (running / PRUNE).exists():
+            raise Pruned
+
     def run() -> Record:
-        made.append(attempt(trial, _report, found.weights(key), running))
+        (running / PRUNE).unlink(missing_ok=True)  # of an earlier process that died
+        try:
+            provide(found, trial.config.encoder)
+        except UserError as why:  # the trial that trains the encoder has failed
+            return failed(trial, str(why))
+        made.append(attempt(trial, report, found.weights(key), running))
         return made[0]
 
     try:
         record = found.finished_or_run(
-            key, trial.label, lambda: limited(trial, running, sweep, limits, run)
+            key, trial.label, lambda: limited(trial, running, sweep, limits, run), trial.search
         )
     except UserError as why:  # the record cannot be stored, so at least the terminal has its scores
         reason = "; ".join([str(why), *map(_scores, made)])
         return {"status": "failed", "reason": reason, "dev": None}
-    return {"status": record.status, "reason": record.reason, "dev": finished_score(record)}
+    return _summary(record)
 
 
 def _scores(record: Record) -> str:
@@ -115,3 +130,13 @@ def _scores(record: Record) -> str:
 
 def _report(progress: Progress) -> None:
     tune.report(asdict(progress))
+
+
+def _summary(record: Record) -> dict[str, Any]:
+    return {
+        "status": record.status,
+        "reason": record.reason,
+        "dev": record.dev_score,
+        "cost": record.training_seconds or 0.0,
+        "seconds": record.wall_seconds or 0.0,
+    }

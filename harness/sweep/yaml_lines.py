@@ -112,7 +112,14 @@ def _siblings(model: Any, location: Location) -> list[str]:
         elif get_origin(model) in (dict, list):
             model = get_args(model)[-1]
         model = _without_none(model)
-    return list(getattr(model, "model_fields", ()))
+    return [name for each in _models(model) for name in each.model_fields]
+
+
+def _models(annotation: Any) -> list[Any]:
+    """The models of an annotation; of a union all of them."""
+    if hasattr(annotation, "model_fields"):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models(part)]
 
 
 def _without_none(annotation: Any) -> Any:

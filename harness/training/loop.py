@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.data.batching import Stream, StreamOptions, TextBatch
+from harness.data.batching import Stream, TextBatch
 from harness.device import random_state_kept, resolve_precision
-from harness.errors import Interrupted
+from harness.errors import Interrupted, Pruned
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
@@ -24,40 +24,10 @@ from harness.training.saved_state import SavedState, state
 from harness.training.seeds import seed_stage
 from harness.training.shared_stages import StageStates
 from harness.training.snapshots import restore, snapshot
+from harness.training.stages import evaluation_interval, stage_streams
 
 REPORT_SECONDS = 2.0
 """Least time between two reports without a dev score"""
-
-
-def stage_streams(
-    method: Method[Any], kit: Kit, stage: Stage, seed: int, *, batch_size: int | None = None
-) -> dict[str, Stream]:
-    """The streams of a stage, by name. `batch_size`: at most so many items in a batch."""
-    streams = {}
-    for name, size in stage.streams.items():
-        corpus = kit.declared.corpora[name]
-        options = StreamOptions(
-            limit=method.training_pieces,
-            batch_size=min(size, batch_size or size),
-            seed=seed,
-            items=kit.label_subset(corpus),
-            group=stage.group,
-            text=stage.batches.text,
-        )
-        streams[name] = Stream(kit.tokens(corpus, method.template), method.template, options)
-    return streams
-
-
-def evaluation_interval(stage: Stage, config: TrainingConfig, steps: int) -> int:
-    """Steps between two evaluations on dev, in a stage of so many steps.
-
-    With a share of the labels a stage may be shorter than the configured interval, and is then
-    evaluated ten times (diffaug.md, section 7).
-    """
-    interval = stage.selection.evaluation_interval or config.evaluation_interval
-    if config.label_fraction == 1:
-        return interval
-    return max(1, min(interval, steps // 10))
 
 
 class Trainer:
@@ -89,20 +59,23 @@ class Trainer:
     def run(self) -> Outcome:
         """Train every stage, restore the best weights on dev, and say what it took.
 
-        Raises TrialFailure when a loss is not finite, and Interrupted when the trial gives way.
+        The training ends early when `report` raises Pruned. Raises TrialFailure when a loss is not
+        finite, and Interrupted when the trial gives way.
         """
         stages = self.kit.declared.stages
         streams, lengths = self._opened()
         saved = self.checkpoint.read() if self.checkpoint else None
         begin = saved.facts["stage"] if saved else 0
-        for number in range(begin, len(stages)):
-            stage = stages[number]
-            if number:  # how long the stages before it were must not matter for this one
-                seed_stage(self.seed, number)
-            self._run_stage(number, streams[number], lengths[number], saved)
-            saved = None
-            if stage.selection.own_run:
-                self.method.load_state_dict(self.outcome.forget_best(), strict=False)
+        try:
+            for number in range(begin, len(stages)):
+                if number:  # how long the stages before it were must not matter for this one
+                    seed_stage(self.seed, number)
+                self._run_stage(number, streams[number], lengths[number], saved)
+                saved = None
+                if stages[number].selection.own_run:
+                    self.method.load_state_dict(self.outcome.forget_best(), strict=False)
+        except Pruned:
+            self.outcome.pruned = True
         self.method.load_state_dict(self.outcome.best_state, strict=False)
         self.outcome.best_state = {}
         return self.outcome
@@ -246,8 +219,19 @@ class Trainer:
         if dev is not None:
             values = {"loss": value, "dev": dev, **self._watched(stage)}
             self.outcome.remember(stage.name, values)
-        rate = self.outcome.sentences / self.outcome.seconds
-        self.report(Progress(self.outcome.steps, self._total, value, dev, rate))
+        # Only the last stage gives the score that selects, so only its evaluations can be compared.
+        counts = due and stage is self.kit.declared.stages[-1]
+        self.report(
+            Progress(
+                step=self.outcome.steps,
+                total_steps=self._total,
+                loss=value,
+                dev=dev,
+                sentences_per_second=self.outcome.sentences / self.outcome.seconds,
+                evaluation=self.outcome.evaluations(stage.name) if counts else None,
+                best_dev=self.outcome.best_dev,
+            )
+        )
 
     def _watched(self, stage: Stage) -> dict[str, float]:
         """What the method watches now; its mode and the random state stay as they were."""

@@ -20,6 +20,10 @@ class Progress:
     """The score on dev after the last step; None: it was not scored then"""
     sentences_per_second: float
     """Mean over the training so far"""
+    evaluation: int | None = None
+    """The number of this evaluation on dev in the last stage, from 1; None: it was not one"""
+    best_dev: float | None = None
+    """The best score on dev so far: what the trial would have if it ended now"""
 
 
 class Point(TypedDict):
@@ -53,6 +57,8 @@ class Outcome:
     It is 0, unless an earlier stage was a run of its own."""
     best_state: dict[str, Tensor] = field(default_factory=dict, repr=False)
     """What training changes, as it was at `best_step`"""
+    pruned: bool = False
+    """Whether the search ended the training before its last step"""
     history: list[Point] = field(default_factory=list, repr=False)
     """Training loss, dev score and what the method watches, at every evaluation"""
 
@@ -62,6 +68,10 @@ class Outcome:
             Point(step=self.steps, stage=stage, metric=name, value=value)
             for name, value in values.items()
         ]
+
+    def evaluations(self, stage: str) -> int:
+        """The number of evaluations on dev in a stage so far."""
+        return sum(each["stage"] == stage and each["metric"] == "dev" for each in self.history)
 
     def forget_best(self) -> dict[str, Tensor]:
         """Return the best weights so far, and start the choice anew with the next step."""

@@ -25,6 +25,7 @@ CACHES = {
     "subsets": "label subsets",
     "artefacts": "artefacts of methods, such as frozen vectors",
     "stages": "states of stages that trials share",
+    "encoders": "encoders that trials have trained, for others that start from them",
     "embeddings": "vectors that `harness eval --keep-embeddings` kept",
 }
 """Folder of the cache -> what is in it"""
@@ -88,7 +89,7 @@ def removables(stores: Sequence[Store]) -> Iterator[Removable]:
 
 
 def _of_store(store: Store) -> Iterator[Removable]:
-    """Weights and folders of running trials that no trial of the store needs."""
+    """Weights, studies and folders of running trials that no trial of the store needs."""
     unreadable = [name for name, _ in store.read().unreadable]
     finished = store.finished_keys()
     # A damaged file may be the record of the trial whose weights these are.
@@ -98,8 +99,18 @@ def _of_store(store: Store) -> Iterator[Removable]:
     if any(name.startswith(COMPACTED) for name in unreadable):
         lost = []
     yield Removable("weights", f"weights of no trial of {store.folder}", lost, _unused)
+    searches = set(store.read(("search",)).table["search"].to_pylist())
+    needless = [path for path in _children(store.studies_folder) if not _is_of(path, searches)]
+    purpose = f"studies that are damaged, or of no search of {store.folder}"
+    yield Removable("studies", purpose, needless, _unused)
     ended = [path for path in _children(store.running_folder) if path.name in finished]
     yield Removable("running", f"checkpoints of finished trials of {store.folder}", ended, _unused)
+
+
+def _is_of(study: Path, searches: set[str]) -> bool:
+    """Whether a file of the studies' folder is a sound study of one of these searches."""
+    damaged = ".damaged-" in study.name
+    return not damaged and any(search in study.name for search in searches if search)
 
 
 def size_of(path: Path) -> int:

@@ -11,6 +11,7 @@ from harness.inputs import kind_of
 from harness.plugin import registry
 from harness.trials.record import Record
 from harness.trials.store import Store, only
+from harness.trials.trained_encoder import provide
 from harness.trials.trial import Trial, key
 
 KEY_PATTERN = re.compile(r"[0-9a-f]{4,32}")
@@ -46,7 +47,7 @@ def model(name: str, store: Store, *, pooling: str | None, method: str | None) -
     if KEY_PATTERN.fullmatch(name) and kind_of(Path(name)) == "nothing":
         trials = [record for record in store.matching(name) if record.role != "evaluation"]
         if trials:
-            return _stored(only(trials, name), pooling, method)
+            return _stored(store, only(trials, name), pooling, method)
     folder = model_folder(name)
     model_shape(name)  # a damaged configuration is refused before the data of a suite are read
     # A key needs the data of a suite; where those of STS are missing, the embedded pairs are there.
@@ -56,7 +57,7 @@ def model(name: str, store: Store, *, pooling: str | None, method: str | None) -
     return MeasuredModel(name, Trial("pooling", values | {"pooling": pooling or "mean"}, 0))
 
 
-def _stored(record: Record, pooling: str | None, method: str | None) -> MeasuredModel:
+def _stored(store: Store, record: Record, pooling: str | None, method: str | None) -> MeasuredModel:
     name = record.key[:10]
     if pooling is not None:
         raise UserError(
@@ -71,6 +72,7 @@ def _stored(record: Record, pooling: str | None, method: str | None) -> Measured
         )
     assert record.role != "evaluation"
     trial = Trial(plugin, record.configuration, record.seed, record.role, record.search)
+    provide(store, trial.config.encoder)
     if key(trial) != record.key:
         raise UserError(
             f"the code, the data or the models of trial {name} have changed since it ran; `harness "

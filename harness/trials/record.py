@@ -13,7 +13,7 @@ from harness.evaluation.scores import Uncertainty
 
 SCHEMA_VERSION = 5
 """It is raised when the columns change, so that an old store gets an error message of its own"""
-Status = Literal["finished", "partial", "failed"]
+Status = Literal["finished", "partial", "pruned", "failed"]
 RecordRole = Literal["search", "final", "evaluation"]
 
 _METRICS = pa.map_(pa.string(), pa.float64())
@@ -85,7 +85,7 @@ LARGE_COLUMNS = ("details", "uncertainty", "history")
 """Columns that are most of a row's bytes, and that few readers need"""
 WITHOUT_LARGE = tuple(name for name in SCHEMA.names if name not in LARGE_COLUMNS)
 JSON_COLUMNS = ("configuration", "versions", "suite_card")
-RANK = {"failed": 0, "partial": 1, "finished": 2}
+RANK = {"failed": 0, "pruned": 1, "partial": 2, "finished": 3}
 """Of two rows of one trial, the one whose status has the higher rank counts"""
 _MAPS = ("dev", "test", "details", "uncertainty")
 _DUMPED = ("configuration", "versions")
@@ -100,7 +100,8 @@ class Record:
     key: str
     """Digest of everything that decides the result"""
     status: Status
-    """`partial` is an evaluation in which some tasks have no score"""
+    """`partial`: an evaluation in which some tasks have no score; `pruned`: a search trial that its
+    search ended before its last step, with the best dev score until then, if it had begun"""
     role: RecordRole
     """`search`: scored on dev only; `final`: on dev and test; `evaluation`: by `harness eval`"""
     method: str
@@ -176,6 +177,10 @@ class Record:
     def finished(self) -> bool:
         """Whether nothing of the trial or evaluation is missing."""
         return self.status == "finished"
+
+    def settled_for(self, search: str) -> bool:
+        """Whether a search need not run the trial: it has finished, or this search pruned it."""
+        return self.finished or (self.status == "pruned" and self.search == search)
 
     @property
     def label_fraction(self) -> float | None:

@@ -47,7 +47,8 @@ def attempt(
     of a final trial. `running`: the folder of the running trial (`Store.running`), in which it
     keeps its checkpoint, from which it goes on when it was stopped before. None: a trial that is
     stopped begins again at step 0. Raises Interrupted when the trial gave way, and Postponed when
-    another process makes what the trial needs and this one does not wait for it.
+    another process makes what the trial needs and this one does not wait for it. When `report`
+    raises Pruned, the training ends, and the record has the best dev score until then.
     """
     started, clock = datetime.now(UTC), time.perf_counter()
     if running is not None:  # an earlier process may have died before it heeded a request
@@ -85,14 +86,17 @@ def run_trial(
         outcome, precision = train(method, kit, trial, measured, embedder, report, running)
         if outcome.best_dev is None:
             dev = before
-        elif precision == "fp32":
+        elif precision == "fp32" or outcome.pruned:
             dev = outcome.best_dev
         else:  # it was chosen in bf16, and what is stored is embedded in float32
             dev = measured.score_dev(embedder)
         kept = keep(method, kit, weights) if final and weights is not None else None
         found = measured.score_test(embedder) if final else Scores({})
+    why = f"its search pruned it after {outcome.steps} steps" if outcome.pruned else None
     return replace(
         describe(trial),
+        status="pruned" if outcome.pruned else "finished",
+        reason=why,
         dev_before=before,
         dev={measured.dev: dev},
         test=found.metrics,

@@ -14,8 +14,8 @@ from harness.device import device
 from harness.files import digest
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit, load_tokenizer
-from harness.training.loop import evaluation_interval
 from harness.training.shared_stages import StageStates
+from harness.training.stages import evaluation_interval
 from harness.trials.run import Report, run_shared_stage
 from harness.trials.trial import Trial
 

@@ -14,9 +14,9 @@ from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
-from harness.training.loop import stage_streams
 from harness.training.optimisers import optimiser, parameter_groups
 from harness.training.parameters import trainable
+from harness.training.stages import stage_streams
 
 CHECK_BATCH_SIZE = 8
 """Items in a batch of the check; few, because a check should take less than a minute"""

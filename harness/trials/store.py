@@ -66,6 +66,12 @@ class Store:
         return self.weights_folder / f"{key}.safetensors"
 
     @property
+    def studies_folder(self) -> Path:
+        """The folder of the studies of the searches, beside the store as the weights are."""
+        folder = self.folder.resolve()
+        return folder.with_name(f"{folder.name}-studies")
+
+    @property
     def running_folder(self) -> Path:
         """The folder of the trials that run.
 
@@ -91,7 +97,7 @@ class Store:
         """Write one record atomically, unless the store has more of this trial already.
 
         A finished record is never replaced, and one that differs from it in its result is reported
-        with a warning. A failure replaces neither a finished record nor a partial one. Raises
+        with a warning. A failure replaces no record of another status. Raises
         UserError when the record cannot be written.
         """
         write = self._write_finished if record.finished else self._write_unfinished
@@ -113,21 +119,24 @@ class Store:
                 "give the same command again"
             ) from None
 
-    def finished_or_run(self, key: str, what: str, run: Callable[[], Record]) -> Record:
+    def finished_or_run(
+        self, key: str, what: str, run: Callable[[], Record], search: str = ""
+    ) -> Record:
         """The finished record of this key: the stored one, or that of `run`, which is then stored.
 
-        A stored failure does not count, so a failed trial is tried again. What `run` gives back is
+        A stored failure does not count, so a failed trial is tried again; a pruned trial counts for
+        the search with the identifier `search` that has pruned it. What `run` gives back is
         stored and returned in any case. While another process runs the same trial, this one waits
         for its record; `what` names the trial for those who wait. Raises Postponed instead of
         waiting inside of `harness.locks.postponing`. The folder of the running trial is removed
         when its record is written.
         """
         stored = self.get(key)
-        if stored is not None and stored.finished:
+        if stored is not None and stored.settled_for(search):
             return stored
         with claimed(self.claim(key), what):
             stored = self.get(key)  # the process that was waited for may have finished it
-            if stored is None or not stored.finished:
+            if stored is None or not stored.settled_for(search):
                 stored = run()
                 self.write(stored)
             shutil.rmtree(self.running(key), ignore_errors=True)

@@ -14,6 +14,7 @@ import torch
 from pydantic import ValidationError
 
 from harness import PROTOCOL, __version__
+from harness.data.trained_encoders import parts_of, trained_name
 from harness.errors import UserError, reason, suggest
 from harness.evaluation.suites import suite
 from harness.files import digest_of
@@ -40,6 +41,8 @@ class Trial:
     """`search`: scored on dev only; `final`: scored on dev and test"""
     search: str = ""
     """Identifier of the search that asked for the trial; it does not decide the result"""
+    variant: str = ""
+    """Name that a search space gives to the configuration; it does not decide the result"""
     searched: tuple[str, ...] = ()
     """Hyperparameters in which the trials of the search differ; the label has their values"""
 
@@ -63,12 +66,26 @@ class Trial:
         return plugin.declare(resolve(plugin, self.configuration))
 
     @property
+    def start(self) -> str | None:
+        """The key of the trial that has trained the encoder; None: the encoder is pretrained."""
+        return parts_of(self.config.encoder)[1]
+
+    @property
     def label(self) -> str:
-        """The trial as people read it: method, setting, encoder, searched values, seed."""
+        """The trial as people read it: method, setting, encoder, variant, searched values, seed."""
         config = self.config
-        named = (self.plugin.name, config.setting, Path(config.encoder).name, self.seed)
         values = {name: getattr(config, name) for name in self.searched}
-        return trial_label(*named, *label_share(config), values)
+        method, setting, encoder = named(self.declared, self.variant).split(" ", 2)
+        return trial_label(method, setting, encoder, self.seed, *label_share(config), values)
+
+
+def named(declared: Declared, variant: str) -> str:
+    """A configuration as people read it: method, setting, encoder, variant."""
+    config = declared.config
+    model, trial = parts_of(config.encoder)
+    encoder = trained_name(Path(model).name, trial[:10]) if trial else Path(model).name
+    shown = f" ({variant})" if variant else ""
+    return f"{declared.name} {config.setting} {encoder}{shown}"
 
 
 def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> MethodConfig:
@@ -127,6 +144,11 @@ def data_digest(declared: Declared, *, download: bool = True) -> str:
 def failed(trial: Trial, reason: str) -> Record:
     """The record of a trial that did not finish."""
     return replace(describe(trial), status="failed", reason=reason)
+
+
+def pruned(trial: Trial, reason: str) -> Record:
+    """The record of a trial that its search prunes before it begins."""
+    return replace(describe(trial), status="pruned", reason=reason)
 
 
 def describe(trial: Trial) -> Record:

@@ -57,7 +57,7 @@ class Config(plugin.TrainingConfig):
     evaluation_interval: int = Field(
         613, ge=1, description="steps between two evaluations on dev; an epoch of NLI"
     )
-    checkpoint: Literal["best", "last"] = Field("best", description="on dev")
+    checkpoint: Literal["best", "last"] = Field("last", description="best: on dev")
 
 
 class Method(plugin.FrozenMethod[Config]):

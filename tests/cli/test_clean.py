@@ -57,7 +57,10 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Any) -> Path:
     gone = {"stamp": [str(tmp_path / "gone"), 1, 2, 3, 4], "sha256": "0"}
     put(cache / "digests" / "1.json", sealed_json(gone))
     for status in ("finished", "failed"):
-        store.write(record(KEYS[status], status))
+        store.write(replace(record(KEYS[status], status), search="a" * 16))
+    for name in ("a" * 16, "b" * 16):
+        put(store.studies_folder / f"simcse-unsup-tiny-bert-{name}.journal")
+    put(store.studies_folder / f"simcse-unsup-tiny-bert-{'a' * 16}.journal.damaged-1")
     for key in KEYS.values():
         put(store.weights(key))
         put(store.running(key) / "checkpoint.safetensors")
@@ -100,6 +103,7 @@ def needed(world: Path) -> set[Path]:
     return {
         *store.folder.glob("*.parquet"),
         store.weights(KEYS["finished"]),
+        store.studies_folder / f"simcse-unsup-tiny-bert-{'a' * 16}.journal",
         # Trials that have not finished go on from their checkpoints.
         store.running(KEYS["failed"]) / "checkpoint.safetensors",
         store.running(KEYS["unknown"]) / "checkpoint.safetensors",
@@ -114,7 +118,7 @@ def test_what_no_store_needs_is_removed_and_nothing_else(clean: Any, world: Path
     assert set(everything(world)) == stays
     assert "of room" in answer.out
     kinds = ("tokens", "subsets", "artefacts", "stages", "embeddings", "digests", "weights")
-    for kind in (*kinds, "running", "temporary files"):
+    for kind in (*kinds, "studies", "running", "temporary files"):
         assert kind in answer.out
     assert "nothing to remove" in clean("--yes").out
 

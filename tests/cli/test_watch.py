@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.claims import claimed
-from harness.sweep.sweep_state import SweepState, published
+from harness.sweep.sweep_state import SweepState, publishing
 from harness.training.progress import Progress
 from harness.trials.running import PROGRESS, noted, running_trials
 from harness.trials.store import Store
@@ -41,7 +41,7 @@ def test_a_sweep_and_its_trial(watched: Callable[[], str], store: Store) -> None
     heard: list[Progress] = []
     running = store.running(KEY)
     with (
-        published(store) as publish,
+        publishing(store) as publish,
         claimed(store.claim(KEY), "a trial"),
         noted("simcse unsup tiny-bert seed 3", heard.append, running) as report,
     ):

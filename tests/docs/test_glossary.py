@@ -8,6 +8,7 @@ import typer.main
 
 from harness.cli import app
 from harness.plugin import registry
+from harness.sweep.sampling import Sampler
 from harness.sweep.space import MethodSpace, Repeats, Select, Space
 from harness.trials.record import SCHEMA
 
@@ -15,7 +16,7 @@ GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"
 WORDS = """
 trial configuration hyperparameter search round sweep step stage epoch stream corpus item view
 encoder head prompt prefix generator discriminator artefact record key store suite task metric dev
-test group method plugin protocol
+test group method plugin protocol sampler budget pruner pruned study
 """.split()  # noqa: SIM905
 PHRASES = ("search space", "label fraction", "label subset", "dev before")
 
@@ -55,7 +56,7 @@ def test_the_columns_exist() -> None:
 
 
 def test_the_keys_of_a_search_space_exist() -> None:
-    models = (Space, MethodSpace, Repeats, Select)
+    models = (Space, MethodSpace, Repeats, Select, Sampler)
     keys = {name for model in models for name in model.model_fields}
     named = {key.partition(":")[0] for key in places("YAML")}
     assert {"rounds", "seeds"} <= named

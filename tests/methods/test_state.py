@@ -16,8 +16,8 @@ from torch import Tensor
 from harness.data.batching import TextBatch
 from harness.modules.flow import ActNorm
 from harness.plugin.kit import Kit
-from harness.training.loop import stage_streams
 from harness.training.seeds import seed_everything
+from harness.training.stages import stage_streams
 from harness.trials.checking import problems
 
 KitFor = Callable[..., Kit]

@@ -109,7 +109,7 @@ def test_parquet_and_csv_hold_the_same_tidy_rows(filled: Store, tmp_path: Path) 
     path.write_bytes(render_sheets(sheets, "parquet", 140))
     frame = pandas.read_parquet(path)
     rows = list(csv.DictReader(io.StringIO(render_sheets(sheets, "csv", 140).decode())))
-    assert len(frame) == len(rows) == 15 * 8 + 2 * 6 * 4  # Tables 1, 2 and 7
+    assert len(frame) == len(rows) == (15 + 9) * 8 + 2 * 6 * 4  # Tables 1 and 6, 2 and 7
     (average,) = (
         row
         for row in rows
@@ -160,7 +160,7 @@ def test_the_verb_prints(filled: Store, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_the_verb_writes_a_file(filled: Store, tmp_path: Path) -> None:
     table(store=filled.folder, format="parquet", output=tmp_path / "table.parquet")
-    assert pq.read_table(tmp_path / "table.parquet").num_rows == 2 * 10
+    assert pq.read_table(tmp_path / "table.parquet").num_rows == 2 * 11
 
 
 def test_parquet_needs_a_file(filled: Store) -> None:

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from harness.sweep import live_view
 from harness.sweep.live_view import BARS, CURVE_WIDTH, sparkline
-from harness.sweep.sweep_state import SweepState, published, running_sweeps
+from harness.sweep.sweep_state import SweepState, publishing, running_sweeps
 from harness.sweep.terminal import Terminal
 from harness.sweep.watcher import RoundPlan
 from harness.training.progress import Progress
@@ -16,7 +16,7 @@ from harness.trials.running import RunningTrial
 from harness.trials.store import Store
 from harness.trials.trial import Trial
 
-TRIAL = Trial("simcse", {"encoder": "tiny-bert"}, 42, "search", "s", ("learning_rate",))
+TRIAL = Trial("simcse", {"encoder": "tiny-bert"}, 42, "search", "s", searched=("learning_rate",))
 OTHER = Trial("simcse", {"encoder": "tiny-bert", "learning_rate": 0.1}, 42, "search", "s")
 
 
@@ -86,7 +86,7 @@ def test_the_terminal_names_values_and_counts_every_end() -> None:
 
 def test_others_read_the_state_while_the_sweep_runs(tmp_path: Path) -> None:
     store, state = Store(tmp_path / "store"), SweepState("round 1", 4, 2, done=1)
-    with published(store) as publish:
+    with publishing(store) as publish:
         assert not store.folder.exists()  # nothing before the first state
         publish(state)
         assert running_sweeps(store) == [state]
@@ -102,7 +102,7 @@ def test_what_a_killed_sweep_left_is_removed_by_the_next_one(tmp_path: Path) -> 
     left.mkdir(parents=True)
     (left / "state.json").write_text("{}")
     assert running_sweeps(store) == []
-    with published(store) as publish:
+    with publishing(store) as publish:
         publish(SweepState("round 1", 4))
         assert not left.exists()
 

@@ -39,6 +39,12 @@ methods:
       - noise: [0.0, 0.4, 0.8]
       - noise: {between: best_two, step: 0.2}
       - favours: [test, both]
+  varied:
+    variants:
+      near: {noise: 0.25}
+      far: {noise: 0.5}
+    grid:
+      favours: [test, dev]
   sampled:
     ranges:
       learning_rate: {low: 1.0e-3, high: 1.0e-1, log: true}
@@ -46,6 +52,7 @@ methods:
     sampler: {configurations: 3}
 """
 )
+METHODS = ["chosen", "rounded", "varied", "sampled"]
 FAULTY = (
     HEAD
     + """\
@@ -82,7 +89,7 @@ class Swept:
 def folder(tmp_path_factory: pytest.TempPathFactory, write_plugin: Callable[..., Path]) -> Path:
     """The folder of the plugins, their search spaces and stores."""
     folder = tmp_path_factory.mktemp("sweeps")
-    for name in ("chosen", "rounded"):
+    for name in ("chosen", "rounded", "varied"):
         write_plugin(folder / f"{name}.py", "known")
     for name in ("sampled", "faulty"):
         write_plugin(folder / f"{name}.py", "trained")
@@ -111,8 +118,8 @@ def sweep(folder: Path, process: Callable[..., Any]) -> Callable[..., Swept]:
 
 @pytest.fixture(scope="module")
 def first(sweep: Callable[..., Swept]) -> Swept:
-    """A sweep with a grid, rounds and a sampler."""
-    return sweep(["chosen", "rounded", "sampled"], SPACE, "store")
+    """A sweep with a grid, rounds, variants and a sampler."""
+    return sweep(METHODS, SPACE, "store")
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +127,7 @@ def second(first: Swept, sweep: Callable[..., Swept]) -> Swept:
     """The same sweep again, with a higher budget for the sampler."""
     assert first.written
     return sweep(
-        ["chosen", "rounded", "sampled"],
+        METHODS,
         SPACE.replace("configurations: 3", "configurations: 5"),
         "store",
     )
@@ -186,6 +193,20 @@ def test_rounds_start_from_the_best_so_far(first: Swept) -> None:
     assert first.values("rounded", "favours", "noise") == searched
     [final] = first.of("rounded", "final")
     assert (final.configuration["favours"], final.configuration["noise"]) == ("both", 0.2)
+
+
+def test_every_variant_is_searched_and_gets_the_final_seeds(first: Swept) -> None:
+    grid = {(noise, favours): 1 for noise in (0.25, 0.5) for favours in ("test", "dev")}
+    assert first.values("varied", "noise", "favours") == grid
+    final = {
+        (row.configuration["noise"], row.configuration["favours"])
+        for row in first.of("varied", "final")
+    }
+    assert final == {(0.25, "dev"), (0.5, "dev")}
+    for variant in ("near", "far"):
+        name = f"varied unsup tiny-bert ({variant})"
+        assert f"chosen for {name}: favours=dev (graded-dev " in first.answer.out
+        assert f"] {name} seed 0: dev " in first.answer.out
 
 
 def test_sampler_spends_its_budget(first: Swept) -> None:

@@ -8,10 +8,8 @@ import pytest
 
 from harness.claims import Claim
 from harness.sweep import trial_queue
-from harness.sweep.axes import SamplerRange
-from harness.sweep.space import Repeats, Sampler
-from harness.sweep.suggestions import Sampling, Suggestions
-from harness.sweep.trial_queue import Listed, TrialQueue
+from harness.sweep.trial_queue import TrialQueue
+from harness.sweep.trial_sources import Listed, Together
 from harness.trials.shared_parts import Part
 from harness.trials.store import Store
 from harness.trials.trial import Trial
@@ -70,7 +68,7 @@ def test_one_of_those_that_wait_for_the_same_tries_again(store: Store) -> None:
     assert [given(queue), given(queue)] == ["a", None]
     queue.postponed("a", "another process makes the first stage")
     assert [given(queue), given(queue)] == ["b", None]
-    queue.progressed("b")  # it trains, so the first stage is there
+    assert not queue.progressed("b", {})  # it trains, so the first stage is there
     assert [given(queue), given(queue), given(queue)] == ["c", "a", None]
 
 
@@ -84,16 +82,6 @@ def test_the_end_of_one_releases_the_others(store: Store) -> None:
     assert given(queue) == "b"
     queue.ended("b", FINISHED)
     assert queue.finished
-
-
-def suggestions(budget: int, at_a_time: int) -> Suggestions:
-    template = Trial(
-        "simcse", {"encoder": "tiny-bert", "suite": "graded", "sentences": "graded-sentences"}, 0
-    )
-    ranges = {"temperature": SamplerRange(low=0.01, high=1.0)}
-    sampler = Sampler(configurations=budget)
-    repeats = Repeats(seeds=(1, 2))
-    return Suggestions(Sampling(template, repeats, ranges, sampler, budget, []), at_a_time)
 
 
 def part(key: str, trial: Trial, steps: int = 0) -> Part:
@@ -177,37 +165,11 @@ def test_a_queue_of_parts_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -
     assert queue.finished
 
 
-def test_a_sampler_suggests_until_its_budget_is_spent(store: Store) -> None:
-    source = suggestions(budget=3, at_a_time=2)
-    queue, seen = TrialQueue(source, store, set()), []
-    while not queue.finished:
-        key = given(queue)
-        if key is None:
-            key = seen.pop(0)
-            queue.ended(key, FINISHED)
-        else:
-            seen.append(key)
-    assert [trial.value for trial in source._study.trials] == [50.0, 50.0, 50.0]
-
-
-def test_a_sampler_waits_for_scores_before_it_goes_on(store: Store) -> None:
-    queue = TrialQueue(suggestions(budget=3, at_a_time=1), store, set())
-    first, second = given(queue), given(queue)
-    assert first is not None  # there are two seeds of one configuration
-    assert second is not None
-    assert given(queue) is None
-    queue.ended(first, FINISHED)
-    assert given(queue) is None
-    queue.ended(second, {"status": "failed", "reason": "a planted fault", "dev": None})
-    assert given(queue) is not None
-
-
-def test_a_failed_seed_makes_the_configuration_the_worst(store: Store) -> None:
-    source = suggestions(budget=1, at_a_time=1)
-    queue = TrialQueue(source, store, set())
-    first, second = given(queue), given(queue)
-    assert first is not None
-    assert second is not None
-    queue.ended(first, FINISHED)
-    queue.ended(second, {"status": "failed", "reason": "a planted fault", "dev": None})
-    assert [trial.value for trial in source._study.trials] == [float("-inf")]
+def test_a_trial_of_two_sources_runs_once(store: Store) -> None:
+    trial = Trial("simcse", {"encoder": "tiny-bert"}, seed=0)
+    sources = [Listed({"a": trial, "b": trial}), Listed({"b": trial, "c": trial})]
+    queue = TrialQueue(Together(sources), store, set())
+    assert [given(queue) for _ in range(4)] == ["a", "b", "c", None]
+    for key in ("a", "b", "c"):
+        queue.ended(key, FINISHED)
+    assert queue.finished

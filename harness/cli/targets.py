@@ -1,0 +1,135 @@
+"""What a sweep or a plan is about: a search space or a published table."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.cli import options
+from harness.cli.paper_target import is_compared, table_searches
+from harness.errors import UserError, suggest
+from harness.inputs import is_file
+
+if TYPE_CHECKING:
+    from harness.sweep.overrides import Overrides
+    from harness.sweep.search import Search
+
+YAML_SUFFIXES = (".yaml", ".yml")
+SPACE_FOLDERS = ("search_spaces", "search_spaces/ablations")
+"""The folders of the shipped search spaces"""
+
+
+def shipped_spaces() -> dict[str, Path]:
+    """Name -> file of the search spaces that come with harness."""
+    from harness.files import shipped
+
+    root = shipped("search_spaces").parent
+    found = [path for name in SPACE_FOLDERS for path in sorted((root / name).glob("*.yaml"))]
+    return {path.stem: path for path in found}
+
+
+def split_targets(targets: list[str]) -> tuple[tuple[str, ...], Path]:
+    """The methods and the file of the search space, which is the last argument.
+
+    Raises UserError when none is named, and when there is no such search space.
+    """
+    if not targets:
+        raise UserError(
+            "Missing argument: name a search space, or a table with --paper P --table N"
+        )
+    *methods, space = targets
+    return tuple(methods), space_file(space)
+
+
+def space_file(space: str) -> Path:
+    """The file of a search space, which has a path, or a name if it is shipped.
+
+    An existing file goes before a shipped one. Its path in a checkout, such as
+    `search_spaces/NAME.yaml`, means the shipped NAME where there is no such file, so that printed
+    commands work outside a checkout too. Raises UserError for a name that is not a search space.
+    """
+    path, shipped_ones = Path(space), shipped_spaces()
+    if path.suffix in ("", *YAML_SUFFIXES) and is_file(path):
+        return path
+    in_a_checkout = path.suffix == ".yaml" and path.parent.as_posix() in SPACE_FOLDERS
+    name = path.stem if in_a_checkout else space
+    if name in shipped_ones:
+        return shipped_ones[name]
+    if path.suffix in YAML_SUFFIXES:
+        return path  # the reader of the file says that it does not exist
+    raise UserError(
+        f'"{space}" is not a search space: the last argument is a .yaml file or the name of a '
+        f"shipped space{suggest(space, shipped_ones)}"
+    )
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """The options of `harness sweep` and `harness plan`: what is run, and what narrows it."""
+
+    targets: list[str]
+    """Methods, then the name or path of the search space; only methods where a table is named"""
+    set_: list[str] | None
+    encoder: list[str] | None
+    configurations: int | None
+    seeds: str | None
+    subsets: str | None
+    published: bool
+    paper: str | None
+    table: int | None
+    store: Path | None
+
+    @property
+    def of_table(self) -> bool:
+        """Whether a published table is the target, and not a search space.
+
+        Raises UserError for half of a table's name, and for an unknown one.
+        """
+        if self.paper is None or self.table is None:
+            if self.paper is None and self.table is None:
+                return False
+            raise UserError("a table is named by its paper and its number: --paper P --table N")
+        names = [name for name in shipped_spaces() if name.startswith(f"{self.paper}-table")]
+        return is_compared(self.paper, self.table, names)
+
+    def searches(self) -> "list[Search]":
+        """The searches that the command line asks for.
+
+        Raises UserError for anything that is wrong in the options or in the search space.
+        """
+        from harness.sweep.overrides import searches
+        from harness.sweep.space import load_space
+
+        if self.of_table:
+            return table_searches(
+                str(self.paper), int(self.table or 0), self._overrides(self._methods()), self.store
+            )
+        if self.paper is not None:
+            path = shipped_spaces()[f"{self.paper}-table{self.table}"]
+            return searches(*load_space(path), self._overrides(self._methods()))
+        methods, path = split_targets(self.targets)
+        return searches(*load_space(path), self._overrides(methods))
+
+    def _methods(self) -> tuple[str, ...]:
+        """The targets beside a table. Raises UserError for a search space among them."""
+        for name in self.targets:
+            if name in shipped_spaces() or name.endswith(YAML_SUFFIXES):
+                raise UserError(f"--paper names what is run, so {name} has no place beside it")
+        return tuple(self.targets)
+
+    def _overrides(self, methods: tuple[str, ...]) -> "Overrides":
+        from harness.sweep.overrides import Overrides
+
+        if self.configurations is not None and (self.published or self.of_table):
+            raise UserError(
+                "--configurations has no meaning with --published or --paper: published values "
+                "are not searched"
+            )
+        return Overrides(
+            methods=methods,
+            encoders=tuple(self.encoder or ()),
+            values=options.set_values(self.set_),
+            configurations=self.configurations,
+            seeds=options.whole_numbers(self.seeds, "--seeds"),
+            subsets=options.whole_numbers(self.subsets, "--subsets"),
+            published=self.published,
+        )

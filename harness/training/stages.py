@@ -1,0 +1,40 @@
+"""What the training loop takes from a stage: its streams, and when it is scored on dev."""
+
+from typing import Any
+
+from harness.data.batching import Stream, StreamOptions
+from harness.plugin.config import TrainingConfig
+from harness.plugin.kit import Kit
+from harness.plugin.method import Method
+from harness.plugin.stage import Stage
+
+
+def stage_streams(
+    method: Method[Any], kit: Kit, stage: Stage, seed: int, *, batch_size: int | None = None
+) -> dict[str, Stream]:
+    """The streams of a stage, by name. `batch_size`: at most so many items in a batch."""
+    streams = {}
+    for name, size in stage.streams.items():
+        corpus = kit.declared.corpora[name]
+        options = StreamOptions(
+            limit=method.training_pieces,
+            batch_size=min(size, batch_size or size),
+            seed=seed,
+            items=kit.label_subset(corpus),
+            group=stage.group,
+            text=stage.batches.text,
+        )
+        streams[name] = Stream(kit.tokens(corpus, method.template), method.template, options)
+    return streams
+
+
+def evaluation_interval(stage: Stage, config: TrainingConfig, steps: int) -> int:
+    """Steps between two evaluations on dev, in a stage of so many steps.
+
+    With a share of the labels a stage may be shorter than the configured interval, and is then
+    evaluated ten times (diffaug.md, section 7).
+    """
+    interval = stage.selection.evaluation_interval or config.evaluation_interval
+    if config.label_fraction == 1:
+        return interval
+    return max(1, min(interval, steps // 10))

@@ -1,0 +1,92 @@
+"""A published table as the target of a sweep."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Planned = Callable[..., str]
+
+
+@pytest.fixture
+def planned(harness: Any, tmp_path: Path) -> Planned:
+    """planned(argument, ...): what `harness sweep --dry-run` prints."""
+
+    def call(*arguments: object) -> str:
+        answer = harness("sweep", *arguments, "--store", tmp_path / "store", "--dry-run")
+        assert answer.code == 0, answer.err
+        assert not (tmp_path / "store").exists()
+        return str(answer.out)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("paper", "table", "trials"),
+    [
+        ("diffaug", 6, 9 * 3),
+        # Two unsupervised methods; six methods at 1 %, at 10 % and at 100 % of the labels.
+        ("diffaug", 2, 2 * 3 + 6 * (15 + 15 + 3)),
+        ("d2cse", 8, 4 * 2 * 3),
+        ("clsr", 3, 4 * 3 + 4),  # CLSR on four encoders, and the encoders as they are
+    ],
+)
+def test_a_table_plans_what_it_lacks(paper: str, table: int, trials: int, planned: Planned) -> None:
+    out = planned("--paper", paper, "--table", table)
+    assert f"\n{trials} trials to run" in out
+
+
+def test_a_dry_run_says_trials_steps_and_hours(planned: Planned) -> None:
+    """With the embedded corpus, all of it is known."""
+    small = ["--encoder", "tiny-bert", "--set", "suite=graded", "--set", "max_steps=2"]
+    corpora = ["--set", "sentences=graded-sentences", "--set", "triplets=graded-triplets"]
+    phase = ["--set", "classification_max_steps=1"]
+    out = planned("--paper", "diffaug", "--table", "6", *small, *corpora, *phase)
+    # Three methods on three seeds; the phase on labels alone has one step more.
+    assert f"27 trials to run, {3 * 3 * (2 + 3 + 3)} steps; estimated time with" in out
+    assert re.search(r"\(\d+\.\d (CPU|GPU) hours\)", out)
+
+
+def test_methods_seeds_and_subsets_narrow_a_table(planned: Planned) -> None:
+    out = planned(
+        "simcse", "--paper", "diffaug", "--table", "2", "--seeds", "0", "--subsets", "1,2"
+    )
+    assert f"\n{2 * (2 + 2 + 1) + 1} trials to run" in out
+    assert "promptbert" not in out
+
+
+def test_a_row_that_cannot_run_here_is_left_out(harness: Any, tmp_path: Path) -> None:
+    """GloVe needs a file of word vectors."""
+    store = tmp_path / "store"
+    answer = harness("plan", "--paper", "d2cse", "--table", "1", "--store", store)
+    assert answer.code == 0
+    assert "Left out: glove unsup glove: glove has no word vectors" in answer.err
+    assert "d2cse unsup roberta-base" in answer.out
+
+
+def test_an_ablation_table_is_its_search_space(planned: Planned) -> None:
+    assert planned("--paper", "diffaug", "--table", "8") == planned("diffaug-table8")
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_table_is_filled_and_nothing_runs_twice(process: Any, tmp_path: Path) -> None:
+    """DiffAug's Table 1 has two poolings of BERT base; here, the encoder is the tiny one."""
+    words = [
+        "sweep",
+        "pooling",
+        "--paper",
+        "diffaug",
+        "--table",
+        "1",
+        "--store",
+        tmp_path / "store",
+    ]
+    small = ["--encoder", "tiny-bert", "--set", "suite=graded"]
+    first, second = (process(*words, *small) for _ in range(2))
+    assert first.code == second.code == 0, first.err + second.err
+    assert "final seeds: 2 to run, 0 already in the store" in first.out
+    assert "final seeds: 0 to run, 2 already in the store" in second.out
+    assert "Table 1: " in first.out

@@ -1,0 +1,241 @@
+"""Pruners decide as they would by hand, and what they end is in the store as pruned."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from harness.sweep.scored import sampled_of, scored_of, tried_of
+from harness.sweep.search import Search
+from harness.sweep.study import Study
+from harness.sweep.suggestions import Suggestions
+from harness.trials.store import Store
+from harness.trials.trial import Trial, key
+from tests.sweep.conftest import Killed, play
+
+SearchOf = Callable[..., Search]
+SourceOf = Callable[..., Suggestions]
+
+RATES = [1e-5, 2e-5, 3e-5, 4e-5, 5e-5, 6e-5]
+GRID = f"    grid: {{learning_rate: {RATES}}}\n"
+CURVES = {
+    1e-5: [10, 20, 30, 40],
+    2e-5: [12, 22, 32, 42],
+    3e-5: [14, 24, 34, 44],
+    4e-5: [11, 30, 50, 60],
+    5e-5: [13, 19, 25, 31],
+    6e-5: [15, 21, 60, 70],
+}
+"""Learning rate -> the best dev score so far after each evaluation"""
+
+
+def curve(trial: Trial) -> list[float]:
+    return [float(value) for value in CURVES[trial.configuration["learning_rate"]]]
+
+
+# By hand, in the order of the grid. ASHA with a factor of 2 has rungs at evaluations 1, 2 and 4; on
+# each, a configuration must be among the best half of those so far, itself included (of one or
+# two or three that is the best). 1e-5: alone, goes on. 2e-5 and 3e-5: the best so far, go on.
+# 4e-5: 11 is third of 4 and two go on, so it ends. 5e-5: 13 is second of 5 and goes on; on the
+# second rung 19 is the last of 20, 22, 24, 19, so it ends. 6e-5: 15 is the best; on the second rung
+# 21 is third of 5 and two go on, so it ends.
+ASHA = {4e-5: 1, 5e-5: 2, 6e-5: 2}
+# The median looks at the configurations that have finished, from the third on. 3e-5: above both.
+# 4e-5: 11 is below the median of 10, 12, 14. 5e-5: 13 is above it; 19 is below that of 20, 22, 24.
+# 6e-5: 15 is above it, and 21 is below.
+MEDIAN = {4e-5: 1, 5e-5: 2, 6e-5: 2}
+# From the second evaluation on, 4e-5 has 30 and stays; it has then finished, too. 5e-5: 19 is below
+# the median of 20, 22, 24, 30. 6e-5: 21 is below it as well.
+LATER = {5e-5: 2, 6e-5: 2}
+# The best three quarters of 10, 12, 14 are above 11, and 4e-5 is not below that. 5e-5: 13 is above
+# the lowest quarter of 10, 11, 12, 14, and 19 is below that of 20, 22, 24, 30. 6e-5: as 5e-5, and
+# 21 is below 21.5.
+PERCENTILE = {5e-5: 2, 6e-5: 2}
+
+
+@pytest.mark.parametrize(
+    ("pruner", "ended"),
+    [
+        ("{name: asha, reduction_factor: 2}", ASHA),
+        ("{name: median, startup_configurations: 2}", MEDIAN),
+        ("{name: median, startup_configurations: 2, first_evaluation: 2}", LATER),
+        ("{name: percentile, keep_percent: 75, startup_configurations: 2}", PERCENTILE),
+    ],
+    ids=["asha", "median", "later", "percentile"],
+)
+def test_a_pruner_decides_as_by_hand(
+    pruner: str, ended: dict[float, int], search_of: SearchOf, source_of: SourceOf, store: Store
+) -> None:
+    search = search_of(GRID, f"pruner: {pruner}")
+    played = play(source_of(search), curve)
+    assert played.rates == RATES
+    assert played.stopped == ended
+    for trial in played.ran:
+        record = store.get(key(trial))
+        rate = trial.configuration["learning_rate"]
+        assert record.status == ("pruned" if rate in ended else "finished")
+        assert record.dev_score == CURVES[rate][ended.get(rate, 4) - 1]
+    assert source_of(search).exhausted  # the same command runs nothing
+
+
+@pytest.mark.parametrize("killed", range(6))
+def test_a_grid_that_was_killed_is_pruned_as_if_it_had_not_been(
+    killed: int, search_of: SearchOf, source_of: SourceOf
+) -> None:
+    """The driver dies after the first evaluation of a trial, also where it has just decided."""
+    search = search_of(GRID, "pruner: {name: asha, reduction_factor: 2}")
+    with pytest.raises(Killed):
+        play(source_of(search), curve, kill_after=killed)
+    resumed = play(source_of(search), curve)
+    assert resumed.rates == RATES[killed:]
+    assert resumed.stopped == {rate: at for rate, at in ASHA.items() if rate in RATES[killed:]}
+
+
+def test_pruned_configurations_are_never_the_best(
+    search_of: SearchOf, source_of: SourceOf, store: Store
+) -> None:
+    search = search_of(GRID, "pruner: {name: asha, reduction_factor: 2}")
+    play(source_of(search), curve)
+    scored = scored_of(search, search.configurations(0, []), store)
+    assert [(values["learning_rate"], dev) for values, dev in scored] == [
+        (1e-5, 40.0), (2e-5, 42.0), (3e-5, 44.0),
+    ]  # fmt: skip
+
+
+def test_another_search_runs_what_this_one_has_pruned(
+    search_of: SearchOf, source_of: SourceOf, store: Store
+) -> None:
+    """Without the pruner, or with another one, a pruned trial is one that is missing."""
+    play(source_of(search_of(GRID, "pruner: {name: asha, reduction_factor: 2}")), curve)
+    other = search_of(GRID, "pruner: {name: percentile, keep_percent: 99}")
+    assert play(source_of(other), curve).rates == sorted(ASHA)
+    assert len(store.finished_keys()) == len(RATES)
+
+
+def test_a_pruned_record_gives_way_to_a_finished_one_only(
+    search_of: SearchOf, source_of: SourceOf, store: Store
+) -> None:
+    search = search_of(GRID, "pruner: {name: asha, reduction_factor: 2}")
+    played = play(source_of(search), curve)
+    record = store.get(key(played.ran[3]))
+    store.write(replace(record, status="failed", reason="a planted fault", dev={}))
+    assert store.get(record.key) == record
+    assert store.finished_or_run(record.key, "", pytest.fail, search.id) == record
+    again = replace(record, status="finished")
+    assert store.finished_or_run(record.key, "", lambda: again, "another") == again
+    store.write(record)
+    assert store.get(record.key) == again
+
+
+def test_a_trial_that_has_done_its_last_step_has_finished(
+    search_of: SearchOf, source_of: SourceOf
+) -> None:
+    """It is judged for the last time at its last evaluation, where there is a rung of ASHA."""
+    search = search_of(GRID, "pruner: {name: asha, first_evaluation: 4, reduction_factor: 2}")
+    assert (
+        play(
+            source_of(search), lambda trial: [1.0, 2.0, 3.0, -trial.configuration["learning_rate"]]
+        ).stopped
+        == {}
+    )
+
+
+def test_each_round_has_a_study_of_its_own(search_of: SearchOf, store: Store) -> None:
+    """The second round varies what the first one does not have."""
+    part = """\
+    rounds:
+      - learning_rate: [1.0e-5, 2.0e-5]
+      - temperature: [0.05, 0.1]
+"""
+    search = search_of(part, "pruner: asha")
+    for number in (0, 1):
+        best = {**search.fixed, "learning_rate": 1e-5}
+        configurations = search.configurations(number, [(best, 1.0)] if number else [])
+        study = Study(search, store, f"round {number + 1}")
+        play(Suggestions(search, study, store, configurations), lambda _: [1.0])
+        assert [len(trial.params) for trial in study.trials()] == [1 + number] * 2
+    assert len(list(store.studies_folder.glob("*.journal"))) == 2
+
+
+SAMPLED = """\
+    ranges: {learning_rate: {low: 1.0e-5, high: 1.0e-2, log: true}}
+    sampler: {name: tpe, configurations: 12}
+"""
+
+
+def rising(trial: Trial) -> list[float]:
+    best = 60 - 5000 * abs(trial.configuration["learning_rate"] - 1e-3)
+    return [best - 3, best - 2, best - 1, best]
+
+
+def test_a_sampler_hears_of_pruned_configurations(
+    search_of: SearchOf, source_of: SourceOf, store: Store
+) -> None:
+    """They count towards the budget, and reach Optuna as pruned, with the score at their end."""
+    search = search_of(SAMPLED, "pruner: {name: asha, reduction_factor: 2}")
+    played = play(source_of(search), rising)
+    assert len(played.ran) == 12
+    trials = {trial.params["learning_rate"]: trial for trial in Study(search, store).trials()}
+    assert played.stopped
+    for rate, trial in trials.items():
+        assert trial.state.name == ("PRUNED" if rate in played.stopped else "COMPLETE")
+        record = store.get(trial.user_attrs["trials"][0])
+        assert record.dev_score == trial.value == trial.intermediate_values[trial.last_step]
+    assert len(sampled_of(search, store)) == 12 - len(played.stopped)
+    assert sum(each.settled for each in tried_of(search, store)) == 12
+    shutil.rmtree(store.studies_folder)
+    assert source_of(search).exhausted
+    again = Study(search, store).trials()
+    assert sorted(t.state.name for t in again) == sorted(t.state.name for t in trials.values())
+
+
+def test_the_other_seeds_of_a_pruned_configuration_do_not_run(
+    search_of: SearchOf, source_of: SourceOf, store: Store
+) -> None:
+    """The pruner sees the first seed alone; the others are recorded without a score."""
+    lines = ("pruner: {name: asha, reduction_factor: 2}", "search: {seeds: [1, 2]}")
+    search = search_of(GRID, *lines)
+    played = play(source_of(search), curve)
+    assert [(t.configuration["learning_rate"], t.seed) for t in played.ran] == [
+        (1e-5, 1), (1e-5, 2), (2e-5, 1), (2e-5, 2), (3e-5, 1), (3e-5, 2),
+        (4e-5, 1), (5e-5, 1), (6e-5, 1),
+    ]  # fmt: skip
+    unrun = [each for each in store.read().records() if not each.dev]
+    assert {(each.status, each.seed, each.configuration["learning_rate"]) for each in unrun} == {
+        ("pruned", 2, rate) for rate in ASHA
+    }
+    assert source_of(search).exhausted
+
+
+def test_wilcoxon_stops_the_seeds_of_a_worse_configuration(
+    search_of: SearchOf, source_of: SourceOf, store: Store
+) -> None:
+    """One of n pairs that are all worse has p = 1 / 2**n: below 0.1 at the fourth seed.
+
+    The first configuration is the best, the second is worse on every seed. The third one is better
+    on one seed, so that p is 2 / 16 after four seeds and 2 / 32 after five.
+    """
+    scores = {
+        1e-5: [50, 51, 52, 53, 54, 55],
+        2e-5: [40, 42, 44, 46, 48, 50],
+        3e-5: [40, 42, 44, 53.5, 48, 50],
+    }
+    seeds = [1, 2, 3, 4, 5, 6]
+    grid = f"    grid: {{learning_rate: {list(scores)}}}\n"
+    search = search_of(grid, "pruner: wilcoxon", f"search: {{seeds: {seeds}}}")
+    played = play(
+        source_of(search),
+        lambda trial: [scores[trial.configuration["learning_rate"]][trial.seed - 1]],
+    )
+    ran = [(trial.configuration["learning_rate"], trial.seed) for trial in played.ran]
+    assert ran == [
+        *((1e-5, seed) for seed in seeds),
+        *((2e-5, seed) for seed in seeds[:4]),
+        *((3e-5, seed) for seed in seeds[:5]),
+    ]
+    assert [each.state.name for each in Study(search, store, "round 1").trials()] == []
+    assert [each.state.name for each in Study(search, store).trials()] == [
+        "COMPLETE", "PRUNED", "PRUNED",
+    ]  # fmt: skip
+    assert source_of(search).exhausted

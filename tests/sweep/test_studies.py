@@ -1,0 +1,287 @@
+"""The study of a search is on disk: a search that was stopped goes on as if it had not been."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from harness.sweep.scored import COST_MARGIN, chosen_of, sampled_of, tried_of
+from harness.sweep.search import Search
+from harness.sweep.study import Study
+from harness.sweep.suggestions import Suggestions
+from harness.trials.store import Store
+from harness.trials.trial import Trial
+from tests.sweep.conftest import Killed, play
+
+SearchOf = Callable[..., Search]
+SourceOf = Callable[..., Suggestions]
+
+RANGES = """\
+    ranges:
+      learning_rate: {{low: 1.0e-5, high: 1.0e-2, log: true}}
+      temperature: {{low: 0.01, high: 0.1}}
+    sampler: {{name: {name}, configurations: {configurations}, seed: 3}}
+"""
+SAMPLERS = ["tpe", "random", "cma-es", "qmc", "gp", "nsga-ii", "nsga-iii"]
+
+
+def ranges(name: str = "tpe", configurations: int = 6) -> str:
+    return RANGES.format(name=name, configurations=configurations)
+
+
+def score(trial: Trial) -> list[float]:
+    """The best learning rate is 1e-3; the curve rises to the score."""
+    best = 60 - 1000 * abs(trial.configuration["learning_rate"] - 1e-3)
+    return [best - 2, best - 1, best]
+
+
+def states(study: Study) -> list[str]:
+    return [trial.state.name for trial in study.trials()]
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_search_that_was_killed_ends_as_if_it_had_not_been(
+    name: str, search_of: SearchOf, source_of: SourceOf, store: Store
+) -> None:
+    """Every sampler; QMC would repeat its points if its study began anew."""
+    if name == "cma-es":
+        pytest.importorskip("cmaes")
+    search = search_of(ranges(name))
+    undisturbed = play(source_of(search), score).rates
+    assert len(set(undisturbed)) == 6
+    for folder in (store.folder, store.studies_folder):
+        shutil.rmtree(folder)
+    with pytest.raises(Killed):
+        play(source_of(search), score, kill_after=3)
+    assert states(Study(search, store)) == ["COMPLETE"] * 3 + ["RUNNING"]
+    resumed = play(source_of(search), score)
+    assert resumed.rates == undisturbed[3:]
+    assert states(Study(search, store)) == ["COMPLETE"] * 6
+
+
+def test_a_higher_budget_adds_only_the_difference(search_of: SearchOf, source_of: SourceOf) -> None:
+    assert len(play(source_of(search_of(ranges(configurations=2))), score).ran) == 2
+    source = source_of(search_of(ranges(configurations=5)))
+    assert (source.to_run, source.settled) == (3, 2)
+    assert len(play(source, score).ran) == 3
+    assert source_of(search_of(ranges(configurations=5))).exhausted
+
+
+def test_another_program_opens_the_study(
+    search_of: SearchOf, source_of: SourceOf, store: Store
+) -> None:
+    search = search_of(ranges(configurations=2))
+    play(source_of(search), score)
+    [path] = store.studies_folder.iterdir()
+    backend = optuna.storages.journal.JournalFileBackend(str(path))
+    [name] = optuna.get_all_study_names(optuna.storages.JournalStorage(backend))
+    assert name == f"simcse unsup tiny-bert {search.id}"
+    study = optuna.load_study(study_name=name, storage=optuna.storages.JournalStorage(backend))
+    for trial in study.trials:
+        assert [store.get(key).dev_score for key in trial.user_attrs["trials"]] == trial.values
+        assert list(trial.intermediate_values) == [1, 2, 3]
+
+
+def test_a_study_that_was_deleted_is_made_again_from_the_store(
+    search_of: SearchOf, source_of: SourceOf, store: Store
+) -> None:
+    search = search_of(ranges())
+    with pytest.raises(Killed):
+        play(source_of(search), score, kill_after=4)
+    before = {tuple(trial.params.values()) for trial in Study(search, store).trials()[:4]}
+    shutil.rmtree(store.studies_folder)
+    resumed = play(source_of(search), score)
+    assert len(resumed.ran) == 2
+    trials = Study(search, store).trials()
+    assert {tuple(trial.params.values()) for trial in trials[:4]} == before
+    assert all(len(trial.intermediate_values) == 3 for trial in trials)
+
+
+def test_a_store_that_was_deleted_is_filled_again(
+    search_of: SearchOf, source_of: SourceOf, store: Store
+) -> None:
+    """The store is the ledger: what only the study knows does not count."""
+    search = search_of(ranges(configurations=2))
+    play(source_of(search), score)
+    shutil.rmtree(store.folder)
+    assert len(play(source_of(search), score).ran) == 2
+    assert len(sampled_of(search, store)) == 2
+
+
+def test_what_the_store_finished_while_the_driver_was_away_is_not_run_again(
+    search_of: SearchOf, source_of: SourceOf, store: Store, tmp_path: Path
+) -> None:
+    """The worker writes its record, and the driver dies before it hears of that."""
+    search = search_of(ranges(configurations=3))
+    with pytest.raises(Killed):
+        play(source_of(search), score, kill_after=1)
+    [_, running] = Study(search, store).trials()
+    shutil.copytree(store.studies_folder, tmp_path / "copy")
+    rest = play(source_of(search), score)  # it finishes the second configuration, and a third
+    assert rest.ran[0].configuration["learning_rate"] == running.params["learning_rate"]
+    shutil.rmtree(store.studies_folder)
+    shutil.move(tmp_path / "copy", store.studies_folder)
+    assert play(source_of(search), score).ran == []
+    assert states(Study(search, store)) == ["COMPLETE"] * 3
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda lines: b"\n".join([lines[0], b"{no json", *lines[1:]]),
+        lambda lines: b"\n".join([b"[]", *lines]),
+        lambda _: b'{"op_code": 77, "worker_id": "x"}\n',
+        lambda lines: b"\xff\xfe\n" + b"\n".join(lines),
+    ],
+    ids=["json", "list", "operation", "bytes"],
+)
+def test_a_damaged_study_is_set_aside_with_one_sentence(
+    damage: Callable[[list[bytes]], bytes],
+    search_of: SearchOf,
+    source_of: SourceOf,
+    store: Store,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    search = search_of(ranges(configurations=3))
+    play(source_of(search), score)
+    [path] = store.studies_folder.iterdir()
+    content = path.read_bytes()
+    path.write_bytes(damage(content.split(b"\n")))
+    assert play(source_of(search), score).ran == []
+    [warning] = [each.message for each in caplog.records if each.name.startswith("harness")]
+    assert f"the study {path} is damaged" in warning
+    assert states(Study(search, store)) == ["COMPLETE"] * 3
+    assert len(list(store.studies_folder.iterdir())) == 2  # the damaged one is kept
+
+
+def test_half_a_line_at_the_end_does_not_count_as_damage(
+    search_of: SearchOf, source_of: SourceOf, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A process is killed while it writes."""
+    search = search_of(ranges(configurations=3))
+    with pytest.raises(Killed):
+        play(source_of(search), score, kill_after=2)
+    [path] = store.studies_folder.iterdir()
+    path.write_bytes(path.read_bytes() + b'{"op_code":6,"trial')
+    assert len(play(source_of(search), score).ran) == 1
+    assert not [each for each in caplog.records if each.name.startswith("harness")]
+
+
+def test_a_sampler_waits_for_scores_before_it_goes_on(
+    search_of: SearchOf, source_of: SourceOf
+) -> None:
+    source = source_of(search_of(ranges(configurations=3), "search: {seeds: [1, 2]}"))
+    first, second = source.more()  # there are two seeds of one configuration
+    assert source.more() == {}
+    source.ended(first, {"status": "finished", "dev": 50.0})
+    assert source.more() == {}
+    source.ended(second, {"status": "failed", "dev": None})
+    assert len(source.more()) == 2
+    assert states(source.study) == ["FAIL", "RUNNING"]
+
+
+def test_two_sweeps_of_one_search_share_its_study(
+    search_of: SearchOf, source_of: SourceOf, store: Store
+) -> None:
+    """Each has the configurations of the other, and both end with the budget.
+
+    The store's claims let each trial run once, and both hear of its end.
+    """
+    search = search_of(ranges(configurations=3))
+    one, two = source_of(search), source_of(search)
+    [first] = one.more()
+    assert [*two.more()] == [first]  # it waits for the claim, and holds no worker
+    [second] = two.more()
+    assert second != first
+    assert one.more() == {}
+    for key in (second, first):
+        for source in (two, one):
+            source.ended(key, {"status": "finished", "dev": 50.0})
+            source.more()
+    for source in (one, two):
+        assert not source.exhausted
+        [third] = {key for each in source._open.values() for key in each.left}
+        source.ended(third, {"status": "finished", "dev": 50.0})
+        assert source.exhausted
+    assert states(Study(search, store)) == ["COMPLETE"] * 3
+
+
+def test_failures_do_not_count_towards_the_budget_of_the_next_command(
+    search_of: SearchOf, source_of: SourceOf
+) -> None:
+    search = search_of(ranges(configurations=3))
+    fails = iter([True, False, True])
+    play(source_of(search), lambda trial: [] if next(fails) else score(trial))
+    assert len(play(source_of(search), score).ran) == 2
+
+
+def test_a_budget_in_hours(search_of: SearchOf, source_of: SourceOf) -> None:
+    """A played trial takes an hour."""
+    search = search_of(ranges().replace("configurations: 6", "hours: 2.5"))
+    source = source_of(search)
+    assert source.to_run is None
+    assert len(play(source, score).ran) == 3
+    assert source_of(search).exhausted
+
+
+def test_a_sampler_that_has_no_other_configuration_ends(
+    search_of: SearchOf, source_of: SourceOf
+) -> None:
+    part = "    ranges: {learning_rate: [1e-3, 1e-4]}\n    sampler: {name: random, hours: 99}\n"
+    assert sorted(play(source_of(search_of(part)), score).rates) == [1e-4, 1e-3]
+
+
+CONDITIONAL = """\
+    ranges:
+      head: [tanh, batchnorm]
+      masked_language_weight: [0.1, 0.5]
+      learning_rate: {low: 1.0e-5, high: 1.0e-2, log: true, when: {head: tanh}}
+      masking_ratio: {values: [0.2, 0.3], when: {head: batchnorm, masked_language_weight: 0.1}}
+      weight_decay: {low: 0.1, high: 0.2, when: {masked_language_weight: 0.5}}
+    sampler: {configurations: 12}
+"""
+
+
+def test_conditional_ranges(search_of: SearchOf, source_of: SourceOf, store: Store) -> None:
+    """A range applies where the head has its value.
+
+    The command line fixes the weight, so that a condition on it holds always or never.
+    """
+    search = search_of(CONDITIONAL, masked_language_weight=0.1)
+    assert list(search.ranges) == ["head", "learning_rate", "masking_ratio"]
+    play(source_of(search), lambda _: [50.0])
+    trials = Study(search, store).trials()
+    assert {tuple(trial.params) for trial in trials} == {
+        ("head", "learning_rate"), ("head", "masking_ratio"),
+    }  # fmt: skip
+    for each in tried_of(search, store):
+        other, usual = {"tanh": ("masking_ratio", 0.15), "batchnorm": ("learning_rate", 3e-5)}[
+            each.values["head"]
+        ]
+        assert each.values[other] == usual
+    shutil.rmtree(store.studies_folder)
+    before = {frozenset(trial.params.items()) for trial in trials}
+    assert source_of(search).exhausted
+    assert {frozenset(trial.params.items()) for trial in Study(search, store).trials()} == before
+
+
+def test_the_front_of_dev_and_cost(search_of: SearchOf, source_of: SourceOf, store: Store) -> None:
+    """More steps give more points, but ever fewer: the cheapest within the margin is chosen."""
+    part = """\
+    ranges: {max_steps: {low: 1, high: 8, step: 1}}
+    sampler: {name: nsga-ii, configurations: 20}
+"""
+    search = search_of(part, "select: [dev, cost]")
+    points = {steps: 60 - 4 / steps for steps in range(1, 9)}
+    play(source_of(search), lambda trial: [points[trial.configuration["max_steps"]]])
+    study = Study(search, store)
+    complete = [trial for trial in study.trials() if trial.state == TrialState.COMPLETE]
+    values = {trial.params["max_steps"]: trial.values for trial in complete}
+    assert values == {steps: [points[steps], float(steps)] for steps in values}
+    scored = sampled_of(search, store)
+    chosen = chosen_of(search, scored, store)["max_steps"]
+    near = [steps for steps in values if points[steps] >= points[max(values)] - COST_MARGIN]
+    assert chosen == min(near) < max(values)

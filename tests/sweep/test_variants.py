@@ -1,0 +1,212 @@
+"""Variants, settings and encoders of a method, and configurations that train the same thing."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.sweep.overrides import Overrides, searches
+from harness.sweep.search import Search
+from harness.sweep.space import load_space
+from harness.trials.trial import key
+
+HEAD = """\
+suite: graded
+select: {metric: graded-dev}
+final: {seeds: [0, 1]}
+encoders: [tiny-bert]
+set: {sentences: graded-sentences, triplets: graded-triplets, max_steps: 2}
+"""
+SCHEDULES = """\
+setting: semisup
+methods:
+  simcse:
+    variants:
+      joint: {schedule: joint}
+      labels first: {schedule: sup-unsup, learning_rate: 1e-4}
+"""
+ALPHAS = """\
+methods:
+  simcse:
+    grid:
+      schedule: [joint, sup-unsup, sup-joint]
+      auxiliary_weight: [1e-4, 1e-3, 1e-2]
+"""
+Found = Callable[..., list[Search]]
+
+
+@pytest.fixture
+def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Found:
+    """found(text, ...): the searches of a search space, narrowed by the options."""
+    monkeypatch.delenv("HARNESS_HUB", raising=False)
+
+    def load(text: str, **options: Any) -> list[Search]:
+        path = tmp_path / "space.yaml"
+        path.write_text(HEAD + text, encoding="utf-8")
+        return searches(*load_space(path), Overrides(**options))
+
+    return load
+
+
+def searched(search: Search) -> list[dict[str, Any]]:
+    """The configurations of the first round."""
+    return search.configurations(0, []) if search.rounds else []
+
+
+def final(search: Search) -> list[tuple[int, Any]]:
+    """The seed and the configuration of each final trial that has one configuration."""
+    return [(trial.seed, trial.config) for trial in search.trials([search.fixed], "final")]
+
+
+# Variants
+
+
+def test_every_variant_gets_the_final_seeds(found: Found) -> None:
+    joint, first = found(SCHEDULES)
+    assert [each.label for each in (joint, first)] == [
+        "simcse semisup tiny-bert (joint)",
+        "simcse semisup tiny-bert (labels first)",
+    ]
+    assert [(seed, config.schedule) for seed, config in final(joint)] == [
+        (0, "joint"),
+        (1, "joint"),
+    ]
+    assert {(config.schedule, config.learning_rate) for _, config in final(first)} == {
+        ("sup-unsup", 1e-4)
+    }
+    assert not joint.rounds
+    assert not first.rounds
+    [label, _] = (trial.label for trial in joint.trials([joint.fixed], "final"))
+    assert label == "simcse semisup tiny-bert (joint) seed 0"
+
+
+def test_a_variant_has_its_own_search(found: Found) -> None:
+    searches = found(SCHEDULES + "    grid: {batch_size: [8, 16]}\n")
+    tried = [[values["batch_size"] for values in searched(each)] for each in searches]
+    assert tried == [[8, 16], [8, 16]]
+    assert len({each.id for each in searches}) == 2
+
+
+def test_the_command_line_goes_before_a_variant(found: Found) -> None:
+    joint, first = found(SCHEDULES, values={"learning_rate": 0.5})
+    assert {each.config.model_dump()["learning_rate"] for each in (joint, first)} == {0.5}
+
+
+def test_a_variant_without_values_is_the_method_itself(found: Found) -> None:
+    plain, _ = found("methods: {simcse: {variants: {plain: , slow: {learning_rate: 1e-6}}}}\n")
+    [alone] = found("methods: {simcse: }\n")
+    trials = [each.trials([each.fixed], "final") for each in (plain, alone)]
+    assert [list(map(key, each)) for each in trials] == [list(map(key, trials[0]))] * 2
+
+
+# Settings and encoders
+
+
+def test_a_method_runs_in_every_setting(found: Found) -> None:
+    labels = [each.label for each in found("setting: [semisup, sup]\nmethods: {simcse: }\n")]
+    assert labels == ["simcse semisup tiny-bert", "simcse sup tiny-bert"]
+
+
+def test_a_method_has_a_setting_and_encoders_of_its_own(found: Found) -> None:
+    text = "setting: sup\nmethods: {sbert: , simcse: {setting: unsup, encoders: [mini-bert]}}\n"
+    assert [each.label for each in found(text)] == [
+        "sbert sup tiny-bert",
+        "simcse unsup mini-bert",
+    ]
+    narrowed = found(text, encoders=("tiny-bert",), values={"setting": "sup"})
+    assert [each.label for each in narrowed] == ["sbert sup tiny-bert", "simcse sup tiny-bert"]
+
+
+# Published values
+
+
+def test_published_values_leave_the_variants(found: Found) -> None:
+    grid = "    grid: {batch_size: [8, 16]}\n"
+    searches = found(SCHEDULES + grid, published=True)
+    assert [each.label for each in searches] == [each.label for each in found(SCHEDULES)]
+    assert not any(each.rounds for each in searches)
+    assert {each.config.model_dump()["batch_size"] for each in searches} == {64}
+
+
+def test_published_values_are_those_of_the_encoder(found: Found) -> None:
+    rounds = "methods: {d2cse: {rounds: [{learning_rate: [0.1, 0.2]}, {epochs: [1, 2]}]}}\n"
+    options: dict[str, Any] = {"encoders": ("bert-base-uncased", "roberta-base"), "published": True}
+    rates = [each.config.model_dump()["learning_rate"] for each in found(rounds, **options)]
+    assert rates == [0.021, 0.044]
+
+
+# Configurations that train the same thing
+
+
+def test_what_a_schedule_does_not_use_is_not_varied(found: Found) -> None:
+    [search] = found("setting: semisup\n" + ALPHAS)
+    tried = [(each["schedule"], each["auxiliary_weight"]) for each in searched(search)]
+    assert tried == [
+        ("joint", 1e-4), ("joint", 1e-3), ("joint", 1e-2), ("sup-unsup", 1e-3),
+        ("sup-joint", 1e-4), ("sup-joint", 1e-3), ("sup-joint", 1e-2),
+    ]  # fmt: skip
+
+
+def test_a_grid_of_one_configuration_is_no_search(found: Found) -> None:
+    """Supervised SimCSE has no auxiliary loss, so its one configuration gets the final seeds."""
+    [search] = found("setting: sup\n" + ALPHAS)
+    assert not search.rounds
+    [plain] = found("setting: sup\nmethods: {simcse: }\n")
+    keys = [list(map(key, each.trials([each.fixed], "final"))) for each in (search, plain)]
+    assert keys[0] == keys[1]
+
+
+def test_a_wrong_value_of_an_unused_field_is_refused(found: Found) -> None:
+    from harness.errors import UserError
+
+    with pytest.raises(UserError, match="auxiliary_weight = -1"):
+        found("setting: sup\nmethods: {simcse: {set: {auxiliary_weight: -1}}}\n")
+
+
+def test_an_unused_field_falls_back_to_the_published_value() -> None:
+    from harness import plugin
+
+    class Config(plugin.TrainingConfig):
+        kind: str = "soft"
+        length: int = 4
+        published = {("unsup", "*"): {"length": 8}}  # noqa: RUF012
+
+        @property
+        def unused(self) -> set[str]:
+            return set() if self.kind == "soft" else {"length"}
+
+    assert Config(length=2).length == 2
+    assert Config(kind="hard", length=2) == Config(kind="hard")
+    assert Config(kind="hard", length=2).length == 8
+    assert Config(kind="soft", length=2).length == 2
+
+
+def test_the_shipped_grids_plan_no_training_twice() -> None:
+    """Five weights of an unused loss were five equal trials; there were 160 of `semisup`."""
+    path = Path(__file__).parents[2] / "search_spaces" / "semisup.yaml"
+    found = searches(*load_space(path), Overrides())
+    trials = [
+        trial
+        for search in found
+        for number in range(len(search.rounds))
+        for trial in search.trials(search.configurations(number, []), "search")
+    ]
+    finals = [trial for search in found for trial in search.trials([search.fixed], "final")]
+    assert len(trials) + len(finals) == 136
+
+
+def test_fractions_search_where_there_is_something_to_choose() -> None:
+    """Two fractions, two encoders and two settings; ConSERT has one setting."""
+    path = Path(__file__).parents[2] / "search_spaces" / "fractions.yaml"
+    found = searches(*load_space(path), Overrides())
+    assert len(found) == 3 * 2 * 2 * 2 + 2 * 2
+    searched = {
+        (each.name, each.config.setting): len(each.configurations(0, []))
+        for each in found
+        if each.rounds
+    }
+    assert searched == dict.fromkeys(
+        [(name, "semisup") for name in ("simcse", "promptbert", "consert")], 5
+    )
+    assert {len(each.trials([each.fixed], "final")) for each in found} == {15}
