@@ -22,6 +22,7 @@ from harness.cli.run import run
 from harness.cli.show import show
 from harness.cli.sweep import sweep
 from harness.cli.table import table
+from harness.cli.watch import watch
 from harness.errors import SweepStopped, TrialFailure, UserError, one_line
 
 INTERRUPTED = 130
@@ -35,7 +36,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
-for verb in (sweep, prepare, run, plan, table, show, compare, retrieve, picture, check, new, clean):
+for verb in (
+    *(sweep, prepare, run, plan, watch, table, show),
+    *(compare, retrieve, picture, check, new, clean),
+):
     app.command()(verb)
 app.command("list")(list_)
 app.command("eval")(eval_)

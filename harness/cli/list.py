@@ -9,9 +9,10 @@ from harness.cli import options
 
 NEWEST = 50
 """The number of trials that are listed unless all are asked for"""
+_NAMED = ("method", "setting", "encoder", "seed", "label_fraction", "subset")
 _COLUMNS = (
-    "key", "status", "role", "suite", "selected_by", "dev", "method", "setting", "encoder", "seed",
-    "label_fraction", "subset", "reason", "started",
+    *_NAMED, "key", "status", "role", "suite", "selected_by", "dev", "search", "configuration",
+    "reason", "started",
 )  # fmt: skip
 
 
@@ -83,6 +84,8 @@ def _trials(store: options.StoreOption, *, everything: bool) -> None:
     """Print a line for each trial in the order of their starts; those without one come last."""
     import pyarrow.compute as pc
 
+    from harness.trials.searched import family_of, searched_names
+
     reading = options.opened(store).read(_COLUMNS)
     for name, reason in reading.unreadable:
         typer.echo(f"{name} cannot be read and is left out: {reason}", err=True)
@@ -91,17 +94,22 @@ def _trials(store: options.StoreOption, *, everything: bool) -> None:
     earlier = 0 if everything else max(0, len(rows) - NEWEST)
     if earlier:
         typer.echo(f"{earlier} earlier trials; --all lists them, too")
-    for row in reading.table.take(rows[earlier:]).to_pylist():
-        typer.echo(_line(row))
+    shown = reading.table.take(rows[earlier:])
+    searches = pc.is_in(reading.table["search"], pc.unique(shown["search"]))
+    searched = searched_names(reading.table.filter(searches))
+    for row in shown.to_pylist():
+        typer.echo(_line(row, searched[family_of(row)]))
 
 
-def _line(row: Mapping[str, Any]) -> str:
+def _line(row: Mapping[str, Any], searched: list[str]) -> str:
     from harness.errors import headline
     from harness.trials.record import trial_label
+    from harness.trials.searched import searched_values
 
-    named = ("method", "setting", "encoder", "seed", "label_fraction", "subset")
+    named = {name: row[name] for name in _NAMED}
     score = dict(row["dev"] or ()).get(row["selected_by"])
     dev = "" if score is None else f"{score:.2f}"
     role = row["suite"] if row["role"] == "evaluation" else row["role"]
     state = f"{row['key'][:10]}  {row['status']:<9} {role:<10} dev {dev:>6}"
-    return f"{state}  {trial_label(*(row[name] for name in named))}  {headline(row['reason'])}"
+    label = trial_label(**named, searched=searched_values(row, searched))
+    return f"{state}  {label}  {headline(row['reason'])}".rstrip()

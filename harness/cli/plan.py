@@ -1,14 +1,17 @@
 """`harness plan`: shows what a sweep would do."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from harness.cli import options
 from harness.cli.targets import SweepOptions
 
 if TYPE_CHECKING:
-    from harness.sweep.plan import Plan, PlanLine
+    from harness.sweep.plan import Plan
+    from harness.sweep.resolution import Resolution
     from harness.sweep.search import Search
+
+Said = TypeVar("Said")
 
 
 def plan(
@@ -57,6 +60,7 @@ def print_plan(searches: "list[Search]", store: Path | None, cpus_per_trial: flo
     from rich.table import Table
 
     from harness.sweep.plan import plan_sweep
+    from harness.sweep.resolution import resolution
 
     made = plan_sweep(searches, options.opened(store))
     # Where the output is not a terminal, rich would break the lines at 80 characters.
@@ -66,15 +70,18 @@ def print_plan(searches: "list[Search]", store: Path | None, cpus_per_trial: flo
         table.add_column(column)
     for column in ("trials", "stored", "steps", "each"):
         table.add_column(column, justify="right")
-    for line in made.lines:
-        table.add_row(*_cells(line))
+    for title, rows in _together(searches, [_cells(made, search) for search in searches]):
+        for place, cells in enumerate(rows):
+            table.add_row("" if place else title, *cells)
     console.print(table)
-    for search in searches:
-        values = _values(search.config.model_dump())
-        console.print(f"{search.label}: {values}", soft_wrap=True, markup=False)
+    for title, values in _together(searches, [_given(search) for search in searches]):
+        if values:
+            console.print(f"{title}: {values}", soft_wrap=True, markup=False)
     console.print(f"\n{made.to_run} trials to run{_cost(made, cpus_per_trial)}")
-    for sentence in made.missing:
-        console.print(f"Not here yet: {sentence}", soft_wrap=True, markup=False)
+    if found := resolution(searches, options.opened(store)):
+        console.print(_resolved(found), soft_wrap=True, markup=False)
+    for sentence in _missing(made.missing):
+        console.print(sentence, soft_wrap=True, markup=False)
 
 
 def _cost(made: "Plan", cpus_per_trial: float) -> str:
@@ -83,7 +90,7 @@ def _cost(made: "Plan", cpus_per_trial: float) -> str:
 
     import torch
 
-    from harness.sweep.terminal import duration
+    from harness.sweep.live_view import duration
 
     steps = "" if made.steps is None else f", {made.steps:,} steps"
     if made.seconds is None:
@@ -95,20 +102,68 @@ def _cost(made: "Plan", cpus_per_trial: float) -> str:
     return f"{steps}; estimated time with {slots} at a time: {time}"
 
 
-def _cells(line: "PlanLine") -> list[str]:
-    from harness.sweep.terminal import duration
+def _cells(made: "Plan", search: "Search") -> list[list[str]]:
+    """The rows of a search without its name, one for each round and one for the final seeds."""
+    from harness.sweep.live_view import duration
 
     return [
-        line.search,
-        line.round,
-        "\n".join(f"{name}: {value}" for name, value in line.varied.items()),
-        "not known yet" if line.trials is None else str(line.trials),
-        str(line.stored),
-        "?" if line.steps is None else str(line.steps),
-        "?" if line.seconds is None else duration(line.seconds),
+        [
+            line.round,
+            "\n".join(f"{name}: {value}" for name, value in line.varied.items()),
+            "not known yet" if line.trials is None else str(line.trials),
+            str(line.stored),
+            "?" if line.steps is None else str(line.steps),
+            "?" if line.seconds is None else duration(line.seconds),
+        ]
+        for line in made.lines
+        if line.search == search.label
     ]
 
 
-def _values(values: dict[str, object]) -> str:
-    shown = {name: value for name, value in values.items() if name not in ("setting", "encoder")}
-    return ", ".join(f"{name}={value}" for name, value in shown.items())
+def _given(search: "Search") -> str:
+    """What differs from the published values in the configuration that a search starts from."""
+    from harness.plugin import registry
+    from harness.trials.given_values import given_values
+
+    values = given_values(registry.load(search.method), search.config)
+    return ", ".join(f"{name}={value}" for name, value in values.items() if name != "setting")
+
+
+def _together(searches: "list[Search]", said: list[Said]) -> list[tuple[str, Said]]:
+    """What is said of each search, once for searches that differ in nothing but the encoder."""
+    encoders: dict[tuple[str, str, str], list[str]] = {}
+    known: dict[tuple[str, str, str], Said] = {}
+    for search, each in zip(searches, said, strict=True):
+        encoder = Path(search.config.encoder).name
+        before, _, after = search.label.partition(encoder)
+        same = (before, after, str(each))
+        encoders.setdefault(same, []).append(encoder)
+        known[same] = each
+    return [
+        (f"{before}{', '.join(names)}{after}", known[before, after, text])
+        for (before, after, text), names in encoders.items()
+    ]
+
+
+def _resolved(found: "Resolution") -> str:
+    """What the final seeds resolve, as a sentence."""
+    from harness.sweep.resolution import POWER, SIGNIFICANCE
+
+    whence = f"over the store's {found.groups} groups" if found.groups else "a typical one"
+    return (
+        f"{found.repeats} final seeds or subsets resolve a difference of {found.difference:.2f} "
+        f"points of {found.metric} between two methods ({POWER:.0%} power, two-sided t test at "
+        f"{SIGNIFICANCE:.0%}, standard deviation {found.std:.2f}, {whence})"
+    ).replace("%", " %")
+
+
+def _missing(sentences: list[str]) -> list[str]:
+    """The sentences about what is not here; what they say alike is said once."""
+    names = [sentence.partition(" was not found: ") for sentence in sentences]
+    alike = [name for name, found, _ in names if found]
+    others = [
+        f"Not here yet: {sentence}" for sentence in sentences if "was not found" not in sentence
+    ]
+    if not alike:
+        return others
+    return [f"Not here yet: {', '.join(alike)}; {names[0][2]}", *others]

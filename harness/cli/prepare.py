@@ -40,13 +40,15 @@ def prepare(
     from harness.sweep.driver import prepare_sweep
     from harness.sweep.limits import Limits
     from harness.sweep.resources import Resources
+    from harness.sweep.sweep_state import publishing
     from harness.sweep.terminal import Terminal
 
     console = Console(highlight=False)
     resources = Resources(cpus_per_trial, gpus_per_trial)
-    with Terminal(console) as terminal:
-        prepare_sweep(searches, options.opened(store), resources, Limits(), terminal)
-    if terminal.failed:
+    found = options.opened(store)
+    with publishing(found) as publish, Terminal(console, publish) as terminal:
+        prepare_sweep(searches, found, resources, Limits(), terminal)
+    if terminal.state.failed:
         raise typer.Exit(1)
     console.print(
         f"What the trials share is in the cache {cache_folder()}.", soft_wrap=True, markup=False

@@ -10,6 +10,7 @@ from harness.errors import UserError
 if TYPE_CHECKING:
     from harness.training.progress import Progress
     from harness.trials.record import Record
+    from harness.trials.trial import Trial
 
 
 def run(
@@ -31,6 +32,7 @@ def run(
     from rich.console import Console
 
     from harness.cli.show import print_record
+    from harness.cli.summary import print_summary
     from harness.files import check_cache
     from harness.plugin import registry
     from harness.training.interruption import ended_by_sigterm
@@ -56,7 +58,7 @@ def run(
     made: list[Record] = []
 
     def train() -> "Record":
-        console.print(f"{trial.label}: {trial.config.model_dump()}", soft_wrap=True, markup=False)
+        console.print(f"{trial.label}: {_given(trial)}", soft_wrap=True, markup=False)
         record = attempt(
             trial,
             lambda now: console.print(_progress(now)),
@@ -75,9 +77,18 @@ def run(
         raise
     if not made:
         console.print("Already in the store:")
-    print_record(record, console, method)
+    print_summary(record, found, console, method)
     if not record.finished:
         raise typer.Exit(1)
+
+
+def _given(trial: "Trial") -> str:
+    """What differs from the published values, as text."""
+    from harness.trials.given_values import given_values
+
+    values = given_values(trial.plugin, trial.config)
+    shown = ", ".join(f"{name}={value}" for name, value in values.items())
+    return shown or "the published values"
 
 
 def _progress(now: "Progress") -> str:

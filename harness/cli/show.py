@@ -58,7 +58,7 @@ def print_record(record: "Record", console: "Console", locator: str | None = Non
         elif value not in (None, "", {}):
             shown = _number(value).replace("\n", "\n  ")  # a reason has lines of output
             console.print(f"{name}: {shown}", soft_wrap=True, markup=False)
-    again = _evaluation(record) if record.role == "evaluation" else _command(record, locator)
+    again = _evaluation(record) if record.role == "evaluation" else run_command(record, locator)
     console.print(f"again: {again}", soft_wrap=True, markup=False)
 
 
@@ -97,23 +97,36 @@ def _evaluation(record: "Record") -> str:
     return shlex.join(["harness", "eval", *words, "--suite", str(record.suite)])
 
 
-def _command(record: "Record", locator: str | None) -> str:
-    """The command that runs a trial again."""
-    from harness.plugin.registry import names
+def run_command(record: "Record", locator: str | None) -> str:
+    """The command that runs a trial again; it names what differs from the published values.
 
-    known = record.method in names()
+    `locator`: the name or path of the method, as the user wrote it. It names every value when the
+    method is not at hand, or has other hyperparameters by now.
+    """
+    from harness.plugin import registry
+    from harness.trials.given_values import given_values
+    from harness.trials.trial import resolve
+
+    known = record.method in registry.names()
     method = locator or (record.method if known else f"PATH/{record.method}")
+    values = {name: value for name, value in record.configuration.items() if name != "encoder"}
+    try:
+        plugin = registry.load(method)
+        values = given_values(plugin, resolve(plugin, record.configuration))
+    except UserError:
+        values = {name: value for name, value in values.items() if value is not None}
     words = ["harness", "run", method, "--encoder", record.encoder, "--seed", str(record.seed)]
-    for name, value in record.configuration.items():
-        if name != "encoder" and value is not None:
-            words += ["--set", f"{name}={_yaml(value)}"]
+    for name, value in values.items():
+        words += ["--set", f"{name}={yaml_value(value)}"]
     return shlex.join(words)
 
 
-def _yaml(value: Any) -> str:
+def yaml_value(value: Any) -> str:
     """A value as `--set` reads it; text that YAML would read as another type is quoted."""
     import yaml
 
+    if value is None:
+        return "null"
     if not isinstance(value, str):
         return str(value).lower() if isinstance(value, bool) else str(value)
     try:

@@ -7,13 +7,14 @@ import typer
 from harness.cli import options
 from harness.cli.plan import print_plan
 from harness.cli.table import table
-from harness.cli.targets import SweepOptions
+from harness.cli.targets import SweepOptions, split_targets
 from harness.inputs import finite
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from harness.sweep.driver import SweepResult
+    from harness.trials.store import Store
 
 
 def sweep(
@@ -48,6 +49,14 @@ def sweep(
         ),
     ] = None,
     address: options.AddressOption = None,
+    dashboard: Annotated[
+        bool | None,
+        typer.Option(
+            "--dashboard/--no-dashboard",
+            help="Show the trials in Ray's dashboard, and print its address. Default: only on a "
+            "cluster.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan and stop, as `harness plan` does.")
     ] = False,
@@ -76,23 +85,56 @@ def sweep(
         print_plan(searches, store, cpus_per_trial)
         return
     options.use_cluster(address)
+    import os
+
     from rich.console import Console
 
     from harness.sweep.driver import run_sweep
     from harness.sweep.limits import Limits
     from harness.sweep.resources import Resources
+    from harness.sweep.sweep_state import publishing
     from harness.sweep.terminal import Terminal
 
     console = Console(highlight=False)
     resources = Resources(cpus_per_trial, gpus_per_trial)
     limits = Limits(seconds, memory_per_trial and memory_per_trial * 2**30)
-    with Terminal(console) as terminal:
-        result = run_sweep(searches, options.opened(store), resources, limits, terminal)
+    if dashboard is None:
+        dashboard = bool(os.environ.get("RAY_ADDRESS"))
+    found = options.opened(store)
+    with publishing(found) as publish, Terminal(console, publish) as terminal:
+        result = run_sweep(searches, found, resources, limits, terminal, dashboard=dashboard)
     if chosen.of_table:
         table(paper=paper, number=number, store=store)
+        name = f"{paper}-table-{number}"
     else:
         table(store=store)
+        name = split_targets(targets or [])[1].stem
+    _leave_table(console, found, name, result)
     _print_problems(console, result)
+
+
+def _leave_table(console: "Console", store: "Store", space: str, result: "SweepResult") -> None:
+    """Write the table of the sweep as Parquet, and print what to do next."""
+    import pyarrow.parquet as pq
+
+    from harness.files import written_whole
+    from harness.plugin.registry import names
+    from harness.report.measured_trials import TABLE_COLUMNS
+    from harness.report.sweep_table import next_commands, sweep_groups, sweep_table
+
+    groups = sweep_groups(store.read(TABLE_COLUMNS).table, result.finals)
+    if not groups:
+        return
+    path = store.tables_folder / f"{space}.parquet"
+    try:
+        with written_whole(path) as file:
+            pq.write_table(sweep_table(groups), file)
+        console.print(f"\nThe table with each trial's scores: {path}", soft_wrap=True)
+    except OSError as error:  # the results are in the store, and the sweep has not failed
+        console.print(f"\n{path} cannot be written ({error.strerror})", soft_wrap=True)
+    console.print("Next:")
+    for command in next_commands(groups, names(), store.folder):
+        console.print(f"  {command}", soft_wrap=True, markup=False)
 
 
 def _print_problems(console: "Console", result: "SweepResult") -> None:

@@ -40,7 +40,7 @@ _COLUMNS = (
     "key", "role", "status", "suite", "suite_card", "evaluates", "seed", "subset", "steps",
     "selected_by", "dev_before", "dev", "test", "uncertainty",
 )  # fmt: skip
-TABLE_COLUMNS = (*IDENTITY_COLUMNS, *_COLUMNS, "label_fraction", "reason")
+TABLE_COLUMNS = (*IDENTITY_COLUMNS, *_COLUMNS, "label_fraction", "search", "reason")
 """The columns of the store that a table needs"""
 
 

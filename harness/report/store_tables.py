@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,12 @@ from harness.report.sheet import (
     score_text,
 )
 from harness.trials.reading import Reading
+from harness.trials.record_files import is_text
+from harness.trials.searched import searched_names
 
+_Kind = tuple[str | None, ...]
+"""Method, setting and encoder"""
+Searched = Mapping[_Kind, Collection[str]]
 STORE_SCHEMA = pa.schema(
     [
         *((name, pa.string()) for name in IDENTITY_COLUMNS[:-1]),
@@ -55,6 +60,7 @@ def store_sheets(reading: Reading, store: Path) -> list[Sheet]:
 
     The notes stand under the last one. `store`: the folder, which a note may name.
     """
+    searched = _searched(reading.table)
     parts: dict[tuple[str, str], list[Group]] = defaultdict(list)
     for group in comparable_groups(reading.table):
         for part in group.parts:
@@ -64,14 +70,24 @@ def store_sheets(reading: Reading, store: Path) -> list[Sheet]:
         notes = [nothing_yet(reading.table, store), *notes]
         return [Sheet("", [], 0, [], "", notes, STORE_SCHEMA.empty_table)]
     order = sorted(parts, key=lambda key: (key[0], rank(key[1]), _tasks(parts[key])))
-    return [_sheet(parts[key], notes if key == order[-1] else []) for key in order]
+    return [_sheet(parts[key], searched, notes if key == order[-1] else []) for key in order]
 
 
-def _sheet(groups: list[Group], notes: list[str]) -> Sheet:
+def _searched(trials: pa.Table) -> Searched:
+    """The hyperparameters that the searches of each method, setting and encoder have varied."""
+    found: dict[_Kind, set[str]] = defaultdict(set)
+    for (*kind, _), names in searched_names(
+        trials.filter(is_text(trials["role"], "search"))
+    ).items():
+        found[tuple(kind)].update(names)
+    return found
+
+
+def _sheet(groups: list[Group], searched: Searched, notes: list[str]) -> Sheet:
     own = any(group.own for group in groups)
     dev = _dev_columns(groups, own=own)
     columns = [*dev, *_test_columns(groups)]
-    names = _names(groups)
+    names = _names(groups, searched)
     rows = zip(zip(*names.values(), strict=True), groups, strict=True)
     lines = [line for name, group in rows for line in _lines(name, group, columns)]
     return Sheet(
@@ -81,7 +97,7 @@ def _sheet(groups: list[Group], notes: list[str]) -> Sheet:
         sections=[Section("", lines)],
         caption=_caption(groups, selected=any(column.heading == "dev" for column in dev)),
         notes=notes,
-        make_records=lambda: _records(groups),
+        make_records=lambda: records_of(groups),
     )
 
 
@@ -136,7 +152,7 @@ def _decimals(groups: list[Group], name: str) -> int:
     return 4 if all(abs(mean) <= 1 for mean in means) else 2
 
 
-def _names(groups: list[Group]) -> dict[str, list[str]]:
+def _names(groups: list[Group], searched: Searched) -> dict[str, list[str]]:
     """The text columns, which tell the groups apart: heading -> a value for each group."""
     columns = {
         "method": [group.method for group in groups],
@@ -145,7 +161,7 @@ def _names(groups: list[Group]) -> dict[str, list[str]]:
     }
     if any(group.label_fraction not in (None, 1) for group in groups):
         columns["labels"] = [percent_text(group.label_fraction) for group in groups]
-    if any(configurations := _configurations(groups)):
+    if any(configurations := _configurations(groups, searched)):
         columns["configuration"] = configurations
     return columns
 
@@ -175,25 +191,30 @@ def _caption(groups: list[Group], *, selected: bool) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _configurations(groups: list[Group]) -> list[str]:
+def _configurations(groups: list[Group], searched: Searched) -> list[str]:
     """For each group, what tells it from the others of its method, setting and encoder.
 
-    It is "" for a group that is the only one of these.
+    The values that a search has chosen are named in any case. It is "" for a group that is the only
+    one of these, and that no search has chosen.
     """
     traits = [_traits(group) for group in groups]
-    values: dict[tuple[str, str, str, str], set[str | None]] = defaultdict(set)
+    values: dict[tuple[_Kind, str], set[str | None]] = defaultdict(set)
     names = sorted({name for own in traits for name in own})
     for group, own in zip(groups, traits, strict=True):
         for name in names:
-            values[group.method, group.setting, group.encoder, name].add(own.get(name))
+            values[_kind(group), name].add(own.get(name))
     return [
         ", ".join(
             f"{name}={own[name]}"
             for name in sorted(own)
-            if len(values[group.method, group.setting, group.encoder, name]) > 1
+            if len(values[_kind(group), name]) > 1 or name in searched.get(_kind(group), ())
         )
         for group, own in zip(groups, traits, strict=True)
     ]
+
+
+def _kind(group: Group) -> _Kind:
+    return group.method, group.setting, group.encoder
 
 
 def _traits(group: Group) -> dict[str, str]:
@@ -214,7 +235,8 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
-def _records(groups: Iterable[Group]) -> pa.Table:
+def records_of(groups: Iterable[Group]) -> pa.Table:
+    """The scores of groups, each of one suite, as a table of STORE_SCHEMA."""
     rows = [
         {
             **dict(zip(IDENTITY_COLUMNS, group.identity, strict=True)),
@@ -226,12 +248,12 @@ def _records(groups: Iterable[Group]) -> pa.Table:
             **cell_record(cell),
         }
         for group in groups
-        for split, metric, cell in _cells(group)
+        for split, metric, cell in split_cells(group)
     ]
     return pa.Table.from_pylist(rows, schema=STORE_SCHEMA)
 
 
-def _cells(group: Group) -> list[tuple[str, str, Cell]]:
+def split_cells(group: Group) -> list[tuple[str, str, Cell]]:
     """(split, metric, cell) of the scores that the suite measured."""
     measured = {name for trial in group.trials for name in trial.suites[str(group.suite)].dev}
     before = group.dev_before if group.own else None

@@ -44,6 +44,8 @@ class SweepResult:
     """Trials of this sweep that failed"""
     undecided: list[str]
     """Searches of which no configuration finished"""
+    finals: set[str]
+    """Keys of the final trials"""
 
 
 def run_sweep(
@@ -52,13 +54,16 @@ def run_sweep(
     resources: Resources,
     limits: Limits,
     watcher: SweepWatcher,
+    *,
+    dashboard: bool,
 ) -> SweepResult:
     """Run the trials that the store has not finished.
 
+    `dashboard`: whether they are shown in Ray's dashboard.
     Raises UserError, before anything runs, for a model or a data file that is not there, or for a
     cache or a store that cannot be written.
     """
-    with _sweep(searches, store, resources, limits, watcher) as sweep:
+    with _sweep(searches, store, resources, limits, watcher, dashboard=dashboard) as sweep:
         return sweep.run()
 
 
@@ -85,6 +90,8 @@ def _sweep(
     resources: Resources,
     limits: Limits,
     watcher: SweepWatcher,
+    *,
+    dashboard: bool = False,
 ) -> "Iterator[_Sweep]":
     check_cache()
     store.check_writable()
@@ -94,7 +101,8 @@ def _sweep(
             from harness.sweep.ray_engine import Engine  # it takes long to import
 
             methods = {search.method for search in searches}
-            return stack.enter_context(Engine(store, resources, limits, methods))
+            announce = watcher.notice if dashboard else None
+            return stack.enter_context(Engine(store, resources, limits, methods, announce))
 
         yield _Sweep(searches, store, start, watcher)
 
@@ -138,8 +146,8 @@ class _Sweep:
             if search in self.searches
             for trial in search.trials([chosen], "final")
         ]
-        self._run(finals, "final seeds", set())
-        return SweepResult(self._failed(), self._undecided)
+        keys = self._run(finals, "final seeds")
+        return SweepResult(self._failed(), self._undecided, keys)
 
     def _choose(self, searches: list[Search]) -> list[tuple[Search, Values]]:
         """Run the rounds of the searches, and say which configuration each has chosen."""
@@ -198,7 +206,6 @@ class _Sweep:
             for index, values in tried.items()
             for trial in searches[index].trials(values, "search")
         ]
-        varied = {name for index in tried for name in searches[index].rounds[number]}
         part, pruned = (
             f"round {number + 1}",
             [
@@ -208,7 +215,7 @@ class _Sweep:
             ],
         )
         source = (lambda: self._pruning(part, pruned)) if pruned else None
-        self._run(trials, f"search, {part}", varied, source)
+        self._run(trials, f"search, {part}", source)
         for index, values in tried.items():
             scored[index] += scored_of(searches[index], values, self.store)
 
@@ -228,10 +235,11 @@ class _Sweep:
         self,
         trials: list[Trial],
         title: str,
-        varied: set[str],
         source: Callable[[], TrialSource] | None = None,
-    ) -> None:
-        """Run those trials that the store has not settled. Equal trials run once.
+    ) -> set[str]:
+        """Run those trials that the store has not settled, and return the keys of all.
+
+        Equal trials run once.
 
         `source`: gives what decides which of the trials run, and when; None: all of them run.
         """
@@ -245,8 +253,7 @@ class _Sweep:
         stored = len(by_key) - len(missing)
         # Without a trial to run, Ray need not start.
         slots = self.engine.slots if missing else 0
-        # Trials of one configuration differ in the label subset, too.
-        self.watcher.round(RoundPlan(title, len(missing), stored, slots, varied | {"subset"}))
+        self.watcher.round(RoundPlan(title, len(missing), stored, slots))
         if missing:
             wanted = {trial.search for trial in missing.values()}
             for search in self.searches:
@@ -260,6 +267,7 @@ class _Sweep:
             sources += [source()] if source else []
             self.engine.run_from(Together(sources), self.watcher)
             self.store.compact()  # many small files are slow to read
+        return set(by_key)
 
     def prepare(self) -> None:
         """Make what the trials share."""
@@ -294,11 +302,11 @@ class _Sweep:
         """
         start = search.trials([search.fixed], "search")[0].start
         if start in self._trainers:
-            self._run([self._trainers[start]], f"the encoder of {search.label}", set())
-        title, varied = f"search, {sampler.name} on {search.label}", set(search.ranges)
+            self._run([self._trainers[start]], f"the encoder of {search.label}")
+        title = f"search, {sampler.name} on {search.label}"
         settled = sum(each.settled for each in tried_of(search, self.store))
         if sampler.configurations is not None and settled >= sampler.configurations:
-            self.watcher.round(RoundPlan(title, 0, settled, 0, varied))
+            self.watcher.round(RoundPlan(title, 0, settled, 0))
             return sampled_of(search, self.store)
         from harness.sweep.study import Study  # Optuna takes long to import
         from harness.sweep.suggestions import Suggestions
@@ -306,7 +314,7 @@ class _Sweep:
         study = Study(search, self.store)
         source = Suggestions(search, study, self.store)
         slots = 0 if source.exhausted else self.engine.slots
-        self.watcher.round(RoundPlan(title, source.to_run, source.settled, slots, varied))
+        self.watcher.round(RoundPlan(title, source.to_run, source.settled, slots))
         if not source.exhausted:
             self._check(search)
             source.at_a_time = slots

@@ -6,7 +6,7 @@ The store keeps the results; what Tune keeps is deleted after the sweep.
 import os
 import secrets
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -25,6 +25,7 @@ os.environ.update(
     TUNE_DISABLE_SIGINT_HANDLER="1",  # harness.cli handles Ctrl-C
     TUNE_GLOBAL_CHECKPOINT_S="86400",  # no snapshots: the store is the ledger
     TUNE_DISABLE_STRICT_METRIC_CHECKING="1",
+    RAY_IGNORE_UNHANDLED_ERRORS="1",  # a failed trial is a record
 )
 if not os.environ.get("RAY_ADDRESS"):
     # The ports of a local Ray are open to the network, so only this process and its workers may
@@ -38,14 +39,16 @@ from ray.tune.search import Searcher
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.sweep import worker
+from harness.sweep.dashboard import Dashboard, where_it_is
 from harness.sweep.limits import Limits, stopped, with_log
 from harness.sweep.node_sources import check_sources
 from harness.sweep.ray_session import ray_session
 from harness.sweep.resources import Resources
 from harness.sweep.stopping import let_give_way
+from harness.sweep.trainable import trial_worker
 from harness.sweep.trial_queue import TrialQueue
 from harness.sweep.trial_sources import Listed, TrialSource
-from harness.sweep.watcher import TrialWatcher
+from harness.sweep.watcher import Everyone, TrialWatcher
 from harness.training.interruption import ended_by_sigterm
 from harness.trials.store import SMALL_FILES, Store
 from harness.trials.trial import Trial, failed
@@ -55,13 +58,23 @@ class Engine:
     """A connection to Ray for the length of a sweep. It is made when the first trial needs it."""
 
     def __init__(
-        self, store: Store, resources: Resources, limits: Limits, methods: Iterable[str]
+        self,
+        store: Store,
+        resources: Resources,
+        limits: Limits,
+        methods: Iterable[str],
+        announce: Callable[[str], None] | None = None,
     ) -> None:
-        """`methods`: names or paths of the methods, which every machine must have alike."""
+        """`methods`: names or paths of the methods, which every machine must have alike.
+
+        `announce`: hears where Ray's dashboard is; None: the sweep is not shown there.
+        """
         self.store, self.resources, self.limits = store, resources, limits
         self._plugins = {str(registry.locate(method)) for method in methods}
         self._sweep = uuid.uuid4().hex
         self._session = ExitStack()
+        self._announce = announce
+        self._dashboard: Dashboard | None = None
         self._made: set[str] = set()
         """The keys of the parts that have been made for the trials of this sweep"""
 
@@ -78,12 +91,16 @@ class Engine:
         Raises UserError when the cluster cannot be joined, when a machine has other sources, or
         when none can hold a trial, and SweepStopped when a local Ray does not start.
         """
-        session = self._session.enter_context(ray_session())
+        shown = self._announce is not None
+        session = self._session.enter_context(ray_session(dashboard=shown))
         # Ray's own handler would end the driver before its trials have written their checkpoints.
         self._session.enter_context(ended_by_sigterm())
         self.resources = _affordable(self.resources)
         if os.environ.get("RAY_ADDRESS"):
             check_sources(self._plugins)
+        if self._announce:
+            self._announce(where_it_is(session))
+            self._dashboard = Dashboard()
         return session / "tune"
 
     @property
@@ -108,6 +125,8 @@ class Engine:
     def _fit(self, source: TrialSource, watcher: TrialWatcher, *, only_parts: bool = False) -> None:
         queue = TrialQueue(source, self.store, self._made, only_parts=only_parts)
         folder = str(self._folder)
+        if self._dashboard:
+            watcher = Everyone(watcher, self._dashboard)
         cpus, gpus = self.resources.cpus, self.resources.gpus or 0
         bound = partial(
             worker.run_one,
@@ -117,7 +136,7 @@ class Engine:
             limits=replace(self.limits, gpus=gpus),
         )
         tuner = tune.Tuner(
-            tune.with_resources(bound, partial(_resources, cpus=cpus, gpus=gpus)),
+            trial_worker(bound, partial(_resources, cpus=cpus, gpus=gpus)),
             tune_config=tune.TuneConfig(
                 search_alg=_Feed(queue),
                 num_samples=-1,  # until the queue is empty
@@ -201,8 +220,9 @@ class _Relay(tune.Callback):  # type: ignore[misc]
             self.queue.postponed(key, report["reason"])
             self.watcher.postponed(ours, report["reason"])
         elif part := trial.config["part"]:
+            waiting = self.queue.waiting_for(key)
             self.queue.ended(key, report)
-            self.watcher.prepared(part["title"], report["reason"])
+            self.watcher.prepared(part["title"], report["reason"], waiting)
         else:
             self.queue.ended(key, report)
             self.watcher.ended(ours, report)
@@ -217,7 +237,7 @@ class _Relay(tune.Callback):  # type: ignore[misc]
         reason = with_log(why, running)
         if part := trial.config["part"]:
             self.queue.ended(key, {})
-            self.watcher.prepared(part["title"], reason)
+            self.watcher.prepared(part["title"], reason, 0)
             return
         # A worker may die after it has written its record, and the store keeps a finished one.
         try:
@@ -243,7 +263,7 @@ def _death(error_file: str | None) -> str:
 
 
 def _name(trial: Any) -> str:
-    """The name of a trial in the Ray dashboard: method, setting, encoder, seed."""
+    """The name of a trial for Tune, whose names are unique and have no spaces."""
     return f"{worker.given_trial(trial.config).label} {trial.trial_id[-5:]}".replace(" ", "_")
 
 

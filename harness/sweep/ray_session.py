@@ -32,14 +32,16 @@ Endpoint = tuple[str, int]
 
 
 @contextmanager
-def ray_session() -> Iterator[Path]:
+def ray_session(*, dashboard: bool = False) -> Iterator[Path]:
     """Start Ray or join the cluster; yield a folder of this sweep for temporary files.
+
+    `dashboard`: whether a local Ray has its dashboard, which only this machine can open.
 
     Raises UserError when the cluster cannot be joined, and SweepStopped when a local Ray does not
     start, or when Ray is lost during the block. It must be used in the main thread.
     """
     with session_folder() as folder, _core_output_into(folder / "core.log"):
-        _begin(os.environ.get("RAY_ADDRESS", ""), folder)
+        _begin(os.environ.get("RAY_ADDRESS", ""), folder, dashboard=dashboard)
         endpoints, ended = _endpoints(), threading.Event()
         watch = threading.Thread(target=_watch, args=(endpoints, ended), daemon=True)
         try:
@@ -56,7 +58,7 @@ def ray_session() -> Iterator[Path]:
                 ray.shutdown()
 
 
-def _begin(address: str, folder: Path) -> None:
+def _begin(address: str, folder: Path, *, dashboard: bool) -> None:
     """Start a local Ray, whose files are in the folder, or join the cluster at the address."""
     if address:
         _check_reachable(address)
@@ -71,7 +73,8 @@ def _begin(address: str, folder: Path) -> None:
             with _alarm(refused, START_SECONDS):
                 ray.init(
                     "local",
-                    include_dashboard=False,
+                    include_dashboard=dashboard,
+                    dashboard_host="127.0.0.1",
                     log_to_driver=False,
                     logging_level="ERROR",
                     # Ray makes its folder writable for everybody, but not the one above.

@@ -113,6 +113,11 @@ class Search:
             parts.append("cost")
         return digest_of(parts)
 
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """The hyperparameters that the search varies, sorted."""
+        return tuple(sorted({name for axes in self.rounds for name in axes} | set(self.ranges)))
+
     def configurations(self, number: int, scored: list[tuple[Values, float]]) -> list[Values]:
         """The configurations of a round: its axes around the best configuration so far.
 
@@ -169,7 +174,7 @@ class Search:
             trial
             for configuration in configurations
             for trial in repeated(
-                Trial(self.method, configuration, 0, role, self.id, self.variant),
+                Trial(self.method, configuration, 0, role, self.id, self.variant, self.searched),
                 self.repeats[role],
             )
         ]

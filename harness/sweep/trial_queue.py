@@ -136,6 +136,10 @@ class TrialQueue:
                 del self._needs[trial]
                 self._ready.append(trial)
 
+    def waiting_for(self, key: str) -> int:
+        """The number of trials that wait for a part."""
+        return sum(key in needed for needed in self._needs.values())
+
     def _add(self, trials: Mapping[str, Trial]) -> None:
         for key, trial in trials.items():
             if key not in self._jobs:  # a sampler may suggest the same configuration twice

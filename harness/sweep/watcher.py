@@ -22,8 +22,6 @@ class RoundPlan:
     """Number of trials that the store has"""
     slots: int
     """Number of trials that run at a time; 0 when none is to run"""
-    varied: set[str]
-    """The hyperparameters in which the trials differ"""
 
 
 class TrialWatcher(Protocol):
@@ -47,15 +45,60 @@ class TrialWatcher(Protocol):
     def preparing(self, title: str) -> None:
         """A worker makes a part that trials share. `title`: what it is, in words."""
 
-    def prepared(self, title: str, reason: str | None) -> None:
-        """A part has been made; `reason`: why it has not."""
+    def prepared(self, title: str, reason: str | None, waiting: int) -> None:
+        """A part has been made; `reason`: why it has not; `waiting`: trials that wait for it."""
 
     def stopping(self, running: int) -> None:
         """The sweep is interrupted while so many trials run, and waits for their checkpoints."""
 
 
+class Everyone:
+    """Passes the events of trials on to several watchers. It is a TrialWatcher."""
+
+    def __init__(self, *watchers: TrialWatcher) -> None:
+        self.watchers = watchers
+
+    def started(self, trial: Trial) -> None:
+        """A worker has taken the trial."""
+        for watcher in self.watchers:
+            watcher.started(trial)
+
+    def progressed(self, trial: Trial, report: Mapping[str, Any]) -> None:
+        """The trial has done more steps."""
+        for watcher in self.watchers:
+            watcher.progressed(trial, report)
+
+    def ended(self, trial: Trial, report: Mapping[str, Any]) -> None:
+        """The trial has finished or failed."""
+        for watcher in self.watchers:
+            watcher.ended(trial, report)
+
+    def postponed(self, trial: Trial, why: str) -> None:
+        """The trial waits for another process."""
+        for watcher in self.watchers:
+            watcher.postponed(trial, why)
+
+    def preparing(self, title: str) -> None:
+        """A worker makes a part that trials share."""
+        for watcher in self.watchers:
+            watcher.preparing(title)
+
+    def prepared(self, title: str, reason: str | None, waiting: int) -> None:
+        """A part has been made, or cannot be."""
+        for watcher in self.watchers:
+            watcher.prepared(title, reason, waiting)
+
+    def stopping(self, running: int) -> None:
+        """The sweep is interrupted."""
+        for watcher in self.watchers:
+            watcher.stopping(running)
+
+
 class SweepWatcher(TrialWatcher, Protocol):
     """Is informed of the progress of a sweep."""
+
+    def notice(self, sentence: str) -> None:
+        """Something that the user should know."""
 
     def round(self, plan: RoundPlan) -> None:
         """A round begins."""

@@ -241,8 +241,14 @@ def trial_label(
     seed: int,
     label_fraction: float | None = None,
     subset: int | None = None,
+    searched: Mapping[str, Any] | None = None,
 ) -> str:
-    """A trial as people read it; the subset is named where only a share of the labels was used."""
+    """A trial as people read it: method, setting, encoder, searched values, seed.
+
+    The subset is named where only a share of the labels was used. `searched`: the values of the
+    hyperparameters in which the trials of a search differ.
+    """
+    values = "".join(f" {name}={value}" for name, value in (searched or {}).items())
     share = 1 if label_fraction is None else label_fraction
     drawn = f" subset {subset} of {100 * share:g} %" if share < 1 else ""
-    return f"{method} {setting} {encoder} seed {seed}{drawn}"
+    return f"{method} {setting} {encoder}{values} seed {seed}{drawn}"

@@ -29,6 +29,7 @@ from harness.training.progress import Outcome, Progress
 from harness.training.saved_state import load_state, save_state
 from harness.training.seeds import seed_everything
 from harness.trials.record import Record
+from harness.trials.running import noted
 from harness.trials.trial import Trial, describe, failed
 
 _logger = logging.getLogger(__name__)
@@ -53,7 +54,8 @@ def attempt(
     if running is not None:  # an earlier process may have died before it heeded a request
         (running / GIVE_WAY).unlink(missing_ok=True)
     try:
-        record = run_trial(trial, report, weights, running)
+        with noted(trial.label, report, running) as heard:
+            record = run_trial(trial, heard, weights, running)
     except Postponed:
         raise  # the trial is run later, and has no record until then
     except (Exception, SystemExit) as error:  # a method that exits must not end the program

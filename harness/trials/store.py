@@ -83,6 +83,16 @@ class Store:
         """The folder of a trial that runs: its claim, its checkpoint and its log."""
         return self.running_folder / key
 
+    @property
+    def tables_folder(self) -> Path:
+        """The folder of the tables that sweeps leave: beside the store."""
+        return self.folder.resolve().with_name("tables")
+
+    @property
+    def sweeps_folder(self) -> Path:
+        """The hidden folder in which sweeps say how far they are."""
+        return self.folder / ".sweeps"
+
     def write(self, record: Record) -> None:
         """Write one record atomically, unless the store has more of this trial already.
 

@@ -19,10 +19,10 @@ from harness.errors import UserError, reason, suggest
 from harness.evaluation.suites import suite
 from harness.files import digest_of
 from harness.plugin import registry
-from harness.plugin.config import MethodConfig
+from harness.plugin.config import MethodConfig, label_share
 from harness.plugin.declared import Declared
 from harness.plugin.registry import Plugin
-from harness.trials.record import Record
+from harness.trials.record import Record, trial_label
 
 _PACKAGES = ("torch", "transformers", "ray", "optuna", "numpy", "scipy", "pyarrow")
 Role = Literal["search", "final"]
@@ -43,6 +43,8 @@ class Trial:
     """Identifier of the search that asked for the trial; it does not decide the result"""
     variant: str = ""
     """Name that a search space gives to the configuration; it does not decide the result"""
+    searched: tuple[str, ...] = ()
+    """Hyperparameters in which the trials of the search differ; the label has their values"""
 
     @property
     def plugin(self) -> Plugin:
@@ -70,8 +72,11 @@ class Trial:
 
     @property
     def label(self) -> str:
-        """The trial as people read it: method, setting, encoder, variant, seed."""
-        return f"{named(self.declared, self.variant)} seed {self.seed}"
+        """The trial as people read it: method, setting, encoder, variant, searched values, seed."""
+        config = self.config
+        values = {name: getattr(config, name) for name in self.searched}
+        method, setting, encoder = named(self.declared, self.variant).split(" ", 2)
+        return trial_label(method, setting, encoder, self.seed, *label_share(config), values)
 
 
 def named(declared: Declared, variant: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from harness.cli import options
-from harness.cli.show import _command
+from harness.cli.show import run_command
 from harness.plugin import registry
 from harness.trials.record import Record
 from harness.trials.trial import resolve
@@ -35,7 +35,7 @@ def test_the_printed_configuration_is_read_back_as_it_was(
         seed=0,
         configuration=config.model_dump(mode="json"),
     )
-    words = shlex.split(_command(record, method))
+    words = shlex.split(run_command(record, method))
     given = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
     assert (
         resolve(registry.load(method), {**options.set_values(given), "encoder": config.encoder})

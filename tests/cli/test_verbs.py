@@ -1,13 +1,16 @@
 """Every verb does what its help text says."""
 
 import os
+import re
 import shlex
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from harness.trials.store import Store
@@ -221,7 +224,7 @@ def test_plan_resolves_values_in_the_order_of_precedence(
         out = harness(*arguments, *options).out
         assert shown in out
         assert "batch_size=8" in out  # from the file
-        assert "temperature=0.05" in out  # from the method
+        assert "temperature=" not in out  # it has the published value
 
 
 def test_plan_says_seeds_and_subsets(
@@ -460,8 +463,8 @@ def test_table_of_the_store(swept: Any, harness: Any) -> None:
     answer = harness("table", "--store", swept.store)
     assert answer.code == 0
     head, _, row = [line.split() for line in answer.out.splitlines()[:3]]
-    assert head[:4] == ["method", "setting", "encoder", "n"]
-    assert row[:4] == ["simcse", "unsup", "tiny-bert", "2"]
+    assert head[:5] == ["method", "setting", "encoder", "configuration", "n"]
+    assert (row[:3], row[4]) == (["simcse", "unsup", "tiny-bert"], "2")
     assert answer.out in swept.answer.out
 
 
@@ -524,3 +527,48 @@ def test_failed_and_damaged_files_are_named_under_the_table(
     assert "damaged.parquet" in table.out
     listed = harness("list", "trials", "--store", store)
     assert "damaged.parquet" in listed.out + listed.err
+
+
+def test_trials_are_named_by_the_values_that_were_searched(swept: Any, harness: Any) -> None:
+    lines = harness("list", "trials", "--store", swept.store).out.splitlines()
+    labels = {line.partition("simcse ")[2] for line in lines}
+    assert len(labels) == 4
+    assert all("learning_rate=" in label for label in labels)
+    assert "temperature=" not in "".join(labels)
+    said = swept.answer.out
+    assert "simcse unsup tiny-bert learning_rate=0.0001 seed 42: " in said
+    assert re.search(r"\[2/2\] simcse unsup tiny-bert learning_rate=\S+ seed [01]: dev", said)
+
+
+def test_the_table_names_the_chosen_values(swept: Any, harness: Any) -> None:
+    out = harness("table", "--store", swept.store).out
+    assert re.search(r"simcse +unsup +tiny-bert +learning_rate=0\.000[15]  +2 ", out)
+
+
+def test_a_sweep_leaves_its_table_with_each_score(swept: Any) -> None:
+    path = swept.store.parent / "tables" / "space.parquet"
+    assert str(path) in swept.answer.out
+    rows = {(row["split"], row["metric"]): row for row in pq.read_table(path).to_pylist()}
+    finals = [row for row in Store(swept.store).read().records() if row.role == "final"]
+    assert set(rows) == {("dev_before", "graded-dev"), ("dev", "graded-dev"), ("test", "graded")}
+    found = rows["test", "graded"]
+    assert {each["key"]: (each["seed"], each["value"]) for each in found["trials"]} == {
+        row.key: (row.seed, row.test["graded"]) for row in finals
+    }
+    values = [row.test["graded"] for row in finals]
+    assert found["mean"] == pytest.approx(statistics.fmean(values))
+    assert found["std"] == pytest.approx(statistics.stdev(values))
+    assert found["n"] == 2
+
+
+def test_the_next_commands_run(swept: Any, harness: Any) -> None:
+    lines = swept.answer.out.partition("Next:\n")[2].splitlines()
+    commands = [shlex.split(line) for line in lines]
+    assert [words[:2] for words in commands] == [
+        ["harness", "table"],
+        ["harness", "show"],
+        ["harness", "compare"],
+    ]
+    for _, *words in commands:
+        answer = harness(*words)
+        assert answer.code == 0, answer.err

@@ -1,0 +1,80 @@
+"""What a finished sweep leaves: its table with the score of each trial, and what to do next."""
+
+import shlex
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness.report.groups import Group, comparable_groups
+from harness.report.reported import papers
+from harness.report.store_tables import STORE_SCHEMA, records_of, split_cells
+from harness.trials.store import DEFAULT_STORE
+
+TRIALS = pa.list_(
+    pa.struct(
+        [
+            ("key", pa.string()),
+            ("seed", pa.int64()),
+            ("subset", pa.int64()),
+            ("value", pa.float64()),
+        ]
+    )
+)
+SWEEP_SCHEMA = pa.schema([*STORE_SCHEMA, ("trials", TRIALS)])
+"""The columns of `harness table --format parquet`, and the trials behind each mean"""
+
+
+def sweep_groups(trials: pa.Table, keys: Collection[str]) -> list[Group]:
+    """The groups of the final trials with these keys, the best dev score first."""
+    names = pa.array(sorted(keys), pa.string())
+    ours = pc.or_kleene(pc.is_in(trials["key"], names), pc.is_in(trials["evaluates"], names))
+    return sorted(comparable_groups(trials.filter(ours)), key=lambda group: -group.dev_mean)
+
+
+def sweep_table(groups: Iterable[Group]) -> pa.Table:
+    """The groups as a table of SWEEP_SCHEMA: a row for each group and metric."""
+    parts = [part for group in groups for part in group.parts]
+    values = [
+        [
+            {"key": trial.key, "subset": trial.draw[0], "seed": trial.draw[1], "value": value}
+            for trial, value in zip(part.trials, _values(part, split, metric), strict=True)
+        ]
+        for part in parts
+        for split, metric, _ in split_cells(part)
+    ]
+    return records_of(parts).append_column("trials", pa.array(values, TRIALS))
+
+
+def _values(part: Group, split: str, metric: str) -> Iterator[float | None]:
+    for trial in part.trials:
+        if split == "test":
+            yield trial.suites[str(part.suite)].test[metric]
+        else:
+            yield trial.dev_before if split == "dev_before" else trial.dev[metric]
+
+
+def next_commands(groups: list[Group], known: Collection[str], store: Path) -> list[str]:
+    """Three commands that come next after a sweep with these groups, the best of which is first.
+
+    `known`: the names of the methods that can be named without a path.
+    """
+    best = groups[0]
+    paper = next((group.method for group in groups if group.method in papers()), None)
+    others = [key for group in groups for key in group.keys if key != best.keys[0]]
+    own = best.trials[0].own or "sts"
+    comparable = bool(others) and own in ("sts", "graded")
+    named = all(group.method in known for group in groups)
+    commands = [
+        ["table", "--paper", paper] if paper else ["table", "--format", "markdown"],
+        ["show", best.keys[0][:10]],
+        ["list", "trials"],
+    ]
+    if named and own == "sts":
+        commands[1] = ["eval", best.keys[0][:10], "--suite", "transfer,retrieval,geometry"]
+    if named and comparable:
+        rival = groups[1].keys[0] if len(groups) > 1 else others[0]
+        commands[2] = ["compare", best.keys[0][:10], rival[:10], "--suite", own]
+    option = [] if store == DEFAULT_STORE else ["--store", str(store)]
+    return [shlex.join(["harness", *words, *option]) for words in commands]

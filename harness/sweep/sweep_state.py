@@ -1,0 +1,120 @@
+"""How far a sweep is: what its own terminal shows, and what others read in the store."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from harness.claims import claimed, owner_of
+from harness.files import written_whole
+from harness.owners import Owner
+from harness.trials.running import RunningTrial
+from harness.trials.store import Store
+
+STATE, CLAIM = "state.json", "claim"
+"""The files in the folder of a sweep"""
+LEAST_SECONDS = 1.0
+"""Time between two writes of a state, so that short trials do not wait for the disk"""
+
+
+@dataclass(frozen=True)
+class SweepState:
+    """How far a sweep is, without its running trials."""
+
+    title: str = ""
+    """The round, in words"""
+    to_run: int | None = 0
+    """Trials of the round that the store did not have when it began; None: not known"""
+    slots: int = 0
+    """Trials that run at a time"""
+    done: int = 0
+    """Trials of the round that have ended, whatever came of them"""
+    failed: int = 0
+    """Failed trials of the whole sweep"""
+    pruned: int = 0
+    """Pruned trials of the whole sweep"""
+    best: float | None = None
+    """The best dev score of the whole sweep"""
+    best_label: str = ""
+    """The trial that has it"""
+    round_trial_seconds: float = 0.0
+    """The durations of the round's ended trials, added up"""
+    earlier_trial_seconds: float = 0.0
+    """Those of the rounds before"""
+
+    def spent(self, running: Iterable[RunningTrial]) -> float:
+        """Seconds that trials of this sweep have taken so far, added up."""
+        ended = self.earlier_trial_seconds + self.round_trial_seconds
+        return ended + sum(trial.seconds for trial in running)
+
+    def left(self, running: Iterable[RunningTrial]) -> tuple[float, float] | None:
+        """Estimates of what is left of this round: seconds, and seconds of its trials added up.
+
+        They follow from the mean over its trials so far, where the finished part of a running trial
+        counts as that part of a trial. None: nothing is known yet.
+        """
+        known = list(running)
+        worked = self.done + sum(trial.share for trial in known)
+        if not worked or self.to_run is None:
+            return None
+        taken = self.round_trial_seconds + sum(trial.seconds for trial in known)
+        more = taken / worked * max(0.0, self.to_run - worked)
+        return more / max(1, self.slots), more
+
+
+Publish = Callable[[SweepState], None]
+
+
+@contextmanager
+def publishing(store: Store) -> Iterator[Publish]:
+    """Yield what writes the state of this sweep into the store; it is removed afterwards.
+
+    Nothing is written before the first state.
+    """
+    folder, written = store.sweeps_folder / Owner().token, 0.0
+    with ExitStack() as stack:
+
+        def publish(state: SweepState) -> None:
+            nonlocal written
+            if not written:
+                _remove_ended(store)
+                stack.callback(_remove, folder)
+                stack.enter_context(claimed(folder / CLAIM, "this sweep"))
+            if (
+                time.monotonic() - written < LEAST_SECONDS
+                and state.done
+                and state.done != state.to_run
+            ):
+                return
+            written = time.monotonic()
+            with suppress(OSError), written_whole(folder / STATE) as file:  # the disk is full
+                file.write_text(json.dumps(asdict(state)), encoding="utf-8")
+
+        yield publish
+
+
+def _remove_ended(store: Store) -> None:
+    """Remove what killed sweeps have left."""
+    for folder in store.sweeps_folder.glob("*"):
+        if owner_of(folder / CLAIM) is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):  # other sweeps run
+        folder.parent.rmdir()
+
+
+def running_sweeps(store: Store) -> list[SweepState]:
+    """The states of the sweeps that processes of any machine run now on a store."""
+    found = []
+    for folder in sorted(store.sweeps_folder.glob("*")):
+        with suppress(OSError, ValueError, TypeError):  # it ended this moment, or is damaged
+            state = SweepState(**json.loads((folder / STATE).read_bytes()))
+            if owner_of(folder / CLAIM) is not None:
+                found.append(state)
+    return found

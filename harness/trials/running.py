@@ -1,0 +1,93 @@
+"""Running trials as others see them: each says in its folder how far it is."""
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness.claims import owner_of
+from harness.files import written_whole
+from harness.training.progress import Progress
+from harness.trials.store import Store
+
+PROGRESS = "progress.json"
+"""The file in the folder of a running trial"""
+_Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class RunningTrial:
+    """How far a trial is."""
+
+    label: str
+    seconds: float = 0.0
+    """Since it began, or went on from its checkpoint"""
+    progress: Progress | None = None
+    """Its last report; None before the first one"""
+    curve: tuple[float, ...] = ()
+    """Its dev scores so far"""
+
+    @property
+    def share(self) -> float:
+        """The finished share of its steps, between 0 and 1."""
+        return self.progress.step / self.progress.total_steps if self.progress else 0.0
+
+    def after(self, progress: Progress, seconds: float) -> "RunningTrial":
+        """The trial after a further report."""
+        dev, curve = progress.dev, self.curve
+        if dev is not None and math.isfinite(dev):
+            curve = (*curve, dev)
+        return replace(self, progress=progress, seconds=seconds, curve=curve)
+
+
+@contextmanager
+def noted(label: str, report: _Report, folder: Path | None) -> Iterator[_Report]:
+    """Yield what hears of the progress of a trial: it passes it on, and notes it in the folder.
+
+    The note is removed afterwards. `folder`: that of the running trial; None: there is no note.
+    """
+    if folder is None:
+        yield report
+        return
+    began, trial = time.monotonic(), RunningTrial(label)
+
+    def heard(progress: Progress) -> None:
+        nonlocal trial
+        trial = trial.after(progress, time.monotonic() - began)
+        _write(trial, folder)
+        report(progress)
+
+    _write(trial, folder)
+    try:
+        yield heard
+    finally:
+        (folder / PROGRESS).unlink(missing_ok=True)
+
+
+def running_trials(store: Store) -> list[RunningTrial]:
+    """The trials of a store that processes of any machine run now, by label."""
+    found = []
+    for note in store.running_folder.glob(f"*/{PROGRESS}"):
+        trial = _read(note)
+        if trial is not None and owner_of(store.claim(note.parent.name)) is not None:
+            found.append(trial)
+    return sorted(found, key=lambda trial: trial.label)
+
+
+def _write(trial: RunningTrial, folder: Path) -> None:
+    with suppress(OSError), written_whole(folder / PROGRESS) as file:  # a full disk ends no trial
+        file.write_text(json.dumps(asdict(trial)), encoding="utf-8")
+
+
+def _read(path: Path) -> RunningTrial | None:
+    """The trial that a note describes; None when it ended this moment, or the note is damaged."""
+    try:
+        values: dict[str, Any] = json.loads(path.read_bytes())
+        progress = Progress(**values["progress"]) if values["progress"] else None
+        return RunningTrial(values["label"], values["seconds"], progress, tuple(values["curve"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None

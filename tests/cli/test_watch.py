@@ -1,0 +1,70 @@
+"""`harness watch` shows what runs on a store, from its claims and notes alone."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.claims import claimed
+from harness.sweep.sweep_state import SweepState, publishing
+from harness.training.progress import Progress
+from harness.trials.running import PROGRESS, noted, running_trials
+from harness.trials.store import Store
+
+KEY = "a" * 32
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def watched(harness: Any, store: Store) -> Callable[[], str]:
+    """watched(): what `harness watch --once` prints."""
+
+    def call() -> str:
+        answer = harness("watch", "--once", "--store", store.folder)
+        assert (answer.code, answer.err) == (0, "")
+        return str(answer.out)
+
+    return call
+
+
+def test_nothing_runs(watched: Callable[[], str], store: Store) -> None:
+    assert "Nothing runs" in watched()
+    assert not store.folder.exists()
+
+
+def test_a_sweep_and_its_trial(watched: Callable[[], str], store: Store) -> None:
+    heard: list[Progress] = []
+    running = store.running(KEY)
+    with (
+        publishing(store) as publish,
+        claimed(store.claim(KEY), "a trial"),
+        noted("simcse unsup tiny-bert seed 3", heard.append, running) as report,
+    ):
+        publish(SweepState("final seeds", 3, 1, done=1, failed=1, best=31.5, best_label="that"))
+        assert "simcse unsup tiny-bert seed 3" in watched()
+        for step, dev in ((10, 30.0), (20, None), (30, 34.0)):
+            report(Progress(step, 60, 0.25, dev, 100.0))
+        shown = watched()
+        for part in ("30/60", "0.250", "34.00", "▁█", "final seeds: 1/3 done, 1 failed", "31.50"):
+            assert part in shown
+    assert [progress.step for progress in heard] == [10, 20, 30]
+    assert not (running / PROGRESS).exists()
+    assert "Nothing runs" in watched()
+
+
+def test_a_killed_trial_does_not_run(watched: Callable[[], str], store: Store) -> None:
+    with noted("simcse", lambda _: None, store.running(KEY)):
+        assert not running_trials(store)  # nobody claims it
+        assert "Nothing runs" in watched()
+
+
+def test_a_damaged_note_is_left_out(watched: Callable[[], str], store: Store) -> None:
+    with claimed(store.claim(KEY), "a trial"):
+        for content in ("", "{", "[]", '{"label": 1}', '{"label": "x", "progress": {"step": 1}}'):
+            (store.running(KEY) / PROGRESS).write_text(content)
+            assert "Nothing runs" in watched()

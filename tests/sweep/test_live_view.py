@@ -1,0 +1,113 @@
+"""What a sweep shows of its trials: the curve, the cost so far and left, and what others read."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from harness.sweep import live_view
+from harness.sweep.live_view import BARS, CURVE_WIDTH, sparkline
+from harness.sweep.sweep_state import SweepState, publishing, running_sweeps
+from harness.sweep.terminal import Terminal
+from harness.sweep.watcher import RoundPlan
+from harness.training.progress import Progress
+from harness.trials.running import RunningTrial
+from harness.trials.store import Store
+from harness.trials.trial import Trial
+
+TRIAL = Trial("simcse", {"encoder": "tiny-bert"}, 42, "search", "s", searched=("learning_rate",))
+OTHER = Trial("simcse", {"encoder": "tiny-bert", "learning_rate": 0.1}, 42, "search", "s")
+
+
+def progress(step: int, dev: float | None) -> dict[str, object]:
+    return vars(Progress(step, 100, 0.5, dev, 321.0))
+
+
+@pytest.mark.parametrize(
+    ("values", "bars"),
+    [
+        ([], ""),
+        ([30.0], "▅"),
+        ([30.0, 30.0], "▅▅"),
+        ([0.0, 7.0], "▁█"),
+        ([0, 1, 2, 3, 4, 5, 6, 7], BARS),
+        ([7, 0, 3], "█▁▄"),
+    ],
+)
+def test_sparkline(values: list[float], bars: str) -> None:
+    assert sparkline(values) == bars
+
+
+def test_a_long_curve_keeps_its_ends() -> None:
+    bars = sparkline([5.0, *[1.0] * 200, 9.0])
+    assert len(bars) == CURVE_WIDTH
+    assert (bars[0], bars[-1]) == ("▅", "█")
+
+
+def test_what_is_left_follows_from_the_mean_of_what_is_done() -> None:
+    """Two trials of 100 s and half of a third in 50 s: each of the other 1.5 takes 100 s."""
+    state = SweepState(to_run=4, slots=2, done=2, round_trial_seconds=200.0)
+    running = [RunningTrial("third", 50.0, Progress(50, 100, 0.1, None, 1.0))]
+    assert state.left(running) == (75.0, 150.0)
+    assert state.spent(running) == 250.0
+    assert SweepState(to_run=4).left([RunningTrial("began now")]) is None
+
+
+def test_the_terminal_names_values_and_counts_every_end() -> None:
+    out, states = io.StringIO(), []
+    terminal = Terminal(Console(file=out, width=200), states.append)
+    terminal.round(RoundPlan("search, round 1", 3, 0, 2))
+    terminal.started(TRIAL)
+    terminal.started(OTHER)
+    terminal.progressed(TRIAL, progress(10, 30.0))
+    terminal.progressed(TRIAL, progress(20, 31.0))
+    terminal.progressed(TRIAL, progress(25, None))
+    view = Console(file=io.StringIO(), width=120, record=True)
+    view.print(terminal._view())
+    shown = view.export_text()
+    assert "simcse unsup tiny-bert learning_rate=3e-05 seed 42" in shown
+    assert "25/100" in shown
+    assert "31.00" in shown
+    assert "▁█" in shown
+    assert "0/3 done, 0 failed" in shown
+    terminal.ended(TRIAL, {"status": "finished", "reason": None, "dev": 31.0})
+    terminal.ended(OTHER, {"status": "pruned", "reason": "low", "dev": 12.0})
+    terminal.started(TRIAL)
+    terminal.ended(TRIAL, {"status": "failed", "reason": "odd", "dev": None})
+    assert (states[-1].done, states[-1].failed, states[-1].pruned) == (3, 1, 1)
+    assert (states[-1].best, states[-1].best_label) == (31.0, TRIAL.label)
+    assert "learning_rate=3e-05 seed 42: dev 31.00 (best 31.00)" in out.getvalue()
+    assert "FAILED: odd" in out.getvalue()
+    terminal.round(RoundPlan("final seeds", 2, 0, 2))
+    assert (states[-1].done, states[-1].failed) == (0, 1)
+    assert states[-1].earlier_trial_seconds >= 0.0
+
+
+def test_others_read_the_state_while_the_sweep_runs(tmp_path: Path) -> None:
+    store, state = Store(tmp_path / "store"), SweepState("round 1", 4, 2, done=1)
+    with publishing(store) as publish:
+        assert not store.folder.exists()  # nothing before the first state
+        publish(state)
+        assert running_sweeps(store) == [state]
+        folder = next(store.sweeps_folder.iterdir())
+        (folder / "state.json").write_text("{")
+        assert running_sweeps(store) == []
+    assert not store.sweeps_folder.exists()
+
+
+def test_what_a_killed_sweep_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    left = store.sweeps_folder / "killed"
+    left.mkdir(parents=True)
+    (left / "state.json").write_text("{}")
+    assert running_sweeps(store) == []
+    with publishing(store) as publish:
+        publish(SweepState("round 1", 4))
+        assert not left.exists()
+
+
+def test_durations() -> None:
+    assert live_view.duration(3.4) == "3 s"
+    assert live_view.duration(200) == "3 min 20 s"
+    assert live_view.duration(7500) == "2 h 5 min"

@@ -1,0 +1,119 @@
+"""What a number of seeds resolves: against simulated experiments, and with a store's deviation."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import variance
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from harness.sweep.overrides import Overrides, searches
+from harness.sweep.resolution import TYPICAL, resolution, smallest_difference
+from harness.sweep.search import Search
+from harness.sweep.space import load_space
+from harness.trials.record import Record
+from harness.trials.store import Store
+
+SPACE = """\
+setting: unsup
+suite: graded
+select: {metric: graded-dev}
+final: {seeds: [0, 1, 2]}
+encoders: [tiny-bert]
+methods:
+  simcse:
+"""
+
+
+@pytest.mark.parametrize("repeats", [2, 3, 5, 20])
+def test_a_t_test_finds_the_difference_in_80_of_100_experiments(repeats: int) -> None:
+    random, experiments = np.random.default_rng(repeats), 100_000
+    shift = smallest_difference(2.0, repeats)
+    first = random.normal(0.0, 2.0, (experiments, repeats))
+    second = random.normal(shift, 2.0, (experiments, repeats))
+    found = stats.ttest_ind(first, second, axis=1).pvalue < 0.05
+    assert found.mean() == pytest.approx(0.8, abs=0.006)  # 4.7 standard errors
+
+
+def test_a_known_value() -> None:
+    """Cohen's tables: 64 in each group find half a standard deviation."""
+    assert smallest_difference(1.0, 64) == pytest.approx(0.5, abs=0.005)
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Callable[..., list[Search]]:
+    """plan(old, new): the searches of the space above, with one text replaced."""
+
+    def make(old: str = "", new: str = "") -> list[Search]:
+        path = tmp_path / "space.yaml"
+        path.write_text(SPACE.replace(old, new) if old else SPACE, encoding="utf-8")
+        return searches(*load_space(path), Overrides())
+
+    return make
+
+
+def record(key: int, **values: Any) -> Record:
+    made = Record(
+        key=f"{key:032x}",
+        status="finished",
+        role="final",
+        method="simcse",
+        setting="unsup",
+        encoder="tiny-bert",
+        seed=key,
+        suite="graded",
+        configuration={"learning_rate": 1e-4, "label_fraction": 1.0, "subset": 0},
+    )
+    return replace(made, **values)
+
+
+def test_without_a_store_the_deviation_is_a_typical_one(
+    plan: Callable[..., list[Search]], tmp_path: Path
+) -> None:
+    found = resolution(plan(), Store(tmp_path / "store"))
+    assert found is not None
+    assert (found.std, found.groups, found.repeats) == (TYPICAL, 0, 3)
+    assert found.metric == "graded"
+    assert found.difference == smallest_difference(TYPICAL, 3)
+
+
+def test_the_deviation_is_pooled_over_the_groups_of_the_store(
+    plan: Callable[..., list[Search]], tmp_path: Path
+) -> None:
+    store = Store(tmp_path / "store")
+    one, other = [40.0, 42.0, 41.5], [50.0, 53.0]
+    for seed, score in enumerate(one):
+        store.write(record(seed, test={"graded": score}))
+    for seed, score in enumerate(other, start=10):
+        store.write(record(seed, test={"graded": score}, configuration={"learning_rate": 1e-5}))
+    store.write(record(20, test={"graded": 10.0}, method="esimcse"))  # another method
+    store.write(record(21, dev={"graded-dev": 1.0}, role="search"))
+    found = resolution(plan(), store)
+    assert found is not None
+    assert found.groups == 2
+    assert found.std == pytest.approx(math.sqrt((2 * variance(one) + variance(other)) / 3))
+
+
+def test_of_several_subsets_the_means_over_seeds_count(
+    plan: Callable[..., list[Search]], tmp_path: Path
+) -> None:
+    store = Store(tmp_path / "store")
+    scores = {0: [40.0, 44.0], 1: [45.0, 47.0], 2: [41.0, 41.0]}
+    key = 0
+    for subset, values in scores.items():
+        for value in values:
+            key += 1
+            configuration = {"label_fraction": 0.1, "subset": subset}
+            store.write(record(key, test={"graded": value}, configuration=configuration))
+    found = resolution(plan(), store)
+    assert found is not None
+    assert found.std == pytest.approx(math.sqrt(variance([42.0, 46.0, 41.0])))
+
+
+def test_a_single_seed_resolves_nothing(plan: Callable[..., list[Search]], tmp_path: Path) -> None:
+    assert resolution(plan("[0, 1, 2]", "[0]"), Store(tmp_path)) is None
+    assert resolution(plan("simcse", "pooling"), Store(tmp_path)) is None
