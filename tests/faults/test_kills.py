@@ -41,7 +41,7 @@ methods:
 TRIALS = 8
 VICTIMS = ("driver", "raylet", "worker", "head")
 """Whom the tries kill in turn"""
-COMMANDS = {"worker": "ray::ImplicitFunc", "raylet": "raylet/raylet ", "head": "gcs_server"}
+COMMANDS = {"worker": "ray::TrialWorker", "raylet": "raylet/raylet ", "head": "gcs_server"}
 """Victim -> a part of its command line"""
 TRIES = int(os.environ.get("HARNESS_KILLS", 2))
 """test_limits.py and test_ray.py have a dying worker and a lost head, too"""
