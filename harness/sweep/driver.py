@@ -3,17 +3,13 @@
 The store says what is left to do, so an interrupted sweep goes on when the same command is given.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
-
-import pyarrow.compute as pc
 
 from harness.files import check_cache
 from harness.sweep.axes import Values
-from harness.sweep.cost import training_operations
 from harness.sweep.limits import Limits
 from harness.sweep.resources import Resources
 from harness.sweep.sampling import Sampler
@@ -22,15 +18,14 @@ from harness.sweep.scored import (
     chosen_of,
     sampled_of,
     scored_of,
-    settled_keys,
     tried_of,
 )
 from harness.sweep.search import Search, implied
-from harness.sweep.trial_sources import Listed, Together, TrialSource
+from harness.sweep.trial_runs import TrialRuns
+from harness.sweep.trial_sources import Together
 from harness.sweep.watcher import RoundPlan, SweepWatcher
-from harness.trials.prepare import check_runnable
 from harness.trials.store import Store
-from harness.trials.trial import Trial, key
+from harness.trials.trial import key
 
 if TYPE_CHECKING:
     from harness.sweep.ray_engine import Engine
@@ -104,39 +99,21 @@ def _sweep(
             announce = watcher.notice if dashboard else None
             return stack.enter_context(Engine(store, resources, limits, methods, announce))
 
-        yield _Sweep(searches, store, start, watcher)
+        yield _Sweep(searches, TrialRuns(store, start, watcher))
 
 
 class _Sweep:
-    """The searches of one sweep, and the keys of the trials that they asked for."""
+    """The searches of one sweep: their rounds, what they choose, and the final seeds."""
 
-    def __init__(
-        self,
-        searches: list[Search],
-        store: Store,
-        start: Callable[[], "Engine"],
-        watcher: SweepWatcher,
-    ) -> None:
-        """`start`: gives what runs trials; it is called when there is one to run."""
-        self.searches, self.store, self.watcher = list(searches), store, watcher
-        self._start = start
-        self._asked: dict[str, Trial] = {}
-        """Key -> every trial that a round or the final seeds asked for"""
+    def __init__(self, searches: list[Search], runs: TrialRuns) -> None:
+        self.searches, self.runs = list(searches), runs
+        self.store, self.watcher = runs.store, runs.watcher
         self._undecided: list[str] = []
-        self._trainers: dict[str, Trial] = {}
-        """Key -> trial whose encoder others start from"""
-        self._checked: set[str] = set()
-        """Searches of which it is known that their trials can run"""
-
-    @cached_property
-    def engine(self) -> "Engine":
-        """What runs trials."""
-        return self._start()
 
     def run(self) -> SweepResult:
         """Search, choose, and train the chosen configurations on the final seeds."""
         trainers = implied(self.searches)
-        self._check_first([*trainers, *self.searches])
+        self.runs.check_first([*trainers, *self.searches])
         first = [search for search in self.searches if search.starts_from is None]
         known = self._choose([*trainers, *first])
         later = self._choose(self._started(known))
@@ -146,8 +123,8 @@ class _Sweep:
             if search in self.searches
             for trial in search.trials([chosen], "final")
         ]
-        keys = self._run(finals, "final seeds")
-        return SweepResult(self._failed(), self._undecided, keys)
+        keys = self.runs.run(self.searches, finals, "final seeds")
+        return SweepResult(self.runs.failed(self.searches), self._undecided, keys)
 
     def _choose(self, searches: list[Search]) -> list[tuple[Search, Values]]:
         """Run the rounds of the searches, and say which configuration each has chosen."""
@@ -176,7 +153,7 @@ class _Sweep:
                 self._undecided.append(search.label)
                 continue
             trial = search.trainer(values)
-            self._trainers[key(trial)] = trial
+            self.runs.trainers[key(trial)] = trial
             self.searches[index] = search.started(trial)
         return [each for each in self.searches if each.starts_from and each.ready]
 
@@ -206,16 +183,12 @@ class _Sweep:
             for index, values in tried.items()
             for trial in searches[index].trials(values, "search")
         ]
-        part, pruned = (
-            f"round {number + 1}",
-            [
-                (searches[index], values)
-                for index, values in tried.items()
-                if searches[index].pruner
-            ],
-        )
+        part = f"round {number + 1}"
+        pruned = [
+            (searches[index], values) for index, values in tried.items() if searches[index].pruner
+        ]
         source = (lambda: self._pruning(part, pruned)) if pruned else None
-        self._run(trials, f"search, {part}", source)
+        self.runs.run(searches, trials, f"search, {part}", source)
         for index, values in tried.items():
             scored[index] += scored_of(searches[index], values, self.store)
 
@@ -227,72 +200,16 @@ class _Sweep:
         sources = []
         for search, values in tried:
             source = Suggestions(search, Study(search, self.store, part), self.store, values)
-            source.at_a_time = self.engine.slots
+            source.at_a_time = self.runs.engine.slots
             sources.append(source)
         return Together(sources)
-
-    def _run(
-        self,
-        trials: list[Trial],
-        title: str,
-        source: Callable[[], TrialSource] | None = None,
-    ) -> set[str]:
-        """Run those trials that the store has not settled, and return the keys of all.
-
-        Equal trials run once.
-
-        `source`: gives what decides which of the trials run, and when; None: all of them run.
-        """
-        # A later round may ask for a configuration that an earlier one has tried.
-        starts = {trial.start for trial in trials}
-        by_key = {name: each for name, each in self._trainers.items() if name in starts}
-        by_key |= {key(trial): trial for trial in trials}
-        self._asked |= by_key
-        settled = settled_keys(by_key, self.store)
-        missing = {name: trial for name, trial in by_key.items() if name not in settled}
-        stored = len(by_key) - len(missing)
-        # Without a trial to run, Ray need not start.
-        slots = self.engine.slots if missing else 0
-        self.watcher.round(RoundPlan(title, len(missing), stored, slots))
-        if missing:
-            wanted = {trial.search for trial in missing.values()}
-            for search in self.searches:
-                if search.id in wanted:
-                    self._check(search)
-            # Long trials first, so that at the end no worker is idle while another has a long one.
-            order = sorted(missing, key=lambda name: -training_operations(missing[name].declared))
-            # What decides about a search's trials does not know those that train its encoder.
-            listed = [name for name in order if source is None or name in self._trainers]
-            sources: list[TrialSource] = [Listed({name: missing[name] for name in listed})]
-            sources += [source()] if source else []
-            self.engine.run_from(Together(sources), self.watcher)
-            self.store.compact()  # many small files are slow to read
-        return set(by_key)
 
     def prepare(self) -> None:
         """Make what the trials share."""
         known = implied(self.searches)
         known += [search for search in self.searches if search.starts_from is None]
-        self._check_first(known)
-        trials = [trial for search in known for trial in search.known_trials()]
-        by_key = {key(trial): trial for trial in trials}
-        missing = {name: by_key[name] for name in by_key.keys() - self.store.finished_keys()}
-        if missing:
-            self.engine.prepare(missing, self.watcher)
-
-    def _check_first(self, searches: list[Search]) -> None:
-        """Check every search that the store has not finished, before anything runs."""
-        known = [{key(trial): trial for trial in each.known_trials()} for each in searches]
-        settled = settled_keys({name: each[name] for each in known for name in each}, self.store)
-        for search, trials in zip(searches, known, strict=True):
-            if trials.keys() - settled:
-                self._check(search)
-
-    def _check(self, search: Search) -> None:
-        """Check that the trials of a search can run, unless that is known."""
-        if search.id not in self._checked:
-            check_runnable(search.trials([search.fixed], "final")[0])
-            self._checked.add(search.id)
+        self.runs.check_first(known)
+        self.runs.prepare([trial for search in known for trial in search.known_trials()])
 
     def _sample(self, search: Search, sampler: Sampler) -> Scored:
         """Spend what is left of a sampler's budget.
@@ -301,8 +218,9 @@ class _Sweep:
         sampler learns from them.
         """
         start = search.trials([search.fixed], "search")[0].start
-        if start in self._trainers:
-            self._run([self._trainers[start]], f"the encoder of {search.label}")
+        if start in self.runs.trainers:
+            trainer = self.runs.trainers[start]
+            self.runs.run(self.searches, [trainer], f"the encoder of {search.label}")
         title = f"search, {sampler.name} on {search.label}"
         settled = sum(each.settled for each in tried_of(search, self.store))
         if sampler.configurations is not None and settled >= sampler.configurations:
@@ -313,25 +231,11 @@ class _Sweep:
 
         study = Study(search, self.store)
         source = Suggestions(search, study, self.store)
-        slots = 0 if source.exhausted else self.engine.slots
+        slots = 0 if source.exhausted else self.runs.engine.slots
         self.watcher.round(RoundPlan(title, source.to_run, source.settled, slots))
         if not source.exhausted:
-            self._check(search)
+            self.runs.check(search)
             source.at_a_time = slots
-            self.engine.run_from(source, self.watcher)
+            self.runs.engine.run_from(source, self.watcher)
         tried = [{**search.fixed, **drawn} for drawn in study.finished_params()]
         return scored_of(search, tried, self.store)
-
-    def _failed(self) -> int:
-        """The number of trials of this sweep without scores in the store.
-
-        They are planned ones, also those whose record could not be written, and ones of samplers.
-        """
-        samplers = {search.id for search in self.searches if search.sampler is not None}
-        failed = self.store.read(("search", "role"), pc.field("status") == "failed").table
-        sampled = {
-            row["key"]
-            for row in failed.to_pylist()
-            if row["search"] in samplers and row["role"] == "search"
-        }
-        return len(sampled | (self._asked.keys() - settled_keys(self._asked, self.store)))

@@ -44,7 +44,7 @@ from harness.sweep.limits import Limits, stopped, with_log
 from harness.sweep.node_sources import check_sources
 from harness.sweep.ray_session import ray_session
 from harness.sweep.resources import Resources
-from harness.sweep.stopping import let_give_way
+from harness.sweep.stopping import Stopping, stop_note
 from harness.sweep.trainable import trial_worker
 from harness.sweep.trial_queue import TrialQueue
 from harness.sweep.trial_sources import Listed, TrialSource
@@ -127,6 +127,8 @@ class Engine:
         folder = str(self._folder)
         if self._dashboard:
             watcher = Everyone(watcher, self._dashboard)
+        note = stop_note(self.store.running_folder, self._sweep)
+        stopping = Stopping(queue, note, watcher.stopping)
         cpus, gpus = self.resources.cpus, self.resources.gpus or 0
         bound = partial(
             worker.run_one,
@@ -149,15 +151,13 @@ class Engine:
                 verbose=0,
                 # This counts lost workers and nodes. A failed trial is a record, not an error.
                 failure_config=tune.FailureConfig(max_failures=1),
-                callbacks=[_Relay(queue, watcher, self.store, self._sweep)],
+                callbacks=[_Relay(queue, watcher, stopping, self._sweep)],
             ),
         )
-        try:
+        with stopping.heeded():
             tuner.fit()
-        except KeyboardInterrupt:
-            watcher.stopping(len(queue.given))
-            let_give_way(self.store, queue.given)
-            raise
+        if stopping.asked:
+            raise KeyboardInterrupt
 
 
 class _Feed(Searcher):  # type: ignore[misc]
@@ -189,13 +189,19 @@ class _Relay(tune.Callback):  # type: ignore[misc]
     The trial of a worker that died is recorded as failed.
     """
 
-    def __init__(self, queue: TrialQueue, watcher: TrialWatcher, store: Store, sweep: str) -> None:
-        self.queue, self.watcher, self.store, self.sweep = queue, watcher, store, sweep
+    def __init__(
+        self, queue: TrialQueue, watcher: TrialWatcher, stopping: Stopping, sweep: str
+    ) -> None:
+        self.queue, self.watcher, self.stopping, self.sweep = queue, watcher, stopping, sweep
+        self.store = queue.store
         self.ended = 0
 
     def __getstate__(self) -> dict[str, Any]:
         """Keep nothing: Tune takes snapshots of its callbacks, but none is ever restored."""
         return {}
+
+    def on_step_end(self, iteration: int, trials: list[Any], **_: Any) -> None:
+        self.stopping.look()
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         if part := trial.config["part"]:
@@ -218,7 +224,8 @@ class _Relay(tune.Callback):  # type: ignore[misc]
         key, ours, report = trial.config["key"], worker.given_trial(trial.config), trial.last_result
         if report["status"] == worker.POSTPONED:
             self.queue.postponed(key, report["reason"])
-            self.watcher.postponed(ours, report["reason"])
+            if not self.stopping.asked:
+                self.watcher.postponed(ours, report["reason"])
         elif part := trial.config["part"]:
             waiting = self.queue.waiting_for(key)
             self.queue.ended(key, report)

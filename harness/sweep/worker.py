@@ -17,6 +17,7 @@ from harness.errors import Interrupted, Postponed, Pruned, TrialFailure, UserErr
 from harness.locks import postponing
 from harness.plugin import registry
 from harness.sweep.limits import Limits, limited, stopped, watched
+from harness.sweep.stopping import stop_note
 from harness.sweep.trial_queue import Job
 from harness.training.progress import Progress
 from harness.trials.record import Record
@@ -56,10 +57,13 @@ def run_one(
     """Do one job of the queue. `sweep`: identifier of this run of a sweep."""
     # By default torch uses all cores, also those of the trials that run at the same time.
     torch.set_num_threads(max(1, int(cpus)))
+    found = Store(Path(store))
     do = _make_part if settings["part"] else _run_trial
     try:
+        if stop_note(found.running_folder, sweep).exists():
+            raise Interrupted("the sweep ends")
         with postponing():
-            tune.report(do(settings, Store(Path(store)), sweep, limits))
+            tune.report(do(settings, found, sweep, limits))
     except (Postponed, Interrupted) as why:
         tune.report({"status": POSTPONED, "reason": str(why), "dev": None})
 

@@ -40,7 +40,7 @@ def giving_way(file: Path) -> Iterator[Callable[[], bool]]:
         return found or signals > 0
 
     try:
-        with _handled(note, signal.SIGINT, signal.SIGTERM):
+        with handled(note, signal.SIGINT, signal.SIGTERM):
             yield asked
     finally:
         file.unlink(missing_ok=True)
@@ -51,13 +51,16 @@ def giving_way(file: Path) -> Iterator[Callable[[], bool]]:
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
     """In the block, SIGTERM ends the process as Ctrl-C does, with KeyboardInterrupt."""
-    with _handled(signal.default_int_handler, signal.SIGTERM):
+    with handled(signal.default_int_handler, signal.SIGTERM):
         yield
 
 
 @contextmanager
-def _handled(handler: Callable[..., None], *numbers: int) -> Iterator[None]:
-    """In the block, `handler` handles these signals, except for those that the process ignores."""
+def handled(handler: Callable[..., None], *numbers: int) -> Iterator[None]:
+    """In the block, `handler` handles these signals, except for those that the process ignores.
+
+    In a thread that is not the main one it changes nothing.
+    """
     before = {}
     if threading.current_thread() is threading.main_thread():
         for number in numbers:
