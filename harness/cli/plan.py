@@ -61,6 +61,7 @@ def print_plan(searches: "list[Search]", store: Path | None, cpus_per_trial: flo
 
     from harness.sweep.plan import plan_sweep
     from harness.sweep.resolution import resolution
+    from harness.sweep.search import implied
 
     made = plan_sweep(searches, options.opened(store))
     # Where the output is not a terminal, rich would break the lines at 80 characters.
@@ -70,11 +71,12 @@ def print_plan(searches: "list[Search]", store: Path | None, cpus_per_trial: flo
         table.add_column(column)
     for column in ("trials", "stored", "steps", "each"):
         table.add_column(column, justify="right")
-    for title, rows in _together(searches, [_cells(made, search) for search in searches]):
+    shown = [*implied(searches), *searches]
+    for title, rows in _together(shown, [_cells(made, search) for search in shown]):
         for place, cells in enumerate(rows):
             table.add_row("" if place else title, *cells)
     console.print(table)
-    for title, values in _together(searches, [_given(search) for search in searches]):
+    for title, values in _together(shown, [_given(search) for search in shown]):
         if values:
             console.print(f"{title}: {values}", soft_wrap=True, markup=False)
     console.print(f"\n{made.to_run} trials to run{_cost(made, cpus_per_trial)}")

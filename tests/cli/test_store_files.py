@@ -133,7 +133,7 @@ def test_scores_are_printed_where_they_cannot_be_stored(
     again = harness(*command)
     assert again.code == 0
     lost, kept = (
-        {name: float(score) for name, score in re.findall(r"  (graded\S*): (\S+)", each.out)}
+        {name: float(score) for name, score in re.findall(r"  (graded\S*): (\d\S*)", each.out)}
         for each in (answer, again)
     )
     assert set(kept) == {"graded-dev", "graded"}

@@ -167,7 +167,7 @@ def test_memory_is_limited_from_outside(rows: Rows) -> None:
 def test_sweep_prints_a_line_for_each_failure(swept: tuple[Path, str, int]) -> None:
     failures = [line for line in swept[1].splitlines() if "FAILED" in line]
     assert len(failures) == len(HEADLINES)
-    assert any("fault=loop: FAILED: it took longer than" in line for line in failures)
+    assert any("fault=loop seed 42: FAILED: it took longer than" in line for line in failures)
 
 
 @pytest.mark.slow

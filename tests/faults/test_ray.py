@@ -229,7 +229,7 @@ def test_auto_without_a_cluster_is_one_sentence(
 
     monkeypatch.setattr(sessions.ray, "init", none)
     with pytest.raises(UserError) as refused:
-        sessions._begin("auto", tmp_path)
+        sessions._begin("auto", tmp_path, dashboard=False)
     assert str(refused.value) == (
         "no Ray cluster could be joined: RAY_ADDRESS is auto (Could not find any running Ray "
         "instance. Please specify one)"
@@ -247,7 +247,7 @@ def test_slow_start_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setattr(sessions.ray, "init", forever)
     monkeypatch.setattr(sessions, "START_SECONDS", 0.3)
     with pytest.raises(SweepStopped, match="Ray did not start in"):
-        sessions._begin("", tmp_path)
+        sessions._begin("", tmp_path, dashboard=False)
 
 
 @pytest.mark.parametrize(

@@ -128,13 +128,16 @@ def test_it_lists_its_methods_and_spaces(installed: Installed) -> None:
     listed = {line.split()[0] for line in installed.harness("list", "methods").splitlines()}
     assert listed >= METHODS
     spaces = [line.split()[0] for line in installed.harness("list", "spaces").splitlines()]
-    assert spaces == ["fractions", "quickstart", "semisup", "sup", "unsup"]
+    assert spaces[:6] == ["fractions", "quickstart", "semisup", "sup", "tpe", "unsup"]
+    assert "diffaug-table6" in spaces
 
 
 def test_a_sweep_of_a_space_that_is_named_ends_with_a_row(installed: Installed) -> None:
     arguments = ["--set", "max_steps=2", "--seeds", "0"]
     printed = installed.harness("sweep", "simcse", "quickstart", *arguments)
-    assert re.search(r"^simcse +unsup +tiny-bert +1 .*\d\.\d\d", printed, re.MULTILINE), printed
+    assert re.search(
+        r"^simcse +unsup +tiny-bert +learning_rate.* 1 .*\d\.\d\d", printed, re.MULTILINE
+    ), printed
     assert list((installed.folder / "results" / "trials").glob("*.parquet"))
 
 
