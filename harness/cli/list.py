@@ -11,8 +11,7 @@ NEWEST = 50
 """The number of trials that are listed unless all are asked for"""
 _NAMED = ("method", "setting", "encoder", "seed", "label_fraction", "subset")
 _COLUMNS = (
-    *_NAMED, "key", "status", "role", "suite", "selected_by", "dev", "search", "configuration",
-    "reason", "started",
+    *_NAMED, "key", "status", "role", "suite", "selected_by", "dev", "search", "reason", "started",
 )  # fmt: skip
 
 
@@ -84,9 +83,10 @@ def _trials(store: options.StoreOption, *, everything: bool) -> None:
     """Print a line for each trial in the order of their starts; those without one come last."""
     import pyarrow.compute as pc
 
-    from harness.trials.searched import family_of, searched_names
+    from harness.trials.searched import FAMILY_COLUMNS, family_of, searched_names
 
-    reading = options.opened(store).read(_COLUMNS)
+    opened = options.opened(store)
+    reading = opened.read(_COLUMNS)
     for name, reason in reading.unreadable:
         typer.echo(f"{name} cannot be read and is left out: {reason}", err=True)
     order = [("started", "ascending"), ("key", "ascending")]
@@ -95,10 +95,16 @@ def _trials(store: options.StoreOption, *, everything: bool) -> None:
     if earlier:
         typer.echo(f"{earlier} earlier trials; --all lists them, too")
     shown = reading.table.take(rows[earlier:])
-    searches = pc.is_in(reading.table["search"], pc.unique(shown["search"]))
-    searched = searched_names(reading.table.filter(searches))
+    # Configurations are long texts, so only those of the lines that are printed are read.
+    with_values = opened.read(
+        (*FAMILY_COLUMNS, "configuration"), pc.field("key").isin(shown["key"].combine_chunks())
+    ).table
+    searched = searched_names(with_values)
+    pairs = with_values.select(["key", "configuration"]).to_pylist()
+    values = {row["key"]: row["configuration"] for row in pairs}
     for row in shown.to_pylist():
-        typer.echo(_line(row, searched[family_of(row)]))
+        row["configuration"] = values.get(row["key"])
+        typer.echo(_line(row, searched.get(family_of(row), [])))
 
 
 def _line(row: Mapping[str, Any], searched: list[str]) -> str:
