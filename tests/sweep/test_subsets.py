@@ -119,7 +119,7 @@ def test_sweep_runs_every_subset_once(folder: Path, process: Callable[..., Any])
         best = max(scores, key=lambda rate: sum(scores[rate].values()))
         assert {row.configuration["learning_rate"] for row in final} == {best}
         assert sorted((row.subset, row.seed) for row in final) == FULL
-    assert "subset=2 seed 1" in answer.out
+    assert "seed 1 subset 2 of " in answer.out
     assert " 2x2 " in answer.out
     planned = process("plan", *arguments, "--store", folder / "store").out
     assert "subsets: 0, 2" in planned
