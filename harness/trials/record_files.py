@@ -38,7 +38,8 @@ def read_rows(
         return no_rows(columns)
     with _opened(path) as file:
         groups = _row_groups(file, between)
-        there = [name for name in names if name in file.schema_arrow.names]
+        known = set(file.schema_arrow.names)
+        there = [name for name in names if name in known]
         # For the few rows of most files, threads cost more than they save.
         table = file.read_row_groups(groups, there, use_threads=len(groups) > 1)
     if between is not None:
@@ -49,8 +50,9 @@ def read_rows(
 def read_row_groups(path: Path) -> Iterator[pa.Table]:
     """The rows of a file, a part at a time; it raises what `read_rows` raises."""
     with _opened(path) as file:
+        known = set(file.schema_arrow.names)
+        there = [name for name in SCHEMA.names if name in known]
         for group in range(file.num_row_groups):
-            there = [name for name in SCHEMA.names if name in file.schema_arrow.names]
             table = file.read_row_group(group, there)
             if table.num_rows:
                 yield _of_this_schema(table, SCHEMA.names)
