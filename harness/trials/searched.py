@@ -23,10 +23,10 @@ def searched_names(trials: pa.Table) -> dict[Family, list[str]]:
     """
     first: dict[Family, dict[str, Any]] = {}
     differing: dict[Family, set[str]] = defaultdict(set)
-    columns = [*FAMILY_COLUMNS, "configuration"]
-    for row in trials.select(columns).group_by(columns).aggregate([]).to_pylist():
-        family = family_of(row)
-        values = from_json(row["configuration"] or "{}")
+    families = zip(*(trials[name].to_pylist() for name in FAMILY_COLUMNS), strict=True)
+    texts = trials["configuration"].to_pylist()
+    for family, text in set(zip(families, texts, strict=True)):
+        values = from_json(text or "{}")
         differing[family].update(_differing(values, first.setdefault(family, values)))
     return {family: sorted(names - {"subset"}) for family, names in differing.items()}
 
