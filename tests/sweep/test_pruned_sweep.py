@@ -117,9 +117,10 @@ def test_the_study_says_the_same_as_the_store(swept: Swept) -> None:
     states = {"finished": "COMPLETE", "pruned": "PRUNED"}
     stored = {row.key: (states[row.status], row.dev_score) for row in swept.searched}
     trials = optuna.load_study(study_name=name, storage=storage).trials
-    assert {trial.user_attrs["trials"][0]: (trial.state.name, trial.value) for trial in trials} == {
-        **stored
-    }
+    # The driver may have been killed just when it wrote down a configuration, which runs nowhere.
+    trials = [trial for trial in trials if "trials" in trial.user_attrs]
+    found = {trial.user_attrs["trials"][0]: (trial.state.name, trial.value) for trial in trials}
+    assert found == stored
     assert len(trials) == 5
 
 
