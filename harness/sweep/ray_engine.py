@@ -207,21 +207,23 @@ class _Relay(tune.Callback):  # type: ignore[misc]
         if part := trial.config["part"]:
             self.watcher.preparing(part["title"])
         else:
-            self.watcher.started(worker.given_trial(trial.config))
+            self.watcher.started(self.queue.trial(trial.config["key"]))
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
     ) -> None:
-        if "step" in result:
-            key = trial.config["key"]
-            if self.queue.progressed(key, result):
-                with suppress(OSError):  # it ended this moment, or the disk is full
-                    (self.store.running(key) / worker.PRUNE).touch()
-        if "step" in result and not trial.config["part"]:
-            self.watcher.progressed(worker.given_trial(trial.config), result)
+        if "step" not in result:
+            return
+        key = trial.config["key"]
+        if self.queue.progressed(key, result):
+            with suppress(OSError):  # it ended this moment, or the disk is full
+                (self.store.running(key) / worker.PRUNE).touch()
+        if not trial.config["part"]:
+            self.watcher.progressed(self.queue.trial(key), result)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        key, ours, report = trial.config["key"], worker.given_trial(trial.config), trial.last_result
+        key, report = trial.config["key"], trial.last_result
+        ours = self.queue.trial(key)
         if report["status"] == worker.POSTPONED:
             self.queue.postponed(key, report["reason"])
             if not self.stopping.asked:
@@ -238,7 +240,8 @@ class _Relay(tune.Callback):  # type: ignore[misc]
                 self.store.compact()
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        key, ours = trial.config["key"], worker.given_trial(trial.config)
+        key = trial.config["key"]
+        ours = self.queue.trial(key)
         running = self.store.running(key)
         why = stopped(running, self.sweep) or _death(trial.error_file)
         reason = with_log(why, running)

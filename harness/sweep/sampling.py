@@ -31,24 +31,27 @@ class Sampler(SpacePart):
         return self
 
 
-class Median(SpacePart):
-    """Prunes what is worse than the median of the finished configurations."""
+class _Ranked(SpacePart):
+    """A pruner that compares a configuration with those that have finished."""
 
-    name: Literal["median"]
     startup_configurations: int = Field(5, ge=1, le=MOST)
     """Nothing is pruned before so many configurations have finished"""
     first_evaluation: int = Field(1, ge=1, le=MOST)
     """Nothing is pruned before this evaluation on dev, counted from 1"""
 
 
-class Percentile(SpacePart):
+class Median(_Ranked):
+    """Prunes what is worse than the median of the finished configurations."""
+
+    name: Literal["median"]
+
+
+class Percentile(_Ranked):
     """Prunes what is not among the best of the finished configurations."""
 
     name: Literal["percentile"]
     keep_percent: float = Field(25, gt=0, lt=100)
     """The share that goes on, in percent"""
-    startup_configurations: int = Field(5, ge=1, le=MOST)
-    first_evaluation: int = Field(1, ge=1, le=MOST)
 
 
 class Asha(SpacePart):

@@ -22,6 +22,7 @@ def trial_worker(
     it lists.
     """
 
+    # Ray has no types for what `wrap_function` gives, so a type checker takes it for anything.
     class TrialWorker(wrap_function(run, name="trial worker")):  # type: ignore[misc]
         @classmethod
         def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory:

@@ -92,6 +92,10 @@ class TrialQueue:
             self.postponed(job.key, f"{owner} works on {job.trial.label}")
         return None
 
+    def trial(self, key: str) -> Trial:
+        """The trial of a job that has not ended; of a part, one of those that need it."""
+        return self._jobs[key].trial
+
     def progressed(self, key: str, report: Mapping[str, Any]) -> bool:
         """The job trains; returns whether it is a trial that is to end now, as pruned."""
         self._is_there(key)

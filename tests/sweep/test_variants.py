@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -170,7 +170,7 @@ def test_an_unused_field_falls_back_to_the_published_value() -> None:
     class Config(plugin.TrainingConfig):
         kind: str = "soft"
         length: int = 4
-        published = {("unsup", "*"): {"length": 8}}  # noqa: RUF012
+        published: ClassVar = {("unsup", "*"): {"length": 8}}
 
         @property
         def unused(self) -> set[str]:
