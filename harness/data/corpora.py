@@ -19,6 +19,7 @@ from harness.data.readers import (
 from harness.data.senteval import ARCHIVE, SIMCSE
 from harness.errors import NotHere, UserError, suggest
 from harness.inputs import regular_file
+from harness.relocation import here
 
 GRADED = "harness/graded-sentences"
 """The data set that comes with the project (harness.embedded)"""
@@ -97,9 +98,10 @@ def source(name: str) -> Source:
     It is one of `SOURCES`, or a file: .txt with sentences, .csv with triplets, .parquet with NLI
     pairs, or `neighbours:FILE` with running text. Raises UserError when there is no such corpus.
     """
-    if name in SOURCES:
+    path = file_of(name)
+    if path is None:
         return SOURCES[name]
-    path = Path(name.removeprefix(NEIGHBOURS))
+    path = here(path)
     if path.suffix not in READERS:
         raise UserError(
             f'unknown corpus "{name}"{suggest(name, SOURCES)} (or a .txt, .csv or .parquet file)'
@@ -108,6 +110,11 @@ def source(name: str) -> Source:
     # Plain text has no labels; triplets and pairs have been labelled by people.
     read = read_neighbours if name.startswith(NEIGHBOURS) else READERS[path.suffix]
     return _FileSource((("", str(path.resolve())),), read, labelled=path.suffix != ".txt")
+
+
+def file_of(name: str) -> Path | None:
+    """The file that the name of a corpus is the path of; None for one of `SOURCES`."""
+    return None if name in SOURCES else Path(name.removeprefix(NEIGHBOURS))
 
 
 class _FileSource(Source):

@@ -14,6 +14,7 @@ from harness.data.trained_encoders import parts_of
 from harness.errors import NotHere, UserError, suggest
 from harness.files import digest, digest_files
 from harness.inputs import is_file, is_folder, kind_of, read_text, regular_file
+from harness.relocation import here
 
 RepositoryKind = Literal["models", "datasets"]
 EMBEDDED = Path(__file__).resolve().parent.parent / "embedded" / "hub"
@@ -66,7 +67,7 @@ def model_folder(name: str, *, download: bool = True) -> Path:
     the Hub may be asked. Raises UserError when there is no such model.
     """
     name, _ = parts_of(name)
-    if _looks_like_path(name):
+    if is_model_folder(name):
         folder = _expanded(name)
         if kind_of(folder / "config.json") == "nothing":
             raise NotHere(f'encoder "{name}": the folder has no config.json')
@@ -85,14 +86,26 @@ def model_folder(name: str, *, download: bool = True) -> Path:
     return _from_hub("models", name, list(MODEL_FILES), download)
 
 
-def _looks_like_path(name: str) -> bool:
-    return name.startswith((".", "/", "~")) or (name != "" and is_folder(Path(name)))
+def is_model_folder(name: str) -> bool:
+    """Whether the name of a pretrained model is the path of a folder."""
+    return name.startswith((".", "/", "~")) or (name != "" and is_folder(here(Path(name))))
+
+
+def found_by_name(path: Path) -> bool:
+    """Whether a file lies in a mirror or among the downloads of the Hub.
+
+    Every machine finds such a file by its name.
+    """
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    folders = [*mirrors(), Path(HF_HUB_CACHE).resolve()]
+    return any(path.resolve().is_relative_to(folder) for folder in folders)
 
 
 def _expanded(name: str) -> Path:
     """The path with the home folder in the place of `~`."""
     try:
-        return Path(name).expanduser()
+        return here(Path(name)).expanduser()
     except RuntimeError:  # of a user that is not known
         raise UserError(f'encoder "{name}": there is no such home folder') from None
 
@@ -151,15 +164,19 @@ def known(kind: RepositoryKind) -> list[str]:
     return sorted(found)
 
 
+def model_files(name: str, *, download: bool = True) -> list[Path]:
+    """The files of a model that loading it reads, sorted. Raises UserError without such a model."""
+    folder = model_folder(name, download=download)
+    return sorted({path for pattern in MODEL_FILES for path in folder.glob(pattern)})
+
+
 def model_digest(name: str, *, download: bool = True) -> str:
     """The digest of a model's configuration, weights and tokenizer, by name and content.
 
     For an encoder that a trial has trained, it is that of the pretrained model and of the key of
     the trial. Raises UserError when there is no such model.
     """
-    folder = model_folder(name, download=download)
-    files = {path for pattern in MODEL_FILES for path in folder.glob(pattern)}
-    pretrained, (_, trial) = digest_files(sorted(files)), parts_of(name)
+    pretrained, (_, trial) = digest_files(model_files(name, download=download)), parts_of(name)
     return pretrained if trial is None else digest(pretrained + trial)
 
 

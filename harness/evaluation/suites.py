@@ -24,6 +24,7 @@ from harness.evaluation.scores import Scores as Scores
 from harness.evaluation.suite_kinds import check_suite, checked_files, read_data
 from harness.files import digest, digest_files
 from harness.inputs import regular_file
+from harness.relocation import here
 
 
 class Data(Protocol):
@@ -165,13 +166,18 @@ def register(
 
 def suite(name: str) -> Suite:
     """The suite called `name`, or that of a Python file. Raises UserError for an unknown suite."""
-    if name.endswith(".py"):
-        return _from_file(Path(name))
+    if is_suite_file(name):
+        return _from_file(here(Path(name)))
     if name not in CARDS:
         raise UserError(
             f'unknown suite "{name}"{suggest(name, CARDS)}; the path of a Python file is valid, too'
         )
     return _suites(importlib.import_module(SUITE_MODULES[name]))[name]
+
+
+def is_suite_file(name: str) -> bool:
+    """Whether the name of a suite is the path of a user's file."""
+    return name.endswith(".py")
 
 
 def _suites(module: ModuleType) -> dict[str, Suite]:

@@ -16,6 +16,7 @@ from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 from harness.data.trained_encoders import parts_of
 from harness.inputs import checked_number
 from harness.plugin.stage import Batches, LossWeight, Optimisation, Selection, Stage
+from harness.relocation import travelled
 
 Setting = Literal["unsup", "semisup", "sup"]
 """How much of the training data has labels: nothing, a part, or everything"""
@@ -98,9 +99,12 @@ class MethodConfig(BaseModel):
 
     @field_validator("*", mode="wrap")
     @classmethod
-    def _number_as_meant(cls, given: Any, parse: ValidatorFunctionWrapHandler) -> Any:
-        """Refuse `true` for a number, and whole numbers that no tensor can hold."""
-        return checked_number(given, parse(given))
+    def _as_meant(cls, given: Any, parse: ValidatorFunctionWrapHandler) -> Any:
+        """Refuse `true` for a number, and whole numbers that no tensor can hold.
+
+        In a worker of a cluster, a path opens the file that has travelled there.
+        """
+        return travelled(checked_number(given, parse(given)))
 
 
 class StageOptions(TypedDict, total=False):

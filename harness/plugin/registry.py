@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import UserError, suggest
 from harness.files import digest, shipped
 from harness.inputs import is_folder, kind_of, read_text, regular_file
+from harness.relocation import here
 
 if TYPE_CHECKING:
     from harness.plugin.config import MethodConfig
@@ -81,7 +82,7 @@ def locate(name: str) -> Path:
 
     Raises UserError for an unknown name and for a folder without a method.
     """
-    path = Path(name)
+    path = here(Path(name))
     if name and kind_of(path) != "nothing":
         if not is_folder(path):
             return regular_file(path, "the plugin ").resolve()

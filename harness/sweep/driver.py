@@ -95,9 +95,9 @@ def _sweep(
         def start() -> "Engine":
             from harness.sweep.ray_engine import Engine  # it takes long to import
 
-            methods = {search.method for search in searches}
+            samples = [search.trials([search.fixed], "search")[0] for search in searches]
             announce = watcher.notice if dashboard else None
-            return stack.enter_context(Engine(store, resources, limits, methods, announce))
+            return stack.enter_context(Engine(store, resources, limits, samples, announce))
 
         yield _Sweep(searches, TrialRuns(store, start, watcher))
 

@@ -37,11 +37,11 @@ from ray import tune
 from ray.tune.search import Searcher
 
 from harness.errors import UserError
-from harness.plugin import registry
 from harness.sweep import worker
 from harness.sweep.dashboard import Dashboard, where_it_is
 from harness.sweep.limits import Limits, stopped, with_log
-from harness.sweep.node_sources import check_sources
+from harness.sweep.local_files import LocalFiles
+from harness.sweep.machines import check_machines
 from harness.sweep.ray_session import ray_session
 from harness.sweep.resources import Resources
 from harness.sweep.stopping import Stopping, stop_note
@@ -51,7 +51,7 @@ from harness.sweep.trial_sources import Listed, TrialSource
 from harness.sweep.watcher import Everyone, TrialWatcher
 from harness.training.interruption import ended_by_sigterm
 from harness.trials.store import SMALL_FILES, Store
-from harness.trials.trial import Trial, failed
+from harness.trials.trial import Trial, commit, failed
 
 
 class Engine:
@@ -62,15 +62,17 @@ class Engine:
         store: Store,
         resources: Resources,
         limits: Limits,
-        methods: Iterable[str],
+        samples: Iterable[Trial],
         announce: Callable[[str], None] | None = None,
     ) -> None:
-        """`methods`: names or paths of the methods, which every machine must have alike.
+        """`samples`: a trial of each search, for which a cluster is checked before the first one.
 
         `announce`: hears where Ray's dashboard is; None: the sweep is not shown there.
         """
         self.store, self.resources, self.limits = store, resources, limits
-        self._plugins = {str(registry.locate(method)) for method in methods}
+        self._samples = list(samples)
+        self._files: LocalFiles | None = None
+        """What travels to the machines of a cluster; a local Ray has the files"""
         self._sweep = uuid.uuid4().hex
         self._session = ExitStack()
         self._announce = announce
@@ -88,8 +90,8 @@ class Engine:
     def _folder(self) -> Path:
         """Connect to Ray, and return a folder for Tune's files.
 
-        Raises UserError when the cluster cannot be joined, when a machine has other sources, or
-        when none can hold a trial, and SweepStopped when a local Ray does not start.
+        Raises UserError when the cluster cannot be joined, when one of its machines cannot run
+        the trials, or when none can hold one, and SweepStopped when a local Ray does not start.
         """
         shown = self._announce is not None
         session = self._session.enter_context(ray_session(dashboard=shown))
@@ -97,7 +99,9 @@ class Engine:
         self._session.enter_context(ended_by_sigterm())
         self.resources = _affordable(self.resources)
         if os.environ.get("RAY_ADDRESS"):
-            check_sources(self._plugins)
+            node = ray.get_runtime_context().get_node_id()
+            self._files = LocalFiles(session / "files", node)
+            check_machines([worker.trial_settings(each, self._files) for each in self._samples])
         if self._announce:
             self._announce(where_it_is(session))
             self._dashboard = Dashboard()
@@ -134,13 +138,14 @@ class Engine:
             worker.run_one,
             store=str(self.store.folder.resolve()),
             sweep=self._sweep,
+            commit=commit(),
             cpus=cpus,
             limits=replace(self.limits, gpus=gpus),
         )
         tuner = tune.Tuner(
             trial_worker(bound, partial(_resources, cpus=cpus, gpus=gpus)),
             tune_config=tune.TuneConfig(
-                search_alg=_Feed(queue),
+                search_alg=_Feed(queue, self._files),
                 num_samples=-1,  # until the queue is empty
                 reuse_actors=True,  # imports and start-up once per worker, not per trial
                 trial_name_creator=_name,
@@ -161,18 +166,18 @@ class Engine:
 
 
 class _Feed(Searcher):  # type: ignore[misc]
-    """Gives Tune the jobs of a queue."""
+    """Gives Tune the jobs of a queue, with the lists of the files that travel."""
 
-    def __init__(self, queue: TrialQueue) -> None:
+    def __init__(self, queue: TrialQueue, files: LocalFiles | None) -> None:
         super().__init__()
-        self.queue = queue
+        self.queue, self.files = queue, files
 
     def suggest(self, trial_id: str) -> Any:
         """The next job for a worker; None when there is none at this moment."""
         found = self.queue.next()
         if found is None:
             return Searcher.FINISHED if self.queue.finished else None
-        return worker.settings_of(found)
+        return worker.settings_of(found, self.files)
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
@@ -233,6 +238,8 @@ class _Relay(tune.Callback):  # type: ignore[misc]
             self.queue.ended(key, report)
             self.watcher.prepared(part["title"], report["reason"], waiting)
         else:
+            if not report.get("recorded", True):
+                report = self._recorded_failure(ours, report["reason"])
             self.queue.ended(key, report)
             self.watcher.ended(ours, report)
             self.ended += 1
@@ -249,14 +256,18 @@ class _Relay(tune.Callback):  # type: ignore[misc]
             self.queue.ended(key, {})
             self.watcher.prepared(part["title"], reason, 0)
             return
-        # A worker may die after it has written its record, and the store keeps a finished one.
-        try:
-            self.store.write(failed(ours, reason))
-        except UserError as error:  # a full disk does not stop the trials that can still be stored
-            reason = f"{reason}; {error}"
-        report = {"status": "failed", "reason": reason, "dev": None}
+        report = self._recorded_failure(ours, reason)
         self.queue.ended(key, report)
         self.watcher.ended(ours, report)
+
+    def _recorded_failure(self, trial: Trial, reason: str) -> dict[str, Any]:
+        """Record that a trial failed, which its worker has not done; return the report of it."""
+        # A worker may die after it has written its record, and the store keeps a finished one.
+        try:
+            self.store.write(failed(trial, reason))
+        except UserError as error:  # a full disk does not stop the trials that can still be stored
+            reason = f"{reason}; {error}"
+        return {"status": "failed", "reason": reason, "dev": None}
 
 
 def _death(error_file: str | None) -> str:

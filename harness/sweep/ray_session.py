@@ -16,6 +16,7 @@ from time import monotonic
 import ray
 
 from harness.errors import SweepStopped, UserError, shortened
+from harness.files import PACKAGE
 from harness.sweep.session_folder import session_folder
 
 START_SECONDS = 180.0
@@ -67,7 +68,9 @@ def _begin(address: str, folder: Path, *, dashboard: bool) -> None:
         if address:
             refused = UserError(f"no Ray cluster could be joined: RAY_ADDRESS is {address}")
             with _alarm(refused, JOIN_SECONDS):
-                ray.init(address, log_to_driver=False, logging_level="ERROR")
+                # Every machine runs the harness of this one; the other packages it must have.
+                runtime = {"py_modules": [str(PACKAGE)], "excludes": ["__pycache__"]}
+                ray.init(address, runtime_env=runtime, log_to_driver=False, logging_level="ERROR")
         else:
             refused = SweepStopped(f"Ray did not start in {START_SECONDS / 60:g} minutes")
             with _alarm(refused, START_SECONDS):

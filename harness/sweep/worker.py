@@ -3,10 +3,12 @@
 The worker writes a record into the store itself.
 """
 
+import platform
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from harness.errors import Interrupted, Postponed, Pruned, TrialFailure, UserErr
 from harness.locks import postponing
 from harness.plugin import registry
 from harness.sweep.limits import Limits, limited, stopped, watched
+from harness.sweep.local_files import LocalFiles
+from harness.sweep.received_files import receive
 from harness.sweep.stopping import stop_note
 from harness.sweep.trial_queue import Job
 from harness.training.progress import Progress
@@ -26,6 +30,7 @@ from harness.trials.shared_parts import part_of
 from harness.trials.store import Store
 from harness.trials.trained_encoder import provide
 from harness.trials.trial import Trial, failed
+from harness.trials.trial import key as key_of
 
 POSTPONED = "postponed"
 """The status of a trial that waits or gave way, and so has no record yet"""
@@ -33,17 +38,18 @@ PRUNE = "prune"
 """The file in the folder of a running trial with which the driver ends its training"""
 
 
-def plain_trial(trial: Trial) -> dict[str, Any]:
-    """The fields of a trial, with the path of its plugin, which a worker in any folder finds."""
-    return {**asdict(trial), "method": str(registry.locate(trial.method))}
+def trial_settings(trial: Trial, files: LocalFiles | None) -> dict[str, Any]:
+    """A trial as another process takes it: the plugin by its path, and the files that travel."""
+    plain = {**asdict(trial), "method": str(registry.locate(trial.method))}
+    return {"trial": plain, "files": files and files.listed(trial)}
 
 
-def settings_of(job: Job) -> dict[str, Any]:
+def settings_of(job: Job, files: LocalFiles | None) -> dict[str, Any]:
     """A job as Tune hands it to a worker."""
     part = job.part and {
         "title": job.part.title, "computes": job.part.computes, "asked": sorted(job.asked)
     }  # fmt: skip
-    return {"key": job.key, "trial": plain_trial(job.trial), "part": part}
+    return {"key": job.key, "part": part, **trial_settings(job.trial, files)}
 
 
 def given_trial(settings: Mapping[str, Any]) -> Trial:
@@ -52,20 +58,48 @@ def given_trial(settings: Mapping[str, Any]) -> Trial:
 
 
 def run_one(
-    settings: dict[str, Any], *, store: str, sweep: str, cpus: float, limits: Limits
+    settings: dict[str, Any],
+    *,
+    store: str,
+    sweep: str,
+    commit: str,
+    cpus: float,
+    limits: Limits,
 ) -> None:
-    """Do one job of the queue. `sweep`: identifier of this run of a sweep."""
+    """Do one job of the queue.
+
+    `sweep`: identifier of this run of a sweep. `commit`: that of the harness which began it; a
+    cluster's worker has its source without the history.
+    """
     # By default torch uses all cores, also those of the trials that run at the same time.
     torch.set_num_threads(max(1, int(cpus)))
     found = Store(Path(store))
-    do = _make_part if settings["part"] else _run_trial
+    do = _make_part if settings["part"] else partial(_run_trial, commit=commit)
     try:
+        if settings["files"]:
+            _arrive(settings)
         if stop_note(found.running_folder, sweep).exists():
             raise Interrupted("the sweep ends")
         with postponing():
             tune.report(do(settings, found, sweep, limits))
     except (Postponed, Interrupted) as why:
         tune.report({"status": POSTPONED, "reason": str(why), "dev": None})
+    except UserError as why:
+        tune.report({"status": "failed", "reason": str(why), "dev": None, "recorded": False})
+
+
+def _arrive(settings: Mapping[str, Any]) -> None:
+    """Receive the files of a trial.
+
+    Raises UserError when they cannot be received, and when this machine has other models or data.
+    The machines that joined the cluster later have not been compared before the first trial.
+    """
+    receive(**settings["files"])
+    if not settings["part"] and key_of(given_trial(settings)) != settings["key"]:
+        raise UserError(
+            f"{platform.node()} has other models or data than the machine where the sweep began, "
+            f"under the same names: give both the same HARNESS_HUB"
+        )
 
 
 def _make_part(
@@ -91,7 +125,7 @@ def _make_part(
 
 
 def _run_trial(
-    settings: Mapping[str, Any], found: Store, sweep: str, limits: Limits
+    settings: Mapping[str, Any], found: Store, sweep: str, limits: Limits, *, commit: str
 ) -> dict[str, Any]:
     """Run one trial, unless another process has finished it in the meantime, or runs it.
 
@@ -117,10 +151,11 @@ def _run_trial(
         made.append(attempt(trial, report, found.weights(key), running))
         return made[0]
 
+    def of_commit() -> Record:
+        return replace(limited(trial, running, sweep, limits, run), commit=commit)
+
     try:
-        record = found.finished_or_run(
-            key, trial.label, lambda: limited(trial, running, sweep, limits, run), trial.search
-        )
+        record = found.finished_or_run(key, trial.label, of_commit, trial.search)
     except UserError as why:  # the record cannot be stored, so at least the terminal has its scores
         reason = "; ".join([str(why), *map(_scores, made)])
         return {"status": "failed", "reason": reason, "dev": None}

@@ -19,11 +19,11 @@ import pytest
 
 from harness.errors import SweepStopped, UserError
 from harness.owners import OWNER, Owner
-from harness.plugin import registry
 from harness.sweep import ray_session as sessions
 from harness.sweep import session_folder as folders
-from harness.sweep.node_sources import check_same, source_digests
+from harness.sweep.machines import check_same, digests_of
 from harness.trials.store import Store
+from harness.trials.trial import Trial
 
 SPACE = """\
 setting: unsup
@@ -322,28 +322,38 @@ def test_long_folder_for_temporary_files_is_not_used(
         assert folder.parent == Path("/tmp")
 
 
-# Sources of the machines
+# What decides results on the machines
 
 
-def test_same_sources_pass(tmp_path: Path) -> None:
-    (tmp_path / "method.py").write_text(PLUGIN)
-    digests = source_digests([str(tmp_path / "method.py")])
-    assert digests[str(tmp_path / "method.py")] == registry.source_digest(tmp_path / "method.py")
-    check_same("node-3 (10.0.0.3)", digests, dict(digests))
+@pytest.fixture
+def here(tmp_path: Path) -> dict[str, str]:
+    """The digests of this machine for a trial of the plugin."""
+    (tmp_path / "slowly.py").write_text(PLUGIN)
+    values = {"encoder": "tiny-bert", "suite": "graded"}
+    return digests_of([Trial(str(tmp_path / "slowly.py"), values, seed=0)])
+
+
+def test_same_machines_pass(here: dict[str, str]) -> None:
+    check_same("node-3 (10.0.0.3)", here, dict(here))
 
 
 @pytest.mark.parametrize(
-    ("name", "there", "sentence"),
+    "what",
     [
-        ("/x/method.py", "other", "has another source of /x/method.py"),
-        ("/x/method.py", "", "does not have /x/method.py"),
-        ("harness", "0.0.9", "has another source of harness"),
+        "the source of harness",
+        'the source of "slowly"',
+        'the model "tiny-bert"',
+        'the suite "graded"',
     ],
 )
-def test_other_sources_are_refused_by_name(name: str, there: str, sentence: str) -> None:
-    here = {"harness": "0.1.0", "/x/method.py": "digest"}
+def test_other_machine_is_refused_by_name(here: dict[str, str], what: str) -> None:
     with pytest.raises(UserError) as refused:
-        check_same("node-3 (10.0.0.3)", here, here | {name: there})
+        check_same("node-3 (10.0.0.3)", here, here | {what: "other"})
     assert str(refused.value).startswith(
-        f"the machine node-3 (10.0.0.3) of the cluster {sentence}:"
+        f"the machine node-3 (10.0.0.3) of the cluster has another version of {what}: put "
     )
+
+
+def test_machine_without_an_answer_is_refused_by_name(here: dict[str, str]) -> None:
+    with pytest.raises(UserError, match=r"^the machine node-3 of the cluster cannot run .*: no x"):
+        check_same("node-3", here, "no x")

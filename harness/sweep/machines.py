@@ -1,0 +1,89 @@
+"""Whether all machines of a cluster can run the trials of a sweep as this one would."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from harness import PROTOCOL, __version__
+from harness.data.corpora import source
+from harness.data.hub import model_digest
+from harness.errors import UserError, reason, shortened
+from harness.evaluation.suites import suite
+from harness.files import PACKAGE, digest_files
+from harness.plugin import registry
+from harness.sweep.received_files import receive
+from harness.trials.trial import Trial
+
+ANSWER_SECONDS = 900.0
+"""A machine starts a worker for its answer, and may download models and data before it"""
+Digests = dict[str, str]
+"""What decides results, such as `the model "bert-base-uncased"` -> its digest"""
+
+
+def digests_of(trials: Sequence[Trial]) -> Digests:
+    """The digests of what decides the results of trials on this machine.
+
+    Raises UserError when a model or a file is missing.
+    """
+    own = f"{__version__}, protocol {PROTOCOL}, {registry.source_digest(PACKAGE)}"
+    found = {"the source of harness": own}
+    for trial in trials:
+        declared, measured = trial.declared, trial.config.suite
+        found[f'the source of "{declared.name}"'] = declared.source_digest
+        found[f'the files of "{declared.name}"'] = digest_files(declared.files)
+        found |= {f'the model "{name}"': model_digest(name) for name in declared.models}
+        for name in declared.corpora.values():
+            found[f'the corpus "{name}"'] = digest_files(source(name).paths())
+        found[f'the suite "{measured}"'] = suite(measured).digest()
+    return found
+
+
+def check_machines(samples: Sequence[Mapping[str, Any]]) -> None:
+    """Let every machine of the cluster receive the files of trials, and compare its digests.
+
+    `samples`: a trial of each search, as `harness.sweep.worker.trial_settings` gives it. Raises
+    UserError, with the name of the machine, when its digests differ from those of this machine, and
+    when it cannot answer.
+    """
+    here, answers = digests_of([Trial(**sample["trial"]) for sample in samples]), {}
+    for node in ray.nodes():
+        if node["Alive"]:
+            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            ask = ray.remote(_answer).options(num_cpus=0, scheduling_strategy=there)
+            name = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
+            answers[name] = ask.remote(list(samples))
+    for name, answer in answers.items():
+        try:
+            check_same(name, here, ray.get(answer, timeout=ANSWER_SECONDS))
+        except ray.exceptions.RayError as error:
+            why = shortened(str(error).strip().splitlines()[-1], 300)
+            raise UserError(
+                f"the machine {name} of the cluster cannot run trials: {why}; it needs the Python "
+                f"packages that harness needs, in the versions of this machine"
+            ) from None
+
+
+def _answer(samples: Sequence[Mapping[str, Any]]) -> Digests | str:
+    """The digests on this machine, or why there are none."""
+    try:
+        found: Digests = {}
+        for sample in samples:
+            receive(**sample["files"])
+            found |= digests_of([Trial(**sample["trial"])])
+    except UserError as error:
+        return reason(error)
+    return found
+
+
+def check_same(name: str, here: Digests, there: Digests | str) -> None:
+    """Raises UserError when the machine `name` has no digests, or others than this one."""
+    if isinstance(there, str):
+        raise UserError(f"the machine {name} of the cluster cannot run trials: {there}")
+    for what, digest in here.items():
+        if there[what] != digest:
+            raise UserError(
+                f"the machine {name} of the cluster has another version of {what}: put the same "
+                f"files there as here, or take it out of the cluster"
+            )
