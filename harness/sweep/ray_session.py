@@ -92,7 +92,13 @@ def _check_reachable(address: str) -> None:
     """Raises UserError for an address at which nothing listens; Ray would try for minutes."""
     if address == "auto":
         return
-    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if address.startswith("ray://"):
+        raise UserError(
+            f"RAY_ADDRESS is {address}, and a sweep does not run through Ray Client: let this "
+            f"machine join the cluster (`ray start --address=HOST:PORT --num-cpus=0`), and write "
+            f"HOST:PORT"
+        )
+    host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         raise UserError(
             f"RAY_ADDRESS is {address}: write HOST:PORT, or auto for the cluster of this machine"

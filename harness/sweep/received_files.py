@@ -77,20 +77,19 @@ def receive(listed: str, node: str) -> None:
     `listed`: path of the list on the machine that began the sweep. `node`: Ray's name of that
     machine. Raises UserError when a file has changed there, or when too much would travel.
     """
-    relocate(_received(listed, node))
+    relocate(brought(_read_list(listed, node), functools.partial(_pieces_of, node)))
 
 
 @functools.cache
-def _received(listed: str, node: str) -> Relocation:
-    return brought(listed, functools.partial(_pieces_of, node))
+def _read_list(listed: str, node: str) -> FileList:
+    return FileList.read(b"".join(_pieces_of(node, listed)))
 
 
-def brought(listed: str, pieces: ReadPieces) -> Relocation:
+def brought(found: FileList, pieces: ReadPieces) -> Relocation:
     """Where the files of a list lie here; they are brought here through `pieces` first if need be.
 
     Raises UserError as `receive` does.
     """
-    found = FileList.read(b"".join(pieces(listed)))
     folder, home = Path(found.folder), Path(found.home)
     if all(file.is_here for file in found.files):
         return Relocation(Path("/"), folder, home)
@@ -128,9 +127,9 @@ def _check_size(found: FileList) -> None:
     if total > LARGEST_TRAVELLING:
         raise UserError(
             f"{total / 2**30:.1f} GiB of files would travel to {platform.node()}, the largest is "
-            f"{missing[-1].path}, and at most {LARGEST_TRAVELLING / 2**30:g} GiB do: put such files into a "
-            f"folder that all machines share under the same path, or models and data sets into "
-            f"the HARNESS_HUB of every machine"
+            f"{missing[-1].path}, and at most {LARGEST_TRAVELLING / 2**30:g} GiB do: put such "
+            f"files into a folder that all machines share under the same path, or models and data "
+            f"sets into the HARNESS_HUB of every machine"
         )
 
 

@@ -6,6 +6,7 @@ store with that of a sweep that nobody disturbed. `HARNESS_KILLS=20` makes more 
 
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +21,9 @@ from typing import Any
 
 import pytest
 
+from harness.data.corpora import GRADED
+from harness.data.hub import EMBEDDED
+from harness.files import PACKAGE
 from harness.trials.store import Store
 from tests.sweeping import marked_processes
 
@@ -27,16 +31,32 @@ pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 SPACE = """\
 setting: unsup
-suite: graded
-select: {metric: graded-dev}
+suite: FOLDER/suite.py
+select: {metric: own-dev}
 final: {seeds: [0, 1]}
-encoders: [tiny-bert]
-set: {sentences: graded-sentences, max_steps: 12, batch_size: 8, precision: fp32}
+encoders: [FOLDER/own-bert]
+set: {sentences: FOLDER/sentences.txt, max_steps: 12, batch_size: 8, precision: fp32}
 methods:
   slowly:
     grid:
       learning_rate: [1e-3, 1e-2, 1e-1]
       width: [4, 8]
+"""
+SUITE = """\
+from pathlib import Path
+
+from harness.data.sts_pairs import LOADERS
+from harness.evaluation.sts import correlations, selecting
+from harness.evaluation.suites import SuiteCard, register
+
+UNIT = Path(__file__).with_name("unit.txt")
+
+suite = register(
+    SuiteCard("own", unit=UNIT.read_text(), dev_tasks=("own-dev",)),
+    {"own-dev": LOADERS["graded-dev"], "own": LOADERS["graded"]},
+    lambda: [UNIT],
+    select=selecting,
+)(correlations)
 """
 TRIALS = 8
 VICTIMS = ("driver", "raylet", "worker", "head")
@@ -88,9 +108,16 @@ def written(store: Path) -> dict[str, int]:
 def targets(
     tmp_path_factory: pytest.TempPathFactory, write_plugin: Callable[..., Path]
 ) -> list[Path]:
-    """A plugin whose trials take some seconds, and its search space."""
+    """A plugin whose trials take some seconds, and its search space.
+
+    Both name all other files by paths: a corpus, a suite with a file of its own, and a model.
+    """
     folder = tmp_path_factory.mktemp("killed")
-    (folder / "space.yaml").write_text(SPACE, encoding="utf-8")
+    (folder / "space.yaml").write_text(SPACE.replace("FOLDER", str(folder)), encoding="utf-8")
+    (folder / "suite.py").write_text(SUITE, encoding="utf-8")
+    (folder / "unit.txt").write_text("Spearman x100", encoding="utf-8")
+    shutil.copy(EMBEDDED / "datasets" / GRADED / "sentences.txt", folder)
+    shutil.copytree(EMBEDDED / "models" / "tiny-bert", folder / "own-bert")
     return [write_plugin(folder / "slowly.py", "trained", pause=0.2), folder / "space.yaml"]
 
 
@@ -213,9 +240,29 @@ def test_nothing_is_lost_whoever_is_killed(
     assert not list((store / ".running").glob("*/claim"))
 
 
+def hiding(*folders: Path) -> list[str]:
+    """The beginning of a command that runs the rest without the contents of some folders.
+
+    It is empty where the system does not allow that, for example without `unshare`.
+    """
+    root = [] if os.getuid() == 0 else ["--map-root-user"]
+    script = 'while [ "$1" != -- ]; do mount -t tmpfs none "$1" || exit 1; shift; done; shift; "$@"'
+    command = ["unshare", "--mount", *root, "sh", "-c", script, "sh", *map(str, folders), "--"]
+    try:
+        tried = subprocess.run([*command, "true"], capture_output=True, check=False)
+    except FileNotFoundError:
+        return []
+    return [] if tried.returncode else command
+
+
 @contextmanager
-def three_nodes(environment: dict[str, str]) -> Iterator[tuple[str, list[int]]]:
-    """A cluster of three nodes with one CPU each: its address, and their raylets, head first."""
+def three_nodes(
+    environment: dict[str, str], begin: list[str], cache: Path
+) -> Iterator[tuple[str, list[int]]]:
+    """A cluster of three nodes with one CPU each: its address, and their raylets, head first.
+
+    `begin`: what stands before the command that starts the two others. `cache`: their cache.
+    """
     with socket.socket() as probe:
         probe.bind(("", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -225,12 +272,14 @@ def three_nodes(environment: dict[str, str]) -> Iterator[tuple[str, list[int]]]:
         marked = environment | {"HARNESS_TEST_MARK": uuid.uuid4().hex, "RAY_worker_niceness": nice}
         start = [str(Path(sys.executable).with_name("ray")), "start", "--num-cpus=1"]
         head = ["--head", f"--port={address.partition(':')[2]}", "--include-dashboard=false"]
+        other = marked | {"HARNESS_CACHE": str(cache)}
         raylets: list[int] = []
         try:
-            for more in ([*head, f"--temp-dir={folder}/r"], *[[f"--address={address}"]] * 2):
-                subprocess.run(
-                    [*start, *more], env=marked, check=True, capture_output=True, timeout=600
-                )
+            for command, its in (
+                ([*start, *head, f"--temp-dir={folder}/r"], marked),
+                *[([*begin, *start, f"--address={address}"], other)] * 2,
+            ):
+                subprocess.run(command, env=its, check=True, capture_output=True, timeout=600)
                 found = victims("raylet", 0, marked_processes(marked["HARNESS_TEST_MARK"]))
                 raylets += [number for number in found if number not in raylets]
             yield address, raylets
@@ -242,14 +291,17 @@ def three_nodes(environment: dict[str, str]) -> Iterator[tuple[str, list[int]]]:
 
 def test_a_node_of_three_is_lost(
     undisturbed: tuple[Results, float],
+    targets: list[Path],
     started: Callable[..., Any],
     environment: dict[str, str],
     tmp_path: Path,
 ) -> None:
-    store = tmp_path / "store"
+    """Two of them have neither harness nor the files that the trials name by paths."""
+    store, cache = tmp_path / "store", tmp_path / "cache"
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2}
+    begin = hiding(targets[0].parent, PACKAGE)
     with (
-        three_nodes(environment | token) as (address, raylets),
+        three_nodes(environment | token, begin, cache) as (address, raylets),
         started(store, "--address", address, **token) as (driver, _),
     ):
         assert len(raylets) == 3
@@ -262,6 +314,8 @@ def test_a_node_of_three_is_lost(
     assert "3 at a time" in out
     assert differences(results(store), undisturbed[0]) == {}
     assert not list((store / ".running").glob("*/claim"))
+    assert (cache / "tokens").exists()  # they have trained
+    assert (cache / "travelled").exists() == bool(begin)
 
 
 def test_ctrl_c_leaves_nothing_running_and_the_sweep_goes_on(

@@ -208,7 +208,7 @@ def test_lost_head_and_killed_driver_lose_nothing(
             "127.0.0.1:1",
             "RAY_ADDRESS is 127.0.0.1:1, and nothing answers there; `ray start",
         ),
-        ("ray://127.0.0.1:1", "RAY_ADDRESS is ray://127.0.0.1:1, and nothing answers there;"),
+        ("ray://127.0.0.1:1", "RAY_ADDRESS is ray://127.0.0.1:1, and a sweep does not run"),
         ("no.such.host.invalid:6379", "RAY_ADDRESS is no.such.host.invalid:6379, and nothing"),
     ],
 )
