@@ -97,7 +97,8 @@ class Method(nn.Module, Generic[Config]):
     def files(cls, config: Config) -> list[Path]:
         """Other files on which the result depends (word vectors, a thesaurus).
 
-        They are part of a trial's key.
+        They are part of a trial's key, and they travel to the machines of a cluster. A field of
+        the configuration that names one has the type Path; open it as it is, not as a text.
         """
         return []
 

@@ -47,14 +47,15 @@ def check_machines(samples: Sequence[Mapping[str, Any]]) -> None:
     UserError, with the name of the machine, when its digests differ from those of this machine, and
     when it cannot answer.
     """
-    here, answers = digests_of([Trial(**sample["trial"]) for sample in samples]), {}
+    here = digests_of([Trial(**sample["trial"]) for sample in samples])
+    answers = []  # two nodes of Ray on one machine have the same name
     for node in ray.nodes():
         if node["Alive"]:
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             ask = ray.remote(_answer).options(num_cpus=0, scheduling_strategy=there)
             name = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
-            answers[name] = ask.remote(list(samples))
-    for name, answer in answers.items():
+            answers.append((name, ask.remote(list(samples))))
+    for name, answer in answers:
         try:
             check_same(name, here, ray.get(answer, timeout=ANSWER_SECONDS))
         except ray.exceptions.RayError as error:

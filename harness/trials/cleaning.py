@@ -21,7 +21,7 @@ from harness.trials.store import Store
 IN_USE_SECONDS = 3600
 """What was used within so many seconds may be in use now"""
 CACHES = {
-    "travelled": "files that sweeps have brought from another machine",
+    "travelled": "files that sweeps brought from another machine",
     "tokens": "tokenised corpora",
     "subsets": "label subsets",
     "artefacts": "artefacts of methods, such as frozen vectors",
