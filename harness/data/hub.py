@@ -98,8 +98,8 @@ def found_by_name(path: Path) -> bool:
     """
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    folders = [*mirrors(), Path(HF_HUB_CACHE).resolve()]
-    return any(path.resolve().is_relative_to(folder) for folder in folders)
+    folders = [*mirrors(), Path(HF_HUB_CACHE).absolute()]
+    return any(path.absolute().is_relative_to(folder) for folder in folders)
 
 
 def _expanded(name: str) -> Path:

@@ -16,7 +16,7 @@ from harness.evaluation.suites import is_suite_file, suite
 from harness.files import content_digest, digest, written_whole
 from harness.inputs import regular_file
 from harness.plugin import registry
-from harness.sweep.received_files import FileList, ListedFile
+from harness.sweep.file_list import FileList, ListedFile
 from harness.trials.trial import Trial
 
 

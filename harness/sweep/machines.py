@@ -60,10 +60,9 @@ def check_machines(samples: Sequence[Mapping[str, Any]]) -> None:
             check_same(name, here, ray.get(answer, timeout=ANSWER_SECONDS))
         except ray.exceptions.RayError as error:
             why = shortened(str(error).strip().splitlines()[-1], 300)
-            raise UserError(
-                f"the machine {name} of the cluster cannot run trials: {why}; it needs the Python "
-                f"packages that harness needs, in the versions of this machine"
-            ) from None
+            if "No module named" in why:
+                why += "; install the packages there that harness needs, in the versions from here"
+            raise UserError(f"the machine {name} of the cluster cannot run trials: {why}") from None
 
 
 def _answer(samples: Sequence[Mapping[str, Any]]) -> Digests | str:

@@ -1,6 +1,6 @@
 """Brings the files of a trial from the machine that began the sweep to the one of a worker.
 
-A list says what a trial needs. Where the files have the same paths and contents, for example in a
+Where the files have the same paths and contents, for example in a
 shared folder, nothing is copied. Otherwise they come into the cache, under the paths that they have
 on the other machine, so that a plugin or a suite finds its files beside itself.
 """
@@ -10,17 +10,23 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from harness.errors import UserError
-from harness.files import cache_folder, content_digest, digest, sealed_json, unsealed, written_whole
+from harness.files import (
+    cache_folder,
+    digest,
+    discard,
+    written_whole,
+)
 from harness.inputs import why
 from harness.locks import locked
 from harness.relocation import Relocation, relocate
+from harness.sweep.file_list import FileList, ListedFile
 
 LARGEST_TRAVELLING = 2 * 2**30
 """Bytes of the files that come to a machine for one trial; more belongs into a shared folder"""
@@ -28,47 +34,6 @@ PIECE = 16 * 2**20
 """Bytes of a file that are on their way at a time"""
 ReadPieces = Callable[[str], Iterator[bytes]]
 """Gives the content of a file of the other machine, piece by piece"""
-
-
-@dataclass(frozen=True)
-class ListedFile:
-    """A file of the machine that began the sweep."""
-
-    path: str
-    """Absolute, without links"""
-    size: int
-    sha256: str
-
-    @property
-    def is_here(self) -> bool:
-        """Whether this machine has the same file under the same path."""
-        path = Path(self.path)
-        try:
-            return path.stat().st_size == self.size and content_digest(path) == self.sha256
-        except OSError:
-            return False
-
-
-@dataclass(frozen=True)
-class FileList:
-    """The files that a trial names by paths."""
-
-    folder: str
-    """The working directory of the sweep"""
-    home: str
-    files: list[ListedFile]
-    links: dict[str, str]
-    """Path by which a file or folder is named -> its path without links, where that is another"""
-
-    def text(self) -> str:
-        """The list as `read` reads it."""
-        return sealed_json(asdict(self))
-
-    @classmethod
-    def read(cls, text: bytes) -> "FileList":
-        """The list of a text that `text` gave. Raises ValueError when it has changed."""
-        found = unsealed(text)
-        return cls(**{**found, "files": [ListedFile(**each) for each in found["files"]]})
 
 
 def receive(listed: str, node: str) -> None:
@@ -95,20 +60,32 @@ def brought(found: FileList, pieces: ReadPieces) -> Relocation:
         return Relocation(Path("/"), folder, home)
     root = _travelled() / digest(found.text())
     relocation = Relocation(root, folder, home)
-    with locked(root.with_suffix(".lock"), "a copy of the files of the sweep"):
-        if root.is_dir():
-            os.utime(root)  # so `harness clean` sees when it was last used
-            return relocation
-        _check_size(found)
-        try:
-            with written_whole(root) as made:
-                _lay_out(found, Relocation(made, folder, home), pieces)
-        except OSError as error:
-            raise UserError(
-                f"the files of the sweep cannot be copied to {root} on {platform.node()}: "
-                f"{why(error)}"
-            ) from None
+    try:
+        if not _is_whole(found, relocation):
+            with locked(root.with_suffix(".lock"), "a copy of the files of the sweep"):
+                if not _is_whole(found, relocation):  # another process may have made it
+                    _bring(found, relocation, pieces)
+        os.utime(root)  # so `harness clean` sees when it was last used
+    except OSError as error:
+        raise UserError(
+            f"the files of the sweep cannot be copied to {root} on {platform.node()}: {why(error)}"
+        ) from None
     return relocation
+
+
+def _is_whole(found: FileList, relocation: Relocation) -> bool:
+    """Whether all files are where the relocation has them; a process reads each of them once."""
+    return relocation.root.is_dir() and all(
+        file.is_at(relocation.place(Path(file.path))) for file in found.files
+    )
+
+
+def _bring(found: FileList, relocation: Relocation, pieces: ReadPieces) -> None:
+    """Copy the files to where the relocation has them, all of them or none."""
+    _check_size(found)
+    discard(relocation.root)  # it is damaged, if it is there
+    with written_whole(relocation.root) as made:
+        _lay_out(found, replace(relocation, root=made), pieces)
 
 
 def _travelled() -> Path:
@@ -153,12 +130,12 @@ def _lay_out(found: FileList, made: Relocation, pieces: ReadPieces) -> None:
 def _content(file: ListedFile, pieces: ReadPieces) -> Path:
     """A copy of a file, which all lists share that have a file with this content."""
     kept = _travelled() / "contents" / file.sha256
-    if kept.is_file() and content_digest(kept) == file.sha256:
+    if file.is_at(kept):
         return kept
     with written_whole(kept) as temporary:
         with temporary.open("wb") as copy:
             copy.writelines(pieces(file.path))
-        if content_digest(temporary) != file.sha256:
+        if not file.is_at(temporary):
             raise UserError(
                 f"{file.path} has changed since the sweep began; give the same command again"
             )

@@ -49,7 +49,11 @@ def settings_of(job: Job, files: LocalFiles | None) -> dict[str, Any]:
     part = job.part and {
         "title": job.part.title, "computes": job.part.computes, "asked": sorted(job.asked)
     }  # fmt: skip
-    return {"key": job.key, "part": part, **trial_settings(job.trial, files)}
+    try:
+        sent = trial_settings(job.trial, files)
+    except UserError:  # the trial itself says in its record which file is missing
+        sent = trial_settings(job.trial, None)
+    return {"key": job.key, "part": part, **sent}
 
 
 def given_trial(settings: Mapping[str, Any]) -> Trial:

@@ -8,6 +8,8 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -18,10 +20,15 @@ from harness.errors import UserError
 from harness.evaluation import suites
 from harness.plugin import registry
 from harness.relocation import relocate
-from harness.sweep import received_files
+from harness.sweep import received_files, worker
+from harness.sweep.file_list import FileList
 from harness.sweep.local_files import LocalFiles, file_list
 from harness.sweep.machines import digests_of
-from harness.sweep.received_files import FileList, brought
+from harness.sweep.ray_engine import _Relay
+from harness.sweep.received_files import brought
+from harness.sweep.trial_queue import TrialQueue
+from harness.sweep.trial_sources import Listed
+from harness.trials.store import Store
 from harness.trials.trial import Trial, describe, key
 
 PLUGIN = '''\
@@ -235,18 +242,15 @@ def test_second_trial_finds_what_the_first_has_brought(
     assert brought(replace(found, links={}), nobody).root != first.root
 
 
-def test_damaged_copy_is_brought_again(
-    trial: Trial, tmp_path: Path, elsewhere: Callable[[], Read]
-) -> None:
+def test_damaged_copy_is_brought_again(trial: Trial, elsewhere: Callable[[], Read]) -> None:
     found = file_list(trial)
     read = elsewhere()
     first = brought(found, read)
     [words] = [file for file in found.files if file.path.endswith("words.txt")]
-    copy = tmp_path / "cache" / "travelled" / "contents" / words.sha256
-    copy.write_text("other\n")
-    shutil.rmtree(first.root)
-    again = brought(found, read)
-    assert again.place(Path(words.path)).read_text() == "five\n"
+    place = first.place(Path(words.path))
+    place.write_text("other\n")
+    assert brought(found, read) == first
+    assert place.read_text() == "five\n"
 
 
 def test_file_that_has_changed_is_refused(trial: Trial, elsewhere: Callable[[], Read]) -> None:
@@ -286,3 +290,30 @@ def test_home_folder_is_that_of_the_other_machine(tmp_path: Path) -> None:
     assert there.place(Path("~/models/x")) == tmp_path / "home/ada/models/x"
     assert there.place(Path("a/../../b.txt")) == tmp_path / "home/ada/b.txt"
     assert there.place(Path("../../../../etc/passwd")) == tmp_path / "etc/passwd"
+
+
+def test_machine_that_joined_later_with_other_data_runs_no_trial(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "receive", lambda: None)
+    sent = {"trial": asdict(trial), "part": None, "files": {}}
+    worker._arrive({**sent, "key": key(trial)})
+    with pytest.raises(UserError, match=r"has other models or data than the machine where .*_HUB$"):
+        worker._arrive({**sent, "key": "0" * 32})
+
+
+def test_failure_without_a_record_is_recorded(tmp_path: Path) -> None:
+    trial = Trial("pooling", {"encoder": "tiny-bert", "suite": "graded"}, seed=0)
+    name, store = key(trial), Store(tmp_path / "store")
+    queue = TrialQueue(Listed({name: trial}), store, set())
+    assert queue.next()
+    heard: list[dict[str, Any]] = []
+    watcher: Any = SimpleNamespace(ended=lambda _, report: heard.append(report))
+    relay = _Relay(queue, watcher, SimpleNamespace(asked=False), "sweep")  # type: ignore[arg-type]
+    report = {"status": "failed", "reason": "no files", "dev": None, "recorded": False}
+    ended = SimpleNamespace(config={"key": name, "part": None}, last_result=report)
+    relay.on_trial_complete(0, [], ended)
+    assert [each["reason"] for each in heard] == ["no files"]
+    [record] = store.read().records()
+    assert (record.key, record.status, record.reason) == (name, "failed", "no files")
+    assert queue.finished
