@@ -1,6 +1,7 @@
 """Whether all machines of a cluster can run the trials of a sweep as this one would."""
 
 from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import ray
@@ -14,12 +15,15 @@ from harness.evaluation.suites import suite
 from harness.files import PACKAGE, digest_files
 from harness.plugin import registry
 from harness.sweep.received_files import receive
+from harness.sweep.worker import given_trial  # with all that a machine needs for a trial
 from harness.trials.trial import Trial
 
 ANSWER_SECONDS = 900.0
 """A machine starts a worker for its answer, and may download models and data before it"""
+DECIDING = ("torch", "transformers", "tokenizers", "numpy", "scipy")
+"""Packages on whose versions the last digits of a result depend"""
 Digests = dict[str, str]
-"""What decides results, such as `the model "bert-base-uncased"` -> its digest"""
+"""What decides results, such as `the model "bert-base-uncased"` -> its digest or version"""
 
 
 def digests_of(trials: Sequence[Trial]) -> Digests:
@@ -29,6 +33,8 @@ def digests_of(trials: Sequence[Trial]) -> Digests:
     """
     own = f"{__version__}, protocol {PROTOCOL}, {registry.source_digest(PACKAGE)}"
     found = {"the source of harness": own}
+    # A machine with GPUs has another build of torch (2.13.0+cu130) than one without.
+    found |= {f"the package {name}": version(name).partition("+")[0] for name in DECIDING}
     for trial in trials:
         declared, measured = trial.declared, trial.config.suite
         found[f'the source of "{declared.name}"'] = declared.source_digest
@@ -47,7 +53,7 @@ def check_machines(samples: Sequence[Mapping[str, Any]]) -> None:
     UserError, with the name of the machine, when its digests differ from those of this machine, and
     when it cannot answer.
     """
-    here = digests_of([Trial(**sample["trial"]) for sample in samples])
+    here = digests_of(list(map(given_trial, samples)))
     answers = []  # two nodes of Ray on one machine have the same name
     for node in ray.nodes():
         if node["Alive"]:
@@ -60,8 +66,6 @@ def check_machines(samples: Sequence[Mapping[str, Any]]) -> None:
             check_same(name, here, ray.get(answer, timeout=ANSWER_SECONDS))
         except ray.exceptions.RayError as error:
             why = shortened(str(error).strip().splitlines()[-1], 300)
-            if "No module named" in why:
-                why += "; install the packages there that harness needs, in the versions from here"
             raise UserError(f"the machine {name} of the cluster cannot run trials: {why}") from None
 
 
@@ -71,7 +75,9 @@ def _answer(samples: Sequence[Mapping[str, Any]]) -> Digests | str:
         found: Digests = {}
         for sample in samples:
             receive(**sample["files"])
-            found |= digests_of([Trial(**sample["trial"])])
+            found |= digests_of([given_trial(sample)])
+    except PackageNotFoundError as error:
+        return f"it does not have the package {error.name}"
     except UserError as error:
         return reason(error)
     return found
@@ -85,5 +91,5 @@ def check_same(name: str, here: Digests, there: Digests | str) -> None:
         if there[what] != digest:
             raise UserError(
                 f"the machine {name} of the cluster has another version of {what}: put the same "
-                f"files there as here, or take it out of the cluster"
+                f"there as here, or take it out of the cluster"
             )

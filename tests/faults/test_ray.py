@@ -13,12 +13,14 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
 from harness.errors import SweepStopped, UserError
 from harness.owners import OWNER, Owner
+from harness.sweep import machines
 from harness.sweep import ray_session as sessions
 from harness.sweep import session_folder as folders
 from harness.sweep.machines import check_same, digests_of
@@ -341,6 +343,7 @@ def test_same_machines_pass(here: dict[str, str]) -> None:
     "what",
     [
         "the source of harness",
+        "the package torch",
         'the source of "slowly"',
         'the model "tiny-bert"',
         'the suite "graded"',
@@ -357,3 +360,12 @@ def test_other_machine_is_refused_by_name(here: dict[str, str], what: str) -> No
 def test_machine_without_an_answer_is_refused_by_name(here: dict[str, str]) -> None:
     with pytest.raises(UserError, match=r"^the machine node-3 of the cluster cannot run .*: no x"):
         check_same("node-3", here, "no x")
+
+
+def test_machine_without_a_package_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(machines, "version", none)
+    with pytest.raises(UserError, match=r"cannot run trials: it does not have the package torch$"):
+        check_same("node-3", {}, machines._answer([]))
