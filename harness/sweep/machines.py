@@ -26,24 +26,31 @@ Digests = dict[str, str]
 """What decides results, such as `the model "bert-base-uncased"` -> its digest or version"""
 
 
-def digests_of(trials: Sequence[Trial]) -> Digests:
-    """The digests of what decides the results of trials on this machine.
+def digests_of_code() -> Digests:
+    """The digest of harness on this machine, and the versions of the packages under it.
+
+    Raises PackageNotFoundError without one of them.
+    """
+    own = f"{__version__}, protocol {PROTOCOL}, {registry.source_digest(PACKAGE)}"
+    # A machine with GPUs has another build of torch (2.13.0+cu130) than one without.
+    packages = {f"the package {name}": version(name).partition("+")[0] for name in DECIDING}
+    return {"the source of harness": own} | packages
+
+
+def digests_of(trial: Trial) -> Digests:
+    """The digests of what decides the result of a trial on this machine.
 
     Raises UserError when a model or a file is missing.
     """
-    own = f"{__version__}, protocol {PROTOCOL}, {registry.source_digest(PACKAGE)}"
-    found = {"the source of harness": own}
-    # A machine with GPUs has another build of torch (2.13.0+cu130) than one without.
-    found |= {f"the package {name}": version(name).partition("+")[0] for name in DECIDING}
-    for trial in trials:
-        declared, measured = trial.declared, trial.config.suite
-        found[f'the source of "{declared.name}"'] = declared.source_digest
-        found[f'the files of "{declared.name}"'] = digest_files(declared.files)
-        found |= {f'the model "{name}"': model_digest(name) for name in declared.models}
-        for name in declared.corpora.values():
-            found[f'the corpus "{name}"'] = digest_files(source(name).paths())
-        found[f'the suite "{measured}"'] = suite(measured).digest()
-    return found
+    declared, measured = trial.declared, trial.config.suite
+    corpora = {name: source(name).paths() for name in declared.corpora.values()}
+    return {
+        f'the source of "{declared.name}"': declared.source_digest,
+        f'the files of "{declared.name}"': digest_files(declared.files),
+        f'the suite "{measured}"': suite(measured).digest(),
+        **{f'the model "{name}"': model_digest(name) for name in declared.models},
+        **{f'the corpus "{name}"': digest_files(paths) for name, paths in corpora.items()},
+    }
 
 
 def check_machines(samples: Sequence[Mapping[str, Any]]) -> None:
@@ -53,7 +60,9 @@ def check_machines(samples: Sequence[Mapping[str, Any]]) -> None:
     UserError, with the name of the machine, when its digests differ from those of this machine, and
     when it cannot answer.
     """
-    here = digests_of(list(map(given_trial, samples)))
+    here = digests_of_code()
+    for sample in samples:
+        here |= digests_of(given_trial(sample))
     answers = []  # two nodes of Ray on one machine have the same name
     for node in ray.nodes():
         if node["Alive"]:
@@ -72,10 +81,10 @@ def check_machines(samples: Sequence[Mapping[str, Any]]) -> None:
 def _answer(samples: Sequence[Mapping[str, Any]]) -> Digests | str:
     """The digests on this machine, or why there are none."""
     try:
-        found: Digests = {}
+        found = digests_of_code()
         for sample in samples:
             receive(**sample["files"])
-            found |= digests_of([given_trial(sample)])
+            found |= digests_of(given_trial(sample))
     except PackageNotFoundError as error:
         return f"it does not have the package {error.name}"
     except UserError as error:

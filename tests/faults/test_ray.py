@@ -23,7 +23,7 @@ from harness.owners import OWNER, Owner
 from harness.sweep import machines
 from harness.sweep import ray_session as sessions
 from harness.sweep import session_folder as folders
-from harness.sweep.machines import check_same, digests_of
+from harness.sweep.machines import check_same, digests_of, digests_of_code
 from harness.trials.store import Store
 from harness.trials.trial import Trial
 
@@ -332,7 +332,7 @@ def here(tmp_path: Path) -> dict[str, str]:
     """The digests of this machine for a trial of the plugin."""
     (tmp_path / "slowly.py").write_text(PLUGIN)
     values = {"encoder": "tiny-bert", "suite": "graded"}
-    return digests_of([Trial(str(tmp_path / "slowly.py"), values, seed=0)])
+    return digests_of_code() | digests_of(Trial(str(tmp_path / "slowly.py"), values, seed=0))
 
 
 def test_same_machines_pass(here: dict[str, str]) -> None:

@@ -172,7 +172,7 @@ def test_trial_is_the_same_on_a_machine_without_its_files(
     trial: Trial, laptop: Path, elsewhere: Callable[[], Read]
 ) -> None:
     sent, found = as_sent(trial), FileList.read(file_list(trial).text().encode())
-    expected, digests = describe(trial), digests_of([trial])
+    expected, digests = describe(trial), digests_of(trial)
     read = elsewhere()
     with pytest.raises(UserError):
         describe(sent)
@@ -181,7 +181,7 @@ def test_trial_is_the_same_on_a_machine_without_its_files(
     there = Trial(**asdict(sent))
     assert key(there) == expected.key
     assert describe(there) == expected
-    assert digests_of([there]) == digests
+    assert digests_of(there) == digests
     # What the plugin, the suite, the corpus and the model read is there, too.
     assert there.plugin.method.names == "Ada"  # type: ignore[attr-defined]
     assert there.config.words.read_text() == "five\n"  # type: ignore[attr-defined]
