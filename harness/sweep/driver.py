@@ -100,7 +100,7 @@ def _sweep(
         def start() -> "Engine":
             from harness.sweep.ray_engine import Engine  # it takes long to import
 
-            samples = [search.trials([search.fixed], "search")[0] for search in searches]
+            samples = [each.known_trials()[0] for each in (*implied(searches), *searches)]
             announce = watcher.notice if dashboard else None
             return stack.enter_context(Engine(store, resources, limits, samples, announce))
 
