@@ -70,12 +70,9 @@ def test_an_ablation_table_is_its_search_space(planned: Planned) -> None:
     assert planned("--paper", "diffaug", "--table", "8") == planned("diffaug-table8")
 
 
-@pytest.mark.slow
-@pytest.mark.process
-def test_a_table_is_filled_and_nothing_runs_twice(process: Any, tmp_path: Path) -> None:
+def test_a_table_is_filled_and_nothing_runs_twice(serially: Any, tmp_path: Path) -> None:
     """DiffAug's Table 1 has two poolings of BERT base; here, the encoder is the tiny one."""
     words = [
-        "sweep",
         "pooling",
         "--paper",
         "diffaug",
@@ -85,7 +82,7 @@ def test_a_table_is_filled_and_nothing_runs_twice(process: Any, tmp_path: Path) 
         tmp_path / "store",
     ]
     small = ["--encoder", "tiny-bert", "--set", "suite=graded"]
-    first, second = (process(*words, *small) for _ in range(2))
+    first, second = (serially(*words, *small) for _ in range(2))
     assert first.code == second.code == 0, first.err + second.err
     assert "final seeds: 2 to run, 0 already in the store" in first.out
     assert "final seeds: 0 to run, 2 already in the store" in second.out

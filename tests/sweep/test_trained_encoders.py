@@ -113,16 +113,14 @@ def test_a_run_starts_from_a_trained_encoder(
     assert pooled.dev["graded-dev"] != simcse.dev_before
 
 
-@pytest.mark.slow
-@pytest.mark.process
-def test_the_sweep_trains_the_encoder_first(process: Any, tmp_path: Path) -> None:
+def test_the_sweep_trains_the_encoder_first(serially: Any, tmp_path: Path) -> None:
     path, store = tmp_path / "space.yaml", tmp_path / "store"
     path.write_text(SPACE, encoding="utf-8")
     words = ["pooling", path, "--store", store]
-    planned = process("plan", *words).out
+    planned = serially(*words, "--dry-run").out
     assert planned.index("simcse unsup tiny-bert") < planned.index("pooling unsup tiny-bert")
     assert "3 trials to run" in planned
-    answer = process("sweep", *words)
+    answer = serially(*words)
     assert answer.code == 0, answer.out + answer.err
     records = Store(store).read().records()
     assert sorted((each.method, each.seed) for each in records) == [
@@ -131,4 +129,4 @@ def test_the_sweep_trains_the_encoder_first(process: Any, tmp_path: Path) -> Non
     [simcse] = [each for each in records if each.method == "simcse"]
     dev = {each.encoder: each.dev for each in records if each.method == "pooling"}
     assert dev[f"tiny-bert@{simcse.key}"] == simcse.dev
-    assert "\n0 trials to run" in process("plan", *words).out
+    assert "\n0 trials to run" in serially(*words, "--dry-run").out
