@@ -11,7 +11,7 @@ from harness.errors import UserError
 from harness.sweep.process_memory import machine_memory
 from harness.sweep.resources import Gpu, Resources
 
-ANSWER_SECONDS = 180.0
+REPLY_SECONDS = 180.0
 """A machine starts a worker for its answer"""
 _ASK = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
 
@@ -51,7 +51,7 @@ def all_machines() -> list[Machine]:
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             ask = ray.remote(this_machine).options(num_cpus=0, scheduling_strategy=there)
             asked.append(ask.remote())
-    answered, _ = ray.wait(asked, num_returns=len(asked), timeout=ANSWER_SECONDS)
+    answered, _ = ray.wait(asked, num_returns=len(asked), timeout=REPLY_SECONDS)
     found = []
     for answer in answered:
         try:
