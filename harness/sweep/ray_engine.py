@@ -190,6 +190,10 @@ class _Feed(Searcher):  # type: ignore[misc]
         super().__init__()
         self.queue, self.shares = queue, shares
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Keep nothing: Tune writes its searcher into a file, but none is ever restored."""
+        return {}
+
     def suggest(self, trial_id: str) -> Any:
         """The next job for a worker; None when there is none at this moment."""
         if self.shares.waiting:
