@@ -25,7 +25,9 @@ from harness.sweep.gpu_share import (
 from harness.sweep.least_memory import LeastMemory, Room, check_fits, largest_room, least_memory
 from harness.sweep.node_resources import Machine, affordable, listed_gpus
 from harness.sweep.resources import Gpu, Resources
+from harness.sweep.search import Search
 from harness.sweep.trial_queue import Job
+from harness.sweep.trial_runs import TrialRuns
 from harness.training.parameters import count, trainable
 from harness.trials.run import attempt
 from harness.trials.shared_parts import Part
@@ -307,3 +309,19 @@ def test_room_is_that_of_the_largest() -> None:
     assert largest_room([], on_gpu=False, limit=None) is None
     limited = largest_room(machines, on_gpu=False, limit=5.0)
     assert limited == Room("--memory-per-trial allows", 5.0)
+
+
+def test_trials_are_checked_before_the_first_one_and_only_those_to_run(
+    search_of: Callable[..., Search], tmp_path: Path
+) -> None:
+    search = search_of("    grid: {batch_size: [8, 16], learning_rate: [1e-3]}\n")
+    store = Store(tmp_path / "store")
+    asked: list[list[Trial]] = []
+    engine = SimpleNamespace(check_fits=lambda trials: asked.append(list(trials)))
+    runs = TrialRuns(store, lambda: engine, None)  # type: ignore[arg-type, return-value]
+    small, large = search.known_trials()
+    store.write(describe(small))
+    runs.check_first([search])
+    assert asked == [[large]]
+    store.write(describe(large))
+    TrialRuns(store, None, None).check_first([search])  # type: ignore[arg-type]  # starts no Ray
