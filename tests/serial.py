@@ -1,7 +1,7 @@
 """Sweeps in the process of the test, one trial after the other, for what does not depend on Ray."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from harness.errors import Pruned
 from harness.plugin import registry
 from harness.sweep.trial_queue import Job, TrialQueue
 from harness.sweep.trial_sources import TrialSource
+from harness.training.progress import Progress
 from harness.trials.run import attempt
 from harness.trials.store import Store
 from harness.trials.trained_encoder import provide
@@ -34,6 +36,9 @@ class SerialEngine:
     def __exit__(self, *_: object) -> None:
         pass
 
+    def check_fits(self, trials: Iterable[Trial]) -> None:
+        """Every trial of a test fits."""
+
     def run_from(self, source: TrialSource, watcher: Any) -> None:
         """Run the jobs of the source until it is exhausted."""
         queue = TrialQueue(source, self.store, set())
@@ -54,12 +59,17 @@ class SerialEngine:
         # A record names the plugin as a worker finds it, in whatever folder that runs.
         trial = Trial(**{**asdict(job.trial), "method": str(registry.locate(job.trial.method))})
         provide(self.store, trial.config.encoder)
+
+        def report(progress: Progress) -> None:
+            if queue.progressed(job.key, asdict(progress)):
+                raise Pruned
+
         record = self.store.finished_or_run(
             job.key,
             trial.label,
             lambda: attempt(
                 trial,
-                lambda progress: queue.progressed(job.key, asdict(progress)),
+                report,
                 self.store.weights(job.key),
                 self.store.running(job.key),
             ),

@@ -55,7 +55,7 @@ def test_show_of_an_unknown_key(refused: Refused, store: Path) -> None:
 
 
 def test_show_of_an_ambiguous_key(refused: Refused, tmp_path: Path) -> None:
-    store = Store(tmp_path / "store")
+    store = Store(tmp_path / "two")
     for pooling in ("cls", "mean"):
         values = {"encoder": "tiny-bert", "suite": "graded", "pooling": pooling}
         store.write(failed(Trial("pooling", values, 0), "why"))
