@@ -18,6 +18,7 @@ from ray import tune
 from harness.errors import Interrupted, Postponed, Pruned, TrialFailure, UserError
 from harness.locks import postponing
 from harness.plugin import registry
+from harness.sweep.gpu_share import NEEDS_MORE
 from harness.sweep.limits import Limits, limited, stopped, watched
 from harness.sweep.local_files import LocalFiles
 from harness.sweep.received_files import receive
@@ -44,8 +45,8 @@ def trial_settings(trial: Trial, files: LocalFiles | None) -> dict[str, Any]:
     return {"trial": plain, "files": files and files.listed(trial)}
 
 
-def settings_of(job: Job, files: LocalFiles | None) -> dict[str, Any]:
-    """A job as Tune hands it to a worker."""
+def settings_of(job: Job, gpus: float, files: LocalFiles | None) -> dict[str, Any]:
+    """A job as Tune hands it to a worker. `gpus`: how many it may use."""
     part = job.part and {
         "title": job.part.title, "computes": job.part.computes, "asked": sorted(job.asked)
     }  # fmt: skip
@@ -53,7 +54,7 @@ def settings_of(job: Job, files: LocalFiles | None) -> dict[str, Any]:
         sent = trial_settings(job.trial, files)
     except UserError:  # the trial itself says in its record which file is missing
         sent = trial_settings(job.trial, None)
-    return {"key": job.key, "part": part, **sent}
+    return {"key": job.key, "part": part, "gpus": gpus, **sent}
 
 
 def given_trial(settings: Mapping[str, Any]) -> Trial:
@@ -78,6 +79,7 @@ def run_one(
     # By default torch uses all cores, also those of the trials that run at the same time.
     torch.set_num_threads(max(1, int(cpus)))
     found = Store(Path(store))
+    limits = replace(limits, gpus=settings["gpus"])
     do = _make_part if settings["part"] else partial(_run_trial, commit=commit)
     try:
         if settings["files"]:
@@ -88,6 +90,11 @@ def run_one(
             tune.report(do(settings, found, sweep, limits))
     except (Postponed, Interrupted) as why:
         tune.report({"status": POSTPONED, "reason": str(why), "dev": None})
+    except torch.OutOfMemoryError:
+        if not limits.shares_gpu:
+            raise
+        torch.cuda.empty_cache()  # this process may wait for its next job beside others
+        tune.report({"status": POSTPONED, "reason": NEEDS_MORE, "dev": None, "needs_more": True})
     except UserError as why:
         tune.report({"status": "failed", "reason": str(why), "dev": None, "recorded": False})
 
@@ -152,7 +159,8 @@ def _run_trial(
             provide(found, trial.config.encoder)
         except UserError as why:  # the trial that trains the encoder has failed
             return failed(trial, str(why))
-        made.append(attempt(trial, report, found.weights(key), running))
+        weights, shared = found.weights(key), limits.shares_gpu
+        made.append(attempt(trial, report, weights, running, shares_gpu=shared))
         return made[0]
 
     def of_commit() -> Record:
@@ -182,4 +190,6 @@ def _summary(record: Record) -> dict[str, Any]:
         "dev": record.dev_score,
         "cost": record.training_seconds or 0.0,
         "seconds": record.wall_seconds or 0.0,
+        "peak_gpu_memory_mib": record.peak_gpu_memory_mib,
+        "device": record.device,
     }

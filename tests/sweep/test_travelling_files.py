@@ -309,7 +309,8 @@ def test_failure_without_a_record_is_recorded(tmp_path: Path) -> None:
     assert queue.next()
     heard: list[dict[str, Any]] = []
     watcher: Any = SimpleNamespace(ended=lambda _, report: heard.append(report))
-    relay = _Relay(queue, watcher, SimpleNamespace(asked=False), "sweep")  # type: ignore[arg-type]
+    shares: Any = SimpleNamespace(ended=lambda *_: None)
+    relay = _Relay(queue, shares, watcher, SimpleNamespace(asked=False), "sweep")  # type: ignore[arg-type]
     report = {"status": "failed", "reason": "no files", "dev": None, "recorded": False}
     ended = SimpleNamespace(config={"key": name, "part": None}, last_result=report)
     relay.on_trial_complete(0, [], ended)
