@@ -12,7 +12,7 @@ def check(method: options.MethodArgument) -> None:
 
     Example: harness check methods/d2cse
     """
-    from harness.files import check_cache
+    from harness.shared_cache import check_cache
     from harness.trials.checking import problems
 
     check_cache()

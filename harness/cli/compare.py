@@ -35,7 +35,7 @@ def compare(
 
     from harness.evaluation.comparison import differences, pairs_of_tests
     from harness.evaluation.suites import suite as named
-    from harness.files import check_cache
+    from harness.shared_cache import check_cache
     from harness.trials.evaluate import Measurement
     from harness.trials.lookup import model
 

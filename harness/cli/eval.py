@@ -68,7 +68,7 @@ def eval_(
     from rich.console import Console
 
     from harness.evaluation.suites import suite as named
-    from harness.files import check_cache
+    from harness.shared_cache import check_cache
     from harness.trials.evaluate import evaluation_key
     from harness.trials.lookup import model as resolved
 

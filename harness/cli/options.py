@@ -2,7 +2,6 @@
 
 import os
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -76,7 +75,12 @@ PublishedOption = Annotated[
     ),
 ]
 StoreOption = Annotated[
-    Path | None, typer.Option("--store", help="The folder of the store. Default: results/trials.")
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="FOLDER",
+        help="The folder of the store, or s3://BUCKET/FOLDER. Default: results/trials.",
+    ),
 ]
 CpusOption = Annotated[
     float,
@@ -155,18 +159,21 @@ def seconds_of(given: str | None, option: str) -> float | None:
     return seconds
 
 
-def opened(store: Path | None) -> "stores.Store":
+def opened(store: str | None) -> "stores.Store":
     """The store that `--store` names, or the default store.
 
-    Raises UserError for what is there and is no folder.
+    Raises UserError for what is there and is no folder, and for a bucket that cannot be read.
     """
+    from harness.trials.remote_store import RemoteStore, store_at
     from harness.trials.store import DEFAULT_STORE
-    from harness.trials.store import Store as Opened
 
-    folder = store or DEFAULT_STORE
-    found = kind_of(folder)
-    if found not in ("a folder", "nothing"):
+    found = store_at(store or DEFAULT_STORE)
+    if isinstance(found, RemoteStore):
+        found.remote.check()
+        return found
+    kind = kind_of(found.folder)
+    if kind not in ("a folder", "nothing"):
         raise UserError(
-            f"the store {folder} is {found}, not a folder; choose another folder with --store"
+            f"the store {found.place} is {kind}, not a folder; choose another folder with --store"
         )
-    return Opened(folder)
+    return found

@@ -35,8 +35,8 @@ def picture(
     from rich.console import Console
 
     from harness.evaluation.suites import Embeddings, suite
-    from harness.files import check_cache
     from harness.report.embedding_figures import Drawn, draw_pictures
+    from harness.shared_cache import check_cache
     from harness.trials.evaluate import Measurement
     from harness.trials.lookup import model
 

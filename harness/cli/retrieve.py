@@ -30,7 +30,7 @@ def retrieve(
 
     from harness.evaluation.retrieval import Retrieval
     from harness.evaluation.suites import Embeddings, suite
-    from harness.files import check_cache
+    from harness.shared_cache import check_cache
     from harness.trials.evaluate import Measurement
     from harness.trials.lookup import model
 

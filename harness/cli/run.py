@@ -33,8 +33,8 @@ def run(
 
     from harness.cli.show import print_record
     from harness.cli.summary import print_summary
-    from harness.files import check_cache
     from harness.plugin import registry
+    from harness.shared_cache import check_cache
     from harness.training.interruption import ended_by_sigterm
     from harness.trials.prepare import check_runnable
     from harness.trials.run import attempt

@@ -133,7 +133,7 @@ def _leave_table(console: "Console", store: "Store", space: str, result: "SweepR
     except OSError as error:  # the results are in the store, and the sweep has not failed
         console.print(f"\n{path} cannot be written ({error.strerror})", soft_wrap=True)
     console.print("Next:")
-    for command in next_commands(groups, names(), store.folder):
+    for command in next_commands(groups, names(), store.place):
         console.print(f"  {command}", soft_wrap=True, markup=False)
 
 

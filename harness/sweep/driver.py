@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.files import check_cache
+from harness.shared_cache import check_cache
 from harness.sweep.axes import Values
 from harness.sweep.limits import Limits
 from harness.sweep.resources import Resources

@@ -7,7 +7,7 @@ import os
 import secrets
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -132,7 +132,7 @@ class Engine:
         cpus, gpus = self.resources.cpus, self.resources.gpus or 0
         bound = partial(
             worker.run_one,
-            store=str(self.store.folder.resolve()),
+            store=self.store.address,
             sweep=self._sweep,
             cpus=cpus,
             limits=replace(self.limits, gpus=gpus),
@@ -216,8 +216,7 @@ class _Relay(tune.Callback):  # type: ignore[misc]
             return
         key = trial.config["key"]
         if self.queue.progressed(key, result):
-            with suppress(OSError):  # it ended this moment, or the disk is full
-                (self.store.running(key) / worker.PRUNE).touch()
+            self.store.leave_note(self.store.running(key) / worker.PRUNE)
         if not trial.config["part"]:
             self.watcher.progressed(self.queue.trial(key), result)
 

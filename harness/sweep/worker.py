@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +20,7 @@ from harness.sweep.stopping import stop_note
 from harness.sweep.trial_queue import Job
 from harness.training.progress import Progress
 from harness.trials.record import Record
+from harness.trials.remote_store import store_at
 from harness.trials.run import attempt
 from harness.trials.shared_parts import part_of
 from harness.trials.store import Store
@@ -57,10 +57,10 @@ def run_one(
     """Do one job of the queue. `sweep`: identifier of this run of a sweep."""
     # By default torch uses all cores, also those of the trials that run at the same time.
     torch.set_num_threads(max(1, int(cpus)))
-    found = Store(Path(store))
+    found = store_at(store)
     do = _make_part if settings["part"] else _run_trial
     try:
-        if stop_note(found.running_folder, sweep).exists():
+        if found.has_note(stop_note(found.running_folder, sweep)):
             raise Interrupted("the sweep ends")
         with postponing():
             tune.report(do(settings, found, sweep, limits))
