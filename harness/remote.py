@@ -72,6 +72,11 @@ class RemoteFolder:
         self._away: RemoteAway | None = None
         self._until = 0.0
 
+    @property
+    def endpoint(self) -> str | None:
+        """The server, where it is not Amazon's: of the address, or of AWS_ENDPOINT_URL."""
+        return self._options.get("endpoint_override") or _endpoint_of_environment()
+
     def beside(self, name: str) -> "RemoteFolder":
         """The folder `name` in the same parent folder."""
         place, question, options = self.address.partition("?")
@@ -112,8 +117,12 @@ class RemoteFolder:
         """The content of a small object; None when there is none."""
         with self._asking():
             try:
-                return bytes(self._files.open_input_stream(f"{self.path}/{name}").read())
+                return bytes(self._opened(name).read())
             except FileNotFoundError:
+                return None
+            except OSError:  # so it ends as well when the object is removed before it is read
+                if self._files.get_file_info(f"{self.path}/{name}").is_file:
+                    raise
                 return None
 
     def put(self, name: str, content: bytes | mmap.mmap) -> None:
@@ -140,7 +149,7 @@ class RemoteFolder:
         """
         found = hashlib.sha256()
         with written_whole(path) as temporary, temporary.open("wb") as file, self._asking():
-            source = self._files.open_input_file(f"{self.path}/{name}")
+            source = self._opened(name)
             size = source.size()
             while chunk := source.read(_CHUNK):
                 found.update(chunk)
@@ -154,12 +163,17 @@ class RemoteFolder:
         with self._asking(), suppress(FileNotFoundError):
             self._files.delete_file(f"{self.path}/{name}")
 
+    def _opened(self, name: str) -> Any:
+        file = self._files.open_input_file(f"{self.path}/{name}")
+        # A connection that breaks in the head of an answer makes an object look empty.
+        return file if file.size() else self._files.open_input_file(f"{self.path}/{name}")
+
     @property
     def _files(self) -> Any:
         return self._connected(ATTEMPTS)
 
     def _connected(self, attempts: int) -> Any:
-        endpoint = self._options.get("endpoint_override") or _endpoint_of_environment()
+        endpoint = self.endpoint
         region = self._options.get("region")
         if endpoint is None and region is None:
             region = _region(self.bucket)

@@ -1,5 +1,6 @@
 """The options that several verbs share, and the functions that read their text."""
 
+import functools
 import os
 import re
 from typing import TYPE_CHECKING, Annotated, Any
@@ -169,7 +170,7 @@ def opened(store: str | None) -> "stores.Store":
 
     found = store_at(store or DEFAULT_STORE)
     if isinstance(found, RemoteStore):
-        found.remote.check()
+        _reach(found.place)
         return found
     kind = kind_of(found.folder)
     if kind not in ("a folder", "nothing"):
@@ -177,3 +178,11 @@ def opened(store: str | None) -> "stores.Store":
             f"the store {found.place} is {kind}, not a folder; choose another folder with --store"
         )
     return found
+
+
+@functools.cache
+def _reach(place: str) -> None:
+    """Check once that a bucket can be read, so that a sweep ends with its table even without it."""
+    from harness.remote import RemoteFolder
+
+    RemoteFolder(place).check()

@@ -1,16 +1,14 @@
 """A store in a bucket, `s3://BUCKET/FOLDER`, with a copy on each machine that works with it.
 
 The bucket has the records and the kept weights. A machine writes a record into its copy, and then
-into the bucket; whoever reads brings the copy up to date first. What runs (checkpoints, logs,
-studies) stays in the copy. What could not be written into the bucket waits in the folder `.to-send`
-of the copy, and is sent by the next process that writes or begins a sweep.
+into the bucket; whoever reads brings the copy up to date first (`remote_copy`). What runs
+(checkpoints, logs, studies) stays in the copy. A bucket that is away fails nothing: the copy is
+read, and what it has new is sent later.
 """
 
 import logging
-import os
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,18 +18,16 @@ from harness.claims import POLL_SECONDS
 from harness.files import cache_folder, digest
 from harness.locks import busy
 from harness.owners import Owner
-from harness.remote import SCHEME, RemoteAway, RemoteFolder, RemoteObject
+from harness.remote import SCHEME, RemoteAway, RemoteFolder
 from harness.trials.reading import Reading
 from harness.trials.record import SCHEMA, Record
-from harness.trials.record_files import READ_ERRORS, KeyRange, read_rows
+from harness.trials.record_files import KeyRange
 from harness.trials.remote_claims import RUNNING, RemoteClaim, living
+from harness.trials.remote_copy import UNFINISHED, RemoteCopy
 from harness.trials.store import SMALL_FILES, Store
 
-DOWNLOADS = 16
-"""Records that are fetched at a time"""
 QUIET_SECONDS = 60.0
 """Time between two sentences about a bucket that stays away"""
-_SUFFIX, _UNFINISHED = ".parquet", "-unfinished.parquet"
 _logger = logging.getLogger(__name__)
 
 
@@ -48,15 +44,12 @@ class RemoteStore(Store):
 
     def __init__(self, place: str) -> None:
         self.remote = RemoteFolder(place)
-        self.remote_weights = self.remote.beside(f"{self._name}-weights")
+        name = self.remote.path.rpartition("/")[2]
+        # Two servers may have buckets of one name.
+        beside = f"{self.remote.bucket}-{digest(f'{self.remote.endpoint} {self.remote.path}')}"
+        super().__init__(cache_folder() / "stores" / beside / name)
+        self.copy = RemoteCopy(self.remote, self.folder, self.weights_folder)
         self._warned = float("-inf")
-        super().__init__(
-            cache_folder() / "stores" / f"{self.remote.bucket}-{digest(place)}" / self._name
-        )
-
-    @property
-    def _name(self) -> str:
-        return self.remote.path.rpartition("/")[2]
 
     @property
     def place(self) -> str:
@@ -65,15 +58,6 @@ class RemoteStore(Store):
     @property
     def address(self) -> str:
         return self.remote.address
-
-    @property
-    def waiting(self) -> list[Path]:
-        """The records that are still to be sent to the bucket."""
-        return sorted(self._to_send.glob(f"*{_SUFFIX}"))
-
-    @property
-    def _to_send(self) -> Path:
-        return self.folder / ".to-send"
 
     def check_writable(self) -> None:
         """Raises UserError when a record could not be written into the bucket or into the copy.
@@ -84,12 +68,17 @@ class RemoteStore(Store):
         super().check_writable()
         self.send()
 
+    def unsent(self) -> int:
+        """As `Store.unsent`, after a last try to send them."""
+        self.send()
+        return len(self.copy.waiting)
+
     def kept_weights(self, key: str) -> Path:
         """The file of a trial's trained weights; it is fetched from the bucket when it has one."""
         path = self.weights(key)
         if not path.is_file():
             with self._going_on("the weights are not fetched"), suppress(FileNotFoundError):
-                self.remote_weights.download(path.name, path)
+                self.copy.remote_weights.download(path.name, path)
         return path
 
     def read(
@@ -114,11 +103,11 @@ class RemoteStore(Store):
         self.send()
 
     def _write_file(self, record: Record, path: Path, *, replace: bool = True) -> None:
-        if replace and not path.name.endswith(_UNFINISHED):
+        if replace and not path.name.endswith(UNFINISHED):
             with self._going_on("a damaged record stays there"):
                 self.remote.remove(path.name)
         # First what is to be sent, so that a kill at any moment leaves nothing that is never sent.
-        waiting = self._to_send / path.name
+        waiting = self.copy.to_send / path.name
         super()._write_file(record, waiting)
         try:
             super()._write_file(record, path, replace=replace)
@@ -127,85 +116,23 @@ class RemoteStore(Store):
             raise
 
     def send(self) -> None:
-        """Write into the bucket what waits for it; of a finished trial, the weights go first."""
+        """Write into the bucket what waits for it."""
         with self._going_on(f"what has finished is kept in {self.folder}, and is sent later"):
-            for path in self.waiting:
-                with suppress(FileNotFoundError):  # another process of this machine has sent it
-                    self._send_one(path)
-                    path.unlink()
-
-    def _send_one(self, path: Path) -> None:
-        if path.name.endswith(_UNFINISHED):
-            self.remote.upload(path, path.name)
-            return
-        key = path.name.removesuffix(_SUFFIX)
-        weights = self.weights(key)
-        if weights.is_file() and not self.remote_weights.has(weights.name):
-            self.remote_weights.upload(weights, weights.name)
-        if not self.remote.has(path.name):  # of two equal results, the first one stays
-            self.remote.upload(path, path.name)
-        self.remote.remove(f"{key}{_UNFINISHED}")
+            self.copy.send()
 
     def receive(self) -> None:
-        """Bring the copy up to date: fetch what is new, and then drop what the bucket has not.
-
-        What waits to be sent stays.
-        """
+        """Bring the copy up to date."""
         with self._going_on(f"only the copy {self.folder} is read"):
-            while not self._received():
-                pass  # a file was folded into another one this moment, which is in the next listing
-
-    def _received(self) -> bool:
-        # In this order: a record of ours that is sent meanwhile is still seen somewhere.
-        here = {path.name: path.stat().st_mtime_ns for path in self._records()}
-        waiting = {path.name for path in self.waiting}
-        there = {name: seen for name, seen in self.remote.names().items() if name.endswith(_SUFFIX)}
-        new = [
-            name
-            for name, seen in there.items()
-            if name not in waiting and _differs(name, here.get(name), seen)
-        ]
-        with ThreadPoolExecutor(DOWNLOADS) as pool:
-            fetched = list(pool.map(lambda name: self._fetched(name, there[name]), new))
-        if not all(fetched):
-            return False
-        for name in here.keys() - there.keys() - waiting:
-            (self.folder / name).unlink(missing_ok=True)
-        return True
-
-    def _records(self) -> list[Path]:
-        return [path for path in self.folder.glob("[!.]*.parquet") if path.is_file()]
-
-    def _fetched(self, name: str, seen: RemoteObject) -> bool:
-        """Fetch a record; whether it was still there. One that arrives damaged is fetched twice."""
-        path = self.folder / name
-        try:
-            self.remote.download(name, path)
-            try:
-                read_rows(path)
-            except READ_ERRORS:
-                self.remote.download(name, path)
-        except FileNotFoundError:
-            return False
-        os.utime(path, ns=(seen.modified, seen.modified))
-        return True
+            self.copy.receive()
 
     def compact(self, at_least: int = SMALL_FILES) -> int:
-        """As `Store.compact`, and the same in the bucket: first the new files, then the old ones.
-
-        Nothing is folded while records wait to be sent. When the bucket goes away meanwhile, the
-        copy gets the old files again from there.
-        """
-        before = {path.name for path in self._records()}
-        if self.waiting:
+        """As `Store.compact`, in the bucket as well. Nothing is folded while a record waits."""
+        if self.copy.waiting:
             return 0
+        before = self.copy.names
         folded = super().compact(at_least)
-        after = {path.name for path in self._records()}
-        with self._going_on("it is folded later"), suppress(FileNotFoundError):
-            for name in sorted(after - before):
-                self.remote.upload(self.folder / name, name)
-            for name in sorted(before - after):
-                self.remote.remove(name)
+        with self._going_on("it is folded later"):
+            self.copy.send_folded(before)
         return folded
 
     @contextmanager
@@ -263,8 +190,3 @@ class RemoteStore(Store):
             if time.monotonic() - self._warned > QUIET_SECONDS:
                 self._warned = time.monotonic()
                 _logger.warning("%s; %s", why, how)
-
-
-def _differs(name: str, here: int | None, there: RemoteObject) -> bool:
-    """Whether an object is to be fetched. Only what has not finished is ever written anew."""
-    return here is None or (name.endswith(_UNFINISHED) and here != there.modified)

@@ -76,6 +76,10 @@ class Store:
         """Where a final trial's trained weights are."""
         return self.weights_folder / f"{key}.safetensors"
 
+    def unsent(self) -> int:
+        """How many records wait here for the place that machines share."""
+        return 0
+
     def kept_weights(self, key: str) -> Path:
         """The file of the trained weights that the store has of a trial, if it has them."""
         return self.weights(key)
