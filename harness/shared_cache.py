@@ -15,13 +15,13 @@ from harness import files
 from harness.files import cache_folder, content_digest, unsealed, written_whole
 from harness.remote import RemoteAway, RemoteFolder
 
-SHARED = "HARNESS_SHARED_CACHE"
+SHARED_CACHE = "HARNESS_SHARED_CACHE"
 _logger = logging.getLogger(__name__)
 _offered: set[Path] = set()
 """The manifests that this process has sent, or found in the bucket"""
 
 
-def check_cache() -> None:
+def check_caches() -> None:
     """Raises UserError when nothing could be written into the cache, or into the shared one."""
     files.check_cache()
     if (shared := _shared()) is not None:
@@ -112,7 +112,7 @@ def _name(path: Path) -> str:
 
 def _shared() -> RemoteFolder | None:
     """The shared cache that the environment names. Raises UserError for a wrong address."""
-    address = os.environ.get(SHARED)
+    address = os.environ.get(SHARED_CACHE)
     return _folder(address) if address else None
 
 

@@ -36,11 +36,11 @@ def picture(
 
     from harness.evaluation.suites import Embeddings, suite
     from harness.report.embedding_figures import Drawn, draw_pictures
-    from harness.shared_cache import check_cache
+    from harness.shared_cache import check_caches
     from harness.trials.evaluate import Measurement
     from harness.trials.lookup import model
 
-    check_cache()
+    check_caches()
     found = options.opened(store)
     pairs = suite("geometry").load("geometry")
     models = [model(name, found, pooling=pooling, method=method) for name in names]

@@ -17,13 +17,13 @@ from pathlib import Path
 from harness.owners import Owner
 from harness.remote import RemoteAway, RemoteFolder, RemoteObject
 
-BEAT_SECONDS = 10.0
+REMOTE_BEAT_SECONDS = 10.0
 """Time between two signs of life of an owner"""
-GONE_SECONDS = 60.0
+REMOTE_GONE_SECONDS = 60.0
 """An owner that gave no sign of life for so long is gone"""
 YIELD_SECONDS = 2.0
 """Time in which the second of two processes that claim at the same time has withdrawn"""
-RUNNING = ".running"
+RUNNING_OBJECTS = ".running"
 """The folder of the claims, and of the notes that drivers leave for running trials"""
 
 _sightings: dict[str, tuple[RemoteObject, float]] = {}
@@ -55,7 +55,7 @@ class RemoteClaim:
             # The later name withdraws; the earlier one waits for that, and not for ever, because
             # the other one may have looked before this one has written.
             if self._name > other[0] or time.monotonic() > until:
-                self.remote.remove(f"{RUNNING}/{self._name}")
+                self.remote.remove(f"{RUNNING_OBJECTS}/{self._name}")
                 return other[1]
             time.sleep(0.2)
         self._remove(f"{self.key}.")  # notes for a process that has died
@@ -72,18 +72,18 @@ class RemoteClaim:
             self._remove(self._name, f"{self.key}.")
 
     def _remove(self, *beginnings: str) -> None:
-        for name in self.remote.names(RUNNING):
+        for name in self.remote.names(RUNNING_OBJECTS):
             if name.startswith(beginnings):
-                self.remote.remove(f"{RUNNING}/{name}")
+                self.remote.remove(f"{RUNNING_OBJECTS}/{name}")
 
     def _other(self) -> tuple[str, Owner] | None:
         return living(self.remote, self.key, self._name)
 
     def _live(self) -> None:
         """Give signs of life, and bring notes to the trial, until the claim is given back."""
-        while not self._released.wait(BEAT_SECONDS):
+        while not self._released.wait(REMOTE_BEAT_SECONDS):
             with suppress(RemoteAway, OSError):
-                for name in self.remote.names(RUNNING):
+                for name in self.remote.names(RUNNING_OBJECTS):
                     if name.startswith(f"{self.key}."):
                         (self.running / name.removeprefix(f"{self.key}.")).touch()
                 self._beat()
@@ -91,34 +91,34 @@ class RemoteClaim:
     def _beat(self) -> None:
         self._beats += 1
         content = {**asdict(self._own), "beats": self._beats}
-        self.remote.put(f"{RUNNING}/{self._name}", json.dumps(content).encode())
+        self.remote.put(f"{RUNNING_OBJECTS}/{self._name}", json.dumps(content).encode())
 
 
 def living(remote: RemoteFolder, key: str, own: str = "") -> tuple[str, Owner] | None:
     """The name and the owner of a living claim of a trial, other than `own`; None without one.
 
     The claim of an owner that is gone is removed. Whether a process of another machine is gone
-    shows only when it is asked for repeatedly, for `GONE_SECONDS`. Raises RemoteAway.
+    shows only when it is asked for repeatedly, for `REMOTE_GONE_SECONDS`. Raises RemoteAway.
     """
-    for name, seen in remote.names(RUNNING).items():
+    for name, seen in remote.names(RUNNING_OBJECTS).items():
         if name == own or not name.startswith(f"{key}-"):
             continue
         owner = _owner(remote, name)
         before, since = _sightings.get(name, (None, 0.0))
         if before != seen:
             _sightings[name] = (seen, time.monotonic())
-        elif time.monotonic() - since > GONE_SECONDS:
+        elif time.monotonic() - since > REMOTE_GONE_SECONDS:
             owner = None
         if owner is not None and not owner.has_ended:
             return name, owner
-        remote.remove(f"{RUNNING}/{name}")
+        remote.remove(f"{RUNNING_OBJECTS}/{name}")
         _sightings.pop(name, None)
     return None
 
 
 def _owner(remote: RemoteFolder, name: str) -> Owner | None:
     """The owner that a claim names; None when it has been given back this moment."""
-    content = remote.get(f"{RUNNING}/{name}")
+    content = remote.get(f"{RUNNING_OBJECTS}/{name}")
     if content is None:
         return None
     values = json.loads(content)

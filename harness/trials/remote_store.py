@@ -22,7 +22,7 @@ from harness.remote import SCHEME, RemoteAway, RemoteFolder
 from harness.trials.reading import Reading
 from harness.trials.record import SCHEMA, Record
 from harness.trials.record_files import KeyRange
-from harness.trials.remote_claims import RUNNING, RemoteClaim, living
+from harness.trials.remote_claims import RUNNING_OBJECTS, RemoteClaim, living
 from harness.trials.remote_copy import UNFINISHED, RemoteCopy
 from harness.trials.store import SMALL_FILES, Store
 
@@ -179,7 +179,7 @@ class RemoteStore(Store):
 
     def _name_of(self, note: Path) -> str:
         parts = note.relative_to(self.running_folder).parts
-        return f"{RUNNING}/{'.'.join(parts)}"
+        return f"{RUNNING_OBJECTS}/{'.'.join(parts)}"
 
     @contextmanager
     def _going_on(self, how: str) -> Iterator[None]:

@@ -13,7 +13,7 @@ from harness.owners import Owner
 from harness.remote import RemoteFolder
 from harness.trials import remote_claims
 from harness.trials.record import Record
-from harness.trials.remote_claims import RUNNING, RemoteClaim, living
+from harness.trials.remote_claims import RUNNING_OBJECTS, RemoteClaim, living
 from harness.trials.remote_store import RemoteStore
 from tests.remote.conftest import Proxy, straight
 
@@ -184,7 +184,7 @@ def test_of_two_that_claim_at_once_one_goes_on(machine: Machine, tmp_path: Path)
 def test_a_trial_that_another_machine_runs_waits(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_claims, "BEAT_SECONDS", 0.1)
+    monkeypatch.setattr(remote_claims, "REMOTE_BEAT_SECONDS", 0.1)
     a, b = machine("a"), machine("b")
     key, note = record(1).key, b.running(record(1).key) / "prune"
     with a.claimed(key, "a trial"):
@@ -196,13 +196,13 @@ def test_a_trial_that_another_machine_runs_waits(
                 break
         assert (a.running(key) / "prune").exists()
     assert b.owner(key) is None
-    assert not a.remote.names(RUNNING)
+    assert not a.remote.names(RUNNING_OBJECTS)
 
 
 def test_the_claim_of_a_machine_that_is_gone_is_taken_over(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_claims, "GONE_SECONDS", 0.3)
+    monkeypatch.setattr(remote_claims, "REMOTE_GONE_SECONDS", 0.3)
     found: RemoteFolder = machine("a").remote
     gone = RemoteClaim(found, record(1).key, tmp_path)
     gone._own = Owner(place="another machine")

@@ -65,7 +65,7 @@ def machines(bucket: str, environment: dict[str, str], tmp_path: Path) -> tuple[
 
 def table_of(out: str) -> str:
     """The table in what a sweep prints."""
-    return out[out.index("method   ") : out.index("The table with")]
+    return out[out.index("method  ") : out.index("The table with")]
 
 
 def test_a_second_machine_has_nothing_to_run(

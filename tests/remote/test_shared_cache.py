@@ -139,10 +139,10 @@ def test_a_cache_that_cannot_be_used_is_refused(
     bucket: str, monkeypatch: pytest.MonkeyPatch, go_to: GoTo
 ) -> None:
     go_to("a")
-    shared_cache.check_cache()
+    shared_cache.check_caches()
     monkeypatch.setenv("HARNESS_SHARED_CACHE", "s3://no-such-bucket/cache")
     with pytest.raises(UserError, match="there is no such bucket"):
-        shared_cache.check_cache()
+        shared_cache.check_caches()
     monkeypatch.setenv("HARNESS_CACHE", f"s3://{bucket}/cache")
     with pytest.raises(UserError, match="HARNESS_SHARED_CACHE"):
         cache_folder()
