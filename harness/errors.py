@@ -9,8 +9,8 @@ _LONG = re.compile(r"[^\s/]{260,}")
 """What is longer than the name of a file can be"""
 _MOST = 1500
 """Characters of a sentence"""
-REASON_LENGTH = 2000
-"""The most characters of the reason in a record; the sentence alone has at most half of them"""
+REASON_LENGTH = 4000
+"""The most characters of a reason in a record; the sentence alone has at most a quarter of them"""
 
 OUTPUT_FOLLOWS = "\nThe last lines of its output:\n"
 """What stands in a reason between the sentence and lines of the trial's output"""
@@ -70,7 +70,7 @@ def reason(error: BaseException) -> str:
     """
     written = isinstance(error, TrialFailure | UserError)
     return shortened(
-        str(error) if written else f"{type(error).__name__}: {error}", REASON_LENGTH // 2
+        str(error) if written else f"{type(error).__name__}: {error}", REASON_LENGTH // 4
     )
 
 

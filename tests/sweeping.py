@@ -132,6 +132,10 @@ class Method(plugin.Method[Config]):
 )
 
 
+ONE_AT_A_TIME = ("--cpus-per-trial", str(os.cpu_count()))
+"""Options of a sweep with a single worker, whose start is most of the time of a short sweep"""
+
+
 @dataclass(frozen=True)
 class Answer:
     """The exit code of a command, and what it printed."""

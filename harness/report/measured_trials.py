@@ -4,8 +4,9 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import pairwise
+from operator import or_
 from typing import Any
 
 import pyarrow as pa
@@ -190,10 +191,10 @@ def _trial(draw: Draw, rows: Sequence[Mapping[str, Any]], unnamed_suite: str) ->
     finished evaluation, or else that of a partial one.
     """
     rows = sorted(rows, key=_precedence)
-    suites: dict[str, SuiteScores] = {}
+    by_suite: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in reversed(rows):
-        name = row["suite"] or unnamed_suite
-        suites[name] = _over(suites.get(name) or _nothing(name, row), row)
+        by_suite[row["suite"] or unnamed_suite].append(row)
+    suites = {name: _scores(name, found) for name, found in by_suite.items()}
     first, final = rows[0], rows[0]["role"] == "final"
     return MeasuredTrial(
         key=first["key"] if final else first["evaluates"],
@@ -211,16 +212,9 @@ def _precedence(row: Mapping[str, Any]) -> tuple[bool, bool, str]:
     return row["role"] != "final", row["status"] != "finished", row["key"]
 
 
-def _nothing(suite: str, row: Mapping[str, Any]) -> SuiteScores:
-    return SuiteScores(card(suite, row["suite_card"]), {}, {})
-
-
-def _over(below: SuiteScores, row: Mapping[str, Any]) -> SuiteScores:
-    """The scores of a row, and those of `below` where the row has none."""
-    test = {**below.test, **row["test"]}
-    return SuiteScores(
-        below.card,
-        {**below.dev, **row["dev"]},
-        {**test, **below.card.averaged(test)},
-        (*below.spreads, row["uncertainty"]),
-    )
+def _scores(suite: str, rows: Sequence[Mapping[str, Any]]) -> SuiteScores:
+    """The scores in the rows of a suite, where a later row goes before an earlier one."""
+    known = card(suite, rows[0]["suite_card"])
+    dev, test = (reduce(or_, (row[split] for row in rows)) for split in ("dev", "test"))
+    spreads = tuple(row["uncertainty"] for row in rows)
+    return SuiteScores(known, dev, test | known.averaged(test), spreads)

@@ -27,7 +27,7 @@ from harness.report.sheet import (
 )
 from harness.trials.reading import Reading
 from harness.trials.record_files import is_text
-from harness.trials.searched import searched_names
+from harness.trials.searched import FAMILY_COLUMNS, searched_names
 
 _Kind = tuple[str | None, ...]
 """Method, setting and encoder"""
@@ -76,9 +76,10 @@ def store_sheets(reading: Reading, store: Path | str) -> list[Sheet]:
 def _searched(trials: pa.Table) -> Searched:
     """The hyperparameters that the searches of each method, setting and encoder have varied."""
     found: dict[_Kind, set[str]] = defaultdict(set)
-    for (*kind, _), names in searched_names(
-        trials.filter(is_text(trials["role"], "search"))
-    ).items():
+    of_search = trials.select([*FAMILY_COLUMNS, "configuration"]).filter(
+        is_text(trials["role"], "search")
+    )
+    for (*kind, _), names in searched_names(of_search).items():
         found[tuple(kind)].update(names)
     return found
 
@@ -198,19 +199,20 @@ def _configurations(groups: list[Group], searched: Searched) -> list[str]:
     one of these, and that no search has chosen.
     """
     traits = [_traits(group) for group in groups]
-    values: dict[tuple[_Kind, str], set[str | None]] = defaultdict(set)
-    names = sorted({name for own in traits for name in own})
+    alike: dict[_Kind, list[dict[str, str]]] = defaultdict(list)
     for group, own in zip(groups, traits, strict=True):
-        for name in names:
-            values[_kind(group), name].add(own.get(name))
+        alike[_kind(group)].append(own)
+    named = {kind: _varied(found).union(searched.get(kind, ())) for kind, found in alike.items()}
     return [
-        ", ".join(
-            f"{name}={own[name]}"
-            for name in sorted(own)
-            if len(values[_kind(group), name]) > 1 or name in searched.get(_kind(group), ())
-        )
+        ", ".join(f"{name}={own[name]}" for name in sorted(named[_kind(group)] & own.keys()))
         for group, own in zip(groups, traits, strict=True)
     ]
+
+
+def _varied(traits: list[dict[str, str]]) -> set[str]:
+    """The names whose values differ, or that some of them lack."""
+    names = {name for own in traits for name in own}
+    return {name for name in names if len({own.get(name) for own in traits}) > 1}
 
 
 def _kind(group: Group) -> _Kind:

@@ -3,10 +3,10 @@
 The store says what is left to do, so an interrupted sweep goes on when the same command is given.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from harness.shared_cache import check_caches
 from harness.sweep.axes import Values
@@ -22,13 +22,17 @@ from harness.sweep.scored import (
 )
 from harness.sweep.search import Search, implied
 from harness.sweep.trial_runs import TrialRuns
-from harness.sweep.trial_sources import Together
+from harness.sweep.trial_sources import Rounds, Together, TrialSource
 from harness.sweep.watcher import RoundPlan, SweepWatcher
 from harness.trials.store import Store
 from harness.trials.trial import key
 
 if TYPE_CHECKING:
     from harness.sweep.ray_engine import Engine
+
+_Result = TypeVar("_Result")
+_Running = Generator[TrialSource, None, _Result]
+"""Yields trials, goes on when they have ended, and returns a result"""
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,8 @@ def run_sweep(
     cache or a store that cannot be written.
     """
     with _sweep(searches, store, resources, limits, watcher, dashboard=dashboard) as sweep:
-        return sweep.run()
+        runs = sweep.runs
+        return Rounds(sweep.run()).run(lambda trials: runs.engine.run_from(trials, watcher))
 
 
 def prepare_sweep(
@@ -110,26 +115,27 @@ class _Sweep:
         self.store, self.watcher = runs.store, runs.watcher
         self._undecided: list[str] = []
 
-    def run(self) -> SweepResult:
+    def run(self) -> _Running[SweepResult]:
         """Search, choose, and train the chosen configurations on the final seeds."""
         trainers = implied(self.searches)
         self.runs.check_first([*trainers, *self.searches])
         first = [search for search in self.searches if search.starts_from is None]
-        known = self._choose([*trainers, *first])
-        later = self._choose(self._started(known))
+        known = yield from self._choose([*trainers, *first])
+        later = yield from self._choose(self._started(known))
         finals = [
             trial
             for search, chosen in (*known, *later)
             if search in self.searches
             for trial in search.trials([chosen], "final")
         ]
-        keys = self.runs.run(self.searches, finals, "final seeds")
+        keys = yield from self.runs.run(self.searches, finals, "final seeds")
         return SweepResult(self.runs.failed(self.searches), self._undecided, keys)
 
-    def _choose(self, searches: list[Search]) -> list[tuple[Search, Values]]:
+    def _choose(self, searches: list[Search]) -> _Running[list[tuple[Search, Values]]]:
         """Run the rounds of the searches, and say which configuration each has chosen."""
         chosen = []
-        for search, scored in zip(searches, self._search(searches), strict=True):
+        found = yield from self._search(searches)
+        for search, scored in zip(searches, found, strict=True):
             # A search without rounds and without a sampler has a single configuration.
             if not scored and (search.rounds or search.sampler):
                 self._undecided.append(search.label)
@@ -157,20 +163,20 @@ class _Sweep:
             self.searches[index] = search.started(trial)
         return [each for each in self.searches if each.starts_from and each.ready]
 
-    def _search(self, searches: list[Search]) -> list[Scored]:
+    def _search(self, searches: list[Search]) -> _Running[list[Scored]]:
         """The configurations of each search with their scores, from all of its rounds.
 
         The n-th rounds of all searches run together, so that no worker waits for one search.
         """
         scored: list[Scored] = [[] for _ in searches]
         for number in range(max((len(search.rounds) for search in searches), default=0)):
-            self._round(number, searches, scored)
+            yield from self._round(number, searches, scored)
         for index, search in enumerate(searches):
             if search.sampler is not None:
-                scored[index] = self._sample(search, search.sampler)
+                scored[index] = yield from self._sample(search, search.sampler)
         return scored
 
-    def _round(self, number: int, searches: list[Search], scored: list[Scored]) -> None:
+    def _round(self, number: int, searches: list[Search], scored: list[Scored]) -> _Running[None]:
         """Run round `number` of every search that has one, and add its scores to `scored`."""
         # A search without any score has nothing from which its next round could start.
         tried = {
@@ -188,7 +194,7 @@ class _Sweep:
             (searches[index], values) for index, values in tried.items() if searches[index].pruner
         ]
         source = (lambda: self._pruning(part, pruned)) if pruned else None
-        self.runs.run(searches, trials, f"search, {part}", source)
+        yield from self.runs.run(searches, trials, f"search, {part}", source)
         for index, values in tried.items():
             scored[index] += scored_of(searches[index], values, self.store)
 
@@ -211,7 +217,7 @@ class _Sweep:
         self.runs.check_first(known)
         self.runs.prepare([trial for search in known for trial in search.known_trials()])
 
-    def _sample(self, search: Search, sampler: Sampler) -> Scored:
+    def _sample(self, search: Search, sampler: Sampler) -> _Running[Scored]:
         """Spend what is left of a sampler's budget.
 
         The configurations that the store has from this search count towards the budget, and the
@@ -220,7 +226,7 @@ class _Sweep:
         start = search.trials([search.fixed], "search")[0].start
         if start in self.runs.trainers:
             trainer = self.runs.trainers[start]
-            self.runs.run(self.searches, [trainer], f"the encoder of {search.label}")
+            yield from self.runs.run(self.searches, [trainer], f"the encoder of {search.label}")
         title = f"search, {sampler.name} on {search.label}"
         settled = sum(each.settled for each in tried_of(search, self.store))
         if sampler.configurations is not None and settled >= sampler.configurations:
@@ -236,6 +242,6 @@ class _Sweep:
         if not source.exhausted:
             self.runs.check(search)
             source.at_a_time = slots
-            self.runs.engine.run_from(source, self.watcher)
+            yield source
         tried = [{**search.fixed, **drawn} for drawn in study.finished_params()]
         return scored_of(search, tried, self.store)

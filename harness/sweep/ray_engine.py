@@ -167,6 +167,10 @@ class _Feed(Searcher):  # type: ignore[misc]
         super().__init__()
         self.queue = queue
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Keep nothing: Tune writes its searcher into a file, but none is ever restored."""
+        return {}
+
     def suggest(self, trial_id: str) -> Any:
         """The next job for a worker; None when there is none at this moment."""
         found = self.queue.next()

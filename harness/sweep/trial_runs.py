@@ -1,6 +1,6 @@
 """The trials of a sweep: those that the store lacks are run, and all of them are remembered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class TrialRuns:
-    """Runs the trials that the searches of a sweep ask for."""
+    """Knows the trials that the searches of a sweep ask for, and which of them are to run."""
 
     def __init__(self, store: Store, start: Callable[[], "Engine"], watcher: SweepWatcher) -> None:
         """`start`: gives what runs trials; it is called when there is one to run."""
@@ -61,8 +61,8 @@ class TrialRuns:
         trials: list[Trial],
         title: str,
         source: Callable[[], TrialSource] | None = None,
-    ) -> set[str]:
-        """Run those trials that the store has not settled, and return the keys of all.
+    ) -> Generator[TrialSource, None, set[str]]:
+        """Yield those trials that the store has not settled, to be run; return the keys of all.
 
         Equal trials run once. `searches`: those that may have asked for them. `source`: gives what
         decides which of the trials run, and when; None: all of them run.
@@ -82,20 +82,20 @@ class TrialRuns:
             for search in searches:
                 if search.id in wanted:
                     self.check(search)
-            self._run_missing(missing, source)
+            yield self._source_of(missing, source)
+            self.store.compact()  # many small files are slow to read
         return set(by_key)
 
-    def _run_missing(
+    def _source_of(
         self, missing: dict[str, Trial], source: Callable[[], TrialSource] | None
-    ) -> None:
+    ) -> TrialSource:
         # Long trials first, so that at the end no worker is idle while another has a long one.
         order = sorted(missing, key=lambda name: -training_operations(missing[name].declared))
         # What decides about a search's trials does not know those that train its encoder.
         listed = [name for name in order if source is None or name in self.trainers]
         sources: list[TrialSource] = [Listed({name: missing[name] for name in listed})]
         sources += [source()] if source else []
-        self.engine.run_from(Together(sources), self.watcher)
-        self.store.compact()  # many small files are slow to read
+        return Together(sources)
 
     def prepare(self, trials: list[Trial]) -> None:
         """Make what those of the trials share that the store has not finished."""

@@ -1,9 +1,11 @@
-"""Where the trials of a queue come from: a list, a search, or several of them."""
+"""Where the trials of a queue come from: a list, a search, several of them, or rounds of them."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 from harness.trials.trial import Trial
+
+Result = TypeVar("Result")
 
 
 class TrialSource(Protocol):
@@ -78,3 +80,59 @@ class Together:
     def exhausted(self) -> bool:
         """Whether all sources are exhausted."""
         return all(source.exhausted for source in self.sources)
+
+
+class Rounds(Generic[Result]):
+    """Sources one after the other: the next begins when all trials of the one before have ended.
+
+    For Ray they are one run, so the workers stay from round to round, with what they have imported.
+    """
+
+    def __init__(self, rounds: Generator[TrialSource, None, Result]) -> None:
+        """`rounds`: yields the sources; it goes on after each, and may ask what came of it."""
+        self._rounds = rounds
+        self._round: TrialSource = Listed({})
+        self._open: set[str] = set()
+        """The keys of the trials that have not ended"""
+        self._result: Result | None = None
+        self._error: Exception | None = None
+        self.exhausted = False
+        """Whether no further trial will come"""
+
+    def run(self, run: Callable[[TrialSource], None]) -> Result:
+        """Run all with `run`, unless there is none, and return what the generator returns.
+
+        It raises what the generator raises.
+        """
+        self._advance()
+        if not self.exhausted:
+            run(self)
+        if self._error:
+            raise self._error
+        return self._result  # type: ignore[return-value]  # a run ends when the generator has
+
+    def _advance(self) -> None:
+        try:
+            self._round = next(self._rounds)
+        except StopIteration as end:
+            self.exhausted, self._result = True, end.value
+        except Exception as error:  # Ray Tune, which asks for the trials, would wrap it
+            self.exhausted, self._error = True, error
+
+    def more(self) -> Mapping[str, Trial]:
+        """Further trials of the round; those of the next when all trials have ended."""
+        trials = self._round.more()
+        while not (trials or self._open or self.exhausted) and self._round.exhausted:
+            self._advance()
+            trials = self._round.more()
+        self._open.update(trials)
+        return trials
+
+    def progressed(self, key: str, report: Mapping[str, Any]) -> bool:
+        """Whether the trial is to end now."""
+        return self._round.progressed(key, report)
+
+    def ended(self, key: str, report: Mapping[str, Any]) -> None:
+        """The trial has ended."""
+        self._open.discard(key)
+        self._round.ended(key, report)

@@ -5,6 +5,7 @@ import functools
 import os
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -36,9 +37,8 @@ def read_rows(
     names = _named(columns)
     if between is not None and not _has_some(_sorted_keys(*_state(path)), between):
         return no_rows(columns)
-    with _opened(path) as file:
-        groups = _row_groups(file, between)
-        known = set(file.schema_arrow.names)
+    with _opened(path) as (file, known):
+        groups = _row_groups(file, known, between)
         there = [name for name in names if name in known]
         # For the few rows of most files, threads cost more than they save.
         table = file.read_row_groups(groups, there, use_threads=len(groups) > 1)
@@ -49,8 +49,7 @@ def read_rows(
 
 def read_row_groups(path: Path) -> Iterator[pa.Table]:
     """The rows of a file, a part at a time; it raises what `read_rows` raises."""
-    with _opened(path) as file:
-        known = set(file.schema_arrow.names)
+    with _opened(path) as (file, known):
         there = [name for name in SCHEMA.names if name in known]
         for group in range(file.num_row_groups):
             table = file.read_row_group(group, there)
@@ -114,14 +113,15 @@ def sound_rows(table: pa.Table) -> tuple[pa.Table, list[tuple[str, str]]]:
     return table, reasons
 
 
-def _opened(path: Path) -> pq.ParquetFile:
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[pq.ParquetFile, list[str]]]:
+    """A file and the names of its columns, which pyarrow makes anew whenever one asks for them."""
     _found(path)
-    file = pq.ParquetFile(path, page_checksum_verification=True)
-    missing = sorted({"key", "status"} - set(file.schema_arrow.names))
-    if missing:
-        file.close()
-        raise ValueError(f"not a trial record: no column {', '.join(missing)}")
-    return file
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        known = file.schema_arrow.names
+        if missing := sorted({"key", "status"} - set(known)):
+            raise ValueError(f"not a trial record: no column {', '.join(missing)}")
+        yield file, known
 
 
 def _found(path: Path) -> os.stat_result:
@@ -151,7 +151,7 @@ def _sorted_keys(path: Path, *_: int) -> list[str]:
     They are remembered, because a worker asks for one key after the other, and a key that is not
     there has to be looked for in every compacted file.
     """
-    with _opened(path) as file:
+    with _opened(path) as (file, _names):
         return sorted(file.read(["key"])["key"].drop_null().to_pylist())
 
 
@@ -160,12 +160,12 @@ def _has_some(keys: Sequence[str], between: KeyRange) -> bool:
     return first < len(keys) and keys[first] <= between[1]
 
 
-def _row_groups(file: pq.ParquetFile, between: KeyRange | None) -> list[int]:
+def _row_groups(file: pq.ParquetFile, known: list[str], between: KeyRange | None) -> list[int]:
     """The row groups of a file that can have keys in `between`, as their statistics say."""
     groups = range(file.num_row_groups)
     if between is None:
         return list(groups)
-    column = file.schema_arrow.names.index("key")
+    column = known.index("key")
     chunks = [file.metadata.row_group(group).column(column) for group in groups]
     return [group for group in groups if _overlaps(chunks[group], between)]
 
@@ -198,7 +198,8 @@ def _of_this_schema(table: pa.Table, names: Sequence[str]) -> pa.Table:
         if name not in table.column_names:
             nulls = pa.nulls(table.num_rows, SCHEMA.field(name).type)
             table = table.append_column(name, nulls)
-    return table.select(names).cast(pa.schema([SCHEMA.field(name) for name in names]))
+    wanted, table = no_rows(names).schema, table.select(names)
+    return table if table.schema == wanted else table.cast(wanted)
 
 
 def _rank(table: pa.Table, row: int) -> int:

@@ -238,7 +238,7 @@ def test_last_lines_are_whole_and_harmless(tmp_path: Path) -> None:
 
 def test_reason_is_bounded(tmp_path: Path) -> None:
     why = reason(ValueError("x" * 10_000))
-    assert len(why) <= REASON_LENGTH // 2
+    assert len(why) <= REASON_LENGTH // 4
     (tmp_path / LOG).write_text("a line\n" * 1000)
     assert len(with_log(why, tmp_path)) <= REASON_LENGTH
     assert headline(with_log(why, tmp_path)) == why

@@ -10,6 +10,7 @@ from harness.sweep.overrides import Overrides, searches
 from harness.sweep.search import Search
 from harness.sweep.space import load_space
 from harness.trials.store import Store
+from tests.sweeping import ONE_AT_A_TIME
 
 SPACE = """\
 suite: graded
@@ -103,7 +104,7 @@ def test_sweep_runs_every_subset_once(folder: Path, process: Callable[..., Any])
     """
     search(folder)  # this writes the search space
     arguments = [*(folder / f"{name}.py" for name in ("gridded", "sampled")), folder / "space.yaml"]
-    answer = process("sweep", *arguments, "--store", folder / "store")
+    answer = process("sweep", *arguments, "--store", folder / "store", *ONE_AT_A_TIME)
     assert answer.code == 0, answer.out + answer.err
     rows = Store(folder / "store").read().records()
     assert {row.label_fraction for row in rows} == {0.5}
