@@ -99,11 +99,10 @@ class RemoteFolder:
 
     def names(self, folder: str = "") -> dict[str, RemoteObject]:
         """The objects directly in the folder, or in a folder of it, by name."""
-        from pyarrow.fs import FileSelector
-
         place = f"{self.path}/{folder}" if folder else self.path
         with self._asking():
-            found = self._files.get_file_info(FileSelector(place, allow_not_found=True))
+            # A connection that breaks in the head of an answer makes a folder look empty.
+            found = self._listed(place) or self._listed(place)
         return {
             each.base_name: RemoteObject(each.size, each.mtime_ns) for each in found if each.is_file
         }
@@ -162,6 +161,18 @@ class RemoteFolder:
         """Remove an object, if there is one."""
         with self._asking(), suppress(FileNotFoundError):
             self._files.delete_file(f"{self.path}/{name}")
+
+    def _listed(self, place: str) -> Any:
+        from pyarrow.fs import FileSelector
+
+        selector = FileSelector(place, allow_not_found=True)
+        try:
+            return self._files.get_file_info(selector)
+        except OSError as error:
+            if "XML" not in str(error):
+                raise
+        # pyarrow does not ask again when an answer breaks off.
+        return self._files.get_file_info(selector)
 
     def _opened(self, name: str) -> Any:
         file = self._files.open_input_file(f"{self.path}/{name}")

@@ -10,12 +10,15 @@ Nothing here compares two clocks.
 import json
 import threading
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from harness.owners import Owner
 from harness.remote import RemoteAway, RemoteFolder, RemoteObject
+from harness.trials.store import PROGRESS
 
 REMOTE_BEAT_SECONDS = 10.0
 """Time between two signs of life of an owner"""
@@ -90,7 +93,9 @@ class RemoteClaim:
 
     def _beat(self) -> None:
         self._beats += 1
-        content = {**asdict(self._own), "beats": self._beats}
+        content = {"owner": asdict(self._own), "beats": self._beats, "progress": None}
+        with suppress(OSError):  # it has not begun
+            content["progress"] = (self.running / PROGRESS).read_text(encoding="utf-8")
         self.remote.put(f"{RUNNING_OBJECTS}/{self._name}", json.dumps(content).encode())
 
 
@@ -116,10 +121,22 @@ def living(remote: RemoteFolder, key: str, own: str = "") -> tuple[str, Owner] |
     return None
 
 
+def progress_of_others(remote: RemoteFolder, here: Collection[str]) -> list[str]:
+    """The notes of running trials (PROGRESS) without those with the keys in `here`.
+
+    They are as old as the last sign of life. Raises RemoteAway.
+    """
+    names = [name for name in remote.names(RUNNING_OBJECTS) if name.partition("-")[2]]
+    contents = [_content(remote, name) for name in names if name.partition("-")[0] not in here]
+    return [content["progress"] for content in contents if content and content["progress"]]
+
+
 def _owner(remote: RemoteFolder, name: str) -> Owner | None:
     """The owner that a claim names; None when it has been given back this moment."""
-    content = remote.get(f"{RUNNING_OBJECTS}/{name}")
-    if content is None:
-        return None
-    values = json.loads(content)
-    return Owner(**{field: values[field] for field in asdict(Owner())})
+    content = _content(remote, name)
+    return Owner(**content["owner"]) if content else None
+
+
+def _content(remote: RemoteFolder, name: str) -> dict[str, Any] | None:
+    found = remote.get(f"{RUNNING_OBJECTS}/{name}")
+    return json.loads(found) if found else None

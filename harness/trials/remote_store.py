@@ -22,9 +22,9 @@ from harness.remote import SCHEME, RemoteAway, RemoteFolder
 from harness.trials.reading import Reading
 from harness.trials.record import SCHEMA, Record
 from harness.trials.record_files import KeyRange
-from harness.trials.remote_claims import RUNNING_OBJECTS, RemoteClaim, living
+from harness.trials.remote_claims import RUNNING_OBJECTS, RemoteClaim, living, progress_of_others
 from harness.trials.remote_copy import UNFINISHED, RemoteCopy
-from harness.trials.store import SMALL_FILES, Store
+from harness.trials.store import PROGRESS, SMALL_FILES, Store
 
 QUIET_SECONDS = 60.0
 """Time between two sentences about a bucket that stays away"""
@@ -161,6 +161,12 @@ class RemoteStore(Store):
                 found = living(self.remote, key)
                 return found[1] if found else None
         return here
+
+    def progress_elsewhere(self) -> list[str]:
+        here = {path.parent.name for path in self.running_folder.glob(f"*/{PROGRESS}")}
+        with self._going_on("other machines are not shown"):
+            return progress_of_others(self.remote, here)
+        return []
 
     def leave_note(self, note: Path) -> None:
         super().leave_note(note)

@@ -32,6 +32,8 @@ from harness.trials.record_files import (
     write_rows,
 )
 
+PROGRESS = "progress.json"
+"""The file in the folder of a running trial in which it says how far it is"""
 DEFAULT_STORE = Path("results/trials")
 SMALL_FILES = 256
 """The number of trials' own files that are worth a compaction, since many files are slow to read"""
@@ -176,6 +178,10 @@ class Store:
     def owner(self, key: str) -> Owner | None:
         """The living process that runs a trial; None when none does."""
         return owner_of(self.claim(key))
+
+    def progress_elsewhere(self) -> list[str]:
+        """What is in the files PROGRESS of trials that run without a folder on this machine."""
+        return []
 
     def leave_note(self, note: Path) -> None:
         """Make an empty file in or below `running_folder`, which the process of a trial looks for.

@@ -15,6 +15,7 @@ from harness.trials import remote_claims
 from harness.trials.record import Record
 from harness.trials.remote_claims import RUNNING_OBJECTS, RemoteClaim, living
 from harness.trials.remote_store import RemoteStore
+from harness.trials.running import noted, running_trials
 from tests.remote.conftest import Proxy, straight
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
@@ -188,9 +189,14 @@ def test_a_trial_that_another_machine_runs_waits(
     a, b = machine("a"), machine("b")
     key, note = record(1).key, b.running(record(1).key) / "prune"
     with a.claimed(key, "a trial"):
-        assert "process" in str(b.owner(key))
+        with noted("a label", lambda _: None, a.running(key)):
+            assert "process" in str(b.owner(key))
+            until = threading.Event()
+            for _ in range(100):
+                if running_trials(b) or until.wait(0.1):
+                    break
+            assert [trial.label for trial in running_trials(b)] == ["a label"]
         b.leave_note(note)
-        until = threading.Event()
         for _ in range(100):
             if (a.running(key) / "prune").exists() or until.wait(0.1):
                 break
