@@ -41,7 +41,7 @@ from harness.trials.trial import resolve
 
 torch.set_num_threads(1)
 
-pytest_plugins = ["tests.sweeping"]
+pytest_plugins = ["tests.sweeping", "tests.serial"]
 
 STARTERS = {"process", "swept", "environment", "clone"}
 """Fixtures that start processes"""

@@ -70,7 +70,7 @@ class Method(plugin.Method[Config]):
         return {"niceness": float(os.getpriority(os.PRIO_PROCESS, 0))}
 
     def losses(self, batch, stage):
-        time.sleep(PAUSE)
+        time.sleep(float(os.environ.get("HARNESS_TEST_PAUSE", PAUSE)))
         if self.config.fault == "raise" and not Path(REPAIRED).exists():
             raise ValueError("a planted fault")
         if self.config.fault == "die" and not Path(REPAIRED).exists():
@@ -86,8 +86,8 @@ class Method(plugin.Method[Config]):
 )
 """The code of a plugin that trains.
 
-`write_plugin` writes two constants in front of it: PAUSE is the time of a step in seconds, and
-REPAIRED is a file; the faults happen as long as this file is not there.
+`write_plugin` writes two constants in front of it: PAUSE is the time of a step in seconds, unless
+the environment says another, and REPAIRED is a file; the faults happen as long as it is not there.
 """
 
 KNOWN = (
@@ -130,10 +130,6 @@ class Method(plugin.Method[Config]):
         return vector / np.linalg.norm(vector) + noise * other / np.linalg.norm(other)
 """
 )
-
-
-ONE_AT_A_TIME = ("--cpus-per-trial", str(os.cpu_count()))
-"""Options of a sweep with a single worker, whose start is most of the time of a short sweep"""
 
 
 @dataclass(frozen=True)

@@ -45,9 +45,13 @@ def bootstrap(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+SHORT = ("--set", "max_steps=20")
+"""All trials of the quickstart, with less training; what they score is not the subject here"""
+
+
 @pytest.mark.slow
 def test_both_commands_do_all_of_their_own_set_up(clone: Path) -> None:
-    quickstart = bootstrap(clone, "quickstart")
+    quickstart = bootstrap(clone, "quickstart", *SHORT)
     assert quickstart.returncode == 0, quickstart.stdout + quickstart.stderr
     rows = [
         line
@@ -58,7 +62,7 @@ def test_both_commands_do_all_of_their_own_set_up(clone: Path) -> None:
     assert all("±" in row for row in rows)
     assert len(list((clone / "results" / "trials").glob("*.parquet"))) >= 8 + 6
 
-    again = bootstrap(clone, "quickstart")
+    again = bootstrap(clone, "quickstart", *SHORT)
     assert "to run, 0 already" not in again.stdout
     assert re.search(r"final seeds: 0 to run", again.stdout), again.stdout
 

@@ -3,7 +3,8 @@
 import functools
 import os
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -88,12 +89,12 @@ CpusOption = Annotated[
     typer.Option("--cpus-per-trial", min=0.1, callback=finite, help="CPU cores of one trial."),
 ]
 GpusOption = Annotated[
-    float | None,
+    str | None,
     typer.Option(
         "--gpus-per-trial",
-        min=0,
-        callback=finite,
-        help="GPUs of one trial; trials share a GPU when it is a fraction. Default: 1 where "
+        metavar="NUMBER|auto",
+        help="GPUs of one trial; trials share a GPU when it is a fraction. With `auto`, the "
+        "measured memory of the first trial decides how many trials share one. Default: 1 where "
         "there are GPUs.",
     ),
 ]
@@ -158,6 +159,26 @@ def seconds_of(given: str | None, option: str) -> float | None:
             f"{option} {given}: write a duration of at least one second, such as 90s, 30m or 2h"
         )
     return seconds
+
+
+def gpus_of(given: str | None) -> float | Literal["auto"] | None:
+    """The GPUs of one trial: a fraction, a whole number or `auto`; None: the default.
+
+    Raises UserError for any other text.
+    """
+    if given is None:
+        return None
+    if given == "auto":
+        return "auto"
+    with suppress(ValueError):
+        gpus = float(given)
+        # Ray gives a trial either a part of one GPU or whole ones.
+        if 0 <= gpus < 1 or (gpus >= 1 and gpus.is_integer()):
+            return gpus
+    raise UserError(
+        f"--gpus-per-trial {given}: write a fraction of a GPU such as 0.5, a whole number of GPUs, "
+        f"0 for none, or auto"
+    )
 
 
 def opened(store: str | None) -> "stores.Store":

@@ -1,17 +1,23 @@
 """`harness plan`: shows what a sweep would do."""
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from harness.cli import options
 from harness.cli.targets import SweepOptions
 
 if TYPE_CHECKING:
-    from harness.sweep.plan import Plan
+    from rich.table import Table
+
+    from harness.sweep.plan import Plan, PlanLine
     from harness.sweep.resolution import Resolution
     from harness.sweep.search import Search
 
-Said = TypeVar("Said")
+WIDTHS = {"trials": 6, "stored": 6, "steps": 7, "each": 8}
+"""Columns of numbers and their widths"""
+NOT_FOUND = " was not found: "
+"""What stands in the sentence about a missing file behind its name"""
 
 
 def plan(
@@ -55,9 +61,7 @@ def print_plan(searches: "list[Search]", store: str | None, cpus_per_trial: floa
     """
     import sys
 
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
     from harness.sweep.plan import plan_sweep
     from harness.sweep.resolution import resolution
@@ -65,20 +69,14 @@ def print_plan(searches: "list[Search]", store: str | None, cpus_per_trial: floa
 
     made = plan_sweep(searches, options.opened(store))
     # Where the output is not a terminal, rich would break the lines at 80 characters.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
-    table = Table(box=box.SIMPLE_HEAD)
-    for column in ("search", "round", "varied"):
-        table.add_column(column)
-    for column in ("trials", "stored", "steps", "each"):
-        table.add_column(column, justify="right")
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
     shown = [*implied(searches), *searches]
-    for title, rows in _together(shown, [_cells(made, search) for search in shown]):
-        for place, cells in enumerate(rows):
-            table.add_row("" if place else title, *cells)
-    console.print(table)
-    for title, values in _together(shown, [_given(search) for search in shown]):
-        if values:
-            console.print(f"{title}: {values}", soft_wrap=True, markup=False)
+    for part in _tables(shown, made):
+        console.print(part)
+    given = {search.label: _given(search) for search in shown}
+    for name, encoders, labels in _together(shown, given):
+        if values := given[labels[0]]:
+            console.print(f"{name} on {', '.join(encoders)}: {values}", soft_wrap=True)
     console.print(f"\n{made.to_run} trials to run{_cost(made, cpus_per_trial)}")
     if found := resolution(searches, options.opened(store)):
         console.print(_resolved(found), soft_wrap=True, markup=False)
@@ -96,7 +94,7 @@ def _cost(made: "Plan", cpus_per_trial: float) -> str:
 
     steps = "" if made.steps is None else f", {made.steps:,} steps"
     if made.seconds is None:
-        return f"{steps}; estimated time: unknown (an encoder or a corpus is not on this machine)"
+        return f"{steps}; estimated time: unknown (a model or a corpus is not here)"
     gpus = torch.cuda.device_count()
     slots = gpus or max(1, int((os.cpu_count() or 1) / cpus_per_trial))
     hours = f"{made.seconds / 3600:.1f} {'GPU' if gpus else 'CPU'} hours"
@@ -104,22 +102,51 @@ def _cost(made: "Plan", cpus_per_trial: float) -> str:
     return f"{steps}; estimated time with {slots} at a time: {time}"
 
 
-def _cells(made: "Plan", search: "Search") -> list[list[str]]:
-    """The rows of a search without its name, one for each round and one for the final seeds."""
-    from harness.sweep.live_view import duration
+def _tables(searches: "list[Search]", made: "Plan") -> "Iterator[Table | str]":
+    """For each group of encoders its names, and a table of what is run on them."""
+    from rich.table import Table
 
-    return [
-        [
-            line.round,
-            "\n".join(f"{name}: {value}" for name, value in line.varied.items()),
-            "not known yet" if line.trials is None else str(line.trials),
-            str(line.stored),
-            "?" if line.steps is None else str(line.steps),
-            "?" if line.seconds is None else duration(line.seconds),
-        ]
-        for line in made.lines
-        if line.search == search.label
-    ]
+    lines = {search.label: made.of(search.label) for search in searches}
+    rounds = {
+        label: str([(line.round, line.varied) for line in each]) for label, each in lines.items()
+    }
+    on: dict[str, list[tuple[str, list[str]]]] = {}
+    for name, encoders, labels in _together(searches, rounds):
+        on.setdefault(", ".join(encoders), []).append((name, labels))
+    for number, (names, found) in enumerate(on.items()):
+        yield f"On {names}:"
+        table = Table(box=None, pad_edge=False, expand=True, show_header=number == 0)
+        table.add_column("search", max_width=24)
+        table.add_column("round")
+        table.add_column("varied", ratio=1, overflow="fold")
+        for column, width in WIDTHS.items():
+            table.add_column(column, justify="right", width=width)
+        for name, labels in found:
+            for place, same in enumerate(zip(*(lines[label] for label in labels), strict=True)):
+                values = "; ".join(f"{key}: {value}" for key, value in same[0].varied.items())
+                table.add_row("" if place else name, same[0].round, values, *_numbers(same))
+        yield table
+
+
+def _numbers(lines: "tuple[PlanLine, ...]") -> tuple[str, str, str, str]:
+    """The trials of searches that differ in the encoder, those stored, and the cost of one."""
+    trials = [line.trials for line in lines if line.trials is not None]
+    steps = [line.steps for line in lines if line.steps is not None]
+    seconds = [line.seconds for line in lines if line.seconds is not None]
+    return (
+        str(sum(trials)) if len(trials) == len(lines) else "?",
+        str(sum(line.stored for line in lines)),
+        f"{'≤' if len({*steps}) > 1 else ''}{max(steps)}" if steps else "?",
+        f"{'≤' if len({*seconds}) > 1 else ''}{_short(max(seconds))}" if seconds else "?",
+    )
+
+
+def _short(seconds: float) -> str:
+    """A rough duration in few characters."""
+    hours = seconds / 3600
+    if hours >= 1:
+        return f"{hours:.1f} h" if hours < 100 else f"{hours:.0f} h"
+    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
 
 
 def _given(search: "Search") -> str:
@@ -131,20 +158,20 @@ def _given(search: "Search") -> str:
     return ", ".join(f"{name}={value}" for name, value in values.items() if name != "setting")
 
 
-def _together(searches: "list[Search]", said: list[Said]) -> list[tuple[str, Said]]:
-    """What is said of each search, once for searches that differ in nothing but the encoder."""
-    encoders: dict[tuple[str, str, str], list[str]] = {}
-    known: dict[tuple[str, str, str], Said] = {}
-    for search, each in zip(searches, said, strict=True):
+def _together(
+    searches: "list[Search]", said: Mapping[str, str]
+) -> list[tuple[str, list[str], list[str]]]:
+    """The searches that differ in the encoder alone: their name, their encoders, their labels.
+
+    said: label -> what is said of the search, which must be the same.
+    """
+    alike: dict[tuple[str, str], dict[str, str]] = {}
+    for search in searches:
         encoder = Path(search.config.encoder).name
         before, _, after = search.label.partition(encoder)
-        same = (before, after, str(each))
-        encoders.setdefault(same, []).append(encoder)
-        known[same] = each
-    return [
-        (f"{before}{', '.join(names)}{after}", known[before, after, text])
-        for (before, after, text), names in encoders.items()
-    ]
+        name = f"{before.strip()}{after}"
+        alike.setdefault((name, said[search.label]), {})[encoder] = search.label
+    return [(name, list(found), list(found.values())) for (name, _), found in alike.items()]
 
 
 def _resolved(found: "Resolution") -> str:
@@ -160,12 +187,13 @@ def _resolved(found: "Resolution") -> str:
 
 
 def _missing(sentences: list[str]) -> list[str]:
-    """The sentences about what is not here; what they say alike is said once."""
-    names = [sentence.partition(" was not found: ") for sentence in sentences]
-    alike = [name for name, found, _ in names if found]
-    others = [
-        f"Not here yet: {sentence}" for sentence in sentences if "was not found" not in sentence
+    """The sentences about what is not here; several models or files share one."""
+    names = [name for name, found, _ in (each.partition(NOT_FOUND) for each in sentences) if found]
+    if len(names) < 2:
+        return [f"Not here yet: {sentence}" for sentence in sentences]
+    others = [f"Not here yet: {each}" for each in sentences if NOT_FOUND not in each]
+    return [
+        f"Not here yet: {', '.join(names)}. Set HARNESS_HUB to a folder that has them, or connect "
+        f"to the Hub.",
+        *others,
     ]
-    if not alike:
-        return others
-    return [f"Not here yet: {', '.join(alike)}; {names[0][2]}", *others]

@@ -44,7 +44,7 @@ def prepare(
     from harness.sweep.terminal import Terminal
 
     console = Console(highlight=False)
-    resources = Resources(cpus_per_trial, gpus_per_trial)
+    resources = Resources(cpus_per_trial, options.gpus_of(gpus_per_trial))
     found = options.opened(store)
     with publishing(found) as publish, Terminal(console, publish) as terminal:
         prepare_sweep(searches, found, resources, Limits(), terminal)

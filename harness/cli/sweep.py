@@ -96,7 +96,7 @@ def sweep(
     from harness.sweep.terminal import Terminal
 
     console = Console(highlight=False)
-    resources = Resources(cpus_per_trial, gpus_per_trial)
+    resources = Resources(cpus_per_trial, options.gpus_of(gpus_per_trial))
     limits = Limits(seconds, memory_per_trial and memory_per_trial * 2**30)
     if dashboard is None:
         dashboard = bool(os.environ.get("RAY_ADDRESS"))

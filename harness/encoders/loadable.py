@@ -1,5 +1,6 @@
 """Whether a pretrained model can be loaded, found without reading its weights."""
 
+import functools
 from pathlib import Path
 
 import torch
@@ -20,12 +21,29 @@ def check_loadable(name: str) -> None:
     model_shape(name)
     folder = model_folder(name)
     shapes = dict(pair for path in _weights(name, folder) for pair in _shapes(name, path))
+    _compare(name, _without_memory(name), shapes)
+
+
+@functools.cache
+def parameter_count(name: str) -> int:
+    """The number of parameters of an encoder without a pooler. Raises UserError as above."""
+    named = _without_memory(name).named_parameters()
+    return sum(value.numel() for path, value in named if not path.startswith("pooler."))
+
+
+def _without_memory(name: str) -> nn.Module:
+    """A model whose parameters have a shape and no memory.
+
+    Raises UserError when transformers has no such model.
+    """
     transformers.logging.set_verbosity_error()
     with explained(f'model "{name}" cannot be loaded: '):
-        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        with torch.device("meta"):  # parameters that have a shape and no memory
-            model = transformers.AutoModel.from_config(config, trust_remote_code=False)
-    _compare(name, model, shapes)
+        config = transformers.AutoConfig.from_pretrained(
+            model_folder(name), trust_remote_code=False
+        )
+        with torch.device("meta"):
+            model: nn.Module = transformers.AutoModel.from_config(config, trust_remote_code=False)
+    return model
 
 
 def _weights(name: str, folder: Path) -> list[Path]:

@@ -122,7 +122,7 @@ class Declared:
 
     def steps_of(self, stage: Stage) -> int | None:
         """Steps of one stage; None as in `steps`."""
-        items = 0 if stage.epochs is None else self._items(next(iter(stage.streams)))
+        items = 0 if stage.epochs is None else self.items(next(iter(stage.streams)))
         return None if items is None else stage.steps(items)
 
     def check(self) -> None:
@@ -147,8 +147,11 @@ class Declared:
                         f"configuration{suggest(field, type(self.config).model_fields)}"
                     )
 
-    def _items(self, stream: str) -> int | None:
-        """Items of a stream; of a labelled corpus, those of the drawn subset."""
+    def items(self, stream: str) -> int | None:
+        """Items of a stream; of a labelled corpus, those of the drawn subset.
+
+        None when the corpus is not at hand and its size is not known.
+        """
         corpus = self.corpora[stream]
         items = count_items(corpus)
         fraction, subset = label_share(self.config)

@@ -18,6 +18,7 @@ import torch
 from harness.errors import OUTPUT_FOLLOWS, REASON_LENGTH
 from harness.files import PACKAGE
 from harness.sweep.bounded_log import last_lines
+from harness.sweep.gpu_share import allowed_fraction
 from harness.sweep.watchdog import LOG, STOPPED
 from harness.trials.record import Record
 from harness.trials.trial import Trial, failed
@@ -33,8 +34,13 @@ class Limits:
     seconds: float | None = None
     memory_bytes: float | None = None
     """Host memory"""
-    gpus: float | None = None
-    """Share of a GPU's memory, where trials share one"""
+    gpus: float = 0
+    """GPUs of the trial; of a part of one, it may use as large a part of the memory"""
+
+    @property
+    def shares_gpu(self) -> bool:
+        """Whether other trials may use the same GPU."""
+        return 0 < self.gpus < 1
 
 
 class Watchdog:
@@ -107,8 +113,9 @@ def limited(
 @contextmanager
 def watched(running: Path, sweep: str, limits: Limits) -> Iterator[None]:
     """In the block, this process keeps within the limits; its output goes into `running`."""
-    if limits.gpus and limits.gpus < 1 and torch.cuda.is_available():
-        torch.cuda.set_per_process_memory_fraction(limits.gpus)
+    if limits.shares_gpu and torch.cuda.is_available():
+        total = torch.cuda.get_device_properties().total_memory / 2**20
+        torch.cuda.set_per_process_memory_fraction(allowed_fraction(limits.gpus, total))
     with Watchdog.here().watching(running, sweep, limits):
         yield
 

@@ -50,6 +50,10 @@ class Plan:
     missing: list[str]
     """One sentence for each model or data file that is not on this machine"""
 
+    def of(self, search: str) -> list[PlanLine]:
+        """The lines of a search, by its label."""
+        return [line for line in self.lines if line.search == search]
+
     @property
     def to_run(self) -> int:
         """Number of trials that the store does not have, as far as it is known."""

@@ -8,7 +8,6 @@ import secrets
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,10 @@ from harness.errors import UserError
 from harness.plugin import registry
 from harness.sweep import worker
 from harness.sweep.dashboard import Dashboard, where_it_is
+from harness.sweep.gpu_share import GpuShares
+from harness.sweep.least_memory import check_fits, largest_room
 from harness.sweep.limits import Limits, stopped, with_log
+from harness.sweep.node_resources import Machine, affordable, all_machines
 from harness.sweep.node_sources import check_sources
 from harness.sweep.ray_session import ray_session
 from harness.sweep.resources import Resources
@@ -95,7 +97,7 @@ class Engine:
         session = self._session.enter_context(ray_session(dashboard=shown))
         # Ray's own handler would end the driver before its trials have written their checkpoints.
         self._session.enter_context(ended_by_sigterm())
-        self.resources = _affordable(self.resources)
+        self.resources = affordable(self.resources)
         if os.environ.get("RAY_ADDRESS"):
             check_sources(self._plugins)
         if self._announce:
@@ -107,9 +109,30 @@ class Engine:
     def slots(self) -> int:
         """How many trials run at a time. It connects to Ray, with the errors of that."""
         assert self._folder
-        total, gpus = ray.cluster_resources(), self.resources.gpus
+        total = ray.cluster_resources()
         slots = int(total.get("CPU", 0) / self.resources.cpus)
-        return max(1, min(slots, int(total.get("GPU", 0) / gpus)) if gpus else slots)
+        if least := self._gpu_shares.least:
+            slots = min(slots, int(total.get("GPU", 0) / least))
+        return max(1, slots)
+
+    @cached_property
+    def _machines(self) -> list[Machine]:
+        """What the machines have. It connects to Ray, with the errors of that."""
+        assert self._folder
+        return all_machines()
+
+    @cached_property
+    def _gpu_shares(self) -> GpuShares:
+        gpus = [gpu for machine in self._machines for gpu in machine.gpus]
+        count = ray.cluster_resources().get("GPU", 0)
+        return GpuShares(self.resources.gpus or 0, gpus, count, self.store)
+
+    def check_fits(self, trials: Iterable[Trial]) -> None:
+        """Raises UserError for a trial that needs more memory than any machine has."""
+        on_gpu = bool(self._gpu_shares.wanted)
+        room = largest_room(self._machines, on_gpu=on_gpu, limit=self.limits.memory_bytes)
+        for trial in trials:
+            check_fits(trial, room)
 
     def run_from(self, source: TrialSource, watcher: TrialWatcher) -> None:
         """Run every trial of a source once, until it is exhausted.
@@ -129,18 +152,18 @@ class Engine:
             watcher = Everyone(watcher, self._dashboard)
         note = stop_note(self.store.running_folder, self._sweep)
         stopping = Stopping(queue, note, watcher.stopping)
-        cpus, gpus = self.resources.cpus, self.resources.gpus or 0
+        shares = self._gpu_shares
         bound = partial(
             worker.run_one,
             store=self.store.address,
             sweep=self._sweep,
-            cpus=cpus,
-            limits=replace(self.limits, gpus=gpus),
+            cpus=self.resources.cpus,
+            limits=self.limits,
         )
         tuner = tune.Tuner(
-            trial_worker(bound, partial(_resources, cpus=cpus, gpus=gpus)),
+            trial_worker(bound, partial(_resources, cpus=self.resources.cpus)),
             tune_config=tune.TuneConfig(
-                search_alg=_Feed(queue),
+                search_alg=_Feed(queue, shares),
                 num_samples=-1,  # until the queue is empty
                 reuse_actors=True,  # imports and start-up once per worker, not per trial
                 trial_name_creator=_name,
@@ -151,7 +174,7 @@ class Engine:
                 verbose=0,
                 # This counts lost workers and nodes. A failed trial is a record, not an error.
                 failure_config=tune.FailureConfig(max_failures=1),
-                callbacks=[_Relay(queue, watcher, stopping, self._sweep)],
+                callbacks=[_Relay(queue, shares, watcher, stopping, self._sweep)],
             ),
         )
         with stopping.heeded():
@@ -163,9 +186,9 @@ class Engine:
 class _Feed(Searcher):  # type: ignore[misc]
     """Gives Tune the jobs of a queue."""
 
-    def __init__(self, queue: TrialQueue) -> None:
+    def __init__(self, queue: TrialQueue, shares: GpuShares) -> None:
         super().__init__()
-        self.queue = queue
+        self.queue, self.shares = queue, shares
 
     def __getstate__(self) -> dict[str, Any]:
         """Keep nothing: Tune writes its searcher into a file, but none is ever restored."""
@@ -173,10 +196,12 @@ class _Feed(Searcher):  # type: ignore[misc]
 
     def suggest(self, trial_id: str) -> Any:
         """The next job for a worker; None when there is none at this moment."""
+        if self.shares.waiting:
+            return None
         found = self.queue.next()
         if found is None:
             return Searcher.FINISHED if self.queue.finished else None
-        return worker.settings_of(found)
+        return worker.settings_of(found, self.shares.begun(found))
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
@@ -194,10 +219,15 @@ class _Relay(tune.Callback):  # type: ignore[misc]
     """
 
     def __init__(
-        self, queue: TrialQueue, watcher: TrialWatcher, stopping: Stopping, sweep: str
+        self,
+        queue: TrialQueue,
+        shares: GpuShares,
+        watcher: TrialWatcher,
+        stopping: Stopping,
+        sweep: str,
     ) -> None:
         self.queue, self.watcher, self.stopping, self.sweep = queue, watcher, stopping, sweep
-        self.store = queue.store
+        self.store, self.shares = queue.store, shares
         self.ended = 0
 
     def __getstate__(self) -> dict[str, Any]:
@@ -227,6 +257,7 @@ class _Relay(tune.Callback):  # type: ignore[misc]
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         key, report = trial.config["key"], trial.last_result
         ours = self.queue.trial(key)
+        self.shares.ended(key, ours, report)
         if report["status"] == worker.POSTPONED:
             self.queue.postponed(key, report["reason"])
             if not self.stopping.asked:
@@ -245,6 +276,7 @@ class _Relay(tune.Callback):  # type: ignore[misc]
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         key = trial.config["key"]
         ours = self.queue.trial(key)
+        self.shares.ended(key, ours, {})
         running = self.store.running(key)
         why = stopped(running, self.sweep) or _death(trial.error_file)
         reason = with_log(why, running)
@@ -280,27 +312,6 @@ def _name(trial: Any) -> str:
     return f"{worker.given_trial(trial.config).label} {trial.trial_id[-5:]}".replace(" ", "_")
 
 
-def _resources(settings: dict[str, Any], *, cpus: float, gpus: float) -> Any:
-    """What a job occupies: a part for which no model computes needs no GPU."""
-    part = settings["part"]
-    bundle = {"CPU": cpus, "GPU": 0 if part and not part["computes"] else gpus}
-    return tune.PlacementGroupFactory([bundle])
-
-
-def _affordable(wanted: Resources) -> Resources:
-    """The resources with the number of GPUs filled in.
-
-    Raises UserError when no machine has as many CPUs and GPUs.
-    """
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    gpus = wanted.gpus
-    if gpus is None:
-        gpus = 1 if any(node.get("GPU", 0) for node in nodes) else 0
-    if any(node.get("CPU", 0) >= wanted.cpus and node.get("GPU", 0) >= gpus for node in nodes):
-        return Resources(wanted.cpus, gpus)
-    most = max(nodes, key=lambda node: (node.get("GPU", 0), node.get("CPU", 0)))
-    raise UserError(
-        f"no machine has {wanted.cpus:g} CPUs and {gpus:g} GPUs for one trial: the largest has "
-        f"{most.get('CPU', 0):g} and {most.get('GPU', 0):g}; lower --cpus-per-trial or "
-        f"--gpus-per-trial"
-    )
+def _resources(settings: dict[str, Any], *, cpus: float) -> Any:
+    """What a job occupies."""
+    return tune.PlacementGroupFactory([{"CPU": cpus, "GPU": settings["gpus"]}])

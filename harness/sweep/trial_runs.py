@@ -45,6 +45,8 @@ class TrialRuns:
         for search, trials in zip(searches, known, strict=True):
             if trials.keys() - settled:
                 self.check(search)
+        if missing := {name: each[name] for each in known for name in each.keys() - settled}:
+            self.engine.check_fits(missing.values())
 
     def check(self, search: Search) -> None:
         """Check that the trials of a search can run, unless that is known.

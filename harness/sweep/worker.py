@@ -6,7 +6,7 @@ The worker writes a record into the store itself.
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -15,12 +15,12 @@ from ray import tune
 from harness.errors import Interrupted, Postponed, Pruned, TrialFailure, UserError
 from harness.locks import postponing
 from harness.plugin import registry
+from harness.sweep.gpu_share import NEEDS_MORE
 from harness.sweep.limits import Limits, limited, stopped, watched
 from harness.sweep.stopping import stop_note
 from harness.sweep.trial_queue import Job
 from harness.training.progress import Progress
 from harness.trials.record import Record
-from harness.trials.remote_store import store_at
 from harness.trials.run import attempt
 from harness.trials.shared_parts import part_of
 from harness.trials.store import Store
@@ -38,12 +38,12 @@ def plain_trial(trial: Trial) -> dict[str, Any]:
     return {**asdict(trial), "method": str(registry.locate(trial.method))}
 
 
-def settings_of(job: Job) -> dict[str, Any]:
-    """A job as Tune hands it to a worker."""
+def settings_of(job: Job, gpus: float) -> dict[str, Any]:
+    """A job as Tune hands it to a worker. `gpus`: how many it may use."""
     part = job.part and {
         "title": job.part.title, "computes": job.part.computes, "asked": sorted(job.asked)
     }  # fmt: skip
-    return {"key": job.key, "trial": plain_trial(job.trial), "part": part}
+    return {"key": job.key, "trial": plain_trial(job.trial), "part": part, "gpus": gpus}
 
 
 def given_trial(settings: Mapping[str, Any]) -> Trial:
@@ -58,6 +58,7 @@ def run_one(
     # By default torch uses all cores, also those of the trials that run at the same time.
     torch.set_num_threads(max(1, int(cpus)))
     found = store_at(store)
+    limits = replace(limits, gpus=settings["gpus"])
     do = _make_part if settings["part"] else _run_trial
     try:
         if found.has_note(stop_note(found.running_folder, sweep)):
@@ -66,6 +67,11 @@ def run_one(
             tune.report(do(settings, found, sweep, limits))
     except (Postponed, Interrupted) as why:
         tune.report({"status": POSTPONED, "reason": str(why), "dev": None})
+    except torch.OutOfMemoryError:
+        if not limits.shares_gpu:
+            raise
+        torch.cuda.empty_cache()  # this process may wait for its next job beside others
+        tune.report({"status": POSTPONED, "reason": NEEDS_MORE, "dev": None, "needs_more": True})
 
 
 def _make_part(
@@ -114,7 +120,8 @@ def _run_trial(
             provide(found, trial.config.encoder)
         except UserError as why:  # the trial that trains the encoder has failed
             return failed(trial, str(why))
-        made.append(attempt(trial, report, found.weights(key), running))
+        weights, shared = found.weights(key), limits.shares_gpu
+        made.append(attempt(trial, report, weights, running, shares_gpu=shared))
         return made[0]
 
     try:
@@ -143,4 +150,6 @@ def _summary(record: Record) -> dict[str, Any]:
         "dev": record.dev_score,
         "cost": record.training_seconds or 0.0,
         "seconds": record.wall_seconds or 0.0,
+        "peak_gpu_memory_mib": record.peak_gpu_memory_mib,
+        "device": record.device,
     }

@@ -39,16 +39,22 @@ CHECKPOINT, GIVE_WAY = "checkpoint.safetensors", "give-way"
 
 
 def attempt(
-    trial: Trial, report: Report, weights: Path | None = None, running: Path | None = None
+    trial: Trial,
+    report: Report,
+    weights: Path | None = None,
+    running: Path | None = None,
+    *,
+    shares_gpu: bool = False,
 ) -> Record:
     """Run a trial and return its record; a failure gives a record with its reason.
 
     `report`: called with the progress of the training. `weights`: the file for the trained weights
     of a final trial. `running`: the folder of the running trial (`Store.running`), in which it
     keeps its checkpoint, from which it goes on when it was stopped before. None: a trial that is
-    stopped begins again at step 0. Raises Interrupted when the trial gave way, and Postponed when
-    another process makes what the trial needs and this one does not wait for it. When `report`
-    raises Pruned, the training ends, and the record has the best dev score until then.
+    stopped begins again at step 0. Raises Interrupted when the trial gave way, Postponed when
+    another process makes what the trial needs and this one does not wait for it, and, where other
+    trials share its GPU (`shares_gpu`), torch.OutOfMemoryError when its memory is used up. When
+    `report` raises Pruned, the training ends, and the record has the best dev score until then.
     """
     started, clock = datetime.now(UTC), time.perf_counter()
     if running is not None:  # an earlier process may have died before it heeded a request
@@ -60,6 +66,8 @@ def attempt(
         raise  # the trial is run later, and has no record until then
     except (Exception, SystemExit) as error:  # a method that exits must not end the program
         # The two expected errors explain themselves; any other is logged with its traceback.
+        if shares_gpu and isinstance(error, torch.OutOfMemoryError):
+            raise
         if not isinstance(error, TrialFailure | UserError):
             _logger.exception("trial %s failed", trial.label)
         record = failed(trial, reason(error))

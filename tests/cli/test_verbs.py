@@ -178,7 +178,8 @@ def test_a_shipped_space_is_found_by_name(
     (tmp_path / "quickstart").mkdir()  # a folder is not a search space
     answer = harness("plan", "simcse", name)
     assert answer.code == 0, answer.err
-    assert "simcse unsup tiny-bert" in answer.out
+    assert "On tiny-bert:" in answer.out
+    assert "simcse unsup " in answer.out
 
 
 def test_an_existing_file_goes_before_a_shipped_space(
@@ -257,7 +258,7 @@ def test_plan_counts_the_updates_of_a_share(
     def steps(*options: str) -> int:
         out = harness("plan", path, "--store", tmp_path / "store", *options).out
         words = next(line for line in out.splitlines() if " final " in line).split()
-        return int(words[words.index("0,") + 4])  # seeds: 0, 1, then trials, stored, steps
+        return int(words[-3])  # the last words are the steps and, as `5.2 h`, the time of each
 
     assert steps("--set", "label_fraction=0.5") == pytest.approx(steps() / 2, abs=1)
 
@@ -268,6 +269,27 @@ def test_plan_names_what_is_not_here(
     answer = harness("plan", space(), "--encoder", "tiny-brt", "--store", tmp_path / "store")
     assert answer.code == 0
     assert 'Not here yet: model "tiny-brt"' in answer.out
+
+
+def test_plan_of_a_whole_space_fits_a_screen(harness: Any, tmp_path: Path) -> None:
+    """Ten methods on up to four encoders each; none of these is on this machine."""
+    lines = harness("plan", "unsup", "--store", tmp_path / "store").out.splitlines()
+    table, sentences = lines[: lines.index("")], lines[lines.index("") + 1 :]
+    assert sum(1 + len(line) // 100 for line in sentences) <= 8
+    assert len(table) <= 36
+    assert max(map(len, table)) <= 100
+    on_all = next(line for line in table if "dcpcse unsup" in line).split()
+    assert on_all[-5] == "48"  # twelve configurations on four encoders
+
+
+def test_plan_says_once_where_missing_models_are_looked_for(
+    harness: Any, space: Callable[..., Path], tmp_path: Path
+) -> None:
+    encoders = ["--encoder", "first-bert", "--encoder", "second-bert"]
+    out = harness("plan", space(), *encoders, "--store", tmp_path / "store").out
+    assert out.count("Set HARNESS_HUB to a folder that has them") == 1
+    assert out.count('model "first-bert"') == out.count('model "second-bert"') == 1
+    assert "On first-bert, second-bert:" in out
 
 
 def test_run_stores_one_record_and_runs_once(harness: Any, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -302,17 +303,20 @@ def test_watchdog_that_was_killed_is_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("gpus", "shares"), [(0.25, [0.25]), (1, []), (2, []), (0, [])])
+@pytest.mark.parametrize(("gpus", "shares"), [(0.25, [0.2]), (1, []), (2, []), (0, [])])
 def test_trials_that_share_a_gpu_share_its_memory(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gpus: float, shares: list[float]
 ) -> None:
+    """A context of 768 MiB takes 0.05 of a GPU with 15 GiB, besides what torch allocates."""
     given: list[float] = []
+    properties = SimpleNamespace(total_memory=15 * 2**30)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: properties)
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", given.append)
     trial = Trial("pooling", {"encoder": "tiny-bert", "suite": "graded"}, 0)
     record = Record("key", "finished", "final", "pooling", "unsup", "tiny-bert", 0, {})
     assert limited(trial, tmp_path, "sweep", Limits(gpus=gpus), lambda: record) is record
-    assert given == shares
+    assert given == pytest.approx(shares)
 
 
 @pytest.mark.process

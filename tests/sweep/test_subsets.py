@@ -10,7 +10,6 @@ from harness.sweep.overrides import Overrides, searches
 from harness.sweep.search import Search
 from harness.sweep.space import load_space
 from harness.trials.store import Store
-from tests.sweeping import ONE_AT_A_TIME
 
 SPACE = """\
 suite: graded
@@ -95,8 +94,7 @@ def test_a_search_on_other_subsets_is_another_search(folder: Path) -> None:
     assert search(folder, "sampled").id != search(folder, "sampled", other).id
 
 
-@pytest.mark.slow
-def test_sweep_runs_every_subset_once(folder: Path, process: Callable[..., Any]) -> None:
+def test_sweep_runs_every_subset_once(folder: Path, serially: Callable[..., Any]) -> None:
     """A grid and a sampler run every subset once.
 
     They score the mean over the search subsets, and the best configuration runs on all final seeds
@@ -104,7 +102,7 @@ def test_sweep_runs_every_subset_once(folder: Path, process: Callable[..., Any])
     """
     search(folder)  # this writes the search space
     arguments = [*(folder / f"{name}.py" for name in ("gridded", "sampled")), folder / "space.yaml"]
-    answer = process("sweep", *arguments, "--store", folder / "store", *ONE_AT_A_TIME)
+    answer = serially(*arguments, "--store", folder / "store")
     assert answer.code == 0, answer.out + answer.err
     rows = Store(folder / "store").read().records()
     assert {row.label_fraction for row in rows} == {0.5}
@@ -122,6 +120,6 @@ def test_sweep_runs_every_subset_once(folder: Path, process: Callable[..., Any])
         assert sorted((row.subset, row.seed) for row in final) == FULL
     assert "seed 1 subset 2 of " in answer.out
     assert " 2x2 " in answer.out
-    planned = process("plan", *arguments, "--store", folder / "store").out
+    planned = serially(*arguments, "--store", folder / "store", "--dry-run").out
     assert "subsets: 0, 2" in planned
     assert "\n0 trials to run" in planned

@@ -86,6 +86,9 @@ class Swept:
         )
 
 
+Sweep = Callable[..., Swept]
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, write_plugin: Callable[..., Path]) -> Path:
     """The folder of the plugins, their search spaces and stores."""
@@ -98,14 +101,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory, write_plugin: Callable[...,
 
 
 @pytest.fixture(scope="module")
-def sweep(folder: Path, process: Callable[..., Any]) -> Callable[..., Swept]:
-    """sweep(methods, space, store name, option, ...): run a sweep and read its store."""
+def sweep(folder: Path, process: Callable[..., Any]) -> Sweep:
+    """sweep(methods, space, store name, option, ...): run a sweep on Ray and read its store."""
+    return _sweep(folder, lambda *words: process("sweep", *words))
 
+
+@pytest.fixture(scope="module")
+def serial_sweep(folder: Path, serially: Callable[..., Any]) -> Sweep:
+    """The same in this process."""
+    return _sweep(folder, serially)
+
+
+def _sweep(folder: Path, run: Callable[..., Any]) -> Sweep:
     def call(methods: list[str], text: str, store: str, *options: str) -> Swept:
         space = folder / "space.yaml"
         space.write_text(text, encoding="utf-8")
         plugins = [folder / f"{name}.py" for name in methods]
-        answer = process("sweep", *plugins, space, "--store", folder / store, *options)
+        answer = run(*plugins, space, "--store", folder / store, *options)
         written = {
             path.name: path.stat().st_mtime_ns for path in (folder / store).glob("*.parquet")
         }
@@ -118,16 +130,16 @@ def sweep(folder: Path, process: Callable[..., Any]) -> Callable[..., Swept]:
 
 
 @pytest.fixture(scope="module")
-def first(sweep: Callable[..., Swept]) -> Swept:
+def first(sweep: Sweep) -> Swept:
     """A sweep with a grid, rounds, variants and a sampler."""
     return sweep(METHODS, SPACE, "store")
 
 
 @pytest.fixture(scope="module")
-def second(first: Swept, sweep: Callable[..., Swept]) -> Swept:
+def second(first: Swept, serial_sweep: Sweep) -> Swept:
     """The same sweep again, with a higher budget for the sampler."""
     assert first.written
-    return sweep(
+    return serial_sweep(
         METHODS,
         SPACE.replace("configurations: 3", "configurations: 5"),
         "store",
@@ -254,8 +266,8 @@ def test_same_sweep_again_runs_nothing_else(first: Swept, second: Swept) -> None
         assert f"search, round {number}: 0 to run" in second.answer.out
 
 
-def test_command_line_narrows(sweep: Callable[..., Swept]) -> None:
-    narrowed = sweep(
+def test_command_line_narrows(serial_sweep: Sweep) -> None:
+    narrowed = serial_sweep(
         ["chosen", "sampled"], SPACE, "narrow", "--configurations", "1", "--seeds", "5,6,7",
         "--set", "favours=both", "--set", "width=4", "--encoder", "tiny-bert",
     )  # fmt: skip
@@ -274,17 +286,17 @@ def test_command_line_narrows(sweep: Callable[..., Swept]) -> None:
 
 
 @pytest.fixture(scope="module")
-def faulty(sweep: Callable[..., Swept]) -> Swept:
+def faulty(sweep: Sweep) -> Swept:
     """A sweep in which one configuration raises and one kills its worker."""
     return sweep(["faulty"], FAULTY.replace("[42, 43]", "[42]"), "faulty")
 
 
 @pytest.fixture(scope="module")
-def repaired(faulty: Swept, folder: Path, sweep: Callable[..., Swept]) -> Swept:
+def repaired(faulty: Swept, folder: Path, serial_sweep: Sweep) -> Swept:
     """The same sweep again, after the faults were repaired."""
     assert faulty.written
     (folder / "faulty.repaired").touch()
-    return sweep(["faulty"], FAULTY.replace("[42, 43]", "[42]"), "faulty")
+    return serial_sweep(["faulty"], FAULTY.replace("[42, 43]", "[42]"), "faulty")
 
 
 def fault_rows(swept: Swept) -> dict[str, Record]:
@@ -319,7 +331,7 @@ def test_failures_do_not_keep_the_rest_from_its_end(faulty: Swept) -> None:
     assert {row.status for row in finals} == {"finished"}
 
 
-def test_failures_of_another_grid_do_not_count(faulty: Swept, sweep: Callable[..., Swept]) -> None:
+def test_failures_of_another_grid_do_not_count(faulty: Swept, serial_sweep: Sweep) -> None:
     """Failures of an earlier space do not count.
 
     The user has taken the values that fail out of the grid.
@@ -327,7 +339,7 @@ def test_failures_of_another_grid_do_not_count(faulty: Swept, sweep: Callable[..
     without = FAULTY.replace("[42, 43]", "[42]").replace(
         "[raise, none, die, no fault]", "[none, no fault]"
     )
-    swept = sweep(["faulty"], without, "faulty")
+    swept = serial_sweep(["faulty"], without, "faulty")
     assert swept.written == faulty.written
     assert "search, round 1: 0 to run, 2 already in the store" in swept.answer.out
     assert swept.answer.code == 0, swept.answer.out

@@ -113,22 +113,37 @@ def test_a_run_starts_from_a_trained_encoder(
     assert pooled.dev["graded-dev"] != simcse.dev_before
 
 
+PRUNED = """\
+  esimcse:
+    encoders: [{encoder: tiny-bert, trained_by: simcse}]
+    set: {max_steps: 6, evaluation_interval: 1}
+    grid: {learning_rate: [1.0e-9, 1.0e-1, 3.0e-1, 5.0e-1, 9.0e-1]}  # the first one loses nothing
+pruner: {name: asha, reduction_factor: 2}
+"""
+
+
 @pytest.mark.slow
-@pytest.mark.process
-def test_the_sweep_trains_the_encoder_first(process: Any, tmp_path: Path) -> None:
+def test_the_sweep_trains_the_encoder_first(serially: Any, tmp_path: Path) -> None:
+    """The encoder is trained once for the search with a pruner and the method without a search."""
     path, store = tmp_path / "space.yaml", tmp_path / "store"
-    path.write_text(SPACE, encoding="utf-8")
-    words = ["pooling", path, "--store", store]
-    planned = process("plan", *words).out
-    assert planned.index("simcse unsup tiny-bert") < planned.index("pooling unsup tiny-bert")
-    assert "3 trials to run" in planned
-    answer = process("sweep", *words)
+    path.write_text(SPACE + PRUNED, encoding="utf-8")
+    words = ["pooling", "esimcse", path, "--store", store]
+    planned = serially(*words, "--dry-run").out
+    assert planned.index("simcse unsup") < planned.index("pooling unsup")
+    assert f"{3 + 5 + 2} trials to run" in planned
+    answer = serially(*words)
     assert answer.code == 0, answer.out + answer.err
     records = Store(store).read().records()
-    assert sorted((each.method, each.seed) for each in records) == [
+    assert sorted((each.method, each.seed) for each in records if each.method != "esimcse") == [
         ("pooling", 3), ("pooling", 3), ("simcse", 3)
     ]  # fmt: skip
     [simcse] = [each for each in records if each.method == "simcse"]
     dev = {each.encoder: each.dev for each in records if each.method == "pooling"}
     assert dev[f"tiny-bert@{simcse.key}"] == simcse.dev
-    assert "\n0 trials to run" in process("plan", *words).out
+    pruned = [each for each in records if each.method == "esimcse"]
+    assert {each.encoder for each in pruned} == {f"tiny-bert@{simcse.key}"}
+    statuses = [each.status for each in pruned if each.role == "search"]
+    assert len(statuses) == 5
+    assert {*statuses} == {"finished", "pruned"}
+    assert [each.status for each in pruned if each.role == "final"] == ["finished"] * 2
+    assert "\n0 trials to run" in serially(*words, "--dry-run").out

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from harness.trials.store import Store
+from harness.trials.trial import Trial, failed
 
 Refused = Callable[..., None]
 SpaceFile = Callable[..., Path]
@@ -52,8 +54,12 @@ def test_show_of_an_unknown_key(refused: Refused, store: Path) -> None:
     refused(["show", "4f2a"], store, '"4f2a"', "harness list trials")
 
 
-def test_show_of_an_ambiguous_key(refused: Refused, swept: Any) -> None:
-    refused(["show", "", "--store", swept.store], "4 trials have keys", "give more characters")
+def test_show_of_an_ambiguous_key(refused: Refused, tmp_path: Path) -> None:
+    store = Store(tmp_path / "two")
+    for pooling in ("cls", "mean"):
+        values = {"encoder": "tiny-bert", "suite": "graded", "pooling": pooling}
+        store.write(failed(Trial("pooling", values, 0), "why"))
+    refused(["show", "", "--store", store.folder], "2 trials have keys", "give more characters")
 
 
 @pytest.mark.parametrize("name", ["two-words", "1st", "a b"])

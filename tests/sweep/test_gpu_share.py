@@ -1,0 +1,327 @@
+"""Shares of GPUs from planted peaks, and configurations that cannot fit; no GPU, no training."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from harness.cli.options import gpus_of
+from harness.errors import UserError
+from harness.plugin.kit import Kit
+from harness.sweep import node_resources
+from harness.sweep.gpu_share import (
+    CONTEXT_MIB,
+    HEADROOM,
+    MOST_TOGETHER,
+    GpuShares,
+    allowed_fraction,
+    batch_tokens,
+    share_of,
+)
+from harness.sweep.least_memory import LeastMemory, Room, check_fits, largest_room, least_memory
+from harness.sweep.node_resources import Machine, affordable, listed_gpus
+from harness.sweep.resources import Gpu, Resources
+from harness.sweep.search import Search
+from harness.sweep.trial_queue import Job
+from harness.sweep.trial_runs import TrialRuns
+from harness.training.parameters import count, trainable
+from harness.trials.run import attempt
+from harness.trials.shared_parts import Part
+from harness.trials.store import Store
+from harness.trials.trial import Trial, describe
+
+H100, A10 = Gpu("NVIDIA H100 80GB HBM3", 81559), Gpu("NVIDIA A10", 23028)
+PEAK = (H100.memory_mib / 4 - CONTEXT_MIB) / HEADROOM
+"""MiB of which four fit on an H100, and not one MiB more"""
+SharesOf = Callable[..., GpuShares]
+
+
+def job(key: str, batch_size: int = 64, **values: Any) -> Job:
+    given = {"encoder": "tiny-bert", "suite": "graded", "sentences": "graded-sentences"}
+    return Job(key, Trial("simcse", {**given, "batch_size": batch_size, **values}, 0))
+
+
+def ran(peak: float | None, gpu: Gpu = H100) -> dict[str, Any]:
+    """What the worker of a trial says at its end."""
+    return {"status": "finished", "peak_gpu_memory_mib": peak, "device": gpu.name}
+
+
+@pytest.fixture
+def shares_of(tmp_path: Path) -> SharesOf:
+    """shares_of(wanted, GPU, ...): the shares of a sweep on these GPUs, with an empty store."""
+
+    def make(wanted: Any, *gpus: Gpu) -> GpuShares:
+        return GpuShares(wanted, gpus, len(gpus), Store(tmp_path / "store"))
+
+    return make
+
+
+# The decision in numbers
+
+
+@pytest.mark.parametrize(
+    ("peak", "together"), [(60_000, 1), (PEAK, 4), (PEAK + 1, 3), (10_000, 6), (1, MOST_TOGETHER)]
+)
+def test_as_many_trials_share_a_gpu_as_fit_with_headroom(peak: float, together: int) -> None:
+    share = share_of(peak, H100.memory_mib)
+    assert share == pytest.approx(1 / together, abs=1e-4)
+    # Ray counts in units of 0.0001 and rounds up: seven times 0.142857 would be more than one GPU.
+    assert round(share * 10_000) == share * 10_000
+    assert share * together <= 1
+
+
+@pytest.mark.parametrize("share", [0.5, 0.25, 0.125])
+def test_the_caps_and_the_contexts_of_all_processes_fit_together(share: float) -> None:
+    each = allowed_fraction(share, A10.memory_mib) * A10.memory_mib + CONTEXT_MIB
+    assert each / share == pytest.approx(A10.memory_mib)
+
+
+def test_a_measured_trial_fits_under_its_cap() -> None:
+    share = share_of(PEAK, H100.memory_mib)
+    assert allowed_fraction(share, H100.memory_mib) * H100.memory_mib > 1.2 * PEAK
+
+
+def test_the_cap_of_a_tiny_share_is_not_negative() -> None:
+    assert allowed_fraction(0.01, A10.memory_mib) == 0
+
+
+def test_batches_of_all_streams_count() -> None:
+    sizes = {"batch_size": 256, "auxiliary_batch_size": 128, "max_length": 32, "epochs": 9}
+    assert batch_tokens(sizes) == 384 * 32
+    assert batch_tokens({"pooling": "cls"}) == 0
+
+
+# A sweep with auto
+
+
+def test_first_trial_has_a_gpu_of_its_own_and_its_peak_decides(shares_of: SharesOf) -> None:
+    shares = shares_of("auto", H100)
+    first = job("first")
+    assert shares.begun(first) == 1
+    assert shares.waiting  # what is handed out now would have to be measured, too
+    shares.ended("first", first.trial, ran(PEAK))
+    assert not shares.waiting
+    assert shares.begun(job("other values", learning_rate=1e-3)) == 0.25
+    assert shares.begun(job("smaller batches", batch_size=32)) == 0.25
+    assert not shares.waiting
+
+
+@pytest.mark.parametrize(
+    "unlike", [{"batch_size": 128}, {"max_length": 64}, {"setting": "sup"}], ids=str
+)
+def test_larger_or_unlike_trials_are_measured_again(
+    shares_of: SharesOf, unlike: dict[str, Any]
+) -> None:
+    shares = shares_of("auto", H100)
+    shares.ended("first", job("first").trial, ran(PEAK))
+    assert shares.begun(job("next", **unlike)) == 1
+    assert shares.waiting
+
+
+def test_every_gpu_may_measure_a_trial(shares_of: SharesOf) -> None:
+    shares = shares_of("auto", H100, H100)
+    assert shares.begun(job("one")) == 1
+    assert not shares.waiting
+    assert shares.begun(job("two")) == 1
+    assert shares.waiting
+    shares.ended("one", job("one").trial, {})  # its worker died
+    assert not shares.waiting
+
+
+def test_share_suffices_on_the_smallest_gpu(shares_of: SharesOf) -> None:
+    shares = shares_of("auto", H100, A10)
+    shares.ended("first", job("first").trial, ran(PEAK))
+    assert shares.begun(job("next")) == share_of(PEAK, A10.memory_mib) == 1
+
+
+def test_a_trial_that_needed_more_gets_a_whole_gpu_with_all_of_its_kind(
+    shares_of: SharesOf,
+) -> None:
+    for wanted in ("auto", 0.25):
+        shares = shares_of(wanted, H100)
+        shares.ended("first", job("first").trial, ran(PEAK))
+        greedy = job("greedy")
+        assert shares.begun(greedy) == 0.25
+        shares.ended("greedy", greedy.trial, {"status": "postponed", "needs_more": True})
+        assert shares.begun(greedy) == shares.begun(job("alike")) == 1
+        assert not shares.waiting  # nothing is left to be measured
+
+
+def test_parts_need_a_gpu_only_where_a_model_computes(shares_of: SharesOf) -> None:
+    shares = shares_of("auto", H100)
+    shares.ended("first", job("first").trial, ran(PEAK))
+    for computes, gpus in ((False, 0), (True, 1)):
+        part = Part("part", "a part", job("x").trial, None, computes=computes)
+        assert shares.begun(replace(job("part"), part=part)) == gpus
+
+
+def test_without_gpus_that_can_be_asked_every_trial_has_a_whole_one(tmp_path: Path) -> None:
+    shares = GpuShares("auto", (), 4, Store(tmp_path / "store"))
+    shares.ended("first", job("first").trial, ran(PEAK))
+    assert shares.begun(job("next")) == 1
+    assert not shares.waiting
+
+
+@pytest.mark.parametrize(("model", "share"), [(H100.name, 0.25), (A10.name, 1)])
+def test_records_of_the_same_gpu_decide_without_a_first_trial(
+    shares_of: SharesOf, tmp_path: Path, model: str, share: float
+) -> None:
+    record = describe(job("stored").trial)
+    Store(tmp_path / "store").write(replace(record, peak_gpu_memory_mib=PEAK, device=model))
+    assert shares_of("auto", H100).begun(job("next", learning_rate=1e-3)) == share
+
+
+# The memory of a process, and what happens beyond it
+
+
+def test_only_a_trial_that_shares_a_gpu_is_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def greedy(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("harness.trials.run.run_trial", greedy)
+    trial = job("greedy").trial
+    with pytest.raises(torch.OutOfMemoryError):
+        attempt(trial, lambda _: None, shares_gpu=True)
+    record = attempt(trial, lambda _: None)
+    assert record.status == "failed"
+    assert record.reason == "OutOfMemoryError: CUDA out of memory"
+
+
+# Wishes
+
+
+def test_lines_of_nvidia_smi() -> None:
+    printed = f"{H100.name}, 81559\nNVIDIA, odd, 23028\nNVIDIA A10, [N/A]\n"
+    assert listed_gpus(printed) == (H100, Gpu("NVIDIA, odd", 23028))
+    assert listed_gpus("") == ()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "gpus", "given"),
+    [(None, 2, 1), (None, 0, 0), ("auto", 2, "auto"), ("auto", 0, 0), (0.5, 2, 0.5), (0, 2, 0)],
+)
+def test_default_and_auto_are_0_without_gpus(
+    monkeypatch: pytest.MonkeyPatch, wanted: Any, gpus: int, given: Any
+) -> None:
+    planted(monkeypatch, {"CPU": 4.0, "GPU": gpus})
+    assert affordable(Resources(2, wanted)) == Resources(2, given)
+
+
+@pytest.mark.parametrize(("cpus", "gpus"), [(5, None), (1, 3), (1, 0.5)])
+def test_what_no_machine_has_is_refused(
+    monkeypatch: pytest.MonkeyPatch, cpus: float, gpus: float | None
+) -> None:
+    planted(monkeypatch, {"CPU": 4.0, **({"GPU": 2.0} if gpus != 0.5 else {})})
+    with pytest.raises(UserError, match=r"no machine has .* lower --cpus-per-trial"):
+        affordable(Resources(cpus, gpus))
+
+
+def planted(monkeypatch: pytest.MonkeyPatch, resources: dict[str, float]) -> None:
+    nodes = [{"Alive": True, "Resources": resources}]
+    monkeypatch.setattr(node_resources, "ray", SimpleNamespace(nodes=lambda: nodes))
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus"), [(None, None), ("auto", "auto"), ("0", 0), ("0.25", 0.25), ("2", 2)]
+)
+def test_gpus_of_a_trial(text: str | None, gpus: Any) -> None:
+    assert gpus_of(text) == gpus
+
+
+@pytest.mark.parametrize("text", ["", "all", "-1", "1.5", "nan", "inf", "1e400", "0,5"])
+def test_other_gpus_are_refused(text: str) -> None:
+    with pytest.raises(UserError, match=r"such as 0\.5, a whole number of GPUs, 0 for none, or"):
+        gpus_of(text)
+
+
+# What cannot fit
+
+WEIGHTS = 4 * 506_752
+"""Bytes of tiny-bert, with float32 weights"""
+SENTENCES = 6000
+"""Items of the corpus graded-sentences"""
+
+
+def least_of(method: str, **values: Any) -> list[LeastMemory]:
+    given = {"encoder": "tiny-bert", "suite": "graded", "batch_size": 64}
+    return least_memory(Trial(method, {**given, **values}, 0).declared)
+
+
+def test_least_memory_of_a_trained_encoder() -> None:
+    """Weights, gradients, two moments of AdamW; one batch has 64 x 64 cosines and logits."""
+    [least] = least_of("simcse", sentences="graded-sentences")
+    assert least == LeastMemory(4 * WEIGHTS, WEIGHTS + 2 * 4 * 64**2, 64)
+
+
+def test_a_batch_is_not_larger_than_its_corpus() -> None:
+    [least] = least_of("simcse", sentences="graded-sentences", batch_size=10**6)
+    assert least.items == SENTENCES
+
+
+def test_frozen_weights_have_no_gradient() -> None:
+    [least] = least_of("d2cse", sentences="graded-sentences", generator="tiny-bert")
+    assert least.weights == WEIGHTS
+
+
+@pytest.mark.parametrize("method", ["simcse", "esimcse", "dcpcse", "consert", "diffaug", "sbert"])
+def test_no_method_needs_less(method: str) -> None:
+    """What a method really holds after a step is not less than the estimate of its weights."""
+    declared = Trial(method, {"encoder": "tiny-bert", "suite": "graded"}, 0).declared
+    built = declared.method(declared.config, Kit(declared, torch.device("cpu")))
+    for stage, least in zip(declared.stages, least_memory(declared), strict=True):
+        trainable(built, stage)
+        held = count(built, trained=False) + 3 * count(built, trained=True)
+        assert 0 < least.weights <= 4 * held
+
+
+@pytest.mark.parametrize(
+    ("sizes", "what"),
+    [((9, 0, 0), "choose a smaller encoder"), ((1, 9, 512), "batch of 512 items")],
+)
+def test_what_cannot_fit_is_refused_with_its_name_and_the_number(
+    monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int, int], what: str
+) -> None:
+    weights, batch, items = sizes
+    least = LeastMemory(weights * 2**30, batch * 2**30, items)
+    monkeypatch.setattr("harness.sweep.least_memory.least_memory", lambda _: [least])
+    trial = job("x").trial
+    check_fits(trial, None)  # not known
+    check_fits(trial, Room("the largest machine has", 9 * 2**30))
+    with pytest.raises(UserError) as refused:
+        check_fits(trial, Room("the largest GPU (A) has", 8 * 2**30))
+    said = str(refused.value)
+    assert said.startswith("simcse unsup tiny-bert seed 0 cannot run: ")
+    assert what in said
+    assert "9.0 GiB, and the largest GPU (A) has 8.0 GiB" in said
+
+
+def test_room_is_that_of_the_largest() -> None:
+    machines = [Machine(4 * 2**30, (A10, H100)), Machine(8 * 2**30)]
+    on_gpu = largest_room(machines, on_gpu=True, limit=1.0)
+    assert on_gpu == Room(f"the largest GPU ({H100.name}) has", H100.memory_mib * 2**20)
+    assert largest_room([Machine(2**30)], on_gpu=True, limit=None) is None
+    on_cpu = largest_room(machines, on_gpu=False, limit=None)
+    assert on_cpu == Room("the largest machine has", 8 * 2**30)
+    assert largest_room([], on_gpu=False, limit=None) is None
+    limited = largest_room(machines, on_gpu=False, limit=5.0)
+    assert limited == Room("--memory-per-trial allows", 5.0)
+
+
+def test_trials_are_checked_before_the_first_one_and_only_those_to_run(
+    search_of: Callable[..., Search], tmp_path: Path
+) -> None:
+    search = search_of("    grid: {batch_size: [8, 16], learning_rate: [1e-3]}\n")
+    store = Store(tmp_path / "store")
+    asked: list[list[Trial]] = []
+    engine = SimpleNamespace(check_fits=lambda trials: asked.append(list(trials)))
+    runs = TrialRuns(store, lambda: engine, None)  # type: ignore[arg-type, return-value]
+    small, large = search.known_trials()
+    store.write(describe(small))
+    runs.check_first([search])
+    assert asked == [[large]]
+    store.write(describe(large))
+    TrialRuns(store, None, None).check_first([search])  # type: ignore[arg-type]  # starts no Ray

@@ -1,0 +1,143 @@
+"""A real sweep on a cluster that says it has a GPU: the first trial's peak decides who shares it.
+
+The program nvidia-smi and the measured peak are planted, because no machine of the tests has a GPU.
+Everything else is as on one: Ray's accounting, the workers, the store.
+"""
+
+import os
+import platform
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from signal import SIGKILL
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from harness.trials.store import Store
+from tests.sweeping import marked_processes
+
+pytestmark = [pytest.mark.slow, pytest.mark.process]
+
+DEVICE, MEMORY, PEAK = f"cpu ({platform.machine()})", 80_000, 20_000
+"""The GPU, and what a trial takes of it: three fit, with a quarter more and CUDA's context"""
+SPACE = """\
+setting: unsup
+suite: graded
+select: {metric: graded-dev}
+final: {seeds: [0]}
+encoders: [tiny-bert]
+methods:
+  measured:
+    grid:
+      number: [1, 2, 3, 4]
+"""
+PLUGIN = '''\
+from pathlib import Path
+
+import ray
+import torch
+from torch import nn
+
+from harness import plugin
+from harness.training.memory import Peak
+
+
+def measure(peak):
+    peak.gpu = PEAK
+
+
+Peak.measure = measure
+
+
+class Config(plugin.MethodConfig):
+    number: int = 0
+
+
+class Method(plugin.Method[Config]):
+    """A bag of words that does not train. It notes its share of the GPU; number 4 needs all."""
+
+    def __init__(self, config, kit):
+        super().__init__(config, kit)
+        self.words = nn.Embedding(len(kit.tokenizer), 8)
+        gpus = ray.get_runtime_context().get_assigned_resources().get("GPU", 0)
+        with Path(NOTES).open("a") as notes:
+            notes.write(f"{config.number} {gpus}\\n")
+        if config.number == 4 and gpus < 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    @property
+    def longest(self):
+        return 64
+
+    def embed(self, batch):
+        mask = batch.attention_mask[:, :, None].float()
+        return (self.words(batch.input_ids) * mask).sum(1) / mask.sum(1)
+'''
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of all processes, with a program nvidia-smi, a token and a mark."""
+    programs = tmp_path_factory.mktemp("programs")
+    program = programs / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\necho '{DEVICE}, {MEMORY}'\n")
+    program.chmod(0o755)
+    return {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"} | {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2,
+        "HARNESS_TEST_MARK": uuid.uuid4().hex,
+    }
+
+
+@pytest.fixture(scope="module")
+def address(environment: dict[str, str]) -> Iterator[str]:
+    """A cluster of one machine with four CPUs and one GPU, as it says."""
+    if not Path("/proc/self/environ").exists():
+        pytest.skip("needs /proc")
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        port = probe.getsockname()[1]
+    with TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:
+        try:
+            subprocess.run(
+                [Path(sys.executable).with_name("ray"), "start", "--head", f"--port={port}",
+                 "--num-cpus=4", "--num-gpus=1", "--include-dashboard=false",
+                 f"--temp-dir={folder}/r"],
+                env=environment, check=True, capture_output=True, timeout=600,
+            )  # fmt: skip
+            yield f"127.0.0.1:{port}"
+        finally:
+            for number in marked_processes(environment["HARNESS_TEST_MARK"]):
+                with suppress(ProcessLookupError):
+                    os.kill(number, SIGKILL)
+
+
+def test_first_peak_decides_the_shares_and_who_needs_more_is_run_again(
+    address: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    notes, store = tmp_path / "notes.txt", tmp_path / "store"
+    plugin = f"PEAK = {PEAK}\nNOTES = {str(notes)!r}\n{PLUGIN}"
+    (tmp_path / "measured.py").write_text(plugin, encoding="utf-8")
+    (tmp_path / "space.yaml").write_text(SPACE, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", "sweep", tmp_path / "measured.py",
+         tmp_path / "space.yaml", "--store", store, "--address", address, "--no-dashboard",
+         "--gpus-per-trial", "auto"],
+        env=environment, capture_output=True, text=True, timeout=1200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "waits: it needs more than its share of a GPU" in done.stdout
+    lines = [line.split() for line in notes.read_text().splitlines()]
+    shares = [(int(number), float(gpus)) for number, gpus in lines]
+    assert shares[0] == (1, 1.0)
+    assert sorted(shares[1:4]) == [(2, 0.3333), (3, 0.3333), (4, 0.3333)]
+    assert [gpus for _, gpus in shares[4:]] == [1.0, 1.0]  # number 4 again, then the final seed
+    records = Store(store).read().records()
+    assert [record.status for record in records] == ["finished"] * 5
+    assert {record.peak_gpu_memory_mib for record in records} == {PEAK}
