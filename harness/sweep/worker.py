@@ -21,6 +21,7 @@ from harness.sweep.stopping import stop_note
 from harness.sweep.trial_queue import Job
 from harness.training.progress import Progress
 from harness.trials.record import Record
+from harness.trials.remote_store import store_at
 from harness.trials.run import attempt
 from harness.trials.shared_parts import part_of
 from harness.trials.store import Store
