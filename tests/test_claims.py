@@ -88,6 +88,7 @@ def test_many_threads_work_one_after_the_other(path: Path) -> None:
     assert (most, sorted(done)) == (1, list(range(8)))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_a_living_owner_of_another_machine_keeps_its_claim(path: Path) -> None:
     claim = Claim(path)

@@ -77,6 +77,7 @@ def test_a_cache_that_cannot_be_written(kind: str, refused: Any, tmp_path: Path)
     refused(kind, ["run", *VERBS["run"], "--store", tmp_path / "store"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", sorted(set(VERBS) - {"run"}))
 def test_every_verb_that_needs_the_cache_asks_first(
     verb: str, refused: Any, tmp_path: Path
@@ -88,6 +89,7 @@ def test_a_check_asks_first(refused: Any) -> None:
     refused("a file", ["check", "simcse"])
 
 
+@pytest.mark.slow
 def test_a_sweep_asks_before_ray_starts(
     refused: Any, space: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,7 @@ def test_an_ablation_table_is_its_search_space(planned: Planned) -> None:
     assert planned("--paper", "diffaug", "--table", "8") == planned("diffaug-table8")
 
 
+@pytest.mark.slow
 def test_a_table_is_filled_and_nothing_runs_twice(serially: Any, tmp_path: Path) -> None:
     """DiffAug's Table 1 has two poolings of BERT base; here, the encoder is the tiny one."""
     words = [

@@ -34,6 +34,7 @@ CELLS = {
 """Ablation -> the searches that its table or figure needs"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", shipped_spaces())
 def test_every_shipped_space_can_be_planned(name: str, harness: Any, tmp_path: Path) -> None:
     answer = harness("plan", name, "--store", tmp_path / "store")

@@ -62,6 +62,7 @@ def odd(kind: str, path: Path) -> None:
         path.symlink_to(path.name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["odd", "compact-odd", f"{2:032x}", f"{2:032x}-unfinished"])
 @pytest.mark.parametrize("kind", ["folder", "pipe", "link to nothing", "link to itself"])
 def test_what_is_no_file_is_named(kind: str, name: str, store: Store, harness: Any) -> None:

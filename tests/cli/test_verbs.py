@@ -271,6 +271,7 @@ def test_plan_names_what_is_not_here(
     assert 'Not here yet: model "tiny-brt"' in answer.out
 
 
+@pytest.mark.slow
 def test_plan_of_a_whole_space_fits_a_screen(harness: Any, tmp_path: Path) -> None:
     """Ten methods on up to four encoders each; none of these is on this machine."""
     lines = harness("plan", "unsup", "--store", tmp_path / "store").out.splitlines()
@@ -292,6 +293,7 @@ def test_plan_says_once_where_missing_models_are_looked_for(
     assert "On first-bert, second-bert:" in out
 
 
+@pytest.mark.slow
 def test_run_stores_one_record_and_runs_once(harness: Any, tmp_path: Path) -> None:
     store = tmp_path / "store"
     first = harness("run", *POOLING, "--seed", 3, "--store", store)
@@ -379,6 +381,7 @@ def test_again_of_a_plugin_that_has_a_path(
     assert harness(*command, "--store", tmp_path / "store").out.startswith("Already in the store:")
 
 
+@pytest.mark.slow
 def test_again_of_values_with_spaces(harness: Any, tmp_path: Path) -> None:
     corpus, store = tmp_path / "my sentences.txt", tmp_path / "store"
     corpus.write_text("the cat sleeps\na dog runs\n" * 8)
@@ -405,6 +408,7 @@ def test_new_then_check(harness: Any, tmp_path: Path) -> None:
     assert (checked.code, checked.out) == (0, f"{path} keeps the contract.\n")
 
 
+@pytest.mark.slow
 def test_check_of_a_shipped_method(harness: Any) -> None:
     answer = harness("check", "simcse")
     assert (answer.code, answer.out) == (0, "simcse keeps the contract.\n")

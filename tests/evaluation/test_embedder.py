@@ -53,6 +53,7 @@ def test_each_distinct_sentence_is_embedded_once(kit_for: KitFor) -> None:
         assert np.array_equal(vector, vectors[TEXTS.index(text)])
 
 
+@pytest.mark.slow
 def test_a_suite_is_embedded_in_one_pass(kit_for: KitFor) -> None:
     watched = Watched(kit_for("pooling", encoder="tiny-bert"))
     suite("graded").score_test(watched.embedder)

@@ -33,6 +33,7 @@ def test_the_search_ends_near_the_minimum(
         assert np.abs(margins - expected).max() < 0.02 * np.abs(expected).max()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("exact")
 def test_the_penalty_is_the_weight_decay_of_sentevals_layer(
     problem: Make, stratified: Make

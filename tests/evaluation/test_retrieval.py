@@ -92,6 +92,7 @@ def searched(
     return list(100 * hits / len(queries))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ALL_PROTOCOLS, ids=str)
 def test_recall_against_a_plain_search(pairs: Pairs, protocol: RetrievalProtocol) -> None:
     vectors = embedded(pairs)

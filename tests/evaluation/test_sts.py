@@ -75,6 +75,7 @@ def test_scores_of_every_task_and_their_average() -> None:
     assert min(expected.values()) > 20
 
 
+@pytest.mark.slow
 def test_the_graded_suite_against_its_file(kit_for: KitFor) -> None:
     kit = kit_for("pooling", encoder="tiny-bert")
     embedder = Embedder(kit.build(), kit)

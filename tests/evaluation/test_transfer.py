@@ -74,6 +74,7 @@ def test_nested_cross_validation_against_scikit_learn(
     assert len(set(penalties)) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("classes", [2, 4])
 def test_cross_validation_and_one_test_against_scikit_learn(

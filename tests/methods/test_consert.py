@@ -377,6 +377,7 @@ def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...])
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize(
     "options",

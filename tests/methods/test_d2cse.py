@@ -91,6 +91,7 @@ def shaped(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Call
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "length", "cls_prompt", "expected"),
     [
@@ -397,6 +398,7 @@ def test_longest_sentence_leaves_room_for_the_shift(unsup: Kit) -> None:
 # Table 6, (a) to (d)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls_prompt", [False, True])
 @pytest.mark.parametrize(
     ("discriminator", "prompted", "conditioned"),
@@ -440,6 +442,7 @@ def test_what_the_discriminator_is(
         assert torch.equal(edit(torch.zeros(12, 3, 32))[:, 0], head.results[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("discriminator", ["shared", "plain", "copy", "unconditional"])
 def test_what_trains_beside_each_discriminator(kit_for: KitFor, discriminator: str) -> None:
     kit = kit_for(

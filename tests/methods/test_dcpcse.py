@@ -154,6 +154,7 @@ def closed_form(
 # Prompts, head and losses against the reference
 
 
+@pytest.mark.slow
 @FAMILIES
 @pytest.mark.parametrize("setting", ["unsup", "sup"])
 def test_contrastive_loss(
@@ -171,6 +172,7 @@ def test_contrastive_loss(
     assert found["contrastive"].item() == pytest.approx(closed_form(views, 0.3), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_hard_negative_weight_is_on_the_own_contradiction(
     kit_for: KitFor, still: Callable[[str], str]
 ) -> None:
@@ -188,6 +190,7 @@ def test_hard_negative_weight_is_on_the_own_contradiction(
     assert losses(kit, method, batch)["contrastive"].item() == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.slow
 @FAMILIES
 @pytest.mark.parametrize("setting", ["unsup", "sup"])
 def test_test_time_head_is_dropped_without_and_kept_with_labels(

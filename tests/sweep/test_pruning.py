@@ -169,6 +169,7 @@ def rising(trial: Trial) -> list[float]:
     return [best - 3, best - 2, best - 1, best]
 
 
+@pytest.mark.slow
 def test_a_sampler_hears_of_pruned_configurations(
     search_of: SearchOf, source_of: SourceOf, store: Store
 ) -> None:

@@ -227,6 +227,7 @@ def test_a_budget_in_hours(search_of: SearchOf, source_of: SourceOf) -> None:
     assert source_of(search).exhausted
 
 
+@pytest.mark.slow
 def test_a_sampler_that_has_no_other_configuration_ends(
     search_of: SearchOf, source_of: SourceOf
 ) -> None:
@@ -245,6 +246,7 @@ CONDITIONAL = """\
 """
 
 
+@pytest.mark.slow
 def test_conditional_ranges(search_of: SearchOf, source_of: SourceOf, store: Store) -> None:
     """A range applies where the head has its value.
 
@@ -268,6 +270,7 @@ def test_conditional_ranges(search_of: SearchOf, source_of: SourceOf, store: Sto
     assert {frozenset(trial.params.items()) for trial in Study(search, store).trials()} == before
 
 
+@pytest.mark.slow
 def test_the_front_of_dev_and_cost(search_of: SearchOf, source_of: SourceOf, store: Store) -> None:
     """More steps give more points, but ever fewer: the cheapest within the margin is chosen."""
     part = """\

@@ -94,6 +94,7 @@ def test_a_search_on_other_subsets_is_another_search(folder: Path) -> None:
     assert search(folder, "sampled").id != search(folder, "sampled", other).id
 
 
+@pytest.mark.slow
 def test_sweep_runs_every_subset_once(folder: Path, serially: Callable[..., Any]) -> None:
     """A grid and a sampler run every subset once.
 

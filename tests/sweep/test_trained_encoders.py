@@ -93,6 +93,7 @@ def run(*arguments: object) -> None:
     assert answer.exit_code == 0, answer.output
 
 
+@pytest.mark.slow
 def test_a_run_starts_from_a_trained_encoder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

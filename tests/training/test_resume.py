@@ -228,6 +228,7 @@ class Method(SimCSE):
 '''
 
 
+@pytest.mark.slow
 def test_random_numbers_of_every_source_go_on(run: Run, trial_of: TrialOf, tmp_path: Path) -> None:
     plugin = tmp_path / "drawing.py"
     plugin.write_text(DRAWING, encoding="utf-8")
@@ -301,6 +302,7 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:1000])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [flipped, cut, lambda path: path.write_bytes(b"")])
 def test_a_damaged_checkpoint_is_reported_and_the_trial_begins_anew(
     damage: Callable[[Path], object],
@@ -322,6 +324,7 @@ def test_a_damaged_checkpoint_is_reported_and_the_trial_begins_anew(
     assert "cannot be read" in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", ["configuration", "threads"])
 def test_a_checkpoint_of_another_trial_or_machine_is_not_used(
     other: str,

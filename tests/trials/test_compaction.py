@@ -103,6 +103,7 @@ def test_a_compacted_file_is_sorted_and_in_small_row_groups(store: Store) -> Non
     assert all(size % ROWS_TOGETHER == 0 for size in sizes[:-1])
 
 
+@pytest.mark.slow
 def test_compacted_files_are_folded_again_and_stay_few(store: Store) -> None:
     number, most = 0, 0
     for _ in range(24):
@@ -181,6 +182,7 @@ def killed_at(monkeypatch: pytest.MonkeyPatch, step: int) -> Callable[[], int]:
     return lambda: calls
 
 
+@pytest.mark.slow
 def test_the_next_compaction_heals_one_that_was_killed_at_any_step(tmp_path: Path) -> None:
     step, finished = 0, False
     while not finished:

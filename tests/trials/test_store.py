@@ -544,6 +544,7 @@ def beside(work: Callable[[], None]) -> Iterator[Callable[[], bool]]:
     assert not failures
 
 
+@pytest.mark.slow
 def test_reader_beside_compaction_sees_every_trial_once(store: Store) -> None:
     """A read returns every trial that is in the store before it begins.
 
@@ -620,6 +621,7 @@ def write_many(folder: str, numbers: list[int]) -> None:
             store.compact(at_least=2)
 
 
+@pytest.mark.slow
 def test_two_processes_write_and_compact_one_store(store: Store) -> None:
     """The writers share some trials, and each trial is there once afterwards."""
     context = multiprocessing.get_context("spawn")
