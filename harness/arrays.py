@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from harness import shared_cache
 from harness.files import discard, written_whole
 from harness.locks import locked
 from harness.manifests import MANIFEST, damage, seal, sealed_files
@@ -26,17 +27,27 @@ class SharedArrays:
     @property
     def damage(self) -> str | None:
         """What is missing or wrong in the folder; None: the arrays can be read."""
-        return damage(self.folder / MANIFEST)
+        return damage(self._manifest)
+
+    @property
+    def missing(self) -> bool:
+        """Whether the arrays are to be built: this machine and a shared cache do not have them."""
+        return self.damage is not None and not shared_cache.has(self._manifest)
+
+    @property
+    def _manifest(self) -> Path:
+        return self.folder / MANIFEST
 
     def read(self) -> Mapping[str, np.ndarray]:
         """The arrays, memory-mapped.
 
-        When the folder is not there or is damaged, one process builds it and the others wait for
-        it. When it cannot be written, for example on a full disk, the arrays are those in memory.
+        When the folder is not there or is damaged, one process fetches it from the shared cache or
+        builds it, and the others wait for it. When it cannot be written, for example on a full
+        disk, the arrays are those in memory.
         """
         if self.damage:
             with locked(self.folder.with_suffix(".lock"), self.title):
-                if why := self.damage:
+                if (why := self.damage) and not self._fetched():
                     if self.folder.exists():
                         _logger.warning("%s; %s is built again", why, self.folder)
                     arrays = self.build()
@@ -45,8 +56,14 @@ class SharedArrays:
                     except OSError as error:
                         _logger.warning("%s is not kept: %s", self.folder, error)
                         return arrays
-        files = sealed_files(self.folder / MANIFEST)
+                    shared_cache.send(self._manifest)
+        shared_cache.offer(self._manifest)
+        files = sealed_files(self._manifest)
         return {path.stem: np.load(path, mmap_mode="r", allow_pickle=False) for path in files}
+
+    def _fetched(self) -> bool:
+        """Whether the shared cache had the arrays; they are here then."""
+        return shared_cache.fetch(self._manifest) and self.damage is None
 
 
 def _save_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -46,9 +46,16 @@ def shipped(name: str) -> Path:
 def cache_folder() -> Path:
     """The folder of derived files (tokenised corpora, artefacts, digests).
 
-    It is the folder that `HARNESS_CACHE` names, or else ~/.cache/harness.
+    It is the folder that `HARNESS_CACHE` names, or else ~/.cache/harness. Raises UserError for a
+    bucket.
     """
-    return Path(os.environ.get("HARNESS_CACHE") or Path.home() / ".cache" / "harness")
+    named = os.environ.get("HARNESS_CACHE")
+    if named and "://" in named:
+        raise UserError(
+            f"HARNESS_CACHE names {named}, but is the folder of this machine; name what machines "
+            "share with HARNESS_SHARED_CACHE"
+        )
+    return Path(named or Path.home() / ".cache" / "harness")
 
 
 def check_cache() -> None:

@@ -12,10 +12,10 @@ def check(method: options.MethodArgument) -> None:
 
     Example: harness check methods/d2cse
     """
-    from harness.files import check_cache
+    from harness.shared_cache import check_caches
     from harness.trials.checking import problems
 
-    check_cache()
+    check_caches()
     found = problems(method)
     for problem in found:
         typer.echo(f"wrong: {problem}")

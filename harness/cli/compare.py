@@ -35,11 +35,11 @@ def compare(
 
     from harness.evaluation.comparison import differences, pairs_of_tests
     from harness.evaluation.suites import suite as named
-    from harness.files import check_cache
+    from harness.shared_cache import check_caches
     from harness.trials.evaluate import Measurement
     from harness.trials.lookup import model
 
-    check_cache()
+    check_caches()
     measured, found = named(suite), options.opened(store)
     pairs_of_tests(measured)  # it raises before models are loaded or trained
     models = [model(each, found, pooling=pooling, method=method) for each in (a, b)]

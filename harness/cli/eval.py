@@ -68,14 +68,14 @@ def eval_(
     from rich.console import Console
 
     from harness.evaluation.suites import suite as named
-    from harness.files import check_cache
+    from harness.shared_cache import check_caches
     from harness.trials.evaluate import evaluation_key
     from harness.trials.lookup import model as resolved
 
     suites = [named(each.strip()) for each in dict.fromkeys(suite.split(","))]
     _check(suites)
     found = options.opened(store)
-    check_cache()
+    check_caches()
     found.check_writable()
     model = resolved(name, found, pooling=pooling, method=method)
     console = Console(highlight=False)

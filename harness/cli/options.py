@@ -1,9 +1,9 @@
 """The options that several verbs share, and the functions that read their text."""
 
+import functools
 import os
 import re
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -77,7 +77,12 @@ PublishedOption = Annotated[
     ),
 ]
 StoreOption = Annotated[
-    Path | None, typer.Option("--store", help="The folder of the store. Default: results/trials.")
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="FOLDER",
+        help="The folder of the store, or s3://BUCKET/FOLDER. Default: results/trials.",
+    ),
 ]
 CpusOption = Annotated[
     float,
@@ -176,18 +181,29 @@ def gpus_of(given: str | None) -> float | Literal["auto"] | None:
     )
 
 
-def opened(store: Path | None) -> "stores.Store":
+def opened(store: str | None) -> "stores.Store":
     """The store that `--store` names, or the default store.
 
-    Raises UserError for what is there and is no folder.
+    Raises UserError for what is there and is no folder, and for a bucket that cannot be read.
     """
+    from harness.trials.remote_store import RemoteStore, store_at
     from harness.trials.store import DEFAULT_STORE
-    from harness.trials.store import Store as Opened
 
-    folder = store or DEFAULT_STORE
-    found = kind_of(folder)
-    if found not in ("a folder", "nothing"):
+    found = store_at(store or DEFAULT_STORE)
+    if isinstance(found, RemoteStore):
+        _reach(found.place)
+        return found
+    kind = kind_of(found.folder)
+    if kind not in ("a folder", "nothing"):
         raise UserError(
-            f"the store {folder} is {found}, not a folder; choose another folder with --store"
+            f"the store {found.place} is {kind}, not a folder; choose another folder with --store"
         )
-    return Opened(folder)
+    return found
+
+
+@functools.cache
+def _reach(place: str) -> None:
+    """Check once that a bucket can be read, so that a sweep ends with its table even without it."""
+    from harness.remote import RemoteFolder
+
+    RemoteFolder(place).check()

@@ -1,6 +1,5 @@
 """A published table as the target of a sweep: the trials that it still lacks."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -34,7 +33,7 @@ def is_compared(paper: str, number: int, ablations: list[str]) -> bool:
 
 
 def table_searches(
-    paper: str, number: int, overrides: "Overrides", store: Path | None
+    paper: str, number: int, overrides: "Overrides", store: str | None
 ) -> "list[Search]":
     """The searches of what a table still lacks: published values on the final seeds.
 

@@ -35,12 +35,12 @@ def picture(
     from rich.console import Console
 
     from harness.evaluation.suites import Embeddings, suite
-    from harness.files import check_cache
     from harness.report.embedding_figures import Drawn, draw_pictures
+    from harness.shared_cache import check_caches
     from harness.trials.evaluate import Measurement
     from harness.trials.lookup import model
 
-    check_cache()
+    check_caches()
     found = options.opened(store)
     pairs = suite("geometry").load("geometry")
     models = [model(name, found, pooling=pooling, method=method) for name in names]

@@ -54,7 +54,7 @@ def plan(
     print_plan(chosen.searches(), store, cpus_per_trial)
 
 
-def print_plan(searches: "list[Search]", store: Path | None, cpus_per_trial: float) -> None:
+def print_plan(searches: "list[Search]", store: str | None, cpus_per_trial: float) -> None:
     """Print the plan of the searches.
 
     `cpus_per_trial`: CPU cores of one trial, for the estimate of the time.

@@ -30,11 +30,11 @@ def retrieve(
 
     from harness.evaluation.retrieval import Retrieval
     from harness.evaluation.suites import Embeddings, suite
-    from harness.files import check_cache
+    from harness.shared_cache import check_caches
     from harness.trials.evaluate import Measurement
     from harness.trials.lookup import model
 
-    check_cache()
+    check_caches()
     found = options.opened(store)
     pairs = suite("retrieval").load("retrieval")
     chosen = model(name, found, pooling=pooling, method=method)

@@ -33,8 +33,8 @@ def run(
 
     from harness.cli.show import print_record
     from harness.cli.summary import print_summary
-    from harness.files import check_cache
     from harness.plugin import registry
+    from harness.shared_cache import check_caches
     from harness.training.interruption import ended_by_sigterm
     from harness.trials.prepare import check_runnable
     from harness.trials.run import attempt
@@ -46,7 +46,7 @@ def run(
     resolve(registry.load(method), values)  # a mistake in a value is found before files are read
     trial = Trial(method, values, seed)
     found = options.opened(store)
-    check_cache()
+    check_caches()
     found.check_writable()
     name = key(trial)
     stored = found.get(name)

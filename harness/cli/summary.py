@@ -35,10 +35,10 @@ def _lines(record: "Record", store: "Store") -> "Iterator[str]":
         before = record.dev_before if name == record.selected_by else None
         yield f"  {name}: {value:.2f}" + ("" if before is None else f" (before {before:.2f})")
     yield f"cost: {_cost(record)}"
-    yield f"stored: {store.folder}, key {record.key}"
+    yield f"stored: {store.place}, key {record.key}"
     if store.weights(record.key).is_file():
         yield f"weights: {store.weights(record.key)}"
-    show = ["harness", "show", record.key[:10], "--store", str(store.folder)]
+    show = ["harness", "show", record.key[:10], "--store", store.place]
     yield f"all of it: {shlex.join(show)}"
 
 

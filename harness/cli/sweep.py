@@ -110,7 +110,7 @@ def sweep(
         table(store=store)
         name = split_targets(targets or [])[1].stem
     _leave_table(console, found, name, result)
-    _print_problems(console, result)
+    _print_problems(console, result, found)
 
 
 def _leave_table(console: "Console", store: "Store", space: str, result: "SweepResult") -> None:
@@ -133,11 +133,11 @@ def _leave_table(console: "Console", store: "Store", space: str, result: "SweepR
     except OSError as error:  # the results are in the store, and the sweep has not failed
         console.print(f"\n{path} cannot be written ({error.strerror})", soft_wrap=True)
     console.print("Next:")
-    for command in next_commands(groups, names(), store.folder):
+    for command in next_commands(groups, names(), store.place):
         console.print(f"  {command}", soft_wrap=True, markup=False)
 
 
-def _print_problems(console: "Console", result: "SweepResult") -> None:
+def _print_problems(console: "Console", result: "SweepResult", store: "Store") -> None:
     """Print what the sweep could not do, and end with exit code 1 if there is anything."""
     for label in result.undecided:
         console.print(f"No configuration of {label} finished, so none could be chosen.")
@@ -145,4 +145,11 @@ def _print_problems(console: "Console", result: "SweepResult") -> None:
         console.print(
             f"Failed trials: {result.failed}. See `harness list trials`, then `harness show KEY`."
         )
+    if unsent := store.unsent():
+        console.print(
+            f"Records that could not be sent to {store.place}: {unsent}. They are kept on this "
+            "machine, and the same command sends them.",
+            soft_wrap=True,
+        )
+    if result.failed or result.undecided or unsent:
         raise typer.Exit(1)

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from harness.cli import options
+
 if TYPE_CHECKING:
     from harness.report.sheet import Sheet
 
@@ -23,9 +25,7 @@ def table(
     number: Annotated[
         int | None, typer.Option("--table", min=1, help="With --paper: only the table N.")
     ] = None,
-    store: Annotated[
-        Path | None, typer.Option(help="Folder with the results.", show_default="results/trials")
-    ] = None,
+    store: options.StoreOption = None,
     format: Annotated[
         TableFormat,
         typer.Option(help="The format of the table."),
@@ -77,23 +77,22 @@ def _write(content: bytes, output: Path) -> None:
         ) from None
 
 
-def _sheets(paper: str | None, number: int | None, store: Path | None) -> "list[Sheet]":
+def _sheets(paper: str | None, number: int | None, store: str | None) -> "list[Sheet]":
     """The tables of the store, or those of a paper with our numbers."""
-    from harness.cli.options import opened
     from harness.errors import UserError
     from harness.report.measured_trials import TABLE_COLUMNS
 
-    found = opened(store)
+    found = options.opened(store)
     reading = found.read(TABLE_COLUMNS)
     if paper is None:
         if number is not None:
             raise UserError(f"--table {number} needs the name of its paper: --paper PAPER")
         from harness.report.store_tables import store_sheets
 
-        return store_sheets(reading, found.folder)
+        return store_sheets(reading, found.place)
     from harness.plugin.registry import names
     from harness.report.commands import Commands
     from harness.report.paper_tables import paper_sheets
 
     only = None if number is None else str(number)
-    return paper_sheets(reading, paper, Commands(names(), found.folder), only)
+    return paper_sheets(reading, paper, Commands(names(), found.place), only)

@@ -76,7 +76,7 @@ class SweepOptions:
     published: bool
     paper: str | None
     table: int | None
-    store: Path | None
+    store: str | None
 
     @property
     def of_table(self) -> bool:

@@ -52,5 +52,5 @@ def _view(store: "Store") -> "RenderableType":
 
     sweeps, running = running_sweeps(store), running_trials(store)
     if not sweeps and not running:
-        return f"Nothing runs on the store {store.folder}; see `harness list trials`."
+        return f"Nothing runs on the store {store.place}; see `harness list trials`."
     return live_view(sweeps, running)

@@ -20,7 +20,7 @@ class Commands:
     """Makes commands for one store. `methods`: the names of the methods that can be run here."""
 
     methods: Collection[str]
-    store: Path
+    store: Path | str
 
     def sweep(self, target: Wanted) -> str:
         """The sweep whose final trials can stand beside a reported number."""
@@ -53,7 +53,7 @@ class Commands:
         return ""
 
     def _store(self) -> list[str]:
-        return [] if self.store == DEFAULT_STORE else ["--store", str(self.store)]
+        return [] if str(self.store) == str(DEFAULT_STORE) else ["--store", str(self.store)]
 
 
 def _space(target: Wanted) -> str:

@@ -44,9 +44,9 @@ def unreadable(reading: Reading) -> list[str]:
     return [f"{counted(len(reading.unreadable), 'file')} of the store could not be read: {files}"]
 
 
-def nothing_yet(trials: pa.Table, store: Path) -> str:
+def nothing_yet(trials: pa.Table, store: Path | str) -> str:
     """A note that names a command to begin with, for a store with nothing to show."""
-    option = "" if store == DEFAULT_STORE else f" --store {store}"
+    option = "" if str(store) == str(DEFAULT_STORE) else f" --store {store}"
     there = ""
     if trials.num_rows:
         there = f" (of {counted(trials.num_rows, 'trial')} none is final and finished)"

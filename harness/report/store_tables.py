@@ -55,10 +55,10 @@ class ScoreColumn:
     decimals: int = 2
 
 
-def store_sheets(reading: Reading, store: Path) -> list[Sheet]:
+def store_sheets(reading: Reading, store: Path | str) -> list[Sheet]:
     """The sheets of a store: one for each suite and each metric that selected.
 
-    The notes stand under the last one. `store`: the folder, which a note may name.
+    The notes stand under the last one. `store`: its place, which a note may name.
     """
     searched = _searched(reading.table)
     parts: dict[tuple[str, str], list[Group]] = defaultdict(list)

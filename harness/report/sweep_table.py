@@ -55,7 +55,7 @@ def _values(part: Group, split: str, metric: str) -> Iterator[float | None]:
             yield trial.dev_before if split == "dev_before" else trial.dev[metric]
 
 
-def next_commands(groups: list[Group], known: Collection[str], store: Path) -> list[str]:
+def next_commands(groups: list[Group], known: Collection[str], store: Path | str) -> list[str]:
     """Three commands that come next after a sweep with these groups, the best of which is first.
 
     `known`: the names of the methods that can be named without a path.
@@ -76,5 +76,5 @@ def next_commands(groups: list[Group], known: Collection[str], store: Path) -> l
     if named and comparable:
         rival = groups[1].keys[0] if len(groups) > 1 else others[0]
         commands[2] = ["compare", best.keys[0][:10], rival[:10], "--suite", own]
-    option = [] if store == DEFAULT_STORE else ["--store", str(store)]
+    option = [] if str(store) == str(DEFAULT_STORE) else ["--store", str(store)]
     return [shlex.join(["harness", *words, *option]) for words in commands]

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from harness.files import check_cache
+from harness.shared_cache import check_caches
 from harness.sweep.axes import Values
 from harness.sweep.limits import Limits
 from harness.sweep.resources import Resources
@@ -93,7 +93,7 @@ def _sweep(
     *,
     dashboard: bool = False,
 ) -> "Iterator[_Sweep]":
-    check_cache()
+    check_caches()
     store.check_writable()
     with ExitStack() as stack:
 

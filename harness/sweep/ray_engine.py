@@ -7,7 +7,7 @@ import os
 import secrets
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -159,7 +159,7 @@ class Engine:
         shares = self._gpu_shares
         bound = partial(
             worker.run_one,
-            store=str(self.store.folder.resolve()),
+            store=self.store.address,
             sweep=self._sweep,
             commit=commit(),
             cpus=self.resources.cpus,
@@ -255,8 +255,7 @@ class _Relay(tune.Callback):  # type: ignore[misc]
             return
         key = trial.config["key"]
         if self.queue.progressed(key, result):
-            with suppress(OSError):  # it ended this moment, or the disk is full
-                (self.store.running(key) / worker.PRUNE).touch()
+            self.store.leave_note(self.store.running(key) / worker.PRUNE)
         if not trial.config["part"]:
             self.watcher.progressed(self.queue.trial(key), result)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from harness.claims import owner_of
 from harness.sweep.trial_queue import TrialQueue
 from harness.training.interruption import handled
 from harness.trials.run import GIVE_WAY
@@ -51,8 +50,8 @@ class Stopping:
             with handled(self._signalled, signal.SIGINT, signal.SIGTERM):
                 yield
         finally:
-            with suppress(OSError):
-                self.note.unlink(missing_ok=True)
+            self.queue.store.remove_note(self.note)
+            with suppress(OSError):  # other sweeps run
                 self.note.parent.rmdir()
 
     def look(self) -> None:
@@ -68,11 +67,10 @@ class Stopping:
     def _ask(self) -> None:
         store = self.queue.store
         self._until = time.monotonic() + PATIENCE_SECONDS
-        self._left = {key for key in self.queue.given if owner_of(store.claim(key)) is not None}
+        self._left = {key for key in self.queue.given if store.owner(key) is not None}
         self.say(len(self._left))
         for file in (self.note, *(store.running(key) / GIVE_WAY for key in self._left)):
-            with suppress(OSError):  # the trial ended this moment, or the disk is full
-                file.touch()
+            store.leave_note(file)
 
     def _signalled(self, *_: object) -> None:
         self._signals += 1

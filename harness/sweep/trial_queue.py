@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.claims import owner_of
 from harness.errors import UserError
 from harness.sweep.trial_sources import TrialSource
 from harness.trials.shared_parts import Part, missing_parts
@@ -85,7 +84,7 @@ class TrialQueue:
                 continue
             if job.part and job.part.steps:
                 job = self._longest(job)
-            owner = owner_of(self.store.claim(job.key))
+            owner = self.store.owner(job.key)
             if owner is None:
                 self.given.add(job.key)
                 return job
@@ -194,7 +193,7 @@ class TrialQueue:
             trying = any(key in self.given or key in self._ready for key in keys)
             if trying or now - self._tried[why] < PROBE_SECONDS:
                 continue
-            if owner_of(self.store.claim(keys[0])) is None:
+            if self.store.owner(keys[0]) is None:
                 self._tried[why] = now
                 self._ready.append(keys[0])
 

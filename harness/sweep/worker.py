@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,6 +25,7 @@ from harness.sweep.stopping import stop_note
 from harness.sweep.trial_queue import Job
 from harness.training.progress import Progress
 from harness.trials.record import Record
+from harness.trials.remote_store import store_at
 from harness.trials.run import attempt
 from harness.trials.shared_parts import part_of
 from harness.trials.store import Store
@@ -78,13 +78,13 @@ def run_one(
     """
     # By default torch uses all cores, also those of the trials that run at the same time.
     torch.set_num_threads(max(1, int(cpus)))
-    found = Store(Path(store))
+    found = store_at(store)
     limits = replace(limits, gpus=settings["gpus"])
     do = _make_part if settings["part"] else partial(_run_trial, commit=commit)
     try:
         if settings["files"]:
             _arrive(settings)
-        if stop_note(found.running_folder, sweep).exists():
+        if found.has_note(stop_note(found.running_folder, sweep)):
             raise Interrupted("the sweep ends")
         with postponing():
             tune.report(do(settings, found, sweep, limits))

@@ -10,16 +10,17 @@ record does not show which trial ran the stage.
 
 import logging
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from harness import PROTOCOL
+from harness import PROTOCOL, shared_cache
 from harness.errors import UserError
 from harness.files import cache_folder, digest_of
 from harness.locks import locked
+from harness.manifests import MANIFEST, seal
 from harness.plugin.kit import Kit
 from harness.plugin.stage import Stage
 from harness.training.saved_state import SavedState
@@ -62,9 +63,18 @@ class StageStates:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """One trial at a time runs the stage; the others wait for its states."""
+        """One trial at a time runs the stage; the others wait for its states.
+
+        They are fetched from the shared cache before the block, and sent there after it.
+        """
+        manifest = self.folder / MANIFEST
         with locked(self.folder / "lock", f"the first stage {self.folder.name}"):
+            shared_cache.fetch(manifest)
             yield
+            if shared_cache.in_use() and (kept := self._kept()):
+                with suppress(OSError):  # the disk is full; the stage is then not shared
+                    seal(manifest, [self._path(step) for step in sorted(kept)])
+                    shared_cache.send(manifest)
 
     def latest(self, after: int, steps: int) -> tuple[int, SavedState | None]:
         """The last usable state after step `after` of a stage of `steps` steps, and its step.

@@ -47,7 +47,7 @@ class Measurement:
         the model cannot be loaded.
         """
         self.model, self.status = model, status
-        weights = store.weights(key(model.trial))
+        weights = store.kept_weights(key(model.trial))
         self.method, kit = trained(
             model.trial,
             weights,

@@ -12,10 +12,8 @@ from typing import Any
 from harness.claims import owner_of
 from harness.files import written_whole
 from harness.training.progress import Progress
-from harness.trials.store import Store
+from harness.trials.store import PROGRESS, Store
 
-PROGRESS = "progress.json"
-"""The file in the folder of a running trial"""
 _Report = Callable[[Progress], None]
 
 
@@ -72,9 +70,11 @@ def running_trials(store: Store) -> list[RunningTrial]:
     """The trials of a store that processes of any machine run now, by label."""
     found = []
     for note in store.running_folder.glob(f"*/{PROGRESS}"):
-        trial = _read(note)
-        if trial is not None and owner_of(store.claim(note.parent.name)) is not None:
-            found.append(trial)
+        with suppress(OSError):  # it ended this moment
+            trial = _read(note.read_bytes())
+            if trial is not None and owner_of(store.claim(note.parent.name)) is not None:
+                found.append(trial)
+    found += filter(None, map(_read, store.progress_elsewhere()))
     return sorted(found, key=lambda trial: trial.label)
 
 
@@ -83,11 +83,11 @@ def _write(trial: RunningTrial, folder: Path) -> None:
         file.write_text(json.dumps(asdict(trial)), encoding="utf-8")
 
 
-def _read(path: Path) -> RunningTrial | None:
-    """The trial that a note describes; None when it ended this moment, or the note is damaged."""
+def _read(note: str | bytes) -> RunningTrial | None:
+    """The trial that a note describes; None when the note is damaged."""
     try:
-        values: dict[str, Any] = json.loads(path.read_bytes())
+        values: dict[str, Any] = json.loads(note)
         progress = Progress(**values["progress"]) if values["progress"] else None
         return RunningTrial(values["label"], values["seconds"], progress, tuple(values["curve"]))
-    except (OSError, ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError):
         return None

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.arrays import SharedArrays
 from harness.device import device
-from harness.files import digest
+from harness.files import cache_folder, digest
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit, load_tokenizer
 from harness.training.shared_stages import StageStates
@@ -56,13 +56,18 @@ def missing_parts(trial: Trial) -> list[Part]:
         return []
     kit = Kit(declared, device(), _tokenizer(declared.config.encoder))
     for computes, group in zip((False, False, True), kit.shared(), strict=True):
-        missing = [arrays for arrays in group if arrays.damage]
+        missing = [arrays for arrays in group if arrays.missing]
         if missing:
             return [
-                Part(digest(str(arrays.folder)), arrays.title, trial, arrays, computes=computes)
+                Part(_key(arrays), arrays.title, trial, arrays, computes=computes)
                 for arrays in missing
             ]
     return _first_stage(trial, kit)
+
+
+def _key(arrays: SharedArrays) -> str:
+    """The same on machines whose caches are in different folders."""
+    return digest(str(arrays.folder.relative_to(cache_folder())))
 
 
 def part_of(trial: Trial, key: str) -> Part | None:

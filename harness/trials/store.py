@@ -10,16 +10,17 @@ import errno
 import logging
 import os
 import shutil
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.claims import claimed
+from harness.claims import claimed, owner_of
 from harness.errors import UserError
 from harness.files import probe_writable, written_whole
+from harness.owners import Owner
 from harness.trials.compaction import COMPACTED, compact
 from harness.trials.reading import Reading, each_file, listed
 from harness.trials.record import RANK, SCHEMA, WITHOUT_LARGE, Record, record_of
@@ -31,6 +32,8 @@ from harness.trials.record_files import (
     write_rows,
 )
 
+PROGRESS = "progress.json"
+"""The file in the folder of a running trial in which it says how far it is"""
 DEFAULT_STORE = Path("results/trials")
 SMALL_FILES = 256
 """The number of trials' own files that are worth a compaction, since many files are slow to read"""
@@ -44,6 +47,16 @@ class Store:
 
     def __init__(self, folder: Path | str = DEFAULT_STORE) -> None:
         self.folder = Path(folder)
+
+    @property
+    def place(self) -> str:
+        """Where the store is, as `--store` names it."""
+        return str(self.folder)
+
+    @property
+    def address(self) -> str:
+        """Where a process in any folder finds the store."""
+        return str(self.folder.resolve())
 
     def check_writable(self) -> None:
         """Raises UserError when a record could not be written here."""
@@ -64,6 +77,14 @@ class Store:
     def weights(self, key: str) -> Path:
         """Where a final trial's trained weights are."""
         return self.weights_folder / f"{key}.safetensors"
+
+    def unsent(self) -> int:
+        """How many records wait here for the place that machines share."""
+        return 0
+
+    def kept_weights(self, key: str) -> Path:
+        """The file of the trained weights that the store has of a trial, if it has them."""
+        return self.weights(key)
 
     @property
     def studies_folder(self) -> Path:
@@ -134,7 +155,7 @@ class Store:
         stored = self.get(key)
         if stored is not None and stored.settled_for(search):
             return stored
-        with claimed(self.claim(key), what):
+        with self.claimed(key, what):
             stored = self.get(key)  # the process that was waited for may have finished it
             if stored is None or not stored.settled_for(search):
                 stored = run()
@@ -147,6 +168,37 @@ class Store:
     def claim(self, key: str) -> Path:
         """The file that names the process which runs a trial."""
         return self.running(key) / "claim"
+
+    @contextmanager
+    def claimed(self, key: str, what: str) -> Iterator[None]:
+        """Hold the claim of a trial during the block, as `harness.claims.claimed` does."""
+        with claimed(self.claim(key), what):
+            yield
+
+    def owner(self, key: str) -> Owner | None:
+        """The living process that runs a trial; None when none does."""
+        return owner_of(self.claim(key))
+
+    def progress_elsewhere(self) -> list[str]:
+        """What is in the files PROGRESS of trials that run without a folder on this machine."""
+        return []
+
+    def leave_note(self, note: Path) -> None:
+        """Make an empty file in or below `running_folder`, which the process of a trial looks for.
+
+        Nothing happens when the trial has ended, or when the disk is full.
+        """
+        with suppress(OSError):
+            note.touch()
+
+    def has_note(self, note: Path) -> bool:
+        """Whether there is such a file."""
+        return note.exists()
+
+    def remove_note(self, note: Path) -> None:
+        """Remove such a file, if it is there."""
+        with suppress(OSError):
+            note.unlink(missing_ok=True)
 
     def read(
         self,

@@ -37,7 +37,7 @@ def provide(store: Store, encoder: str) -> None:
 
 def _state(store: Store, encoder: str, trial: str) -> SavedState:
     """The trained weights of a trial, as its record names them."""
-    record, weights = store.get(trial), store.weights(trial)
+    record, weights = store.get(trial), store.kept_weights(trial)
     if record is None or not record.finished:
         raise UserError(
             f'encoder "{encoder}": trial {trial[:10]}, which trains it, has not finished'
@@ -45,6 +45,6 @@ def _state(store: Store, encoder: str, trial: str) -> SavedState:
     if not weights.is_file() or content_digest(weights) != record.weights_digest:
         raise UserError(
             f'encoder "{encoder}": {weights} are not the weights of trial {trial[:10]}; '
-            f"`harness eval {trial[:10]} --store {store.folder}` makes them again"
+            f"`harness eval {trial[:10]} --store {store.place}` makes them again"
         )
     return SavedState.read(weights)

@@ -9,8 +9,8 @@ import pytest
 from harness.claims import claimed
 from harness.sweep.sweep_state import SweepState, publishing
 from harness.training.progress import Progress
-from harness.trials.running import PROGRESS, noted, running_trials
-from harness.trials.store import Store
+from harness.trials.running import noted, running_trials
+from harness.trials.store import PROGRESS, Store
 
 KEY = "a" * 32
 

@@ -1,0 +1,121 @@
+"""The cache that machines share through a bucket, beside the cache folder of each.
+
+HARNESS_SHARED_CACHE names it, such as s3://BUCKET/cache. What a machine has made is sent there, and
+what it lacks is fetched from there, each with its manifest. In the bucket, an object is named by
+the SHA-256 of its content and the manifest comes last, so what two machines send at the same time
+does not mix.
+"""
+
+import functools
+import logging
+import os
+from pathlib import Path
+
+from harness import files
+from harness.files import cache_folder, content_digest, unsealed, written_whole
+from harness.remote import RemoteAway, RemoteFolder
+
+SHARED_CACHE = "HARNESS_SHARED_CACHE"
+_logger = logging.getLogger(__name__)
+_offered: set[Path] = set()
+"""The manifests that this process has sent, or found in the bucket"""
+
+
+def check_caches() -> None:
+    """Raises UserError when nothing could be written into the cache, or into the shared one."""
+    files.check_cache()
+    if (shared := _shared()) is not None:
+        shared.check(write=True)
+
+
+def in_use() -> bool:
+    """Whether machines share a cache."""
+    return _shared() is not None
+
+
+def has(manifest: Path) -> bool:
+    """Whether the shared cache has what this manifest is to name."""
+    shared = _shared()
+    try:
+        return shared is not None and shared.has(_name(manifest))
+    except RemoteAway as why:
+        _logger.warning("%s; this machine makes what it needs", why)
+        return False
+
+
+def fetch(manifest: Path) -> bool:
+    """Fetch a manifest and those of its files that differ here; whether all of them are there.
+
+    What arrives damaged is named, and is not put in place.
+    """
+    shared = _shared()
+    if shared is None:
+        return False
+    try:
+        content = shared.get(_name(manifest))
+        if content is None:
+            return False
+        for name, sealed in unsealed(content).items():
+            path = manifest.with_name(name)
+            if not path.is_file() or content_digest(path) != sealed["sha256"]:
+                _fetch_file(shared, manifest, path, sealed["sha256"])
+        with written_whole(manifest) as temporary:
+            temporary.write_bytes(content)
+    except (OSError, ValueError) as why:
+        _logger.warning("%s is not fetched from the shared cache: %s", manifest.parent, why)
+        return False
+    _offered.add(manifest)
+    return True
+
+
+def _fetch_file(shared: RemoteFolder, manifest: Path, path: Path, sha256: str) -> None:
+    with written_whole(path) as temporary:
+        if shared.download(_name(manifest.with_name(sha256)), temporary) != sha256:
+            raise ValueError(f"{path.name} arrived damaged")
+
+
+def offer(manifest: Path) -> None:
+    """Send what is here to the shared cache, unless it has been there since this process looks."""
+    if manifest not in _offered and in_use() and not has(manifest):
+        send(manifest)
+    _offered.add(manifest)
+
+
+def send(manifest: Path) -> None:
+    """Send the files that a manifest names, and then the manifest; a failure is logged.
+
+    Objects of an earlier manifest that the new one does not name are removed.
+    """
+    shared = _shared()
+    if shared is None:
+        return
+    _offered.add(manifest)
+    try:
+        content, before = manifest.read_bytes(), shared.get(_name(manifest))
+        if content == before:
+            return
+        there = shared.names(_name(manifest.parent))
+        named = {sealed["sha256"]: name for name, sealed in unsealed(content).items()}
+        for sha256, name in named.items():
+            if sha256 not in there:
+                shared.upload(manifest.with_name(name), _name(manifest.with_name(sha256)))
+        shared.put(_name(manifest), content)
+        for name in there.keys() - named.keys() - {manifest.name}:
+            shared.remove(_name(manifest.with_name(name)))
+    except (OSError, ValueError) as why:
+        _logger.warning("%s is not in the shared cache: %s", manifest.parent, why)
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(cache_folder()).as_posix()
+
+
+def _shared() -> RemoteFolder | None:
+    """The shared cache that the environment names. Raises UserError for a wrong address."""
+    address = os.environ.get(SHARED_CACHE)
+    return _folder(address) if address else None
+
+
+@functools.cache
+def _folder(address: str) -> RemoteFolder:
+    return RemoteFolder(address)

@@ -1,0 +1,142 @@
+"""Claims in a bucket: which process of any machine works on a trial.
+
+A claim is an object of its process. Who claims writes first and looks then, and has the claim only
+when no other one is there. Of two processes that write at the same time, each sees the other one,
+since a bucket shows at once what was written; so at most one of them goes on. The owner writes its
+object anew every few seconds. One that does not change any more is of a machine that is gone.
+Nothing here compares two clocks.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from harness.owners import Owner
+from harness.remote import RemoteAway, RemoteFolder, RemoteObject
+from harness.trials.store import PROGRESS
+
+REMOTE_BEAT_SECONDS = 10.0
+"""Time between two signs of life of an owner"""
+REMOTE_GONE_SECONDS = 60.0
+"""An owner that gave no sign of life for so long is gone"""
+YIELD_SECONDS = 2.0
+"""Time in which the second of two processes that claim at the same time has withdrawn"""
+RUNNING_OBJECTS = ".running"
+"""The folder of the claims, and of the notes that drivers leave for running trials"""
+
+_sightings: dict[str, tuple[RemoteObject, float]] = {}
+"""Claim -> what was seen of it, and when this was seen first, by our own clock"""
+
+
+class RemoteClaim:
+    """The right to work on a trial, as an object of a bucket."""
+
+    def __init__(self, remote: RemoteFolder, key: str, running: Path) -> None:
+        """`running`: the folder of the trial on this machine, into which notes are brought."""
+        self.remote, self.key, self.running = remote, key, running
+        self._own = Owner()
+        self._name = f"{key}-{self._own.token}"
+        self._released = threading.Event()
+        self._beats = 0
+        self._thread = threading.Thread(target=self._live, name=f"claim {key}", daemon=True)
+
+    def take(self) -> Owner | None:
+        """Take the claim and return None, or return the living owner when there is one.
+
+        Raises RemoteAway when the bucket cannot be asked.
+        """
+        if other := self._other():
+            return other[1]
+        self._beat()
+        until = time.monotonic() + YIELD_SECONDS
+        while other := self._other():
+            # The later name withdraws; the earlier one waits for that, and not for ever, because
+            # the other one may have looked before this one has written.
+            if self._name > other[0] or time.monotonic() > until:
+                self.remote.remove(f"{RUNNING_OBJECTS}/{self._name}")
+                return other[1]
+            time.sleep(0.2)
+        self._remove(f"{self.key}.")  # notes for a process that has died
+        self._thread.start()
+        return None
+
+    def release(self) -> None:
+        """Give the claim back, with the notes of the trial."""
+        self._released.set()
+        if self._thread.ident is None:
+            return
+        self._thread.join()
+        with suppress(RemoteAway):  # without signs of life it ends by itself
+            self._remove(self._name, f"{self.key}.")
+
+    def _remove(self, *beginnings: str) -> None:
+        for name in self.remote.names(RUNNING_OBJECTS):
+            if name.startswith(beginnings):
+                self.remote.remove(f"{RUNNING_OBJECTS}/{name}")
+
+    def _other(self) -> tuple[str, Owner] | None:
+        return living(self.remote, self.key, self._name)
+
+    def _live(self) -> None:
+        """Give signs of life, and bring notes to the trial, until the claim is given back."""
+        while not self._released.wait(REMOTE_BEAT_SECONDS):
+            with suppress(RemoteAway, OSError):
+                for name in self.remote.names(RUNNING_OBJECTS):
+                    if name.startswith(f"{self.key}."):
+                        (self.running / name.removeprefix(f"{self.key}.")).touch()
+                self._beat()
+
+    def _beat(self) -> None:
+        self._beats += 1
+        content = {"owner": asdict(self._own), "beats": self._beats, "progress": None}
+        with suppress(OSError):  # it has not begun
+            content["progress"] = (self.running / PROGRESS).read_text(encoding="utf-8")
+        self.remote.put(f"{RUNNING_OBJECTS}/{self._name}", json.dumps(content).encode())
+
+
+def living(remote: RemoteFolder, key: str, own: str = "") -> tuple[str, Owner] | None:
+    """The name and the owner of a living claim of a trial, other than `own`; None without one.
+
+    The claim of an owner that is gone is removed. Whether a process of another machine is gone
+    shows only when it is asked for repeatedly, for `REMOTE_GONE_SECONDS`. Raises RemoteAway.
+    """
+    for name, seen in remote.names(RUNNING_OBJECTS).items():
+        if name == own or not name.startswith(f"{key}-"):
+            continue
+        owner = _owner(remote, name)
+        before, since = _sightings.get(name, (None, 0.0))
+        if before != seen:
+            _sightings[name] = (seen, time.monotonic())
+        elif time.monotonic() - since > REMOTE_GONE_SECONDS:
+            owner = None
+        if owner is not None and not owner.has_ended:
+            return name, owner
+        remote.remove(f"{RUNNING_OBJECTS}/{name}")
+        _sightings.pop(name, None)
+    return None
+
+
+def progress_of_others(remote: RemoteFolder, here: Collection[str]) -> list[str]:
+    """The notes of running trials (PROGRESS) without those with the keys in `here`.
+
+    They are as old as the last sign of life. Raises RemoteAway.
+    """
+    names = [name for name in remote.names(RUNNING_OBJECTS) if name.partition("-")[2]]
+    contents = [_content(remote, name) for name in names if name.partition("-")[0] not in here]
+    return [content["progress"] for content in contents if content and content["progress"]]
+
+
+def _owner(remote: RemoteFolder, name: str) -> Owner | None:
+    """The owner that a claim names; None when it has been given back this moment."""
+    content = _content(remote, name)
+    return Owner(**content["owner"]) if content else None
+
+
+def _content(remote: RemoteFolder, name: str) -> dict[str, Any] | None:
+    found = remote.get(f"{RUNNING_OBJECTS}/{name}")
+    return json.loads(found) if found else None

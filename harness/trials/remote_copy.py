@@ -1,0 +1,126 @@
+"""The copy that a machine has of a store in a bucket: a folder with the same files.
+
+What the machine has written and the bucket has not got yet is in the folder `.to-send` of the copy,
+so it is sent by whichever process comes next.
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from harness.remote import RemoteFolder, RemoteObject
+from harness.trials.record_files import READ_ERRORS, read_rows
+
+DOWNLOADS = 16
+"""Records that are fetched at a time"""
+SUFFIX, UNFINISHED = ".parquet", "-unfinished.parquet"
+"""The ends of the names of records, and of those of trials that have not finished"""
+
+
+class RemoteCopy:
+    """A folder of records with the same files as a folder of a bucket.
+
+    All of it raises RemoteAway when the bucket does not answer.
+    """
+
+    def __init__(self, remote: RemoteFolder, folder: Path, weights: Path) -> None:
+        """`weights`: the folder of the trained weights, which stands beside the records."""
+        self.remote, self.folder, self.weights = remote, folder, weights
+        self.remote_weights = remote.beside(weights.name)
+        self.to_send = folder / ".to-send"
+
+    @property
+    def names(self) -> set[str]:
+        """The names of the records that are here."""
+        return set(self._records())
+
+    @property
+    def waiting(self) -> list[Path]:
+        """The records that are still to be sent."""
+        return sorted(self.to_send.glob(f"*{SUFFIX}"))
+
+    def send(self) -> None:
+        """Send what waits; of a finished trial, the weights go first."""
+        for path in self.waiting:
+            with suppress(FileNotFoundError):  # another process of this machine has sent it
+                if path.name.endswith(UNFINISHED):
+                    self.remote.upload(path, path.name)
+                else:
+                    self._send_finished(path)
+                path.unlink()
+
+    def _send_finished(self, path: Path) -> None:
+        key = path.name.removesuffix(SUFFIX)
+        weights = self.weights / f"{key}.safetensors"
+        if weights.is_file() and not self.remote_weights.has(weights.name):
+            self.remote_weights.upload(weights, weights.name)
+        if not self.remote.has(path.name):  # of two equal results, the first one stays
+            self.remote.upload(path, path.name)
+        self.remote.remove(f"{key}{UNFINISHED}")
+
+    def send_folded(self, before: set[str]) -> None:
+        """Do in the bucket what a compaction did here: first the new files, then the old ones.
+
+        before: the names before the compaction. When this ends halfway, the copy gets the old files
+        again from the bucket, and only then loses the new ones.
+        """
+        after = self.names
+        with suppress(FileNotFoundError):  # another process has received meanwhile
+            for name in sorted(after - before):
+                self.remote.upload(self.folder / name, name)
+            for name in sorted(before - after):
+                self.remote.remove(name)
+
+    def receive(self) -> None:
+        """Fetch what is new in the bucket, and then drop what it has no more.
+
+        What waits to be sent stays.
+        """
+        while not self._received():
+            pass  # a file was folded into another one this moment, which is in the next listing
+
+    def _received(self) -> bool:
+        # In this order: a record of ours that is sent meanwhile is still seen somewhere.
+        here = self._records()
+        waiting = {path.name for path in self.waiting}
+        there = {name: seen for name, seen in self.remote.names().items() if name.endswith(SUFFIX)}
+        new = [
+            name
+            for name, seen in there.items()
+            if name not in waiting and _differs(name, here.get(name), seen)
+        ]
+        with ThreadPoolExecutor(DOWNLOADS) as pool:
+            fetched = list(pool.map(lambda name: self._fetched(name, there[name]), new))
+        if not all(fetched):
+            return False
+        for name in here.keys() - there.keys() - waiting:
+            (self.folder / name).unlink(missing_ok=True)
+        return True
+
+    def _fetched(self, name: str, seen: RemoteObject) -> bool:
+        """Fetch a record; whether it was still there. One that arrives damaged is fetched twice."""
+        path = self.folder / name
+        try:
+            self.remote.download(name, path)
+            try:
+                read_rows(path)
+            except READ_ERRORS:
+                self.remote.download(name, path)
+            os.utime(path, ns=(seen.modified, seen.modified))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _records(self) -> dict[str, int]:
+        """Name -> time of modification, of the records that are here."""
+        found = {}
+        for path in self.folder.glob(f"[!.]*{SUFFIX}"):
+            with suppress(FileNotFoundError):  # another process receives or folds
+                found[path.name] = path.stat().st_mtime_ns
+        return found
+
+
+def _differs(name: str, here: int | None, there: RemoteObject) -> bool:
+    """Whether an object is to be fetched. Only what has not finished is ever written anew."""
+    return here is None or (name.endswith(UNFINISHED) and here != there.modified)

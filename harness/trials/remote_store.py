@@ -1,0 +1,198 @@
+"""A store in a bucket, `s3://BUCKET/FOLDER`, with a copy on each machine that works with it.
+
+The bucket has the records and the kept weights. A machine writes a record into its copy, and then
+into the bucket; whoever reads brings the copy up to date first (`remote_copy`). What runs
+(checkpoints, logs, studies) stays in the copy. A bucket that is away fails nothing: the copy is
+read, and what it has new is sent later.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from harness.claims import POLL_SECONDS
+from harness.files import cache_folder, digest
+from harness.locks import busy
+from harness.owners import Owner
+from harness.remote import SCHEME, RemoteAway, RemoteFolder
+from harness.trials.reading import Reading
+from harness.trials.record import SCHEMA, Record
+from harness.trials.record_files import KeyRange
+from harness.trials.remote_claims import RUNNING_OBJECTS, RemoteClaim, living, progress_of_others
+from harness.trials.remote_copy import UNFINISHED, RemoteCopy
+from harness.trials.store import PROGRESS, SMALL_FILES, Store
+
+QUIET_SECONDS = 60.0
+"""Time between two sentences about a bucket that stays away"""
+_logger = logging.getLogger(__name__)
+
+
+def store_at(place: str | Path) -> Store:
+    """The store at an address `s3://...`, or in a folder.
+
+    Raises UserError for an address that is not one. It asks no bucket yet.
+    """
+    return RemoteStore(str(place)) if str(place).startswith(SCHEME) else Store(place)
+
+
+class RemoteStore(Store):
+    """A store whose records are in a bucket. `folder`: this machine's copy."""
+
+    def __init__(self, place: str) -> None:
+        self.remote = RemoteFolder(place)
+        name = self.remote.path.rpartition("/")[2]
+        # Two servers may have buckets of one name.
+        beside = f"{self.remote.bucket}-{digest(f'{self.remote.endpoint} {self.remote.path}')}"
+        super().__init__(cache_folder() / "stores" / beside / name)
+        self.copy = RemoteCopy(self.remote, self.folder, self.weights_folder)
+        self._warned = float("-inf")
+
+    @property
+    def place(self) -> str:
+        return self.remote.address
+
+    @property
+    def address(self) -> str:
+        return self.remote.address
+
+    def check_writable(self) -> None:
+        """Raises UserError when a record could not be written into the bucket or into the copy.
+
+        What an earlier process could not send is sent.
+        """
+        self.remote.check(write=True)
+        super().check_writable()
+        self.send()
+
+    def unsent(self) -> int:
+        """As `Store.unsent`, after a last try to send them."""
+        self.send()
+        return len(self.copy.waiting)
+
+    def kept_weights(self, key: str) -> Path:
+        """The file of a trial's trained weights; it is fetched from the bucket when it has one."""
+        path = self.weights(key)
+        if not path.is_file():
+            with self._going_on("the weights are not fetched"), suppress(FileNotFoundError):
+                self.copy.remote_weights.download(path.name, path)
+        return path
+
+    def read(
+        self,
+        columns: Sequence[str] = SCHEMA.names,
+        where: pc.Expression | None = None,
+        between: KeyRange | None = None,
+    ) -> Reading:
+        self.receive()
+        return super().read(columns, where, between)
+
+    def get(self, key: str) -> Record | None:
+        found = super().get(key)
+        if found is not None and found.finished:
+            return found
+        self.receive()
+        return super().get(key)
+
+    def write(self, record: Record) -> None:
+        """As `Store.write`; a bucket that is away does not fail, and the record is sent later."""
+        super().write(record)
+        self.send()
+
+    def _write_file(self, record: Record, path: Path, *, replace: bool = True) -> None:
+        if replace and not path.name.endswith(UNFINISHED):
+            with self._going_on("a damaged record stays there"):
+                self.remote.remove(path.name)
+        # First what is to be sent, so that a kill at any moment leaves nothing that is never sent.
+        waiting = self.copy.to_send / path.name
+        super()._write_file(record, waiting)
+        try:
+            super()._write_file(record, path, replace=replace)
+        except FileExistsError:
+            waiting.unlink(missing_ok=True)
+            raise
+
+    def send(self) -> None:
+        """Write into the bucket what waits for it."""
+        with self._going_on(f"what has finished is kept in {self.folder}, and is sent later"):
+            self.copy.send()
+
+    def receive(self) -> None:
+        """Bring the copy up to date."""
+        with self._going_on(f"only the copy {self.folder} is read"):
+            self.copy.receive()
+
+    def compact(self, at_least: int = SMALL_FILES) -> int:
+        """As `Store.compact`, in the bucket as well. Nothing is folded while a record waits."""
+        if self.copy.waiting:
+            return 0
+        before = self.copy.names
+        folded = super().compact(at_least)
+        with self._going_on("it is folded later"):
+            self.copy.send_folded(before)
+        return folded
+
+    @contextmanager
+    def claimed(self, key: str, what: str) -> Iterator[None]:
+        claim, said = RemoteClaim(self.remote, key, self.running(key)), False
+        with super().claimed(key, what):
+            while owner := self._taken(claim):
+                if not said:
+                    busy(f"{owner} works on {what}")
+                said = True
+                time.sleep(POLL_SECONDS)
+            try:
+                yield
+            finally:
+                claim.release()
+
+    def _taken(self, claim: RemoteClaim) -> Owner | None:
+        with self._going_on("another machine may run the same trial"):
+            return claim.take()
+        return None
+
+    def owner(self, key: str) -> Owner | None:
+        here = super().owner(key)
+        if here is None:
+            with self._going_on("only this machine is asked"):
+                found = living(self.remote, key)
+                return found[1] if found else None
+        return here
+
+    def progress_elsewhere(self) -> list[str]:
+        here = {path.parent.name for path in self.running_folder.glob(f"*/{PROGRESS}")}
+        with self._going_on("other machines are not shown"):
+            return progress_of_others(self.remote, here)
+        return []
+
+    def leave_note(self, note: Path) -> None:
+        super().leave_note(note)
+        with self._going_on("other machines are not told"):
+            self.remote.put(self._name_of(note), b"")
+
+    def has_note(self, note: Path) -> bool:
+        with self._going_on("other machines are not heard"):
+            return super().has_note(note) or self.remote.has(self._name_of(note))
+        return False
+
+    def remove_note(self, note: Path) -> None:
+        super().remove_note(note)
+        with self._going_on("a note stays there"):
+            self.remote.remove(self._name_of(note))
+
+    def _name_of(self, note: Path) -> str:
+        parts = note.relative_to(self.running_folder).parts
+        return f"{RUNNING_OBJECTS}/{'.'.join(parts)}"
+
+    @contextmanager
+    def _going_on(self, how: str) -> Iterator[None]:
+        """In the block, a bucket that is away is no error; how one goes on is said now and then."""
+        try:
+            yield
+        except RemoteAway as why:
+            if time.monotonic() - self._warned > QUIET_SECONDS:
+                self._warned = time.monotonic()
+                _logger.warning("%s; %s", why, how)

@@ -1,0 +1,222 @@
+"""A store in a bucket: what one machine writes another one reads, whatever fails on the way."""
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from harness.owners import Owner
+from harness.remote import RemoteFolder
+from harness.trials import remote_claims
+from harness.trials.record import Record
+from harness.trials.remote_claims import RUNNING_OBJECTS, RemoteClaim, living
+from harness.trials.remote_store import RemoteStore
+from harness.trials.running import noted, running_trials
+from tests.remote.conftest import Proxy, straight
+
+pytestmark = [pytest.mark.slow, pytest.mark.process]
+Machine = Callable[[str], RemoteStore]
+LARGE = 12 * 2**20
+"""Bytes of weights that are sent in two parts"""
+
+
+def record(number: int, status: str = "finished", reason: str | None = None) -> Record:
+    """A trial with this number in its key."""
+    return Record(
+        key=f"{number:032x}", status=status, reason=reason, role="final", search="a-search",
+        method="simcse", setting="unsup", encoder="tiny-bert", seed=number, configuration={},
+        selected_by="graded-dev", dev={"graded-dev": 40.0 + number},
+    )  # fmt: skip
+
+
+def numbers(store: RemoteStore) -> list[int]:
+    """The numbers of the finished trials that a machine sees."""
+    return sorted(int(key, 16) for key in store.finished_keys())
+
+
+def test_machines_share_records_and_weights(machine: Machine) -> None:
+    a, b = machine("a"), machine("b")
+    a.check_writable()
+    weights = a.weights(record(1).key)
+    weights.parent.mkdir(parents=True)
+    weights.write_bytes(os.urandom(LARGE))
+    a.write(record(1))
+    assert a.folder != b.folder
+    assert b.get(record(1).key) == a.get(record(1).key)
+    assert b.kept_weights(record(1).key).read_bytes() == weights.read_bytes()
+    assert not b.kept_weights(record(2).key).exists()
+
+
+def test_what_has_not_finished_is_replaced(machine: Machine) -> None:
+    a, b = machine("a"), machine("b")
+    a.write(record(1, "failed", "the first reason"))
+    found = b.get(record(1).key)
+    assert found is not None
+    assert found.reason == "the first reason"
+    os.utime(b.folder / f"{record(1).key}-unfinished.parquet", (0, 0))  # clocks tick in seconds
+    b.write(record(1, "failed", "the second reason"))
+    (read,) = a.read(("reason",)).table["reason"].to_pylist()
+    assert read in ("the first reason", "the second reason")
+    b.write(record(1))
+    assert numbers(a) == [1]
+    assert not any("unfinished" in name for name in a.remote.names())
+
+
+def test_a_compaction_holds_for_all_machines(machine: Machine) -> None:
+    a, b = machine("a"), machine("b")
+    for number in range(4):
+        (a if number % 2 else b).write(record(number))
+    assert numbers(b) == [0, 1, 2, 3]
+    assert numbers(a) == [0, 1, 2, 3]
+    assert a.compact(2) == 4
+    (name,) = a.remote.names()
+    b.write(record(4))
+    assert numbers(b) == [0, 1, 2, 3, 4]
+    assert b.copy.names == {name, f"{record(4).key}.parquet"}
+
+
+def test_a_compaction_that_ends_halfway_loses_nothing(machine: Machine, proxy: Proxy) -> None:
+    a, b = machine("a"), machine("b")
+    for number in range(3):
+        a.write(record(number))
+    proxy.pattern, proxy.always = b"compact-", "drop"
+    a.compact(2)
+    proxy.always = None
+    assert numbers(b) == [0, 1, 2]
+    assert numbers(machine("a")) == [0, 1, 2]
+
+
+def test_a_record_that_is_removed_from_the_bucket_is_gone(machine: Machine, server: int) -> None:
+    a = machine("a")
+    a.write(record(1))
+    a.write(record(2))
+    straight(server).delete_file(f"{a.remote.path}/{record(1).key}.parquet")
+    assert numbers(a) == [2]
+    assert a.get(record(2).key) is not None
+
+
+@pytest.mark.parametrize("fault", ["drop", "busy", "half"])
+def test_a_request_that_fails_once_is_repeated(machine: Machine, proxy: Proxy, fault: str) -> None:
+    a, b = machine("a"), machine("b")
+    for number in range(2):
+        proxy.faults.extend(["pass", fault] * 2)
+        a.write(record(number))
+    proxy.faults.extend([fault, "pass"] * 2)
+    assert not a.copy.waiting
+    assert numbers(b) == [0, 1]
+
+
+def test_a_record_that_arrives_damaged_is_fetched_again(machine: Machine, proxy: Proxy) -> None:
+    a, b = machine("a"), machine("b")
+    a.write(record(1))
+    proxy.pattern = b"GET /" + f"{a.remote.path}/{record(1).key}".encode()
+    proxy.faults.append("flip")
+    reading = b.read()
+    assert not reading.unreadable
+    assert reading.table.num_rows == 1
+
+
+def test_an_upload_that_breaks_off_leaves_nothing_and_is_made_up_for(
+    machine: Machine, proxy: Proxy, server: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    a = machine("a")
+    weights = a.weights(record(1).key)
+    weights.parent.mkdir(parents=True)
+    weights.write_bytes(os.urandom(LARGE))
+    proxy.pattern, proxy.always = b"partNumber=2", "drop"
+    with caplog.at_level(logging.WARNING):
+        a.write(record(1))
+    (said,) = [entry.getMessage() for entry in caplog.records]
+    assert "does not answer" in said
+    assert "is sent later" in said
+    proxy.always = None
+    later = machine("a")  # another process of the machine
+    assert not later.copy.remote_weights.names()
+    assert not later.remote.names()
+    later.check_writable()
+    assert numbers(machine("b")) == [1]
+    sent = straight(server).open_input_file(f"{a.copy.remote_weights.path}/{weights.name}")
+    assert sent.read() == weights.read_bytes()
+
+
+def test_without_the_bucket_a_machine_goes_on_alone(
+    machine: Machine, proxy: Proxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    a, b = machine("a"), machine("b")
+    a.write(record(1))
+    proxy.always = "drop"
+    with caplog.at_level(logging.WARNING):
+        found = a.finished_or_run(record(2).key, "a trial", lambda: record(2))
+    assert found.finished
+    assert len(caplog.records) == 1
+    assert numbers(a) == [1, 2]
+    assert a.unsent() == 1
+    proxy.always = None
+    assert numbers(b) == [1]
+    assert machine("a").unsent() == 0  # another process of the machine
+    assert numbers(b) == [1, 2]
+
+
+def test_of_two_that_claim_at_once_one_goes_on(machine: Machine, tmp_path: Path) -> None:
+    remotes = [machine(name).remote for name in "ab"]
+    for number in range(8):
+        claims = [RemoteClaim(remote, f"{number:032x}", tmp_path) for remote in remotes]
+        start, owners = threading.Barrier(2), dict[int, Owner | None]()
+
+        def take(place: int, claims=claims, start=start, owners=owners) -> None:  # type: ignore[no-untyped-def]
+            start.wait()
+            owners[place] = claims[place].take()
+
+        threads = [threading.Thread(target=take, args=(place,)) for place in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert list(owners.values()).count(None) == 1
+        for claim in claims:
+            claim.release()
+        assert living(remotes[0], f"{number:032x}") is None
+
+
+def test_a_trial_that_another_machine_runs_waits(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_claims, "REMOTE_BEAT_SECONDS", 0.1)
+    a, b = machine("a"), machine("b")
+    key, note = record(1).key, b.running(record(1).key) / "prune"
+    with a.claimed(key, "a trial"):
+        with noted("a label", lambda _: None, a.running(key)):
+            assert "process" in str(b.owner(key))
+            until = threading.Event()
+            for _ in range(100):
+                if running_trials(b) or until.wait(0.1):
+                    break
+            assert [trial.label for trial in running_trials(b)] == ["a label"]
+        b.leave_note(note)
+        for _ in range(100):
+            if (a.running(key) / "prune").exists() or until.wait(0.1):
+                break
+        assert (a.running(key) / "prune").exists()
+    assert b.owner(key) is None
+    assert not a.remote.names(RUNNING_OBJECTS)
+
+
+def test_the_claim_of_a_machine_that_is_gone_is_taken_over(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_claims, "REMOTE_GONE_SECONDS", 0.3)
+    found: RemoteFolder = machine("a").remote
+    gone = RemoteClaim(found, record(1).key, tmp_path)
+    gone._own = Owner(place="another machine")
+    monkeypatch.setattr(gone, "_live", lambda: None)  # it gives no sign of life
+    assert gone.take() is None
+    assert asdict(gone._own)["place"] == "another machine"
+    ours = RemoteClaim(found, record(1).key, tmp_path)
+    assert ours.take() is not None
+    threading.Event().wait(0.5)
+    assert ours.take() is None
+    ours.release()

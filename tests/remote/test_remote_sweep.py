@@ -1,0 +1,150 @@
+"""Sweeps of two machines into one bucket, through the command line."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from harness import cli
+from harness.trials.remote_store import RemoteStore
+from tests.remote.conftest import Proxy
+
+pytestmark = [pytest.mark.slow, pytest.mark.process]
+SPACE = """\
+setting: unsup
+suite: graded
+select: {metric: graded-dev}
+search: {seeds: [42]}
+final: {seeds: [0]}
+encoders: [tiny-bert]
+set: {sentences: graded-sentences, max_steps: 2, batch_size: 8, precision: fp32}
+methods:
+  words:
+    grid:
+      learning_rate: [0.01, 0.1]
+"""
+SECONDS = 15.0
+"""Longest wait for the sentence about a bucket that cannot be used"""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine with a cache of its own."""
+
+    environment: dict[str, str]
+    folder: Path
+
+    def __call__(self, *arguments: object) -> str:
+        """What a command prints that succeeds."""
+        done = subprocess.run(
+            [sys.executable, "-m", "harness", *map(str, arguments)],
+            env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=1200,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def machines(bucket: str, environment: dict[str, str], tmp_path: Path) -> tuple[Machine, Machine]:
+    """Two machines that share a bucket and nothing else."""
+    aws = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    shared = {"HARNESS_SHARED_CACHE": f"s3://{bucket}/cache"}
+    found = []
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        own = {"HARNESS_CACHE": str(tmp_path / name / "cache")}
+        found.append(Machine({**environment, **aws, **shared, **own}, tmp_path / name))
+    return found[0], found[1]
+
+
+def table_of(out: str) -> str:
+    """The table in what a sweep prints."""
+    return out[out.index("method  ") : out.index("The table with")]
+
+
+def test_a_second_machine_has_nothing_to_run(
+    machines: tuple[Machine, Machine],
+    bucket: str,
+    tmp_path: Path,
+    write_plugin: Callable[..., Path],
+    proxy: Proxy,
+) -> None:
+    a, b = machines
+    plugin = write_plugin(tmp_path / "words.py", "trained")
+    space = tmp_path / "space.yaml"
+    space.write_text(SPACE, encoding="utf-8")
+    place = f"s3://{bucket}/results/trials"
+    proxy.faults.extend(["pass", "pass", "busy", "pass", "drop", "pass", "half"] * 4)
+    first = a("sweep", plugin, space, "--store", place)
+    assert "2 to run, 0 already in the store" in first
+    second = b("sweep", plugin, space, "--store", place)
+    assert "0 to run, 2 already in the store" in second
+    assert "final seeds: 0 to run, 1 already in the store" in second
+    assert table_of(second) == table_of(first)
+    listed = b("list", "trials", "--store", place)
+    assert listed == a("list", "trials", "--store", place)
+    assert len(listed.splitlines()) == 3
+    key = next(line.split()[0] for line in listed.splitlines() if " final " in line)
+    measured = b("eval", key, "--suite", "graded", "--method", plugin, "--store", place)
+    assert "training" not in measured
+    assert f"harness show {key}" in second
+
+
+@pytest.mark.parametrize(
+    ("place", "fault", "sentence"),
+    [
+        ("s3://no-such-bucket/trials", None, "there is no such bucket"),
+        ("s3://BUCKET/trials", "denied", "access is denied; check the credentials"),
+        ("s3://BUCKET/trials", "drop", "it does not answer"),
+        ("s3://BUCKET/trials?endpoint_override=127.0.0.1:1&scheme=http", None, "does not answer"),
+        ("s3://BUCKET/trials?endpoint=localhost", None, 'did you mean "endpoint_override"?'),
+        ("s3://", None, "write the address as s3://BUCKET/FOLDER"),
+    ],
+)
+def test_a_bucket_that_cannot_be_used_is_one_sentence(
+    place: str,
+    fault: str | None,
+    sentence: str,
+    bucket: str,
+    proxy: Proxy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(
+        sys, "argv", ["harness", "run", "pooling", "--store", place.replace("BUCKET", bucket)]
+    )
+    proxy.always = fault
+    began = time.monotonic()
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert len(said.splitlines()) == 1
+    assert time.monotonic() - began < SECONDS
+    assert not list((tmp_path / "cache").rglob("*.parquet"))
+
+
+def test_a_run_is_in_the_store_of_another_machine(
+    machine: Callable[[str], RemoteStore],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    place = machine("a").place
+    words = ["run", "pooling", "--encoder", "tiny-bert", "--set", "suite=graded"]
+    monkeypatch.setattr(sys, "argv", ["harness", *words, "--store", place])
+    monkeypatch.delenv("HARNESS_HUB", raising=False)
+    for name, beginning in (("a", "pooling unsup"), ("b", "Already in the store")):
+        machine(name)
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert ended.value.code == 0
+        assert capsys.readouterr().out.startswith(beginning)

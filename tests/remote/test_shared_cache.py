@@ -1,0 +1,148 @@
+"""The cache that machines share through a bucket: built once, checked on arrival."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from harness import shared_cache
+from harness.arrays import SharedArrays
+from harness.errors import UserError
+from harness.files import cache_folder
+from harness.training.saved_state import SavedState
+from harness.training.shared_stages import StageStates
+from tests.remote.conftest import Proxy, straight
+
+pytestmark = [pytest.mark.slow, pytest.mark.process]
+GoTo = Callable[[str], None]
+
+
+@pytest.fixture
+def go_to(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GoTo:
+    """go_to(name): from now on, this process is on the machine with this name."""
+    monkeypatch.setenv("HARNESS_SHARED_CACHE", f"s3://{bucket}/cache")
+
+    def change(name: str) -> None:
+        shared_cache._offered.clear()  # a machine has processes of its own
+        shared_cache._folder.cache_clear()
+        monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / name))
+
+    return change
+
+
+@pytest.fixture
+def built() -> list[str]:
+    """The machines that have built the arrays."""
+    return []
+
+
+@pytest.fixture
+def arrays(go_to: GoTo, built: list[str]) -> Callable[[str], SharedArrays]:
+    """arrays(name): the same arrays on the machine with this name."""
+
+    def on(name: str) -> SharedArrays:
+        go_to(name)
+
+        def build() -> dict[str, np.ndarray]:
+            built.append(name)
+            return {"ids": np.arange(1000), "starts": np.arange(5)}
+
+        return SharedArrays(cache_folder() / "tokens" / "a-corpus", "word pieces", build)
+
+    return on
+
+
+def test_one_machine_builds_and_the_others_fetch(
+    arrays: Callable[[str], SharedArrays], built: list[str]
+) -> None:
+    assert arrays("a").missing
+    arrays("a").read()
+    assert not arrays("b").missing
+    found = arrays("b").read()
+    assert built == ["a"]
+    assert {name: list(found[name]) for name in found} == {
+        "ids": list(range(1000)), "starts": list(range(5))
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", ["drop", "busy", "half"])
+def test_a_request_that_fails_once_is_repeated(
+    arrays: Callable[[str], SharedArrays], built: list[str], proxy: Proxy, fault: str
+) -> None:
+    proxy.faults.extend([fault, "pass"] * 2)
+    arrays("a").read()
+    proxy.faults.extend([fault, "pass"] * 2)
+    arrays("b").read()
+    assert built == ["a"]
+
+
+def test_what_arrives_damaged_is_built_here(
+    arrays: Callable[[str], SharedArrays],
+    built: list[str],
+    proxy: Proxy,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    arrays("a").read()
+    proxy.pattern, proxy.always = b"GET /bucket", "flip"
+    with caplog.at_level(logging.WARNING):
+        proxy.pattern = b"a-corpus/"
+        assert arrays("b").read()["ids"][7] == 7
+    assert built == ["a", "b"]
+    assert "is not fetched from the shared cache" in caplog.text
+    assert arrays("b").damage is None
+
+
+def test_what_is_damaged_in_the_bucket_is_replaced(
+    arrays: Callable[[str], SharedArrays], built: list[str], bucket: str, server: int
+) -> None:
+    arrays("a").read()
+    manifest = f"{bucket}/cache/tokens/a-corpus/manifest.json"
+    with straight(server).open_output_stream(manifest) as stream:
+        stream.write(b"{}")
+    arrays("b").read()
+    arrays("c").read()
+    assert built == ["a", "b"]
+
+
+def test_without_the_bucket_a_machine_builds_and_offers_later(
+    arrays: Callable[[str], SharedArrays], built: list[str], proxy: Proxy
+) -> None:
+    proxy.always = "drop"
+    arrays("a").read()
+    proxy.always = None
+    arrays("a").read()  # another process of this machine
+    arrays("b").read()
+    assert built == ["a"]
+
+
+def test_the_states_of_a_shared_stage_travel(go_to: GoTo) -> None:
+    saved = SavedState({"weight": torch.arange(4.0)}, optimiser={"m": torch.ones(2)})
+    for name, step in (("a", 250), ("b", 500), ("c", None)):
+        go_to(name)
+        states = StageStates(cache_folder() / "stages" / "a-stage")
+        with states.held():
+            if step == 500:
+                assert states.latest(0, 500)[0] == 250
+            if step:
+                states.keep(step, saved)
+            else:
+                assert states.latest(0, 400)[0] == 0  # without the optimiser's, no step follows
+                step, found = states.latest(0, 500)
+                assert found is not None
+                assert (step, found.weights["weight"].tolist()) == (500, [0.0, 1.0, 2.0, 3.0])
+
+
+def test_a_cache_that_cannot_be_used_is_refused(
+    bucket: str, monkeypatch: pytest.MonkeyPatch, go_to: GoTo
+) -> None:
+    go_to("a")
+    shared_cache.check_caches()
+    monkeypatch.setenv("HARNESS_SHARED_CACHE", "s3://no-such-bucket/cache")
+    with pytest.raises(UserError, match="there is no such bucket"):
+        shared_cache.check_caches()
+    monkeypatch.setenv("HARNESS_CACHE", f"s3://{bucket}/cache")
+    with pytest.raises(UserError, match="HARNESS_SHARED_CACHE"):
+        cache_folder()
