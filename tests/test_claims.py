@@ -100,6 +100,7 @@ def test_a_living_owner_of_another_machine_keeps_its_claim(path: Path) -> None:
     assert owner_of(path) is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_an_owner_of_another_machine_without_a_sign_of_life_is_gone(path: Path) -> None:
     claim = Claim(path)
@@ -114,6 +115,7 @@ def test_an_owner_of_another_machine_without_a_sign_of_life_is_gone(path: Path) 
     new.release()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_a_claim_without_content_is_somebodys_for_a_while(path: Path) -> None:
     path.parent.mkdir(parents=True)

@@ -101,6 +101,7 @@ def test_newer_and_damaged_rows_are_named(store: Store, harness: Any) -> None:
         assert "cannot be read" in answer.err
 
 
+@pytest.mark.slow
 def test_newest_trials_are_listed_and_all_on_request(store: Store, harness: Any) -> None:
     for number in range(2, 54):
         add(store, number)

@@ -92,6 +92,7 @@ def test_a_flipped_bit_in_any_array_is_noticed_and_the_array_is_built_again(
         assert not list(cached.rglob(".*")), "nothing is left behind"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [Path.unlink, lambda path: os.truncate(path, 100)])
 def test_a_lost_file_and_a_cut_one_are_built_again(
     change: Callable[[Path], None], kit: Kit, cached: Path, caplog: pytest.LogCaptureFixture

@@ -538,6 +538,7 @@ def test_bfloat16_runs(kit_for: KitFor, tiny_roberta: Path, discriminator: str) 
     assert all(value.isfinite().all() for value in method.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("discriminator", ["shared", "plain", "copy", "unconditional"])
 def test_gradient_checkpointing_gives_the_same_gradients(
     kit_for: KitFor, tiny_encoder: Path, tmp_path: Path, discriminator: str

@@ -569,6 +569,7 @@ def method_data(kit: Kit) -> dict[str, str]:
     return kit.declared.corpora
 
 
+@pytest.mark.slow
 def test_analysis_changes_no_weight(small: KitFor) -> None:
     """Its trials share no stage with other trials, because their history differs."""
     trained = {}

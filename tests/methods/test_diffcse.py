@@ -625,6 +625,7 @@ def test_roberta_in_bfloat16(kit_for: KitFor, tiny_roberta: Path, values: dict[s
     assert torch.allclose(method.embed(batch)[short], method.embed(alone)[0], atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", VARIANTS[:4])
 def test_gradient_checkpointing_gives_the_same_gradients(
     kit_for: KitFor, without_dropout: Path, values: dict[str, Any]

@@ -85,6 +85,7 @@ def test_all_texts_of_an_item_contribute(kit: Kit) -> None:
     )
 
 
+@pytest.mark.slow
 def test_training_raises_the_likelihood(kit_for: KitFor, triplets: Path) -> None:
     kit = kit_for(
         "flow", corpus=str(triplets), batch_size=20, max_steps=40, epochs=40, evaluation_interval=40

@@ -413,6 +413,7 @@ def test_three_steps(kit_for: KitFor, setting: str, head: str) -> None:
     assert {name.split(".")[0] for name in before} == parts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
 def test_checkpointed_gradients_are_the_same(

@@ -58,6 +58,7 @@ def test_parameter_counts_of_bert_base() -> None:
     assert prefix.length == 16, "trap 2: the paper's length 8 is of one module"
 
 
+@pytest.mark.slow
 def test_the_modules_share_the_network_unless_told_otherwise() -> None:
     shared, separate = (
         PrefixModules(base_shaped(), 1),

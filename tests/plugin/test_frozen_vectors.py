@@ -37,6 +37,7 @@ def _vector(kit: Kit, model: Any, text: str, pooling: str, max_length: int) -> n
     return pooled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["tiny_encoder", "tiny_roberta"])
 @pytest.mark.parametrize(
     ("pooling", "max_length"),

@@ -45,6 +45,7 @@ def test_a_cell_with_enough_seeds_is_filled(store: Store, add_trial: Add) -> Non
     assert len(missing(store, "diffaug", "table6", seeds=4)) == 9
 
 
+@pytest.mark.slow
 def test_a_share_of_the_labels_needs_every_subset(store: Store, add_trial: Add) -> None:
     wanted = "simcse semisup bert-base-uncased label_fraction=0.01 schedule=joint"
     for subset in range(5):

@@ -267,6 +267,7 @@ def test_frozen_weights_have_no_gradient() -> None:
     assert least.weights == WEIGHTS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["simcse", "esimcse", "dcpcse", "consert", "diffaug", "sbert"])
 def test_no_method_needs_less(method: str) -> None:
     """What a method really holds after a step is not less than the estimate of its weights."""

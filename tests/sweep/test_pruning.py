@@ -79,6 +79,7 @@ def test_a_pruner_decides_as_by_hand(
     assert source_of(search).exhausted  # the same command runs nothing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", range(6))
 def test_a_grid_that_was_killed_is_pruned_as_if_it_had_not_been(
     killed: int, search_of: SearchOf, source_of: SourceOf
@@ -103,6 +104,7 @@ def test_pruned_configurations_are_never_the_best(
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_another_search_runs_what_this_one_has_pruned(
     search_of: SearchOf, source_of: SourceOf, store: Store
 ) -> None:
@@ -191,6 +193,7 @@ def test_a_sampler_hears_of_pruned_configurations(
     assert sorted(t.state.name for t in again) == sorted(t.state.name for t in trials.values())
 
 
+@pytest.mark.slow
 def test_the_other_seeds_of_a_pruned_configuration_do_not_run(
     search_of: SearchOf, source_of: SourceOf, store: Store
 ) -> None:
@@ -209,6 +212,7 @@ def test_the_other_seeds_of_a_pruned_configuration_do_not_run(
     assert source_of(search).exhausted
 
 
+@pytest.mark.slow
 def test_wilcoxon_stops_the_seeds_of_a_worse_configuration(
     search_of: SearchOf, source_of: SourceOf, store: Store
 ) -> None:

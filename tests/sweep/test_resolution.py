@@ -29,6 +29,7 @@ methods:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repeats", [2, 3, 5, 20])
 def test_a_t_test_finds_the_difference_in_80_of_100_experiments(repeats: int) -> None:
     random, experiments = np.random.default_rng(repeats), 100_000

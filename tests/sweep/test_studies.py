@@ -42,6 +42,7 @@ def states(study: Study) -> list[str]:
     return [trial.state.name for trial in study.trials()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_a_search_that_was_killed_ends_as_if_it_had_not_been(
     name: str, search_of: SearchOf, source_of: SourceOf, store: Store

@@ -242,6 +242,7 @@ def test_random_numbers_of_every_source_go_on(run: Run, trial_of: TrialOf, tmp_p
     same_weights(tmp_path)
 
 
+@pytest.mark.slow
 def test_training_goes_on_from_the_last_checkpoint_and_its_seconds_add_up(
     run: Run, trial_of: TrialOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,6 +258,7 @@ def test_training_goes_on_from_the_last_checkpoint_and_its_seconds_add_up(
     assert (record.steps, record.training_seconds) == (7, 7.0)
 
 
+@pytest.mark.slow
 def test_asked_to_give_way_it_saves_and_goes_on_later(
     run: Run, trial_of: TrialOf, tmp_path: Path
 ) -> None:
@@ -349,6 +351,7 @@ def test_a_checkpoint_of_another_trial_or_machine_is_not_used(
     assert f" is of {'trial' if other == 'configuration' else other} " in line
 
 
+@pytest.mark.slow
 def test_a_full_disk_costs_the_checkpoint_alone(
     run: Run, trial_of: TrialOf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -247,6 +247,7 @@ def first_stage(outcome: tuple[Any, Trainer]) -> int:
     return sum(name == "first" for name, _ in outcome[0].seen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "steps", "computed"),
     [
