@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from harness.report.lacking import lacking
 from harness.report.reported import load_paper
 from harness.trials.store import Store
