@@ -33,18 +33,17 @@ if not os.environ.get("RAY_ADDRESS"):
 
 import ray
 from ray import tune
-from ray.tune.search import Searcher
 
-from harness.errors import UserError
 from harness.sweep import worker
 from harness.sweep.dashboard import Dashboard, where_it_is
 from harness.sweep.gpu_share import GpuShares
 from harness.sweep.least_memory import check_fits, largest_room
-from harness.sweep.limits import Limits, stopped, with_log
+from harness.sweep.limits import Limits
 from harness.sweep.local_files import LocalFiles
 from harness.sweep.machines import check_machines
 from harness.sweep.node_resources import Machine, affordable, all_machines
 from harness.sweep.ray_session import ray_session
+from harness.sweep.relay import Feed, Relay
 from harness.sweep.resources import Resources
 from harness.sweep.stopping import Stopping, stop_note
 from harness.sweep.trainable import trial_worker
@@ -52,8 +51,8 @@ from harness.sweep.trial_queue import TrialQueue
 from harness.sweep.trial_sources import Listed, TrialSource
 from harness.sweep.watcher import Everyone, TrialWatcher
 from harness.training.interruption import ended_by_sigterm
-from harness.trials.store import SMALL_FILES, Store
-from harness.trials.trial import Trial, commit, failed
+from harness.trials.store import Store
+from harness.trials.trial import Trial, commit
 
 
 class Engine:
@@ -168,7 +167,7 @@ class Engine:
         tuner = tune.Tuner(
             trial_worker(bound, partial(_resources, cpus=self.resources.cpus)),
             tune_config=tune.TuneConfig(
-                search_alg=_Feed(queue, shares, self._files),
+                search_alg=Feed(queue, shares, self._files),
                 num_samples=-1,  # until the queue is empty
                 reuse_actors=True,  # imports and start-up once per worker, not per trial
                 trial_name_creator=_name,
@@ -179,143 +178,13 @@ class Engine:
                 verbose=0,
                 # This counts lost workers and nodes. A failed trial is a record, not an error.
                 failure_config=tune.FailureConfig(max_failures=1),
-                callbacks=[_Relay(queue, shares, watcher, stopping, self._sweep)],
+                callbacks=[Relay(queue, shares, watcher, stopping, self._sweep)],
             ),
         )
         with stopping.heeded():
             tuner.fit()
         if stopping.asked:
             raise KeyboardInterrupt
-
-
-class _Feed(Searcher):  # type: ignore[misc]
-    """Gives Tune the jobs of a queue, with the lists of the files that travel."""
-
-    def __init__(self, queue: TrialQueue, shares: GpuShares, files: LocalFiles | None) -> None:
-        super().__init__()
-        self.queue, self.shares, self.files = queue, shares, files
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Keep nothing: Tune writes its searcher into a file, but none is ever restored."""
-        return {}
-
-    def suggest(self, trial_id: str) -> Any:
-        """The next job for a worker; None when there is none at this moment."""
-        if self.shares.waiting:
-            return None
-        found = self.queue.next()
-        if found is None:
-            return Searcher.FINISHED if self.queue.finished else None
-        return worker.settings_of(found, self.shares.begun(found), self.files)
-
-    def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
-    ) -> None:
-        """Do nothing, because the relay tells the queue what has ended."""
-
-    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
-        """Save nothing: the store is the ledger."""
-
-
-class _Relay(tune.Callback):  # type: ignore[misc]
-    """Passes Tune's events on to the queue and to the watcher.
-
-    The trial of a worker that died is recorded as failed.
-    """
-
-    def __init__(
-        self,
-        queue: TrialQueue,
-        shares: GpuShares,
-        watcher: TrialWatcher,
-        stopping: Stopping,
-        sweep: str,
-    ) -> None:
-        self.queue, self.watcher, self.stopping, self.sweep = queue, watcher, stopping, sweep
-        self.store, self.shares = queue.store, shares
-        self.ended = 0
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Keep nothing: Tune takes snapshots of its callbacks, but none is ever restored."""
-        return {}
-
-    def on_step_end(self, iteration: int, trials: list[Any], **_: Any) -> None:
-        self.stopping.look()
-
-    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        if part := trial.config["part"]:
-            self.watcher.preparing(part["title"])
-        else:
-            self.watcher.started(self.queue.trial(trial.config["key"]))
-
-    def on_trial_result(
-        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
-    ) -> None:
-        if "step" not in result:
-            return
-        key = trial.config["key"]
-        if self.queue.progressed(key, result):
-            self.store.leave_note(self.store.running(key) / worker.PRUNE)
-        if not trial.config["part"]:
-            self.watcher.progressed(self.queue.trial(key), result)
-
-    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        key, report = trial.config["key"], trial.last_result
-        ours = self.queue.trial(key)
-        self.shares.ended(key, ours, report)
-        if report["status"] == worker.POSTPONED:
-            self.queue.postponed(key, report["reason"])
-            if not self.stopping.asked:
-                self.watcher.postponed(ours, report["reason"])
-        elif part := trial.config["part"]:
-            waiting = self.queue.waiting_for(key)
-            self.queue.ended(key, report)
-            self.watcher.prepared(part["title"], report["reason"], waiting)
-        else:
-            if not report.get("recorded", True):
-                report = self._recorded_failure(ours, report["reason"])
-            self.queue.ended(key, report)
-            self.watcher.ended(ours, report)
-            self.ended += 1
-            if self.ended % SMALL_FILES == 0:
-                self.store.compact()
-
-    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        key = trial.config["key"]
-        ours = self.queue.trial(key)
-        self.shares.ended(key, ours, {})
-        running = self.store.running(key)
-        why = stopped(running, self.sweep) or _death(trial.error_file)
-        reason = with_log(why, running)
-        if part := trial.config["part"]:
-            self.queue.ended(key, {})
-            self.watcher.prepared(part["title"], reason, 0)
-            return
-        report = self._recorded_failure(ours, reason)
-        self.queue.ended(key, report)
-        self.watcher.ended(ours, report)
-
-    def _recorded_failure(self, trial: Trial, reason: str) -> dict[str, Any]:
-        """Record that a trial failed, which its worker has not done; return the report of it."""
-        # A worker may die after it has written its record, and the store keeps a finished one.
-        try:
-            self.store.write(failed(trial, reason))
-        except UserError as error:  # a full disk does not stop the trials that can still be stored
-            reason = f"{reason}; {error}"
-        return {"status": "failed", "reason": reason, "dev": None}
-
-
-def _death(error_file: str | None) -> str:
-    """Why a worker died, from what Ray says about it."""
-    try:
-        said = Path(error_file or "").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        said = ""
-    if "running low on memory" in said or "memory pressure" in said:
-        return "the worker died: Ray ended it, because its machine ran out of memory"
-    if "node has died" in said:
-        return "the worker died: its machine was lost"
-    return "the worker died: it ended itself, or something killed it"
 
 
 def _name(trial: Any) -> str:

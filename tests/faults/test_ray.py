@@ -261,12 +261,12 @@ def test_slow_start_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     ],
 )
 def test_reason_of_a_dead_worker_is_one_sentence(tmp_path: Path, said: str, why: str) -> None:
-    from harness.sweep.ray_engine import _death
+    from harness.sweep.relay import death
 
     (tmp_path / "error.txt").write_text(f"Failure # 1\n{said}\n\tclass_name: A\n")
-    assert why in _death(str(tmp_path / "error.txt"))
-    assert "\n" not in _death(str(tmp_path / "error.txt"))
-    assert "ended itself" in _death(None)
+    assert why in death(str(tmp_path / "error.txt"))
+    assert "\n" not in death(str(tmp_path / "error.txt"))
+    assert "ended itself" in death(None)
 
 
 # Folders
