@@ -38,7 +38,8 @@ def clean(
 
     from harness.sweep.session_folder import left_sessions
     from harness.trials.cleaning import removables
-    from harness.trials.store import DEFAULT_STORE, Store
+    from harness.trials.store import Store
+    from harness.trials.store_folders import DEFAULT_STORE
 
     for folder in store or []:
         if not is_folder(folder):

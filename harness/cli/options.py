@@ -187,7 +187,7 @@ def opened(store: str | None) -> "stores.Store":
     Raises UserError for what is there and is no folder, and for a bucket that cannot be read.
     """
     from harness.trials.remote_store import RemoteStore, store_at
-    from harness.trials.store import DEFAULT_STORE
+    from harness.trials.store_folders import DEFAULT_STORE
 
     found = store_at(store or DEFAULT_STORE)
     if isinstance(found, RemoteStore):

@@ -9,7 +9,7 @@ from harness.files import shipped
 from harness.report.groups import Group
 from harness.report.matching import Wanted, yaml_text
 from harness.report.measured_trials import MeasuredTrial
-from harness.trials.store import DEFAULT_STORE
+from harness.trials.store_folders import DEFAULT_STORE
 
 SUBSETS = "0,1,2,3,4"
 """The label subsets of a sweep with a share of the labels: five (diffaug.md, section 7)"""

@@ -11,7 +11,7 @@ from harness.errors import headline
 from harness.trials.reading import Reading
 from harness.trials.record import trial_label
 from harness.trials.record_files import is_text
-from harness.trials.store import DEFAULT_STORE
+from harness.trials.store_folders import DEFAULT_STORE
 
 SHOWN = 5
 """The number of records that one note names"""

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from harness.report.groups import Group, comparable_groups
 from harness.report.reported import papers
 from harness.report.store_tables import STORE_SCHEMA, records_of, split_cells
-from harness.trials.store import DEFAULT_STORE
+from harness.trials.store_folders import DEFAULT_STORE
 
 TRIALS = pa.list_(
     pa.struct(

@@ -18,7 +18,7 @@ from typing import Any
 
 from harness.owners import Owner
 from harness.remote import RemoteAway, RemoteFolder, RemoteObject
-from harness.trials.store import PROGRESS
+from harness.trials.store_folders import PROGRESS
 
 REMOTE_BEAT_SECONDS = 10.0
 """Time between two signs of life of an owner"""

@@ -24,7 +24,8 @@ from harness.trials.record import SCHEMA, Record
 from harness.trials.record_files import KeyRange
 from harness.trials.remote_claims import RUNNING_OBJECTS, RemoteClaim, living, progress_of_others
 from harness.trials.remote_copy import UNFINISHED, RemoteCopy
-from harness.trials.store import PROGRESS, SMALL_FILES, Store
+from harness.trials.store import SMALL_FILES, Store
+from harness.trials.store_folders import PROGRESS
 
 QUIET_SECONDS = 60.0
 """Time between two sentences about a bucket that stays away"""

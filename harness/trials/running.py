@@ -12,7 +12,8 @@ from typing import Any
 from harness.claims import owner_of
 from harness.files import written_whole
 from harness.training.progress import Progress
-from harness.trials.store import PROGRESS, Store
+from harness.trials.store import Store
+from harness.trials.store_folders import PROGRESS
 
 _Report = Callable[[Progress], None]
 

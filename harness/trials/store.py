@@ -10,17 +10,15 @@ import errno
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.claims import claimed, owner_of
 from harness.errors import UserError
 from harness.files import probe_writable, written_whole
-from harness.owners import Owner
 from harness.trials.compaction import COMPACTED, compact
 from harness.trials.reading import Reading, each_file, listed
 from harness.trials.record import RANK, SCHEMA, WITHOUT_LARGE, Record, record_of
@@ -31,10 +29,8 @@ from harness.trials.record_files import (
     sound_rows,
     write_rows,
 )
+from harness.trials.store_folders import StoreFolders
 
-PROGRESS = "progress.json"
-"""The file in the folder of a running trial in which it says how far it is"""
-DEFAULT_STORE = Path("results/trials")
 SMALL_FILES = 256
 """The number of trials' own files that are worth a compaction, since many files are slow to read"""
 LAST_CHARACTER = "\U0010ffff"
@@ -42,21 +38,8 @@ LAST_CHARACTER = "\U0010ffff"
 _logger = logging.getLogger(__name__)
 
 
-class Store:
+class Store(StoreFolders):
     """A folder of trial records."""
-
-    def __init__(self, folder: Path | str = DEFAULT_STORE) -> None:
-        self.folder = Path(folder)
-
-    @property
-    def place(self) -> str:
-        """Where the store is, as `--store` names it."""
-        return str(self.folder)
-
-    @property
-    def address(self) -> str:
-        """Where a process in any folder finds the store."""
-        return str(self.folder.resolve())
 
     def check_writable(self) -> None:
         """Raises UserError when a record could not be written here."""
@@ -68,51 +51,9 @@ class Store:
                 f"folder with --store"
             ) from None
 
-    @property
-    def weights_folder(self) -> Path:
-        """The folder of the trained weights: beside the store, which has records alone."""
-        folder = self.folder.resolve()
-        return folder.with_name(f"{folder.name}-weights")
-
-    def weights(self, key: str) -> Path:
-        """Where a final trial's trained weights are."""
-        return self.weights_folder / f"{key}.safetensors"
-
     def unsent(self) -> int:
         """How many records wait here for the place that machines share."""
         return 0
-
-    def kept_weights(self, key: str) -> Path:
-        """The file of the trained weights that the store has of a trial, if it has them."""
-        return self.weights(key)
-
-    @property
-    def studies_folder(self) -> Path:
-        """The folder of the studies of the searches, beside the store as the weights are."""
-        folder = self.folder.resolve()
-        return folder.with_name(f"{folder.name}-studies")
-
-    @property
-    def running_folder(self) -> Path:
-        """The folder of the trials that run.
-
-        It is hidden, because readers of Parquet files leave hidden folders out.
-        """
-        return self.folder / ".running"
-
-    def running(self, key: str) -> Path:
-        """The folder of a trial that runs: its claim, its checkpoint and its log."""
-        return self.running_folder / key
-
-    @property
-    def tables_folder(self) -> Path:
-        """The folder of the tables that sweeps leave: beside the store."""
-        return self.folder.resolve().with_name("tables")
-
-    @property
-    def sweeps_folder(self) -> Path:
-        """The hidden folder in which sweeps say how far they are."""
-        return self.folder / ".sweeps"
 
     def write(self, record: Record) -> None:
         """Write one record atomically, unless the store has more of this trial already.
@@ -164,41 +105,6 @@ class Store:
         with suppress(OSError):  # other trials run
             self.running_folder.rmdir()
         return stored
-
-    def claim(self, key: str) -> Path:
-        """The file that names the process which runs a trial."""
-        return self.running(key) / "claim"
-
-    @contextmanager
-    def claimed(self, key: str, what: str) -> Iterator[None]:
-        """Hold the claim of a trial during the block, as `harness.claims.claimed` does."""
-        with claimed(self.claim(key), what):
-            yield
-
-    def owner(self, key: str) -> Owner | None:
-        """The living process that runs a trial; None when none does."""
-        return owner_of(self.claim(key))
-
-    def progress_elsewhere(self) -> list[str]:
-        """What is in the files PROGRESS of trials that run without a folder on this machine."""
-        return []
-
-    def leave_note(self, note: Path) -> None:
-        """Make an empty file in or below `running_folder`, which the process of a trial looks for.
-
-        Nothing happens when the trial has ended, or when the disk is full.
-        """
-        with suppress(OSError):
-            note.touch()
-
-    def has_note(self, note: Path) -> bool:
-        """Whether there is such a file."""
-        return note.exists()
-
-    def remove_note(self, note: Path) -> None:
-        """Remove such a file, if it is there."""
-        with suppress(OSError):
-            note.unlink(missing_ok=True)
 
     def read(
         self,

@@ -10,7 +10,8 @@ from harness.claims import claimed
 from harness.sweep.sweep_state import SweepState, publishing
 from harness.training.progress import Progress
 from harness.trials.running import noted, running_trials
-from harness.trials.store import PROGRESS, Store
+from harness.trials.store import Store
+from harness.trials.store_folders import PROGRESS
 
 KEY = "a" * 32
 

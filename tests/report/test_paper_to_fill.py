@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from harness.trials.store import DEFAULT_STORE, Store
+from harness.trials.store import Store
+from harness.trials.store_folders import DEFAULT_STORE
 
 Add = Callable[..., str]
 Paper = Callable[..., Any]

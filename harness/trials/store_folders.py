@@ -1,0 +1,106 @@
+"""The folders of a store, and the marks in them with which processes hear of each other."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from harness.claims import claimed, owner_of
+from harness.owners import Owner
+
+PROGRESS = "progress.json"
+"""The file in the folder of a running trial in which it says how far it is"""
+DEFAULT_STORE = Path("results/trials")
+
+
+class StoreFolders:
+    """Where a store has its records, what stands beside them, and who runs which trial."""
+
+    def __init__(self, folder: Path | str = DEFAULT_STORE) -> None:
+        self.folder = Path(folder)
+
+    @property
+    def place(self) -> str:
+        """Where the store is, as `--store` names it."""
+        return str(self.folder)
+
+    @property
+    def address(self) -> str:
+        """Where a process in any folder finds the store."""
+        return str(self.folder.resolve())
+
+    @property
+    def weights_folder(self) -> Path:
+        """The folder of the trained weights: beside the store, which has records alone."""
+        folder = self.folder.resolve()
+        return folder.with_name(f"{folder.name}-weights")
+
+    def weights(self, key: str) -> Path:
+        """Where a final trial's trained weights are."""
+        return self.weights_folder / f"{key}.safetensors"
+
+    def kept_weights(self, key: str) -> Path:
+        """The file of the trained weights that the store has of a trial, if it has them."""
+        return self.weights(key)
+
+    @property
+    def studies_folder(self) -> Path:
+        """The folder of the studies of the searches, beside the store as the weights are."""
+        folder = self.folder.resolve()
+        return folder.with_name(f"{folder.name}-studies")
+
+    @property
+    def running_folder(self) -> Path:
+        """The folder of the trials that run.
+
+        It is hidden, because readers of Parquet files leave hidden folders out.
+        """
+        return self.folder / ".running"
+
+    def running(self, key: str) -> Path:
+        """The folder of a trial that runs: its claim, its checkpoint and its log."""
+        return self.running_folder / key
+
+    @property
+    def tables_folder(self) -> Path:
+        """The folder of the tables that sweeps leave: beside the store."""
+        return self.folder.resolve().with_name("tables")
+
+    @property
+    def sweeps_folder(self) -> Path:
+        """The hidden folder in which sweeps say how far they are."""
+        return self.folder / ".sweeps"
+
+    def claim(self, key: str) -> Path:
+        """The file that names the process which runs a trial."""
+        return self.running(key) / "claim"
+
+    @contextmanager
+    def claimed(self, key: str, what: str) -> Iterator[None]:
+        """Hold the claim of a trial during the block, as `harness.claims.claimed` does."""
+        with claimed(self.claim(key), what):
+            yield
+
+    def owner(self, key: str) -> Owner | None:
+        """The living process that runs a trial; None when none does."""
+        return owner_of(self.claim(key))
+
+    def progress_elsewhere(self) -> list[str]:
+        """What is in the files PROGRESS of trials that run without a folder on this machine."""
+        return []
+
+    def leave_note(self, note: Path) -> None:
+        """Make an empty file in or below `running_folder`, which the process of a trial looks for.
+
+        Nothing happens when the trial has ended, or when the disk is full.
+        """
+        with suppress(OSError):
+            note.touch()
+
+    def has_note(self, note: Path) -> bool:
+        """Whether there is such a file."""
+        return note.exists()
+
+    def remove_note(self, note: Path) -> None:
+        """Remove such a file, if it is there."""
+        with suppress(OSError):
+            note.unlink(missing_ok=True)
