@@ -24,7 +24,7 @@ from harness.sweep import received_files, worker
 from harness.sweep.file_list import FileList
 from harness.sweep.local_files import LocalFiles, file_list
 from harness.sweep.machines import digests_of
-from harness.sweep.ray_engine import _Relay
+from harness.sweep.relay import Relay
 from harness.sweep.received_files import brought
 from harness.sweep.trial_queue import TrialQueue
 from harness.sweep.trial_sources import Listed
@@ -310,7 +310,7 @@ def test_failure_without_a_record_is_recorded(tmp_path: Path) -> None:
     heard: list[dict[str, Any]] = []
     watcher: Any = SimpleNamespace(ended=lambda _, report: heard.append(report))
     shares: Any = SimpleNamespace(ended=lambda *_: None)
-    relay = _Relay(queue, shares, watcher, SimpleNamespace(asked=False), "sweep")  # type: ignore[arg-type]
+    relay = Relay(queue, shares, watcher, SimpleNamespace(asked=False), "sweep")  # type: ignore[arg-type]
     report = {"status": "failed", "reason": "no files", "dev": None, "recorded": False}
     ended = SimpleNamespace(config={"key": name, "part": None}, last_result=report)
     relay.on_trial_complete(0, [], ended)
