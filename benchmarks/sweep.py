@@ -90,6 +90,14 @@ def write_space(folder: Path, methods: str, *, seeds: int = 1, setting: str = "u
     return path
 
 
+def write_sleeper(folder: Path, seconds: float, trials: int) -> tuple[Path, Path]:
+    """Write a method whose trials sleep, and a search space of so many of them."""
+    plugin = folder / "sleeper.py"
+    plugin.write_text(SLEEPER.replace("SECONDS", str(seconds)), encoding="utf-8")
+    grid = f"{{number: {{from: 1, to: {trials}, step: 1}}}}"
+    return plugin, write_space(folder, f"sleeper: {{grid: {grid}}}")
+
+
 def sweep(*targets: Path, store: Path, options: tuple[str, ...] = (), **changed: str) -> Run:
     """Run a sweep in a process of its own."""
     command = [sys.executable, "-m", "harness", "sweep", *map(str, targets)]
@@ -126,13 +134,18 @@ def folder() -> Iterator[Path]:
 
 
 def overhead(trials: list[int]) -> None:
-    """A further trial beyond its work, with all CPUs for one trial."""
+    """A further trial beyond its work, with all CPUs for one trial.
+
+    The trials train nothing, so that a sweep of 10,000 of them ends.
+    """
     cpus = str(os.cpu_count() or 1)
     found = {}
     for number in (1, *trials):  # the first one fills the caches, too
         with folder() as where:
-            space = write_space(where, "simcse: ", seeds=number)
-            found[number] = sweep(space, store=where / "t", options=("--cpus-per-trial", cpus))
+            plugin, space = write_sleeper(where, 0.0, number)
+            found[number] = sweep(
+                plugin, space, store=where / "t", options=("--cpus-per-trial", cpus)
+            )
     one = found[1]
     for number in trials:
         run, more = found[number], number - 1
@@ -147,7 +160,8 @@ def overhead(trials: list[int]) -> None:
 def sharing() -> None:
     """A grid over the length of DiffAug's first stage, and the same trials without sharing."""
     lengths = [50 * number for number in range(1, 13)]
-    grid = f"diffaug: {{set: {{max_steps: 20}}, grid: {{stage1_steps: {lengths}}}}}"
+    small = "max_steps: 20, stage1_batch_size: 16, auxiliary_batch_size: 16"
+    grid = f"diffaug: {{set: {{{small}}}, grid: {{stage1_steps: {lengths}}}}}"
     with folder() as where:
         space = write_space(where, grid, setting="semisup", values="precision: fp32")
         shared = sweep(space, store=where / "t", HARNESS_CACHE=str(where / "cache"))
@@ -169,11 +183,7 @@ def nodes(numbers: list[int], seconds: float = 2.0, trials: int = 40) -> None:
     """Sleeping trials on simulated nodes of this machine, with one CPU each."""
     for number in numbers:
         with folder() as where:
-            plugin = where / "sleeper.py"
-            plugin.write_text(SLEEPER.replace("SECONDS", str(seconds)), encoding="utf-8")
-            space = write_space(
-                where, f"sleeper: {{grid: {{number: {{from: 1, to: {trials * number}, step: 1}}}}}}"
-            )
+            plugin, space = write_sleeper(where, seconds, trials * number)
             token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2}
             with cluster(number, where, token) as address:
                 run = sweep(

@@ -67,6 +67,6 @@ def test_both_commands_do_all_of_their_own_set_up(clone: Path) -> None:
     assert re.search(r"final seeds: 0 to run", again.stdout), again.stdout
 
     # CI itself is a run of `test` in a fresh clone; `quick` does the same without mypy.
-    tests = bootstrap(clone, "quick", "tests/losses", "-q")
+    tests = bootstrap(clone, "quick", "tests/losses", "-q", "-n", "0")
     assert tests.returncode == 0, tests.stdout + tests.stderr
     assert re.search(r"\d+ passed", tests.stdout)

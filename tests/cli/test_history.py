@@ -16,9 +16,9 @@ ANALYSIS = {
 
 
 @pytest.mark.slow
-def test_an_analysed_run_stores_its_curves(process: Any, harness: Any, tmp_path: Path) -> None:
+def test_an_analysed_run_stores_its_curves(harness: Any, tmp_path: Path) -> None:
     settings = [word for name, value in ANALYSIS.items() for word in ("--set", f"{name}={value}")]
-    ran = process("run", "diffaug", "--encoder", "tiny-bert", "--store", tmp_path, *settings)
+    ran = harness("run", "diffaug", "--encoder", "tiny-bert", "--store", tmp_path, *settings)
     assert ran.code == 0, ran.err
     points = duckdb.sql(
         f"SELECT unnest(history, recursive := true) FROM '{tmp_path}/*.parquet'"

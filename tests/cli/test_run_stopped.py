@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from harness.cli import app
 from harness.trials.store import Store
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
@@ -30,6 +32,10 @@ class Method(SimCSE):
         time.sleep(0.1)
         return super().losses(batch, stage)
 '''
+VALUES = ["suite=graded", "sentences=graded-sentences", f"max_steps={STEPS}", "epochs=9",
+          "batch_size=8", "evaluation_interval=20", "precision=fp32"]  # fmt: skip
+RUN = ["slowly.py", "--encoder", "tiny-bert", "--store", "store",
+       *(word for value in VALUES for word in ("--set", value))]  # fmt: skip
 OF_THE_RUN = {"started", "sentences_per_second", "peak_host_memory_mib", "commit"}
 
 
@@ -48,23 +54,25 @@ class Folder:
 
     def start(self, minutes: str) -> subprocess.Popen[str]:
         """The command as a process."""
-        values = ["suite=graded", "sentences=graded-sentences", f"max_steps={STEPS}", "epochs=9",
-                  "batch_size=8", "evaluation_interval=20", "precision=fp32"]  # fmt: skip
-        given = [part for value in values for part in ("--set", value)]
         inherited = {name: text for name, text in os.environ.items() if name != "HARNESS_HUB"}
         changed = {"HARNESS_CACHE": str(self.cache), "HARNESS_CHECKPOINT_MINUTES": minutes}
         return subprocess.Popen(
-            [sys.executable, "-m", "harness", "run", "slowly.py", "--encoder", "tiny-bert", *given,
-             "--store", "store"],
+            [sys.executable, "-m", "harness", "run", *RUN],
             cwd=self.folder, env={**inherited, **changed}, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed_ctrl_c,
         )  # fmt: skip
 
     def finish(self) -> dict[str, Any]:
-        """Run the command to its end; the fields of its record that do not depend on the time."""
-        command = self.start("5")
-        out, err = command.communicate(timeout=900)
-        assert command.returncode == 0, out + err
+        """The same command in this process, to its end.
+
+        It returns the fields of its record that do not depend on the time.
+        """
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delenv("HARNESS_HUB", raising=False)
+            patch.setenv("HARNESS_CACHE", str(self.cache))
+            patch.chdir(self.folder)
+            answer = CliRunner().invoke(app, ["run", *RUN])
+        assert answer.exit_code == 0, answer.output
         (record,) = Store(self.folder / "store").read().records()
         return {
             name: value

@@ -143,7 +143,7 @@ def test_a_flipped_bit_in_the_state_of_a_shared_stage_is_noticed_and_the_stage_r
     trial = Trial("diffaug", values, 1)
     before = numbers(trial)
     [state] = cached.glob("stages/*/2.safetensors")
-    for place in (9, 100, state.stat().st_size // 2, -1):  # in the header, and in the numbers
+    for place in (9, -1):  # in the header, and in the numbers
         flip(state, place)
         said(caplog)
         assert numbers(trial) == before

@@ -1,6 +1,7 @@
 """Sweeps that are killed at a random moment: nothing is lost, and the same command ends the work.
 
-Each try starts a sweep, kills one of its processes, gives the same command again, and compares the
+Each try starts a sweep, kills one of its processes, finishes the sweep in the process of the test
+(in test_ray.py and tests/sweep/test_pruned_sweep.py, the same command does that), and compares the
 store with that of a sweep that nobody disturbed. `HARNESS_KILLS=20` makes more tries than CI does.
 """
 
@@ -208,7 +209,7 @@ def test_nothing_is_lost_whoever_is_killed(
     undisturbed: Results,
     targets: list[Path],
     started: Callable[..., Any],
-    process: Callable[..., Any],
+    serially: Callable[..., Any],
     processes_left: Callable[[str, float], list[int]],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -226,12 +227,12 @@ def test_nothing_is_lost_whoever_is_killed(
             processes_left(mark, 300)
     lost = differences(kept, {key: row for key, row in results(store).items() if key in kept})
     clock = time.monotonic()
-    answer = process("sweep", *targets, "--store", store)
+    answer = serially(*targets, "--store", store)
     seconds = time.monotonic() - clock
     with capsys.disabled():
         print(
             f"\nkill {seed}: {victim}, exit code {driver.returncode}, {len(kept)} trials stored "
-            f"before, {len(lost)} of them lost, the same command took {seconds:.0f} s"
+            f"before, {len(lost)} of them lost, the rest took {seconds:.0f} s"
         )
     assert answer.code == 0, answer.out + answer.err
     assert lost == {}
@@ -321,7 +322,7 @@ def test_ctrl_c_leaves_nothing_running_and_the_sweep_goes_on(
     undisturbed: Results,
     targets: list[Path],
     started: Callable[..., Any],
-    process: Callable[..., Any],
+    serially: Callable[..., Any],
     processes_left: Callable[[str, float], list[int]],
     tmp_path: Path,
 ) -> None:
@@ -343,7 +344,7 @@ def test_ctrl_c_leaves_nothing_running_and_the_sweep_goes_on(
     assert list((store / ".running").glob("*/checkpoint.safetensors"))
     assert not list((store / ".running").glob("*/claim"))
     assert {row["status"] for row in results(store).values()} == {"finished"}
-    answer = process("sweep", *targets, "--store", store)
+    answer = serially(*targets, "--store", store)
     assert answer.code == 0, answer.out + answer.err
     assert {name: written(store)[name] for name in before} == before
     assert differences(results(store), undisturbed) == {}

@@ -72,7 +72,7 @@ Environment = dict[str, str]
 Sweep = Callable[..., subprocess.Popen[str]]
 
 
-# A sweep that loses its cluster, then its driver, and then ends
+# A sweep that loses its cluster, and then ends
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def finished(store: Path) -> dict[str, int]:
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_lost_head_and_killed_driver_lose_nothing(
+def test_a_lost_head_loses_nothing(
     sweep: Sweep, environment: Environment, tmp_path: Path, temporary: Path
 ) -> None:
     if not Path("/proc/self/environ").exists():
@@ -185,12 +185,6 @@ def test_lost_head_and_killed_driver_lose_nothing(
     [folder] = temporary.glob(f"{folders.PREFIX}*")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert json.loads((folder / OWNER).read_text())["process"] == driver.pid
-    wait_for(lambda: (folder / "r").exists(), driver)
-    driver.kill()
-    driver.communicate(timeout=600)
-    assert folder.exists()
-
-    driver = sweep()
     out, err = driver.communicate(timeout=900)
     assert driver.returncode == 0, out + err
     assert {name: finished(store)[name] for name in before} == before

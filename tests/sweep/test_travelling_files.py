@@ -24,8 +24,8 @@ from harness.sweep import received_files, worker
 from harness.sweep.file_list import FileList
 from harness.sweep.local_files import LocalFiles, file_list
 from harness.sweep.machines import digests_of
-from harness.sweep.relay import Relay
 from harness.sweep.received_files import brought
+from harness.sweep.relay import Relay
 from harness.sweep.trial_queue import TrialQueue
 from harness.sweep.trial_sources import Listed
 from harness.trials.store import Store
