@@ -94,8 +94,13 @@ def write_sleeper(folder: Path, seconds: float, trials: int) -> tuple[Path, Path
     """Write a method whose trials sleep, and a search space of so many of them."""
     plugin = folder / "sleeper.py"
     plugin.write_text(SLEEPER.replace("SECONDS", str(seconds)), encoding="utf-8")
-    grid = f"{{number: {{from: 1, to: {trials}, step: 1}}}}"
-    return plugin, write_space(folder, f"sleeper: {{grid: {grid}}}")
+    space = write_space(
+        folder, f"sleeper: {{grid: {{number: {{from: 1, to: {trials}, step: 1}}}}}}"
+    )
+    lines = space.read_text(encoding="utf-8").splitlines(keepends=True)
+    # It has none of the hyperparameters that the other spaces set.
+    space.write_text("".join(line for line in lines if not line.startswith("set:")), "utf-8")
+    return plugin, space
 
 
 def sweep(*targets: Path, store: Path, options: tuple[str, ...] = (), **changed: str) -> Run:
