@@ -169,7 +169,9 @@ def sharing() -> None:
     grid = f"diffaug: {{set: {{{small}}}, grid: {{stage1_steps: {lengths}}}}}"
     with folder() as where:
         space = write_space(where, grid, setting="semisup", values="precision: fp32")
-        shared = sweep(space, store=where / "t", HARNESS_CACHE=str(where / "cache"))
+        # As many threads for a trial as those have that run one by one.
+        cpus = ("--cpus-per-trial", str(os.cpu_count() or 1))
+        shared = sweep(space, store=where / "t", options=cpus, HARNESS_CACHE=str(where / "cache"))
         [search] = searches(*load_space(space), Overrides())
         trials = search.trials(search.configurations(0, []), "search")
         alone = 0.0

@@ -150,12 +150,20 @@ class Engine:
 
     def _fit(self, source: TrialSource, watcher: TrialWatcher, *, only_parts: bool = False) -> None:
         queue = TrialQueue(source, self.store, self._made, only_parts=only_parts)
-        folder = str(self._folder)
+        assert self._folder
         if self._dashboard:
             watcher = Everyone(watcher, self._dashboard)
         note = stop_note(self.store.running_folder, self._sweep)
         stopping = Stopping(queue, note, watcher.stopping)
-        shares = self._gpu_shares
+        relay = Relay(queue, self._gpu_shares, watcher, stopping, self._sweep)
+        with stopping.heeded():
+            while not queue.finished and not stopping.asked:
+                self._tuner(queue, relay).fit()
+        if stopping.asked:
+            raise KeyboardInterrupt
+
+    def _tuner(self, queue: TrialQueue, relay: Relay) -> tune.Tuner:
+        """A run of Tune, which ends when the queue is empty or after MOST_JOBS."""
         bound = partial(
             worker.run_one,
             store=self.store.address,
@@ -164,27 +172,23 @@ class Engine:
             cpus=self.resources.cpus,
             limits=self.limits,
         )
-        tuner = tune.Tuner(
+        return tune.Tuner(
             trial_worker(bound, partial(_resources, cpus=self.resources.cpus)),
             tune_config=tune.TuneConfig(
-                search_alg=Feed(queue, shares, self._files),
-                num_samples=-1,  # until the queue is empty
+                search_alg=Feed(queue, self._gpu_shares, self._files),
+                num_samples=-1,  # until the searcher ends it
                 reuse_actors=True,  # imports and start-up once per worker, not per trial
                 trial_name_creator=_name,
                 trial_dirname_creator=lambda trial: str(trial.trial_id),
             ),
             run_config=tune.RunConfig(
-                storage_path=folder,
+                storage_path=str(self._folder),
                 verbose=0,
                 # This counts lost workers and nodes. A failed trial is a record, not an error.
                 failure_config=tune.FailureConfig(max_failures=1),
-                callbacks=[Relay(queue, shares, watcher, stopping, self._sweep)],
+                callbacks=[relay],
             ),
         )
-        with stopping.heeded():
-            tuner.fit()
-        if stopping.asked:
-            raise KeyboardInterrupt
 
 
 def _name(trial: Any) -> str:

@@ -20,13 +20,17 @@ from harness.sweep.watcher import TrialWatcher
 from harness.trials.store import SMALL_FILES
 from harness.trials.trial import Trial, failed
 
+MOST_JOBS = 1000
+"""Jobs of one run of Tune, which keeps some 80 kB of each to its end"""
+
 
 class Feed(Searcher):  # type: ignore[misc]
-    """Gives Tune the jobs of a queue, with the lists of the files that travel."""
+    """Gives Tune jobs of a queue, at most MOST_JOBS, with the lists of the files that travel."""
 
     def __init__(self, queue: TrialQueue, shares: GpuShares, files: LocalFiles | None) -> None:
         super().__init__()
         self.queue, self.shares, self.files = queue, shares, files
+        self._left = MOST_JOBS
 
     def __getstate__(self) -> dict[str, Any]:
         """Keep nothing: Tune writes its searcher into a file, but none is ever restored."""
@@ -34,11 +38,14 @@ class Feed(Searcher):  # type: ignore[misc]
 
     def suggest(self, trial_id: str) -> Any:
         """The next job for a worker; None when there is none at this moment."""
+        if not self._left:
+            return Searcher.FINISHED
         if self.shares.waiting:
             return None
         found = self.queue.next()
         if found is None:
             return Searcher.FINISHED if self.queue.finished else None
+        self._left -= 1
         return worker.settings_of(found, self.shares.begun(found), self.files)
 
     def on_trial_complete(
