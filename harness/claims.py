@@ -1,9 +1,8 @@
 """Claims: which process works on a trial.
 
-A claim is a file that names its process. Processes on any number of machines that
-share a folder see it. Its owner lets it grow by one byte every few seconds; a claim that does not
-grow any more, or whose process has ended, is taken over. Nothing here compares the clocks of two
-machines.
+A claim is a file that names its process. Processes on any number of machines that share a folder
+see it. Its owner lets it grow by one byte every few seconds; a claim that does not grow any more,
+or whose process has ended, is taken over. Nothing here compares the clocks of two machines.
 """
 
 import json
@@ -11,7 +10,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -110,8 +109,21 @@ def claimed(path: Path, what: str) -> Iterator[None]:
     `what`: what the process does meanwhile, for others who wait. While another process holds the
     claim, this one waits and says so, or postpones (`postponing`).
     """
-    claim, said = Claim(path), False
-    while owner := _taken(claim):
+    claim = Claim(path)
+    with held(lambda: _taken(claim), claim.release, what):
+        yield
+
+
+@contextmanager
+def held(
+    take: Callable[[], Owner | None], release: Callable[[], None], what: str
+) -> Iterator[None]:
+    """Hold a claim of any kind during the block.
+
+    `take`: takes the claim, or returns its owner, for which this process waits as `claimed` does.
+    """
+    said = False
+    while owner := take():
         if not said:
             busy(f"{owner} works on {what}")
         said = True
@@ -119,7 +131,7 @@ def claimed(path: Path, what: str) -> Iterator[None]:
     try:
         yield
     finally:
-        claim.release()
+        release()
 
 
 def _taken(claim: Claim) -> Owner | None:

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,24 @@ from harness.evaluation.suites import suite
 from harness.plugin import Stage
 from harness.losses.info_nce import info_nce
 """
+
+BAG = '''\
+class Bag(plugin.Method[Config]):
+    """A bag of words that does not train."""
+
+    def __init__(self, config, kit):
+        super().__init__(config, kit)
+        self.words = nn.Embedding(len(kit.tokenizer), 8)
+
+    @property
+    def longest(self):
+        return 64
+
+    def embed(self, batch):
+        mask = batch.attention_mask[:, :, None].float()
+        return (self.words(batch.input_ids) * mask).sum(1) / mask.sum(1)
+'''
+"""The code of a method to inherit from; it stands below `Config`."""
 
 TRAINED = (
     HEAD
@@ -130,6 +148,21 @@ class Method(plugin.Method[Config]):
         return vector / np.linalg.norm(vector) + noise * other / np.linalg.norm(other)
 """
 )
+
+
+def one_grid(method: str, hyperparameter: str, values: Sequence[object]) -> str:
+    """A search space: one hyperparameter of one method, on the embedded encoder and suite."""
+    return f"""\
+setting: unsup
+suite: graded
+select: {{metric: graded-dev}}
+final: {{seeds: [0]}}
+encoders: [tiny-bert]
+methods:
+  {method}:
+    grid:
+      {hyperparameter}: [{", ".join(map(str, values))}]
+"""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from harness.files import shipped
 from harness.report.groups import Group
 from harness.report.matching import Wanted, yaml_text
 from harness.report.measured_trials import MeasuredTrial
-from harness.trials.store_folders import DEFAULT_STORE
+from harness.trials.store_folders import store_option
 
 SUBSETS = "0,1,2,3,4"
 """The label subsets of a sweep with a share of the labels: five (diffaug.md, section 7)"""
@@ -31,7 +31,7 @@ class Commands:
             words += ["--set", f"{name}={yaml_text(value)}"]
             if name == "label_fraction":
                 words += ["--subsets", SUBSETS]
-        return shlex.join([*words, *self._store()])
+        return shlex.join([*words, *store_option(self.store)])
 
     def evaluation(self, trial: MeasuredTrial, group: Group, suite: str) -> str:
         """The command that measures a trial with one more suite.
@@ -42,7 +42,7 @@ class Commands:
         model = [trial.key[:10]]
         if trial.own is None and group.method == "pooling":
             model = [group.encoder, "--pooling", str(group.configuration["pooling"])]
-        return shlex.join(["harness", "eval", *model, "--suite", suite, *self._store()])
+        return shlex.join(["harness", "eval", *model, "--suite", suite, *store_option(self.store)])
 
     def obstacle(self, target: Wanted) -> str:
         """The reason why the sweep cannot be run yet; "" when it can be run."""
@@ -51,9 +51,6 @@ class Commands:
         if not (shipped("search_spaces") / _space(target)).exists():
             return f"no search_spaces/{_space(target)}"
         return ""
-
-    def _store(self) -> list[str]:
-        return [] if str(self.store) == str(DEFAULT_STORE) else ["--store", str(self.store)]
 
 
 def _space(target: Wanted) -> str:

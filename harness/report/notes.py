@@ -1,5 +1,6 @@
 """The notes under a table: about records that are not in the table, or that are incomplete."""
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from harness.errors import headline
 from harness.trials.reading import Reading
 from harness.trials.record import trial_label
 from harness.trials.record_files import is_text
-from harness.trials.store_folders import DEFAULT_STORE
+from harness.trials.store_folders import store_option
 
 SHOWN = 5
 """The number of records that one note names"""
@@ -46,11 +47,10 @@ def unreadable(reading: Reading) -> list[str]:
 
 def nothing_yet(trials: pa.Table, store: Path | str) -> str:
     """A note that names a command to begin with, for a store with nothing to show."""
-    option = "" if str(store) == str(DEFAULT_STORE) else f" --store {store}"
     there = ""
     if trials.num_rows:
         there = f" (of {counted(trials.num_rows, 'trial')} none is final and finished)"
-    command = f"harness sweep search_spaces/quickstart.yaml{option}"
+    command = shlex.join(["harness", "sweep", "quickstart", *store_option(store)])
     return f"nothing to show in {store} yet{there}; run: {command}"
 
 

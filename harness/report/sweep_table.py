@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from harness.report.groups import Group, comparable_groups
 from harness.report.reported import papers
 from harness.report.store_tables import STORE_SCHEMA, records_of, split_cells
-from harness.trials.store_folders import DEFAULT_STORE
+from harness.trials.store_folders import store_option
 
 TRIALS = pa.list_(
     pa.struct(
@@ -76,5 +76,4 @@ def next_commands(groups: list[Group], known: Collection[str], store: Path | str
     if named and comparable:
         rival = groups[1].keys[0] if len(groups) > 1 else others[0]
         commands[2] = ["compare", best.keys[0][:10], rival[:10], "--suite", own]
-    option = [] if str(store) == str(DEFAULT_STORE) else ["--store", str(store)]
-    return [shlex.join(["harness", *words, *option]) for words in commands]
+    return [shlex.join(["harness", *words, *store_option(store)]) for words in commands]

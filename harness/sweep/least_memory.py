@@ -8,7 +8,7 @@ from harness.encoders.loadable import parameter_count
 from harness.errors import UserError
 from harness.plugin.declared import Declared
 from harness.plugin.stage import Stage
-from harness.sweep.node_resources import Machine
+from harness.sweep.machines import Machine
 from harness.trials.trial import Trial
 
 FLOAT32 = 4

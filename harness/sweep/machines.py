@@ -1,104 +1,79 @@
-"""Whether all machines of a cluster can run the trials of a sweep as this one would."""
+"""What the machines of a sweep have: their memory and their GPUs."""
 
-from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+import os
+import subprocess
+from dataclasses import dataclass
 
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from harness import PROTOCOL, __version__
-from harness.data.corpora import source
-from harness.data.hub import model_digest
-from harness.errors import UserError, reason, shortened
-from harness.evaluation.suites import suite
-from harness.files import PACKAGE, digest_files
-from harness.plugin import registry
-from harness.sweep.received_files import receive
-from harness.sweep.worker import given_trial  # with all that a machine needs for a trial
-from harness.trials.trial import Trial
+from harness.errors import UserError
+from harness.sweep.on_machines import on_every_machine
+from harness.sweep.process_memory import machine_memory
+from harness.sweep.resources import Gpu, Resources
 
-ANSWER_SECONDS = 900.0
-"""A machine starts a worker for its answer, and may download models and data before it"""
-DECIDING = ("torch", "transformers", "tokenizers", "numpy", "scipy")
-"""Packages on whose versions the last digits of a result depend"""
-Digests = dict[str, str]
-"""What decides results, such as `the model "bert-base-uncased"` -> its digest or version"""
+REPLY_SECONDS = 180.0
+"""A machine starts a worker for its answer"""
+_ASK = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
 
 
-def digests_of_code() -> Digests:
-    """The digest of harness on this machine, and the versions of the packages under it.
+@dataclass(frozen=True)
+class Machine:
+    """What one machine has, as far as it is known."""
 
-    Raises PackageNotFoundError without one of them.
-    """
-    own = f"{__version__}, protocol {PROTOCOL}, {registry.source_digest(PACKAGE)}"
-    # A machine with GPUs has another build of torch (2.13.0+cu130) than one without.
-    packages = {f"the package {name}": version(name).partition("+")[0] for name in DECIDING}
-    return {"the source of harness": own} | packages
+    memory_bytes: int
+    """Host memory; 0: not known"""
+    gpus: tuple[Gpu, ...] = ()
 
 
-def digests_of(trial: Trial) -> Digests:
-    """The digests of what decides the result of a trial on this machine.
-
-    Raises UserError when a model or a file is missing.
-    """
-    declared, measured = trial.declared, trial.config.suite
-    corpora = {name: source(name).paths() for name in declared.corpora.values()}
-    return {
-        f'the source of "{declared.name}"': declared.source_digest,
-        f'the files of "{declared.name}"': digest_files(declared.files),
-        f'the suite "{measured}"': suite(measured).digest(),
-        **{f'the model "{name}"': model_digest(name) for name in declared.models},
-        **{f'the corpus "{name}"': digest_files(paths) for name, paths in corpora.items()},
-    }
-
-
-def check_machines(samples: Sequence[Mapping[str, Any]]) -> None:
-    """Let every machine of the cluster receive the files of trials, and compare its digests.
-
-    `samples`: a trial of each search, as `harness.sweep.worker.trial_settings` gives it. Raises
-    UserError, with the name of the machine, when its digests differ from those of this machine, and
-    when it cannot answer.
-    """
-    here = digests_of_code()
-    for sample in samples:
-        here |= digests_of(given_trial(sample))
-    answers = []  # two nodes of Ray on one machine have the same name
-    for node in ray.nodes():
-        if node["Alive"]:
-            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            ask = ray.remote(_answer).options(num_cpus=0, scheduling_strategy=there)
-            name = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
-            answers.append((name, ask.remote(list(samples))))
-    for name, answer in answers:
-        try:
-            check_same(name, here, ray.get(answer, timeout=ANSWER_SECONDS))
-        except ray.exceptions.RayError as error:
-            why = shortened(str(error).strip().splitlines()[-1], 300)
-            raise UserError(f"the machine {name} of the cluster cannot run trials: {why}") from None
-
-
-def _answer(samples: Sequence[Mapping[str, Any]]) -> Digests | str:
-    """The digests on this machine, or why there are none."""
+def this_machine() -> Machine:
+    """What the machine of this process has. GPUs are known where the program nvidia-smi is."""
+    # torch would tell it too, but a Ray task without a GPU is shown none.
     try:
-        found = digests_of_code()
-        for sample in samples:
-            receive(**sample["files"])
-            found |= digests_of(given_trial(sample))
-    except PackageNotFoundError as error:
-        return f"it does not have the package {error.name}"
-    except UserError as error:
-        return reason(error)
+        done = subprocess.run(_ASK, capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return Machine(machine_memory()[0])
+    return Machine(machine_memory()[0], listed_gpus(done.stdout))
+
+
+def listed_gpus(printed: str) -> tuple[Gpu, ...]:
+    """The GPUs in the lines `name, MiB` of nvidia-smi; a line without a number is left out."""
+    pairs = [line.rpartition(", ") for line in printed.splitlines()]
+    return tuple(Gpu(name, int(mib)) for name, _, mib in pairs if mib.isdecimal())
+
+
+def all_machines() -> list[Machine]:
+    """What each machine of Ray has; one that does not answer is left out."""
+    if not os.environ.get("RAY_ADDRESS"):
+        return [this_machine()]
+    asked = [answer for _, answer in on_every_machine(this_machine)]
+    answered, _ = ray.wait(asked, num_returns=len(asked), timeout=REPLY_SECONDS)
+    found = []
+    for answer in answered:
+        try:
+            found.append(ray.get(answer))
+        except ray.exceptions.RayError:
+            continue  # a machine that was lost meanwhile runs no trial
     return found
 
 
-def check_same(name: str, here: Digests, there: Digests | str) -> None:
-    """Raises UserError when the machine `name` has no digests, or others than this one."""
-    if isinstance(there, str):
-        raise UserError(f"the machine {name} of the cluster cannot run trials: {there}")
-    for what, digest in here.items():
-        if there[what] != digest:
-            raise UserError(
-                f"the machine {name} of the cluster has another version of {what}: put the same "
-                f"there as here, or take it out of the cluster"
-            )
+def affordable(wanted: Resources) -> Resources:
+    """The resources with the number of GPUs filled in; without GPUs, it is 0.
+
+    `auto` stays where there are GPUs. Raises UserError when no machine has as many CPUs and GPUs.
+    """
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    there_are_gpus = any(node.get("GPU", 0) for node in nodes)
+    gpus = wanted.gpus
+    if gpus is None:
+        gpus = 1 if there_are_gpus else 0
+    elif gpus == "auto" and not there_are_gpus:
+        gpus = 0
+    least = 1 if gpus == "auto" else gpus
+    if any(node.get("CPU", 0) >= wanted.cpus and node.get("GPU", 0) >= least for node in nodes):
+        return Resources(wanted.cpus, gpus)
+    most = max(nodes, key=lambda node: (node.get("GPU", 0), node.get("CPU", 0)))
+    raise UserError(
+        f"no machine has {wanted.cpus:g} CPUs and {least:g} GPUs for one trial: the largest has "
+        f"{most.get('CPU', 0):g} and {most.get('GPU', 0):g}; lower --cpus-per-trial or "
+        f"--gpus-per-trial"
+    )

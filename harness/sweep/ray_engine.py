@@ -40,8 +40,8 @@ from harness.sweep.gpu_share import GpuShares
 from harness.sweep.least_memory import check_fits, largest_room
 from harness.sweep.limits import Limits
 from harness.sweep.local_files import LocalFiles
-from harness.sweep.machines import check_machines
-from harness.sweep.node_resources import Machine, affordable, all_machines
+from harness.sweep.machine_check import check_machines
+from harness.sweep.machines import Machine, affordable, all_machines
 from harness.sweep.ray_session import ray_session
 from harness.sweep.relay import Feed, Relay
 from harness.sweep.resources import Resources
@@ -137,18 +137,18 @@ class Engine:
         for trial in trials:
             check_fits(trial, room)
 
-    def run_from(self, source: TrialSource, watcher: TrialWatcher) -> None:
-        """Run every trial of a source once, until it is exhausted.
-
-        Afterwards the store has all records, also those of failures.
-        """
-        self._fit(source, watcher)
-
     def prepare(self, trials: Mapping[str, Trial], watcher: TrialWatcher) -> None:
         """Make the parts that the trials (key -> trial) share, and run no trial."""
-        self._fit(Listed(trials), watcher, only_parts=True)
+        self.run_from(Listed(trials), watcher, only_parts=True)
 
-    def _fit(self, source: TrialSource, watcher: TrialWatcher, *, only_parts: bool = False) -> None:
+    def run_from(
+        self, source: TrialSource, watcher: TrialWatcher, *, only_parts: bool = False
+    ) -> None:
+        """Run every trial of a source once, until it is exhausted.
+
+        Afterwards the store has all records, also those of failures. `only_parts`: make what the
+        trials share, and run none of them.
+        """
         queue = TrialQueue(source, self.store, self._made, only_parts=only_parts)
         assert self._folder
         if self._dashboard:

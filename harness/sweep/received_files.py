@@ -1,8 +1,8 @@
 """Brings the files of a trial from the machine that began the sweep to the one of a worker.
 
-Where the files have the same paths and contents, for example in a
-shared folder, nothing is copied. Otherwise they come into the cache, under the paths that they have
-on the other machine, so that a plugin or a suite finds its files beside itself.
+Where the files have the same paths and contents, for example in a shared folder, nothing is copied.
+Otherwise they come into the cache, under the paths that they have on the other machine, so that a
+plugin or a suite finds its files beside itself.
 """
 
 import functools
@@ -14,19 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from harness.errors import UserError
-from harness.files import (
-    cache_folder,
-    digest,
-    discard,
-    written_whole,
-)
+from harness.files import cache_folder, digest, discard, written_whole
 from harness.inputs import why
 from harness.locks import locked
 from harness.relocation import Relocation, relocate
 from harness.sweep.file_list import FileList, ListedFile
+from harness.sweep.on_machines import on_machine
 
 LARGEST_TRAVELLING = 2 * 2**30
 """Bytes of the files that come to a machine for one trial; more belongs into a shared folder"""
@@ -151,10 +146,7 @@ def _link_or_copy(kept: Path, place: Path) -> None:
 
 def _pieces_of(node: str, path: str) -> Iterator[bytes]:
     """The content of a file of another machine, piece by piece."""
-    there = NodeAffinitySchedulingStrategy(node, soft=False)
-    read = ray.remote(_read).options(
-        num_cpus=0, scheduling_strategy=there, _generator_backpressure_num_objects=4
-    )
+    read = on_machine(node, _read, _generator_backpressure_num_objects=4)
     try:
         for piece in read.remote(path):
             yield ray.get(piece)

@@ -94,7 +94,8 @@ class Rounds(Generic[Result]):
         self._round: TrialSource = Listed({})
         self._open: set[str] = set()
         """The keys of the trials that have not ended"""
-        self._result: Result | None = None
+        self._result: Result
+        """What the generator returned; a run ends when it has"""
         self._error: Exception | None = None
         self.exhausted = False
         """Whether no further trial will come"""
@@ -109,7 +110,7 @@ class Rounds(Generic[Result]):
             run(self)
         if self._error:
             raise self._error
-        return self._result  # type: ignore[return-value]  # a run ends when the generator has
+        return self._result
 
     def _advance(self) -> None:
         try:

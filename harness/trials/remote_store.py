@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from harness.claims import POLL_SECONDS
+from harness.claims import held
 from harness.files import cache_folder, digest
-from harness.locks import busy
 from harness.owners import Owner
 from harness.remote import SCHEME, RemoteAway, RemoteFolder
 from harness.trials.reading import Reading
@@ -138,17 +137,9 @@ class RemoteStore(Store):
 
     @contextmanager
     def claimed(self, key: str, what: str) -> Iterator[None]:
-        claim, said = RemoteClaim(self.remote, key, self.running(key)), False
-        with super().claimed(key, what):
-            while owner := self._taken(claim):
-                if not said:
-                    busy(f"{owner} works on {what}")
-                said = True
-                time.sleep(POLL_SECONDS)
-            try:
-                yield
-            finally:
-                claim.release()
+        claim = RemoteClaim(self.remote, key, self.running(key))
+        with super().claimed(key, what), held(lambda: self._taken(claim), claim.release, what):
+            yield
 
     def _taken(self, claim: RemoteClaim) -> Owner | None:
         with self._going_on("another machine may run the same trial"):

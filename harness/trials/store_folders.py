@@ -12,6 +12,11 @@ PROGRESS = "progress.json"
 DEFAULT_STORE = Path("results/trials")
 
 
+def store_option(store: Path | str) -> list[str]:
+    """The words of the option with which a command uses this store; none for the default one."""
+    return [] if str(store) == str(DEFAULT_STORE) else ["--store", str(store)]
+
+
 class StoreFolders:
     """Where a store has its records, what stands beside them, and who runs which trial."""
 

@@ -9,10 +9,8 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -26,6 +24,7 @@ from harness.data.corpora import GRADED
 from harness.data.hub import EMBEDDED
 from harness.files import PACKAGE
 from harness.trials.store import Store
+from tests.clusters import cluster, start_node
 from tests.sweeping import marked_processes
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
@@ -255,40 +254,6 @@ def hiding(*folders: Path) -> list[str]:
     return [] if tried.returncode else command
 
 
-@contextmanager
-def three_nodes(
-    environment: dict[str, str], begin: list[str], cache: Path
-) -> Iterator[tuple[str, list[int]]]:
-    """A cluster of three nodes with one CPU each: its address, and their raylets, head first.
-
-    `begin`: what stands before the command that starts the two others. `cache`: their cache.
-    """
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:
-        # The plugin watches the niceness of its worker, which `ray start` would set to 15.
-        nice = str(os.getpriority(os.PRIO_PROCESS, 0))
-        marked = environment | {"HARNESS_TEST_MARK": uuid.uuid4().hex, "RAY_worker_niceness": nice}
-        start = [str(Path(sys.executable).with_name("ray")), "start", "--num-cpus=1"]
-        head = ["--head", f"--port={address.partition(':')[2]}", "--include-dashboard=false"]
-        other = marked | {"HARNESS_CACHE": str(cache)}
-        raylets: list[int] = []
-        try:
-            for command, its in (
-                ([*start, *head, f"--temp-dir={folder}/r"], marked),
-                *[([*begin, *start, f"--address={address}"], other)] * 2,
-            ):
-                subprocess.run(command, env=its, check=True, capture_output=True, timeout=600)
-                found = victims("raylet", 0, marked_processes(marked["HARNESS_TEST_MARK"]))
-                raylets += [number for number in found if number not in raylets]
-            yield address, raylets
-        finally:
-            for number in marked_processes(marked["HARNESS_TEST_MARK"]):
-                with suppress(ProcessLookupError):
-                    os.kill(number, signal.SIGKILL)
-
-
 def test_a_node_of_three_is_lost(
     undisturbed: Results,
     targets: list[Path],
@@ -296,26 +261,33 @@ def test_a_node_of_three_is_lost(
     environment: dict[str, str],
     tmp_path: Path,
 ) -> None:
-    """Two of them have neither harness nor the files that the trials name by paths."""
+    """The three are not the head, and have neither harness nor the files named by paths."""
     store, cache = tmp_path / "store", tmp_path / "cache"
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2}
-    begin = hiding(targets[0].parent, PACKAGE)
-    with (
-        three_nodes(environment | token, begin, cache) as (address, raylets),
-        started(store, "--address", address, **token) as (driver, _),
-    ):
-        assert len(raylets) == 3
-        kept = results(store)
-        wait_for_a_start(store)
-        os.kill(raylets[-1], signal.SIGKILL)
-        out, err = driver.communicate(timeout=900)
+    mark = {"HARNESS_TEST_MARK": uuid.uuid4().hex}
+    # The plugin watches the niceness of its worker, which `ray start` would set to 15.
+    nice = {"RAY_worker_niceness": str(os.getpriority(os.PRIO_PROCESS, 0))}
+    nodes = environment | token | mark | nice
+    hidden = hiding(targets[0].parent, PACKAGE)
+    with cluster(nodes, "--num-cpus=0") as address:
+        [head] = victims("raylet", 0, marked_processes(mark["HARNESS_TEST_MARK"]))
+        for _ in range(3):
+            others = nodes | {"HARNESS_CACHE": str(cache)}
+            start_node(others, f"--address={address}", "--num-cpus=1", before=hidden)
+        raylets = victims("raylet", 0, marked_processes(mark["HARNESS_TEST_MARK"]))
+        assert len(raylets) == 4
+        with started(store, "--address", address, **token) as (driver, _):
+            kept = results(store)
+            wait_for_a_start(store)
+            os.kill(next(number for number in raylets if number != head), signal.SIGKILL)
+            out, err = driver.communicate(timeout=900)
     assert driver.returncode == 0, out + err
     assert len(kept) < TRIALS
     assert "3 at a time" in out
     assert differences(results(store), undisturbed) == {}
     assert not list((store / ".running").glob("*/claim"))
     assert (cache / "tokens").exists()  # they have trained
-    assert (cache / "travelled").exists() == bool(begin)
+    assert (cache / "travelled").exists() == bool(hidden)
 
 
 def test_ctrl_c_leaves_nothing_running_and_the_sweep_goes_on(

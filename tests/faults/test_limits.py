@@ -20,8 +20,9 @@ from harness.sweep.watchdog import LOG, Watch
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import Trial
+from tests.sweeping import BAG, one_grid
 
-PLUGIN = '''\
+PLUGIN = f'''\
 import os
 import re
 import sys
@@ -37,28 +38,21 @@ class Config(plugin.MethodConfig):
     fault: Literal["none", "loud", "exit", "vanish", "loop", "greedy"] = "none"
 
 
-class Method(plugin.Method[Config]):
-    """A bag of words that does not train, and that misbehaves when it embeds."""
+{BAG}
 
-    def __init__(self, config, kit):
-        super().__init__(config, kit)
-        self.words = nn.Embedding(len(kit.tokenizer), 8)
-
-    @property
-    def longest(self):
-        return 64
+class Method(Bag):
+    """It misbehaves when it embeds."""
 
     def embed(self, batch):
         getattr(self, self.config.fault)()
-        mask = batch.attention_mask[:, :, None].float()
-        return (self.words(batch.input_ids) * mask).sum(1) / mask.sum(1)
+        return super().embed(batch)
 
     def none(self):
         pass
 
     def loud(self):
         for number in range(40):
-            print(f"line {number} " + "x" * 100_000)
+            print(f"line {{number}} " + "x" * 100_000)
         os.system("echo from a child; echo the last words >&2")
         raise ValueError("long " * 100_000)
 
@@ -78,17 +72,7 @@ class Method(plugin.Method[Config]):
         print("I take")
         self.taken = [np.ones(2**24) for _ in range(240)]  # 30 GiB
 '''
-SPACE = """\
-setting: unsup
-suite: graded
-select: {metric: graded-dev}
-final: {seeds: [0]}
-encoders: [tiny-bert]
-methods:
-  faulty:
-    grid:
-      fault: [loop, none, loud, exit, vanish, greedy]
-"""
+FAULTS = ["loop", "none", "loud", "exit", "vanish", "greedy"]
 HEADLINES = {
     "loud": "ValueError: long long ",
     "exit": "SystemExit: 3",
@@ -108,7 +92,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
     """A sweep with all faults: its store, what it printed, and its exit code."""
     folder = tmp_path_factory.mktemp("limits")
     (folder / "faulty.py").write_text(PLUGIN, encoding="utf-8")
-    (folder / "space.yaml").write_text(SPACE, encoding="utf-8")
+    (folder / "space.yaml").write_text(one_grid("faulty", "fault", FAULTS), encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "harness", "sweep", folder / "faulty.py", folder / "space.yaml",
          "--store", folder / "store", "--trial-timeout", "60s", "--memory-per-trial", "3"],

@@ -4,14 +4,13 @@ import json
 import os
 import shutil
 import signal
-import socket
 import stat
 import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -20,25 +19,17 @@ import pytest
 
 from harness.errors import SweepStopped, UserError
 from harness.owners import OWNER, Owner
-from harness.sweep import machines
+from harness.sweep import machine_check
 from harness.sweep import ray_session as sessions
 from harness.sweep import session_folder as folders
-from harness.sweep.machines import check_same, digests_of, digests_of_code
+from harness.sweep.machine_check import check_same, digests_of, digests_of_code
 from harness.trials.store import Store
 from harness.trials.trial import Trial
+from tests.clusters import cluster
+from tests.sweeping import BAG, marked_processes, one_grid
 
-SPACE = """\
-setting: unsup
-suite: graded
-select: {metric: graded-dev}
-final: {seeds: [0]}
-encoders: [tiny-bert]
-methods:
-  slowly:
-    grid:
-      pause: [0.01, 0.02, 0.03, 0.5]
-"""
-PLUGIN = '''\
+SPACE = one_grid("slowly", "pause", [0.01, 0.02, 0.03, 0.5])
+PLUGIN = f'''\
 import time
 
 from torch import nn
@@ -50,21 +41,14 @@ class Config(plugin.MethodConfig):
     pause: float = 0.0
 
 
-class Method(plugin.Method[Config]):
-    """A bag of words that does not train, and that takes its time."""
+{BAG}
 
-    def __init__(self, config, kit):
-        super().__init__(config, kit)
-        self.words = nn.Embedding(len(kit.tokenizer), 8)
-
-    @property
-    def longest(self):
-        return 64
+class Method(Bag):
+    """It takes its time."""
 
     def embed(self, batch):
         time.sleep(self.config.pause)
-        mask = batch.attention_mask[:, :, None].float()
-        return (self.words(batch.input_ids) * mask).sum(1) / mask.sum(1)
+        return super().embed(batch)
 '''
 TRIALS = 5
 LOST = "Error: Ray has stopped answering, so the sweep ends here;"
@@ -112,36 +96,13 @@ def sweep(tmp_path: Path, environment: Environment) -> Sweep:
     return start
 
 
-@contextmanager
-def head(environment: Environment) -> Iterator[tuple[str, int]]:
-    """A cluster of one machine, as `ray start` makes it: its address, and its head's process."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        port = probe.getsockname()[1]
-    ray = str(Path(sys.executable).with_name("ray"))
-    subprocess.run(
-        [ray, "start", "--head", f"--port={port}", "--num-cpus=1", "--include-dashboard=false",
-         "--temp-dir", environment["TMPDIR"] + "/ray"],
-        env=environment, check=True, capture_output=True, timeout=600,
-    )  # fmt: skip
-    try:
-        [process] = processes(environment, "gcs_server")
-        yield f"127.0.0.1:{port}", process
-    finally:
-        for number in processes(environment, ""):
-            with suppress(ProcessLookupError):
-                os.kill(number, signal.SIGKILL)
-
-
 def processes(environment: Mapping[str, str], part: str) -> list[int]:
     """The living processes of this environment with this part in their command line."""
-    mark = environment["HARNESS_TEST_MARK"].encode()
     found = []
-    for folder in Path("/proc").glob("[0-9]*"):
+    for number in marked_processes(environment["HARNESS_TEST_MARK"]):
         with suppress(OSError):
-            marked = mark in (folder / "environ").read_bytes()
-            if marked and part.encode() in (folder / "cmdline").read_bytes():
-                found.append(int(folder.name))
+            if part.encode() in Path(f"/proc/{number}/cmdline").read_bytes():
+                found.append(number)
     return found
 
 
@@ -163,12 +124,11 @@ def finished(store: Path) -> dict[str, int]:
 def test_a_lost_head_loses_nothing(
     sweep: Sweep, environment: Environment, tmp_path: Path, temporary: Path
 ) -> None:
-    if not Path("/proc/self/environ").exists():
-        pytest.skip("needs /proc")
     store = tmp_path / "store"
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2}
 
-    with head(environment | token) as (address, process):
+    with cluster(environment | token, "--num-cpus=1") as address:
+        [process] = processes(environment, "gcs_server")
         driver = sweep(RAY_ADDRESS=address, **token)
         wait_for(lambda: finished(store), driver)
         os.kill(process, signal.SIGKILL)
@@ -360,6 +320,6 @@ def test_machine_without_a_package_is_refused(monkeypatch: pytest.MonkeyPatch) -
     def none(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(machines, "version", none)
+    monkeypatch.setattr(machine_check, "version", none)
     with pytest.raises(UserError, match=r"cannot run trials: it does not have the package torch$"):
-        check_same("node-3", {}, machines._answer([]))
+        check_same("node-3", {}, machine_check._answer([]))

@@ -167,7 +167,7 @@ def test_of_two_that_claim_at_once_one_goes_on(machine: Machine, tmp_path: Path)
         claims = [RemoteClaim(remote, f"{number:032x}", tmp_path) for remote in remotes]
         start, owners = threading.Barrier(2), dict[int, Owner | None]()
 
-        def take(place: int, claims=claims, start=start, owners=owners) -> None:  # type: ignore[no-untyped-def]
+        def take(place: int, claims=claims, start=start, owners=owners) -> None:
             start.wait()
             owners[place] = claims[place].take()
 

@@ -104,8 +104,7 @@ def test_many_failures_are_counted_and_the_first_named(store: Store, add_trial: 
 
 def test_an_empty_store_says_what_to_run(store: Store, add_trial: AddTrial) -> None:
     assert printed(store.read()) == (
-        "nothing to show in somewhere yet; run: "
-        "harness sweep search_spaces/quickstart.yaml --store somewhere\n"
+        "nothing to show in somewhere yet; run: harness sweep quickstart --store somewhere\n"
     )
     add_trial(role="search", test={})
     assert "(of 1 trial none is final and finished)" in printed(store.read())

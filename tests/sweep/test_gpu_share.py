@@ -12,7 +12,7 @@ import torch
 from harness.cli.options import gpus_of
 from harness.errors import UserError
 from harness.plugin.kit import Kit
-from harness.sweep import node_resources
+from harness.sweep import machines
 from harness.sweep.gpu_share import (
     CONTEXT_MIB,
     HEADROOM,
@@ -23,7 +23,7 @@ from harness.sweep.gpu_share import (
     share_of,
 )
 from harness.sweep.least_memory import LeastMemory, Room, check_fits, largest_room, least_memory
-from harness.sweep.node_resources import Machine, affordable, listed_gpus
+from harness.sweep.machines import Machine, affordable, listed_gpus
 from harness.sweep.resources import Gpu, Resources
 from harness.sweep.search import Search
 from harness.sweep.trial_queue import Job
@@ -222,7 +222,7 @@ def test_what_no_machine_has_is_refused(
 
 def planted(monkeypatch: pytest.MonkeyPatch, resources: dict[str, float]) -> None:
     nodes = [{"Alive": True, "Resources": resources}]
-    monkeypatch.setattr(node_resources, "ray", SimpleNamespace(nodes=lambda: nodes))
+    monkeypatch.setattr(machines, "ray", SimpleNamespace(nodes=lambda: nodes))
 
 
 @pytest.mark.parametrize(
@@ -319,10 +319,10 @@ def test_trials_are_checked_before_the_first_one_and_only_those_to_run(
     store = Store(tmp_path / "store")
     asked: list[list[Trial]] = []
     engine = SimpleNamespace(check_fits=lambda trials: asked.append(list(trials)))
-    runs = TrialRuns(store, lambda: engine, None)  # type: ignore[arg-type, return-value]
+    runs = TrialRuns(store, lambda: engine, None)
     small, large = search.known_trials()
     store.write(describe(small))
     runs.check_first([search])
     assert asked == [[large]]
     store.write(describe(large))
-    TrialRuns(store, None, None).check_first([search])  # type: ignore[arg-type]  # starts no Ray
+    TrialRuns(store, None, None).check_first([search])  # starts no Ray

@@ -6,37 +6,24 @@ Everything else is as on one: Ray's accounting, the workers, the store.
 
 import os
 import platform
-import socket
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
-from signal import SIGKILL
-from tempfile import TemporaryDirectory
 
 import pytest
 
 from harness.trials.store import Store
-from tests.sweeping import marked_processes
+from tests.clusters import cluster
+from tests.sweeping import BAG, one_grid
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 DEVICE, MEMORY, PEAK = f"cpu ({platform.machine()})", 80_000, 20_000
 """The GPU, and what a trial takes of it: three fit, with a quarter more and CUDA's context"""
-SPACE = """\
-setting: unsup
-suite: graded
-select: {metric: graded-dev}
-final: {seeds: [0]}
-encoders: [tiny-bert]
-methods:
-  measured:
-    grid:
-      number: [1, 2, 3, 4]
-"""
-PLUGIN = '''\
+SPACE = one_grid("measured", "number", [1, 2, 3, 4])
+PLUGIN = f'''\
 from pathlib import Path
 
 import ray
@@ -58,25 +45,18 @@ class Config(plugin.MethodConfig):
     number: int = 0
 
 
-class Method(plugin.Method[Config]):
-    """A bag of words that does not train. It notes its share of the GPU; number 4 needs all."""
+{BAG}
+
+class Method(Bag):
+    """It notes its share of the GPU; number 4 needs all."""
 
     def __init__(self, config, kit):
         super().__init__(config, kit)
-        self.words = nn.Embedding(len(kit.tokenizer), 8)
         gpus = ray.get_runtime_context().get_assigned_resources().get("GPU", 0)
         with Path(NOTES).open("a") as notes:
-            notes.write(f"{config.number} {gpus}\\n")
+            notes.write(f"{{config.number}} {{gpus}}\\n")
         if config.number == 4 and gpus < 1:
             raise torch.OutOfMemoryError("CUDA out of memory")
-
-    @property
-    def longest(self):
-        return 64
-
-    def embed(self, batch):
-        mask = batch.attention_mask[:, :, None].float()
-        return (self.words(batch.input_ids) * mask).sum(1) / mask.sum(1)
 '''
 
 
@@ -98,24 +78,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def address(environment: dict[str, str]) -> Iterator[str]:
     """A cluster of one machine with four CPUs and one GPU, as it says."""
-    if not Path("/proc/self/environ").exists():
-        pytest.skip("needs /proc")
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        port = probe.getsockname()[1]
-    with TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:
-        try:
-            subprocess.run(
-                [Path(sys.executable).with_name("ray"), "start", "--head", f"--port={port}",
-                 "--num-cpus=4", "--num-gpus=1", "--include-dashboard=false",
-                 f"--temp-dir={folder}/r"],
-                env=environment, check=True, capture_output=True, timeout=600,
-            )  # fmt: skip
-            yield f"127.0.0.1:{port}"
-        finally:
-            for number in marked_processes(environment["HARNESS_TEST_MARK"]):
-                with suppress(ProcessLookupError):
-                    os.kill(number, SIGKILL)
+    with cluster(environment, "--num-cpus=4", "--num-gpus=1") as address:
+        yield address
 
 
 def test_first_peak_decides_the_shares_and_who_needs_more_is_run_again(

@@ -23,7 +23,7 @@ from harness.relocation import relocate
 from harness.sweep import received_files, worker
 from harness.sweep.file_list import FileList
 from harness.sweep.local_files import LocalFiles, file_list
-from harness.sweep.machines import digests_of
+from harness.sweep.machine_check import digests_of
 from harness.sweep.received_files import brought
 from harness.sweep.relay import Relay
 from harness.sweep.trial_queue import TrialQueue
@@ -183,9 +183,9 @@ def test_trial_is_the_same_on_a_machine_without_its_files(
     assert describe(there) == expected
     assert digests_of(there) == digests
     # What the plugin, the suite, the corpus and the model read is there, too.
-    assert there.plugin.method.names == "Ada"  # type: ignore[attr-defined]
-    assert there.config.words.read_text() == "five\n"  # type: ignore[attr-defined]
-    assert str(there.config.words) == str(laptop / "words.txt")  # type: ignore[attr-defined]
+    assert there.plugin.method.names == "Ada"
+    assert there.config.words.read_text() == "five\n"
+    assert str(there.config.words) == str(laptop / "words.txt")
     assert suites.suite("my_suite.py").load("own-dev").texts == ["one", "two"]
     assert suites.suite("my_suite.py").load("own").texts == ["three", "four"]
     corpus = source("corpus.txt")
@@ -310,7 +310,7 @@ def test_failure_without_a_record_is_recorded(tmp_path: Path) -> None:
     heard: list[dict[str, Any]] = []
     watcher: Any = SimpleNamespace(ended=lambda _, report: heard.append(report))
     shares: Any = SimpleNamespace(ended=lambda *_: None)
-    relay = Relay(queue, shares, watcher, SimpleNamespace(asked=False), "sweep")  # type: ignore[arg-type]
+    relay = Relay(queue, shares, watcher, SimpleNamespace(asked=False), "sweep")
     report = {"status": "failed", "reason": "no files", "dev": None, "recorded": False}
     ended = SimpleNamespace(config={"key": name, "part": None}, last_result=report)
     relay.on_trial_complete(0, [], ended)

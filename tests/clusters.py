@@ -1,0 +1,46 @@
+"""Clusters of Ray on this machine, as `ray start` makes them."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.sweeping import marked_processes
+
+
+def start_node(environment: Mapping[str, str], *options: str, before: Sequence[str] = ()) -> None:
+    """`ray start` with these options. `before`: words in front of the command."""
+    command = [*before, str(Path(sys.executable).with_name("ray")), "start", *options]
+    subprocess.run(command, env=environment, check=True, capture_output=True, timeout=600)
+
+
+@contextmanager
+def cluster(environment: Mapping[str, str], *options: str) -> Iterator[str]:
+    """A cluster with a head, which gets these options of `ray start`: its address.
+
+    At the end, all processes are killed that have the mark of the environment, also the nodes that
+    have joined.
+    """
+    if not Path("/proc/self/environ").exists():
+        pytest.skip("needs /proc")
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    port = address.partition(":")[2]
+    # The sockets of Ray need a short path.
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:
+        head = ["--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={folder}/r"]
+        try:
+            start_node(environment, *head, *options)
+            yield address
+        finally:
+            for number in marked_processes(environment["HARNESS_TEST_MARK"]):
+                with suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
