@@ -4,7 +4,7 @@ A batch holds the rows of its items one item after the other: row = item * views
 section 1.1).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,25 +38,35 @@ class TextBatch:
     """(rows / views,): the label of each item; None: the corpus has no labels"""
     epoch: int = 0
     """Number of the epoch of the stream, from 0"""
+    host_mask: Tensor | None = None
+    """The attention mask in the memory of the CPU, for a batch that has gone to a GPU; None: it is
+    not known there"""
+
+    def known_mask(self) -> Tensor:
+        """The attention mask in the memory of the CPU.
+
+        Only where the batch does not know it there, the CPU waits for the GPU.
+        """
+        return self.attention_mask.cpu() if self.host_mask is None else self.host_mask
 
     def repeated(self, times: int) -> "TextBatch":
         """Every row `times` times in a row, as views of its item.
 
         The encoder draws a dropout mask for every row, so these views differ by dropout alone.
         """
-        ids, mask = (
-            value.repeat_interleave(times, dim=0) for value in (self.input_ids, self.attention_mask)
-        )
-        return replace(self, input_ids=ids, attention_mask=mask, views=self.views * times)
+        repeated = self._each(lambda value: value.repeat_interleave(times, dim=0))
+        return replace(repeated, views=self.views * times)
 
     def replaced(self, input_ids: Tensor, attention_mask: Tensor) -> "TextBatch":
         """The same rows with other word pieces; both tensors are (rows, length)."""
-        return replace(self, input_ids=input_ids, attention_mask=attention_mask)
+        host_mask = self.host_mask if attention_mask is self.attention_mask else None
+        return replace(
+            self, input_ids=input_ids, attention_mask=attention_mask, host_mask=host_mask
+        )
 
     def view(self, number: int) -> "TextBatch":
         """One view of every item, as a batch of its own."""
-        ids, mask = self.input_ids[number :: self.views], self.attention_mask[number :: self.views]
-        return replace(self, input_ids=ids, attention_mask=mask, views=1)
+        return replace(self._each(lambda value: value[number :: self.views]), views=1)
 
     def split(self, vectors: Tensor) -> tuple[Tensor, ...]:
         """Split vectors of all rows, (rows, ...), into those of each view, (items, ...)."""
@@ -65,14 +75,26 @@ class TextBatch:
 
     def to(self, device: torch.device) -> "TextBatch":
         """The same batch on another device."""
+        host_mask = None if device.type == "cpu" else self.known_mask()
         moved = [
             value.to(device, non_blocking=True)
             for value in (self.input_ids, self.attention_mask, self.items)
         ]
         labels = None if self.labels is None else self.labels.to(device, non_blocking=True)
         return replace(
-            self, input_ids=moved[0], attention_mask=moved[1], items=moved[2], labels=labels
+            self,
+            input_ids=moved[0],
+            attention_mask=moved[1],
+            items=moved[2],
+            labels=labels,
+            host_mask=host_mask,
         )
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "TextBatch":
+        """The same change of the rows of word pieces and masks."""
+        host_mask = None if self.host_mask is None else change(self.host_mask)
+        ids, mask = change(self.input_ids), change(self.attention_mask)
+        return replace(self, input_ids=ids, attention_mask=mask, host_mask=host_mask)
 
 
 def interleaved(first: TextBatch, second: TextBatch, pad_id: int) -> TextBatch:
@@ -90,7 +112,7 @@ def interleaved(first: TextBatch, second: TextBatch, pad_id: int) -> TextBatch:
 
     ids = together(first.input_ids, second.input_ids, pad_id)
     mask = together(first.attention_mask, second.attention_mask, 0)
-    return replace(first, input_ids=ids, attention_mask=mask, views=2)
+    return replace(first, input_ids=ids, attention_mask=mask, views=2, host_mask=None)
 
 
 def pad(rows: Sequence[np.ndarray], template: Template, pad_id: int) -> tuple[Tensor, Tensor]:

@@ -11,17 +11,18 @@ from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
 import torch
-import transformers
 from torch import Tensor, nn
 
 from harness.data.batching import TextBatch
-from harness.data.hub import model_folder, model_shape
 from harness.encoders.attention import KeyValues, OnePosition, select
+from harness.encoders.pretrained import pretrained
 from harness.encoders.trained import load_trained
-from harness.errors import UserError, explained
+from harness.encoders.unpadding import Padded, Unpadded, layout_of, unpads
 
 EmbeddingEdit = Callable[[Tensor], Tensor]
-"""Embedding output (rows, length, H) -> the output that the first layer reads instead"""
+"""Embedding output (rows, length, H) -> the output that the first layer reads instead.
+
+What it gives at padding is not read."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class Reach(TypedDict, total=False):
     """Changes the embedding output, after its LayerNorm and dropout"""
     mixture: Tensor | None
     """(rows, modules): how much of each adapter module a row gets (harness.modules.adapters)"""
+    padding: bool
+    """Compute states at padding, too, which some released losses read"""
 
 
 class Encoder(nn.Module):
@@ -76,10 +79,14 @@ class Encoder(nn.Module):
         """
         super().__init__()
         self.name = name
-        self.model = _pretrained(name, dropout)
+        self.model = pretrained(name, dropout)
         load_trained(self.model, name)
+        self.unpads = unpads(self.model.config)
+        """Whether padding is left out of forward passes"""
         self.reach: Reach = {}
         """Of the forward pass that is running"""
+        self.layout: Padded | Unpadded = Padded(None)
+        """Of the forward pass that is running: how its states lie in memory"""
         self._where: Tensor | int | None = None
         """The position that `at` wants from the running forward pass; None: all"""
         self.checkpointing = checkpointing
@@ -110,14 +117,17 @@ class Encoder(nn.Module):
         return 0 if padding is None else int(padding) + 1
 
     def forward(self, batch: TextBatch, **reach: Unpack[Reach]) -> Tensor:
-        """Hidden states of the last layer, (rows, length, H)."""
-        states: Tensor = self._run(batch, reach).last_hidden_state
-        return states
+        """Hidden states of the last layer, (rows, length, H).
+
+        What stands at padding has no meaning, unless `reach` asks for it.
+        """
+        output, layout = self._run(batch, reach)
+        return layout.padded(output.last_hidden_state)
 
     def at(self, batch: TextBatch, where: Tensor | int, **reach: Unpack[Reach]) -> Tensor:
         """The last layer's state at one position of every row, (rows, H).
 
-        where: (rows,), or one position for all rows. The result is that of
+        where: (rows,), or one position for all rows; not of padding. The result is that of
         `forward(...)[:, where]`, at a lower price: in the families of BERT and RoBERTa the last
         layer then works on that position alone (its keys and values are still those of all
         positions). This is exact and saves most of a layer.
@@ -127,10 +137,11 @@ class Encoder(nn.Module):
             return select(self.forward(batch, **reach), where)[:, 0]
         self._where = where
         try:
-            states = self.forward(batch, **reach)
-            return states[:, 0] if self._one_position else select(states, where)[:, 0]
+            output, layout = self._run(batch, reach)
         finally:
             self._where = None
+        states: Tensor = output.last_hidden_state
+        return (states if self._one_position else layout.at(states, where))[:, 0]
 
     def cls(self, batch: TextBatch, **reach: Unpack[Reach]) -> Tensor:
         """The last layer's state at position 0, (rows, H)."""
@@ -138,9 +149,11 @@ class Encoder(nn.Module):
 
     def layers(self, batch: TextBatch, **reach: Unpack[Reach]) -> tuple[Tensor, ...]:
         """The embedding output, then the hidden states of every layer, each (rows, length, H)."""
-        return tuple(self._run(batch, reach, output_hidden_states=True).hidden_states)
+        output, layout = self._run(batch, reach, output_hidden_states=True)
+        return tuple(layout.padded(states) for states in output.hidden_states)
 
-    def _run(self, batch: TextBatch, reach: Reach, **options: Any) -> Any:
+    def _run(self, batch: TextBatch, reach: Reach, **options: Any) -> tuple[Any, Padded | Unpadded]:
+        """What the model of transformers gives, and how its states lie in memory."""
         positions = reach.get("positions")
         if positions is None:
             row = torch.arange(batch.input_ids.shape[1], device=batch.input_ids.device)
@@ -151,17 +164,19 @@ class Encoder(nn.Module):
             options["prefix"] = reach["prefix"]
         if self._where is not None and self._one_position:
             options["only"] = OnePosition(self._where, self.model.config.num_hidden_layers - 1)
-        # The hooks read `self.reach`, because they cannot be given arguments of a forward pass.
-        self.reach = reach
+        layout = layout_of(batch, unpad=self.unpads and not reach.get("padding", False))
+        # The hooks read these two, because they cannot be given arguments of a forward pass.
+        self.reach, self.layout = reach, layout
         try:
-            return self.model(
-                input_ids=batch.input_ids,
-                attention_mask=batch.attention_mask,
-                position_ids=positions,
+            output = self.model(
+                input_ids=layout.tokens(batch.input_ids),
+                position_ids=layout.tokens(positions),
+                **layout.arguments,
                 **options,
             )
         finally:
-            self.reach = {}
+            self.reach, self.layout = {}, Padded(None)
+        return output, layout
 
     def _hook_last_layer(self) -> None:
         """After the last layer's attention, `at` goes on with one position alone."""
@@ -175,21 +190,24 @@ class Encoder(nn.Module):
             attention.output.register_forward_pre_hook(self._keep_residual)
 
     def _keep_attended(self, _module: nn.Module, _inputs: Any, output: Any) -> Any:
-        return None if self._where is None else (select(output[0], self._where), *output[1:])
+        if self._where is None:
+            return None
+        return self.layout.at(output[0], self._where), *output[1:]
 
     def _keep_residual(self, _module: nn.Module, inputs: tuple[Tensor, Tensor]) -> Any:
-        return None if self._where is None else (inputs[0], select(inputs[1], self._where))
+        return None if self._where is None else (inputs[0], self.layout.at(inputs[1], self._where))
 
     def _put_words(self, _module: nn.Module, _inputs: Any, output: Tensor) -> Tensor | None:
         words = self.reach.get("words")
         if words is None:
             return None
-        index = words.positions.unsqueeze(-1).expand(-1, -1, output.shape[-1])
-        return output.scatter(1, index, words.vectors.to(output.dtype).expand_as(index))
+        index = self.layout.places(words.positions).unsqueeze(-1).expand(-1, -1, output.shape[-1])
+        vectors = words.vectors.to(output.dtype).expand(len(words.positions), -1, -1)
+        return output.scatter(1, index, vectors.reshape(index.shape))
 
     def _edit_embedding(self, _module: nn.Module, _inputs: Any, output: Tensor) -> Tensor | None:
         edit = self.reach.get("edit")
-        return None if edit is None else edit(output)
+        return None if edit is None else self.layout.tokens(edit(self.layout.padded(output)))
 
 
 def first_replaced(vectors: Tensor) -> EmbeddingEdit:
@@ -198,46 +216,3 @@ def first_replaced(vectors: Tensor) -> EmbeddingEdit:
     The vectors keep their gradient (diffcse.md, section 1.3).
     """
     return lambda output: torch.cat([vectors.to(output.dtype)[:, None], output[:, 1:]], dim=1)
-
-
-def _pretrained(name: str, dropout: float | None) -> Any:
-    """The model of transformers. Raises UserError when it is not a complete encoder."""
-    with explained(f'encoder "{name}" cannot be loaded: '):
-        model, loading = _loaded(name, dropout)
-    # transformers would fill what is missing with random numbers and go on. A pooler may be
-    # missing: no method reads it.
-    missing = sorted(key for key in loading["missing_keys"] if not key.startswith("pooler."))
-    if missing:
-        some = ", ".join(missing[:3])
-        raise UserError(f'encoder "{name}" is incomplete (missing weights: {some})')
-    if not hasattr(model, "embeddings"):
-        raise UserError(
-            f'encoder "{name}" ({model.config.model_type}) is not a bidirectional encoder: '
-            f"it has no embeddings"
-        )
-    return model
-
-
-def _loaded(name: str, dropout: float | None) -> tuple[Any, dict[str, Any]]:
-    """The model of transformers, and what transformers says about loading it."""
-    # The models of transformers take seconds to import, and `import transformers` takes none.
-    from harness.encoders.prefix_attention import ATTENTION
-
-    folder = model_folder(name)
-    model_shape(name)  # it refuses sizes with which transformers fails without a clear word
-    config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    if dropout is not None:
-        config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
-    # BERT's own pooler (dense and tanh on [CLS]) is not part of any method here.
-    has_pooler = config.model_type in ("bert", "roberta", "xlm-roberta")
-    model, loading = transformers.AutoModel.from_pretrained(
-        folder,
-        config=config,
-        attn_implementation=ATTENTION,
-        dtype=torch.float32,
-        use_safetensors=True,
-        trust_remote_code=False,
-        output_loading_info=True,
-        **({"add_pooling_layer": False} if has_pooler else {}),
-    )
-    return model, loading

@@ -96,7 +96,8 @@ class LowRankModules(nn.Module):
             inner = torch.einsum("rlh,mhk->rlmk", source, self.down[number].to(source.dtype))
             if self.kind == "adapter":
                 inner = inner.relu()
-            weighted = inner * mixture[:, None, :, None].to(inner.dtype)
+            own = encoder.layout.spread(mixture, inner).unsqueeze(-1)
+            weighted = inner * own.to(inner.dtype)
             change = torch.einsum("rlmk,mkh->rlh", weighted, self.up[number].to(inner.dtype))
             return output + change * (self.scale if self.kind == "lora" else 1.0)
 

@@ -112,6 +112,8 @@ class Method(plugin.Method[Config]):
         if self.config.discriminator_prompted:
             fresh = self.config.discriminator_prompts == "fresh"
             reach = self.prompts.reach(texts) if fresh else prompts.copy()
+        # The released loss is a mean over all positions, so states at padding count in it.
+        reach["padding"] = self.config.rtd_reduction == "mean_all"
         if self.config.discriminator_conditional:
             reach["edit"] = first_replaced(sentences)
         discriminator = self.encoder if self.discriminator is None else self.discriminator

@@ -143,11 +143,19 @@ def weight_convergence(
             for module, part in enumerate(_pair(batch)):
                 _seen(view, part, module)  # fills `outputs`
                 real = part.attention_mask.bool()
-                norms = [output[real].double().norm(dim=1).sum().cpu() for output in outputs]
+                norms = [_own(output, real).double().norm(dim=1).sum().cpu() for output in outputs]
                 text += torch.stack(norms)
                 tokens += int(real.sum())
     difference = (text / tokens - _prefix_norms(prefixes)).tolist()
     return Convergence(tuple(difference[: len(layers)]), tuple(difference[len(layers) :]))
+
+
+def _own(output: Tensor, real: Tensor) -> Tensor:
+    """The vectors of real tokens, (tokens, H), in what a layer gave for padded or unpadded rows.
+
+    real: (rows, length).
+    """
+    return output[real] if output.shape[:2] == real.shape else output.flatten(0, 1)
 
 
 def _prefix_norms(prefixes: PrefixModules) -> Tensor:

@@ -92,7 +92,9 @@ class Method(plugin.Method[Config]):
         The vector of a row stands in slot 0 of what the discriminator reads. It is not detached:
         through it this loss trains the sentence encoder (diffcse.md, section 1.3).
         """
-        read = partial(self.discriminator, edit=first_replaced(vectors))
+        # The released loss is a mean over all positions, so states at padding count in it.
+        padding = self.config.rtd_reduction == "mean_all"
+        read = partial(self.discriminator, edit=first_replaced(vectors), padding=padding)
         if self.config.objective != "detection":
             return masked_or_corrective_loss(self, texts, read)
         edited: Edited = self.editor(texts)

@@ -1,0 +1,165 @@
+"""How a batch lies in memory while an encoder works: padded, or its real tokens alone.
+
+An unpadded batch is one row of tokens, (1, tokens, ...), whose rows follow one another, the
+shortest first. Linear layers, norms and embeddings see no padding then. Attention works on blocks
+of rows: on a CPU those of one length, which need neither copies nor masks, and elsewhere all rows
+at once, padded again and masked, because many small kernels would be slow there.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from harness.data.batching import TextBatch
+from harness.encoders.attention import select
+from harness.encoders.taking import put, take
+
+FAMILIES = (
+    "bert", "camembert", "data2vec-text", "distilbert", "electra", "ernie", "roberta",
+    "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl",
+)  # fmt: skip
+"""Kinds of models (`model_type`) that know where a token stands by `position_ids` alone.
+
+Others, such as MPNet with its relative positions, would see the row of tokens as one long text."""
+ONE_BLOCK = ("cuda",)
+"""Kinds of devices on which attention takes all rows at once"""
+
+
+def unpads(config: Any) -> bool:
+    """Whether a model of transformers with this configuration gives the same without padding."""
+    # A decoder's tokens must not see later ones, and chunks of a row must all be equally long.
+    other = getattr(config, "is_decoder", False) or getattr(config, "chunk_size_feed_forward", 0)
+    return config.model_type in FAMILIES and not other
+
+
+def layout_of(batch: TextBatch, *, unpad: bool) -> "Padded | Unpadded":
+    """How an encoder reads this batch.
+
+    unpad: whether it may leave the padding out.
+    """
+    mask = batch.known_mask().numpy().astype(bool)
+    if mask.all():
+        return Padded(None)
+    # A row without a token has no state at all; there is none in a text.
+    if not unpad or not mask.any(axis=1).all():
+        return Padded(batch.attention_mask)
+    return Unpadded(mask, batch.input_ids.device)
+
+
+class Padded:
+    """States as (rows, length, ...), with something at padding."""
+
+    def __init__(self, attention_mask: Tensor | None) -> None:
+        """attention_mask: (rows, length); None: there is no padding."""
+        self.arguments: dict[str, Any] = {"attention_mask": attention_mask}
+        """What the model of transformers is called with"""
+
+    def tokens(self, values: Tensor) -> Tensor:
+        """Values of every position, (rows, length, ...), as the encoder reads them."""
+        return values
+
+    def padded(self, states: Tensor) -> Tensor:
+        """The inverse of `tokens`."""
+        return states
+
+    def places(self, positions: Tensor) -> Tensor:
+        """Where the encoder has the positions (rows, count) of real tokens."""
+        return positions
+
+    def at(self, states: Tensor, where: Tensor | int) -> Tensor:
+        """The states of one real token of every row, (rows, 1, H)."""
+        return select(states, where)
+
+    def spread(self, values: Tensor, _states: Tensor) -> Tensor:
+        """Values of rows, (rows, count), as they meet the states: (rows, 1, count)."""
+        return values[:, None]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive rows of an unpadded batch that attention takes at once."""
+
+    rows: int
+    length: int
+    """Of the longest row"""
+    tokens: int
+    index: Tensor | None = None
+    """(tokens,): place of each token among rows * length ones; None: the rows are equally long"""
+    mask: Tensor | None = None
+    """(rows, 1, length, length) bool: the keys that are real; None: all are"""
+
+    def padded(self, tokens: Tensor) -> Tensor:
+        """(tokens, ...) -> (rows, length, ...)."""
+        if self.index is not None:
+            tokens = put(tokens, self.index, self.rows * self.length)
+        return tokens.view(self.rows, self.length, *tokens.shape[1:])
+
+    def unpadded(self, states: Tensor) -> Tensor:
+        """The inverse of `padded`."""
+        return (
+            states.flatten(0, 1) if self.index is None else take(states.flatten(0, 1), self.index)
+        )
+
+
+class Unpadded:
+    """States as (1, tokens, ...). It has the methods of `Padded`; states at padding are 0."""
+
+    def __init__(self, mask: np.ndarray, device: torch.device) -> None:
+        """mask: (rows, length) bool, with a real token or more in every row, and some padding."""
+        # All numbers are made on the CPU, so that nobody has to wait for a GPU.
+        self.device, self.shape = device, mask.shape
+        lengths = mask.sum(axis=1)
+        order = np.argsort(lengths, kind="stable")
+        in_order, column = np.nonzero(mask[order])
+        index = order[in_order] * mask.shape[1] + column
+        token = np.full(mask.size, len(index))  # out of range at padding, which nobody may ask for
+        token[index] = np.arange(len(index))
+        self.order = self._moved(order)
+        """(rows,): the number of each row in the batch, the shortest first"""
+        self._index, self._row = self._moved(index), self._moved(order[in_order])
+        self._token = self._moved(token.reshape(mask.shape))
+        self.blocks = self._blocks(mask[order], lengths[order])
+        self.arguments: dict[str, Any] = {"attention_mask": None, "unpadded": self}
+
+    def tokens(self, values: Tensor) -> Tensor:
+        """(rows, length, ...) -> (1, tokens, ...)."""
+        return take(values.flatten(0, 1), self._index)[None]
+
+    def padded(self, states: Tensor) -> Tensor:
+        """(1, tokens, ...) -> (rows, length, ...)."""
+        rows, length = self.shape
+        whole = put(states[0], self._index, rows * length)
+        return whole.view(rows, length, *whole.shape[1:])
+
+    def places(self, positions: Tensor) -> Tensor:
+        """(rows, count) -> (1, rows * count)."""
+        return self._token.gather(1, positions).view(1, -1)
+
+    def at(self, states: Tensor, where: Tensor | int) -> Tensor:
+        """(1, tokens, H) -> (rows, 1, H)."""
+        if isinstance(where, int):
+            where = torch.full_like(self.order, where)
+        return take(states[0], self.places(where[:, None])[0])[:, None]
+
+    def spread(self, values: Tensor, states: Tensor) -> Tensor:
+        """(rows, count) -> (1, tokens, count), or (rows, 1, count) for the states of `at`."""
+        # There is no padding in a batch of one row, so here the first dimension tells them apart.
+        return values[:, None] if len(states) == len(values) else values[self._row][None]
+
+    def _blocks(self, mask: np.ndarray, lengths: np.ndarray) -> tuple[Block, ...]:
+        """mask, lengths: of the rows in their new order."""
+        if self.device.type not in ONE_BLOCK:
+            return tuple(
+                Block(int(rows), int(length), int(rows * length))
+                for length, rows in zip(*np.unique(lengths, return_counts=True), strict=True)
+            )
+        rows, length = mask.shape
+        index, keys = self._moved(np.flatnonzero(mask)), self._moved(mask)
+        whole = keys[:, None, None].expand(-1, -1, length, -1)
+        return (Block(rows, length, len(index), index, whole),)
+
+    def _moved(self, numbers: np.ndarray) -> Tensor:
+        return torch.from_numpy(numbers).to(self.device, non_blocking=True)
