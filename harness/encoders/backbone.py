@@ -122,7 +122,11 @@ class Encoder(nn.Module):
         What stands at padding has no meaning, unless `reach` asks for it.
         """
         output, layout = self._run(batch, reach)
-        return layout.padded(output.last_hidden_state)
+        states: Tensor = output.last_hidden_state
+        if self._where is None:
+            return layout.padded(states)
+        # `at` asks for one position; the last layer may have gone on with it alone.
+        return states if self._one_position else layout.at(states, self._where)
 
     def at(self, batch: TextBatch, where: Tensor | int, **reach: Unpack[Reach]) -> Tensor:
         """The last layer's state at one position of every row, (rows, H).
@@ -137,11 +141,9 @@ class Encoder(nn.Module):
             return select(self.forward(batch, **reach), where)[:, 0]
         self._where = where
         try:
-            output, layout = self._run(batch, reach)
+            return self.forward(batch, **reach)[:, 0]
         finally:
             self._where = None
-        states: Tensor = output.last_hidden_state
-        return (states if self._one_position else layout.at(states, where))[:, 0]
 
     def cls(self, batch: TextBatch, **reach: Unpack[Reach]) -> Tensor:
         """The last layer's state at position 0, (rows, H)."""

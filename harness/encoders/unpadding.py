@@ -43,8 +43,9 @@ def layout_of(batch: TextBatch, *, unpad: bool) -> "Padded | Unpadded":
     mask = batch.known_mask().numpy().astype(bool)
     if mask.all():
         return Padded(None)
-    # A row without a token has no state at all; there is none in a text.
-    if not unpad or not mask.any(axis=1).all():
+    # A plugin may hide any token, even all of a row. Here the real ones stand on the left.
+    regular = mask[:, 0].all() and not (mask[:, 1:] > mask[:, :-1]).any()
+    if not unpad or not regular:
         return Padded(batch.attention_mask)
     return Unpadded(mask, batch.input_ids.device)
 
@@ -108,7 +109,7 @@ class Unpadded:
     """States as (1, tokens, ...). It has the methods of `Padded`; states at padding are 0."""
 
     def __init__(self, mask: np.ndarray, device: torch.device) -> None:
-        """mask: (rows, length) bool, with a real token or more in every row, and some padding."""
+        """mask: (rows, length) bool, with one real token or more on the left of every row."""
         # All numbers are made on the CPU, so that nobody has to wait for a GPU.
         self.device, self.shape = device, mask.shape
         lengths = mask.sum(axis=1)

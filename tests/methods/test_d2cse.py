@@ -375,6 +375,7 @@ def test_roberta_positions(
         roberta_cls_prompt_positions=positions,
     )  # fmt: skip
     method = build(kit)
+    method.encoder.unpads = False  # so that positions come row by row
     table = watch(method.encoder.model.embeddings.position_embeddings)
     batch = batches(kit, method)
     expected = torch.arange(batch["contrastive"].input_ids.shape[1])

@@ -1,0 +1,295 @@
+"""Forward passes without padding equal the padded ones, and do no work for padding."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from torch import Tensor
+from transformers import AutoConfig, AutoModel
+
+from harness.data.batching import TextBatch
+from harness.encoders import unpadding
+from harness.encoders.attention import KeyValues
+from harness.encoders.backbone import Encoder, Reach, WordVectors, first_replaced
+from harness.encoders.unpadding import FAMILIES, Padded, Unpadded, layout_of
+from harness.modules.adapters import LowRankModules
+
+Watch = Callable[[Any], Any]
+LENGTHS = [9, 2, 12, 1, 9, 5, 12]
+ROWS, LONGEST, WIDTH, HEADS, LAYERS = len(LENGTHS), max(LENGTHS), 32, 4, 2
+SIZES = {
+    "hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
+    "intermediate_size": 48, "vocab_size": 60, "max_position_embeddings": 40, "pad_token_id": 1,
+    "initializer_range": 0.2,
+}  # fmt: skip
+OTHER_NAMES: dict[str, dict[str, Any]] = {
+    "distilbert": {
+        "dim": WIDTH, "n_layers": LAYERS, "n_heads": HEADS, "hidden_dim": 48, "dropout": 0.0,
+        "attention_dropout": 0.0,
+    }
+}  # fmt: skip
+
+
+@pytest.fixture(params=[(), ("cpu",)], ids=["equally long rows", "all rows at once"])
+def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention as it works on a CPU, and as it works on a GPU."""
+    monkeypatch.setattr(unpadding, "ONE_BLOCK", request.param)
+
+
+def text(lengths: list[int] = LENGTHS) -> TextBatch:
+    mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
+    ids = torch.randint(5, 30, mask.shape, generator=torch.Generator().manual_seed(0))
+    return TextBatch(torch.where(mask.bool(), ids, 1), mask, torch.arange(len(lengths)))
+
+
+def encoder_of(folder: Path) -> Encoder:
+    return Encoder(str(folder), dropout=0.0).train()
+
+
+def random_model(family: str, folder: Path, **options: Any) -> Path:
+    """A small random model of a family, without dropout."""
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(family, **{**SIZES, **OTHER_NAMES.get(family, {}), **options})
+    AutoModel.from_config(config).save_pretrained(folder)
+    return folder
+
+
+def ends(batch: TextBatch) -> Tensor:
+    """The last real position of each row."""
+    places = torch.arange(batch.input_ids.shape[1])
+    return (places * batch.attention_mask).amax(dim=1)
+
+
+def both(
+    encoder: Encoder, compute: Callable[[], Tensor], *leaves: Tensor
+) -> list[tuple[Tensor, list[Tensor]]]:
+    """The result, and the gradients of encoder and leaves: unpadded, then padded."""
+    found = []
+    for unpads in (True, False):
+        encoder.unpads = unpads
+        parameters = [*encoder.parameters(), *leaves]
+        result = compute()
+        weights = torch.linspace(-1, 1, result.numel()).view_as(result)
+        gradients = torch.autograd.grad((result * weights).sum(), parameters, allow_unused=True)
+        found.append((result.detach(), [each for each in gradients if each is not None]))
+    return found
+
+
+def assert_equal(found: list[tuple[Tensor, list[Tensor]]]) -> None:
+    (one, ours), (two, theirs) = found
+    torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-5)
+    assert len(ours) == len(theirs) > 0
+    for mine, other in zip(ours, theirs, strict=True):
+        assert (mine - other).abs().max() <= 1e-5 * max(1.0, other.abs().max().item())
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_gives_the_same(family: str, tmp_path: Path) -> None:
+    encoder, batch = encoder_of(random_model(family, tmp_path)), text()
+    real = batch.attention_mask.bool()
+    assert isinstance(layout_of(batch, unpad=encoder.unpads), Unpadded)
+    assert_equal(both(encoder, lambda: encoder(batch)[real]))
+    assert_equal(both(encoder, lambda: torch.stack(encoder.layers(batch))[:, real]))
+    assert_equal(both(encoder, lambda: encoder.cls(batch)))
+    assert_equal(both(encoder, lambda: encoder.at(batch, ends(batch), position_offset=3)))
+
+
+@pytest.mark.parametrize(
+    ("family", "options"),
+    [
+        ("esm", {"position_embedding_type": "rotary"}),
+        ("modernbert", {}),
+        ("bert", {"is_decoder": True}),
+        ("bert", {"chunk_size_feed_forward": 1}),
+    ],
+)
+def test_others_keep_their_padding(family: str, options: Any, tmp_path: Path) -> None:
+    encoder = encoder_of(random_model(family, tmp_path, **options)).eval()
+    assert not encoder.unpads
+    assert isinstance(layout_of(text(), unpad=encoder.unpads), Padded)
+    assert encoder(text()).isfinite().all()
+
+
+def prefix_of(visible: bool) -> tuple[KeyValues, list[Tensor]]:
+    torch.manual_seed(1)
+    shape = (ROWS, HEADS, 3, WIDTH // HEADS)
+    made = [torch.randn(shape, requires_grad=True) for _ in range(2 * LAYERS)]
+    seen = torch.rand(ROWS, 3) < 0.5 if visible else None
+    return KeyValues(tuple(made[:LAYERS]), tuple(made[LAYERS:]), seen), made
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("visible", [False, True])
+@pytest.mark.parametrize("one", [False, True])
+def test_prefixes_of_each_row(tiny_encoder: Path, visible: bool, one: bool) -> None:
+    encoder, batch = encoder_of(tiny_encoder), text()
+    prefix, made = prefix_of(visible)
+    reach: Reach = {"prefix": prefix, "position_offset": 3}
+
+    def compute() -> Tensor:
+        if one:
+            return encoder.at(batch, ends(batch), **reach)
+        return encoder(batch, **reach)[batch.attention_mask.bool()]
+
+    assert_equal(both(encoder, compute, *made))
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("kind", ["words", "edit", "positions"])
+def test_other_places_that_methods_reach(tiny_roberta: Path, kind: str) -> None:
+    encoder, batch = encoder_of(tiny_roberta), text([9, 2, 12, 4, 9, 5, 12])
+    torch.manual_seed(2)
+    vectors = torch.randn(2, WIDTH, requires_grad=True)
+    rows = torch.randn(ROWS, WIDTH, requires_grad=True)
+    behind = torch.stack([torch.zeros(ROWS, dtype=torch.long), ends(batch)], dim=1)
+    reach: Reach = {"positions": torch.randperm(20).expand(ROWS, -1)[:, :LONGEST]}
+    if kind == "words":
+        reach = {"words": WordVectors(behind, vectors)}
+    if kind == "edit":
+        reach = {"edit": first_replaced(rows)}
+    leaves = {"words": [vectors], "edit": [rows], "positions": []}[kind]
+    real = batch.attention_mask.bool()
+    assert_equal(both(encoder, lambda: encoder(batch, **reach)[real], *leaves))
+    assert_equal(both(encoder, lambda: encoder.cls(batch, **reach), *leaves))
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("kind", ["adapter", "lora"])
+def test_low_rank_modules_of_each_row(tiny_encoder: Path, kind: Any) -> None:
+    encoder, batch = encoder_of(tiny_encoder), text()
+    modules = LowRankModules(encoder, kind, rank=4)
+    for parameter in modules.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    reach = modules.reach(ROWS, torch.arange(ROWS) % 2)
+    real = batch.attention_mask.bool()
+    leaves = list(modules.parameters())
+    assert_equal(both(encoder, lambda: encoder(batch, **reach)[real], *leaves))
+    assert_equal(both(encoder, lambda: encoder.at(batch, ends(batch), **reach), *leaves))
+
+
+@pytest.mark.usefixtures("blocks")
+def test_gradient_checkpointing(tiny_encoder: Path) -> None:
+    encoder = Encoder(str(tiny_encoder), dropout=0.0, checkpointing=True).train()
+    prefix, made = prefix_of(visible=False)
+    assert_equal(both(encoder, lambda: encoder.cls(text(), prefix=prefix), *made))
+
+
+def test_a_mask_may_have_holes(tiny_encoder: Path) -> None:
+    """A plugin may hide any token, the first one included."""
+    encoder, batch = encoder_of(tiny_encoder), text()
+    mask = batch.attention_mask.clone()
+    mask[:, 0] = mask[2, 7] = 0
+    batch = batch.replaced(batch.input_ids, mask)
+    assert isinstance(layout_of(batch, unpad=True), Padded)
+    whole = torch.where(mask.bool(), batch.input_ids, 7)
+    torch.testing.assert_close(
+        encoder(batch)[mask.bool()], encoder(batch.replaced(whole, mask))[mask.bool()]
+    )
+
+
+def test_linear_layers_and_norms_see_real_tokens_alone(tiny_encoder: Path, watch: Watch) -> None:
+    encoder, batch = encoder_of(tiny_encoder), text()
+    first, last = encoder.model.encoder.layer
+    seen = {
+        name: watch(module)
+        for name, module in {
+            "words": encoder.model.embeddings.word_embeddings,
+            "query": first.attention.self.query,
+            "norm": first.attention.output.LayerNorm,
+            "dense": first.intermediate.dense,
+            "last": last.intermediate.dense,
+        }.items()
+    }
+    encoder.cls(batch)
+    shapes = {name: tuple(calls.given[0][0][0].shape[:2]) for name, calls in seen.items()}
+    tokens = (1, sum(LENGTHS))
+    assert shapes == {
+        "words": tokens, "query": tokens, "norm": tokens, "dense": tokens, "last": (ROWS, 1)
+    }  # fmt: skip
+
+
+def test_rows_of_one_length_are_read_as_they_are(tiny_encoder: Path, watch: Watch) -> None:
+    encoder = encoder_of(tiny_encoder)
+    words = watch(encoder.model.embeddings.word_embeddings)
+    states = encoder(text([6, 6, 6]))
+    assert words.given[0][0][0].shape == (3, 6)
+    assert states.shape == (3, 6, WIDTH)
+
+
+def test_states_at_padding_are_computed_where_they_are_asked_for(tiny_encoder: Path) -> None:
+    encoder, batch = encoder_of(tiny_encoder).eval(), text()
+    padding = ~batch.attention_mask.bool()
+    assert (encoder(batch)[padding] == 0).all()
+    asked = encoder(batch, padding=True)
+    encoder.unpads = False
+    assert torch.equal(asked, encoder(batch))
+    assert (asked[padding].abs().amax(dim=1) > 0).all()
+
+
+def test_nobody_can_ask_for_the_state_of_padding(tiny_encoder: Path) -> None:
+    with pytest.raises((IndexError, RuntimeError)):
+        encoder_of(tiny_encoder).at(text(), 1)  # a row has one token
+
+
+def test_a_row_without_tokens_is_read_padded(tiny_encoder: Path) -> None:
+    encoder, batch = encoder_of(tiny_encoder).eval(), text([4, 2, 3])
+    mask = batch.attention_mask.clone()
+    mask[1] = 0
+    emptied = batch.replaced(batch.input_ids, mask)
+    found, whole = encoder(emptied), encoder(batch)
+    torch.testing.assert_close(found[mask.bool()], whole[mask.bool()], rtol=1e-5, atol=1e-5)
+
+
+def test_the_same_seed_draws_the_same_dropout(tiny_encoder: Path) -> None:
+    encoder, found = Encoder(str(tiny_encoder)).train(), []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        found.append(encoder.cls(text()))
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+    twice = encoder.cls(text().repeated(2))
+    assert (twice[::2] - twice[1::2]).abs().amax(dim=1).min() > 1e-3, "each row has its own"
+
+
+@pytest.mark.usefixtures("blocks")
+def test_bf16(tiny_encoder: Path) -> None:
+    encoder, batch = encoder_of(tiny_encoder), text()
+    prefix, made = prefix_of(visible=False)
+    precise = encoder.cls(batch, prefix=prefix)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = encoder.cls(batch, prefix=prefix)
+    found.float().square().sum().backward()
+    torch.testing.assert_close(found.float(), precise, rtol=0.1, atol=0.1)
+    assert all(each.grad is not None and each.grad.isfinite().all() for each in made)
+
+
+def test_a_batch_on_a_gpu_still_knows_its_mask() -> None:
+    """The device `meta` cannot be read, as a GPU cannot be without waiting for it."""
+    batch = text().to(torch.device("meta"))
+    assert torch.equal(batch.known_mask(), text().attention_mask)
+    twice = batch.repeated(2)
+    assert torch.equal(twice.known_mask(), text().repeated(2).attention_mask)
+    assert torch.equal(twice.view(1).known_mask(), text().attention_mask)
+    kept = batch.replaced(batch.input_ids + 1, batch.attention_mask)
+    assert torch.equal(kept.known_mask(), text().attention_mask)
+    layout = layout_of(batch, unpad=True)
+    assert isinstance(layout, Unpadded)
+    assert layout.tokens(batch.input_ids).shape == (1, sum(LENGTHS))
+    changed = batch.replaced(batch.input_ids, batch.attention_mask.clone())
+    assert changed.host_mask is None, "another mask is not known"
+
+
+def test_the_order_of_rows_does_not_matter(tiny_encoder: Path) -> None:
+    encoder, batch = encoder_of(tiny_encoder).eval(), text()
+    order = torch.from_numpy(np.random.default_rng(0).permutation(ROWS))
+    moved = batch.replaced(batch.input_ids[order], batch.attention_mask[order])
+    torch.testing.assert_close(encoder(moved), encoder(batch)[order], rtol=1e-5, atol=1e-5)
+
+
+def test_families_are_kinds_of_models() -> None:
+    assert set(FAMILIES) <= set(transformers.CONFIG_MAPPING)
