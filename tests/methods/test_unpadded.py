@@ -1,0 +1,166 @@
+"""Every method computes the same without padding: losses, gradients and embeddings."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from harness.data.batching import TextBatch, pad
+from harness.encoders.backbone import Encoder
+from harness.encoders.unpadding import Unpadded, layout_of
+from harness.modules.prefixes import PrefixModules
+from harness.modules.prompts import DeepPrompts
+from harness.plugin import registry
+from harness.plugin.kit import Kit
+from harness.plugin.method import FrozenMethod
+from harness.training.seeds import seed_everything
+from harness.training.stages import stage_streams
+
+KitFor = Callable[..., Kit]
+ENCODERLESS = {"glove", "sentence_transformer"}
+"""Methods that do not read with an `Encoder`: word vectors, and the library's own model"""
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("simcse", {}),
+    ("simcse", {"setting": "sup", "head": "batchnorm"}),
+    ("simcse", {"setting": "semisup"}),
+    ("simcse", {"masked_language_weight": 0.1, "masking_ratio": 0.5}),
+    ("esimcse", {"queue_ratio": 2.0}),
+    ("consert", {"setting": "sup", "first_view": "adversarial", "second_view": "shuffle"}),
+    ("consert", {"first_view": "token-cutoff", "second_view": "feature-cutoff"}),
+    ("consert", {"first_view": "dropout", "second_view": "none"}),
+    ("sbert", {}),
+    ("promptbert", {}),
+    ("promptbert", {"setting": "sup"}),
+    ("promptbert", {"setting": "semisup", "denoising": "released"}),
+    ("dcpcse", {"mlm": True, "masking_ratio": 0.5}),
+    ("dcpcse", {"prompts": "shallow"}),
+    ("d2cse", {}),
+    ("d2cse", {"cls_prompt": True, "rtd_reduction": "mean_nonpad"}),
+    ("d2cse", {"setting": "sup", "discriminator": "copy", "rtd_reduction": "sum"}),
+    ("diffcse", {}),
+    ("diffcse", {"rtd_reduction": "mean_nonpad", "edit": "all"}),
+    ("diffcse", {"setting": "sup", "objective": "corrective"}),
+    ("diffcse", {"objective": "masked-language"}),
+    ("diffcse", {"objective": "negatives"}),
+    ("diffaug", {}),
+    ("diffaug", {"views": "same", "denoising": "released"}),
+    ("diffaug", {"setting": "sup", "augmentation": "lora", "accumulation": 1}),
+    ("diffaug", {"augmentation": "adapter", "combination": "sum"}),
+    ("clsr", {"batch_size": 20}),
+    ("flow", {"pooling": "last-two"}),
+    ("whitening", {"pooling": "first-last"}),
+    ("pooling", {"pooling": "cls"}),
+    ("pooling", {"pooling": "mean"}),
+    ("pooling", {"pooling": "first-last-embeddings"}),
+]
+IDS = ["-".join([name, *map(str, options.values())]) for name, options in CASES]
+
+
+def test_all_methods_are_here() -> None:
+    assert {name for name, _ in CASES} == set(registry.sources()) - ENCODERLESS
+
+
+@pytest.fixture(params=["tiny_encoder", "tiny_roberta"])
+def encoder(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(request.param))
+
+
+@pytest.fixture
+def make(kit_for: KitFor, encoder: str, pairs: Path, triplets: Path) -> KitFor:
+    """make(method, **options): a kit whose batches mix sentences of all lengths."""
+
+    def kit_of(name: str, **options: Any) -> Kit:
+        # All items of a corpus make a batch, so that it does not matter how batches are drawn.
+        fields = registry.load(name).method.config_type.model_fields
+        wanted = {
+            "batch_size": 50, "stage1_batch_size": 20, "auxiliary_batch_size": 20, "epochs": 1,
+            "pairs": str(triplets if name == "clsr" else pairs), "corpus": str(triplets),
+            "encoder": encoder, "stage1_steps": 3, "prompt_length": 3, "prefix_length": 3,
+        }  # fmt: skip
+        known = {field: value for field, value in wanted.items() if field in fields}
+        return kit_for(name, **{**known, **options})
+
+    return kit_of
+
+
+def built(kit: Kit, *, unpads: bool) -> Any:
+    """The method without dropout, which would draw other numbers where padding is left out."""
+    seed_everything(0)
+    method = kit.build()
+    for module in method.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        if isinstance(module, DeepPrompts | PrefixModules):
+            module.dropout = 0.0
+        if isinstance(module, Encoder):
+            assert module.unpads
+            module.unpads = unpads
+    return method
+
+
+def run(kit: Kit, *, unpads: bool) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """What a method computes, and the gradients of what its stages train."""
+    method = built(kit, unpads=unpads).train()
+    found: dict[str, Tensor] = {}
+    gradients: dict[str, Tensor] = {}
+    for stage in kit.declared.stages:
+        streams = stage_streams(method, kit, stage, seed=0)
+        feeds = {name: iter(stream) for name, stream in streams.items()}
+        for step in range(2):  # a queue of negatives is empty in the first one
+            batch = {name: next(feed) for name, feed in feeds.items()}
+            torch.manual_seed(step)
+            losses = method.losses(batch, stage)
+            method.zero_grad()
+            torch.stack(list(losses.values())).sum().backward()
+            found |= {f"{stage.name} {step} {name}": loss for name, loss in losses.items()}
+            gradients |= {
+                f"{stage.name} {step} {name}": parameter.grad.clone()
+                for name, parameter in method.named_parameters()
+                if parameter.grad is not None
+            }
+    method.eval()
+    texts = mixed(kit, method)
+    embeds = [method.base] if isinstance(method, FrozenMethod) else [method.embed, method.embed_dev]
+    with torch.no_grad():
+        found |= {f"vectors of {embed.__name__}": embed(texts) for embed in embeds}
+    return found, gradients
+
+
+def mixed(kit: Kit, method: Any) -> TextBatch:
+    """Sentences of one token up to twelve, in the template of the method."""
+    template = method.evaluation_template
+    generator = torch.Generator().manual_seed(0)
+    rows = [
+        torch.randint(5, 30, (length,), generator=generator).numpy() for length in (7, 1, 12, 3)
+    ]
+    ids, mask = pad(rows, template, kit.tokenizer.pad_token_id)
+    return TextBatch(ids, mask, torch.arange(len(rows)))
+
+
+@pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
+def test_the_same_as_with_padding(make: KitFor, name: str, options: dict[str, Any]) -> None:
+    kit = make(name, **options)
+    (found, gradients), (expected, wanted) = (run(kit, unpads=each) for each in (True, False))
+    assert found.keys() == expected.keys()
+    for part, value in found.items():
+        torch.testing.assert_close(value, expected[part], rtol=1e-5, atol=1e-5, msg=part)
+    assert gradients.keys() == wanted.keys()
+    for part, gradient in gradients.items():
+        largest = max(1.0, wanted[part].abs().max().item())
+        assert (gradient - wanted[part]).abs().max() <= 1e-5 * largest, part
+
+
+def test_the_batches_mix_lengths(make: KitFor) -> None:
+    """Otherwise the comparison would compare padded passes with padded ones."""
+    for name in ("simcse", "sbert", "diffaug"):
+        kit = make(name)
+        method = kit.build()
+        for stage in kit.declared.stages:
+            for stream in stage_streams(method, kit, stage, seed=0).values():
+                batch = next(iter(stream))
+                lengths = batch.attention_mask.sum(dim=1)
+                assert lengths.max() >= lengths.min() + 5
+                assert isinstance(layout_of(batch, unpad=True), Unpadded)
