@@ -39,15 +39,8 @@ class TextBatch:
     epoch: int = 0
     """Number of the epoch of the stream, from 0"""
     host_mask: Tensor | None = None
-    """The attention mask in the memory of the CPU, for a batch that has gone to a GPU; None: it is
-    not known there"""
-
-    def known_mask(self) -> Tensor:
-        """The attention mask in the memory of the CPU.
-
-        Only where the batch does not know it there, the CPU waits for the GPU.
-        """
-        return self.attention_mask.cpu() if self.host_mask is None else self.host_mask
+    """The attention mask in the memory of the CPU, for a batch that has gone to a GPU, so that
+    nobody has to wait for the GPU to know it; None: it is not known"""
 
     def repeated(self, times: int) -> "TextBatch":
         """Every row `times` times in a row, as views of its item.
@@ -75,7 +68,8 @@ class TextBatch:
 
     def to(self, device: torch.device) -> "TextBatch":
         """The same batch on another device."""
-        host_mask = None if device.type == "cpu" else self.known_mask()
+        known = self.host_mask if self.host_mask is not None else self.attention_mask.cpu()
+        host_mask = None if device.type == "cpu" else known
         moved = [
             value.to(device, non_blocking=True)
             for value in (self.input_ids, self.attention_mask, self.items)

@@ -17,7 +17,7 @@ from harness.data.batching import TextBatch
 from harness.encoders.attention import KeyValues, OnePosition, select
 from harness.encoders.pretrained import pretrained
 from harness.encoders.trained import load_trained
-from harness.encoders.unpadding import Padded, Unpadded, layout_of, unpads
+from harness.encoders.unpadding import Padded, Unpadded, first_position, layout_of, unpads
 
 EmbeddingEdit = Callable[[Tensor], Tensor]
 """Embedding output (rows, length, H) -> the output that the first layer reads instead.
@@ -109,12 +109,8 @@ class Encoder(nn.Module):
 
     @property
     def first_position(self) -> int:
-        """Number of the first position: 0 in BERT.
-
-        The relatives of RoBERTa start behind their padding_idx, which their embeddings keep.
-        """
-        padding = getattr(self.model.embeddings, "padding_idx", None)
-        return 0 if padding is None else int(padding) + 1
+        """Number of the first position: 0 in BERT."""
+        return first_position(self.model)
 
     def forward(self, batch: TextBatch, **reach: Unpack[Reach]) -> Tensor:
         """Hidden states of the last layer, (rows, length, H).
@@ -166,7 +162,8 @@ class Encoder(nn.Module):
             options["prefix"] = reach["prefix"]
         if self._where is not None and self._one_position:
             options["only"] = OnePosition(self._where, self.model.config.num_hidden_layers - 1)
-        layout = layout_of(batch, unpad=self.unpads and not reach.get("padding", False))
+        unpad = self.unpads and not reach.get("padding", False)
+        layout = layout_of(batch.attention_mask, unpad=unpad, known=batch.host_mask)
         # The hooks read these two, because they cannot be given arguments of a forward pass.
         self.reach, self.layout = reach, layout
         try:

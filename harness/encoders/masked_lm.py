@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from harness.data.hub import model_folder, model_shape
+from harness.encoders.unpadding import first_position, layout_of, unpads
 from harness.errors import UserError, explained
 
 ROWS_AT_ONCE = 32
@@ -38,6 +39,12 @@ class Generator(nn.Module):
                 f"encoder has {vocabulary_size}: they must share a tokenizer"
             )
         self.requires_grad_(False)
+        self.unpads = unpads(self.model.config)
+        """Whether padding is left out of forward passes"""
+        if self.unpads:
+            from harness.encoders.prefix_attention import ATTENTION  # it takes seconds to import
+
+            self.model.set_attn_implementation(ATTENTION)
 
     def train(self, mode: bool = True) -> Self:
         """Training mode only where dropout is wanted: nothing else in the model depends on it."""
@@ -45,7 +52,7 @@ class Generator(nn.Module):
 
     @torch.no_grad()
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """The most probable piece at every position; all tensors are (rows, length)."""
+        """The most probable piece at every real token; all tensors are (rows, length)."""
         parts = zip(
             torch.split(input_ids, ROWS_AT_ONCE),
             torch.split(attention_mask, ROWS_AT_ONCE),
@@ -54,8 +61,15 @@ class Generator(nn.Module):
         return torch.cat([self._best(ids, mask) for ids, mask in parts])
 
     def _best(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        logits: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask).logits
-        return logits.max(dim=-1).indices  # four times as fast as argmax on a CPU in bf16
+        layout = layout_of(attention_mask, unpad=self.unpads)
+        arguments = layout.arguments
+        if self.unpads:  # tokens that follow one another in memory do not show where they stand
+            positions = torch.arange(input_ids.shape[1], device=input_ids.device)
+            positions = positions + first_position(self.model.base_model)
+            arguments["position_ids"] = layout.tokens(positions.expand_as(input_ids))
+        logits: Tensor = self.model(input_ids=layout.tokens(input_ids), **arguments).logits
+        # `max` is four times as fast as `argmax` on a CPU in bf16.
+        return layout.padded(logits.max(dim=-1).indices)
 
 
 class VocabularyHead(nn.Module):

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.data.batching import TextBatch
 from harness.encoders.attention import select
 from harness.encoders.taking import put, take
 
@@ -35,19 +34,31 @@ def unpads(config: Any) -> bool:
     return config.model_type in FAMILIES and not other
 
 
-def layout_of(batch: TextBatch, *, unpad: bool) -> "Padded | Unpadded":
-    """How an encoder reads this batch.
+def first_position(model: Any) -> int:
+    """Number of the first position of a model of transformers: 0 in BERT.
 
-    unpad: whether it may leave the padding out.
+    The relatives of RoBERTa start behind their padding_idx, which their embeddings keep.
     """
-    mask = batch.known_mask().numpy().astype(bool)
+    padding = getattr(model.embeddings, "padding_idx", None)
+    return 0 if padding is None else int(padding) + 1
+
+
+def layout_of(
+    attention_mask: Tensor, *, unpad: bool, known: Tensor | None = None
+) -> "Padded | Unpadded":
+    """How a model reads rows with this mask, (rows, length).
+
+    unpad: whether it may leave the padding out. known: the mask in the memory of the CPU. Without
+    it the CPU waits for a GPU.
+    """
+    mask = (attention_mask.cpu() if known is None else known).numpy().astype(bool)
     if mask.all():
         return Padded(None)
     # A plugin may hide any token, even all of a row. Here the real ones stand on the left.
     regular = mask[:, 0].all() and not (mask[:, 1:] > mask[:, :-1]).any()
     if not unpad or not regular:
-        return Padded(batch.attention_mask)
-    return Unpadded(mask, batch.input_ids.device)
+        return Padded(attention_mask)
+    return Unpadded(mask, attention_mask.device)
 
 
 class Padded:

@@ -1,8 +1,10 @@
 """The frozen generator: the best piece at every position, and the models that it refuses."""
 
+from pathlib import Path
+
 import pytest
 import torch
-from transformers import AutoModelForMaskedLM
+from transformers import AutoModelForMaskedLM, DistilBertConfig, DistilBertForMaskedLM
 
 from harness.data.hub import model_folder
 from harness.encoders.masked_lm import ROWS_AT_ONCE, Generator
@@ -21,7 +23,31 @@ def test_best_pieces_are_those_of_the_whole_batch_at_once() -> None:
     ).eval()
     with torch.no_grad():
         expected = reference(input_ids=ids, attention_mask=mask).logits.argmax(dim=-1)
+    assert generator.unpads
     assert torch.equal(generator(ids, mask)[mask.bool()], expected[mask.bool()])
+    generator.unpads = False
+    assert torch.equal(generator(ids, mask)[mask.bool()], expected[mask.bool()])
+
+
+@pytest.mark.parametrize("family", ["tiny_roberta", "distilbert"])
+def test_other_families(family: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """RoBERTa numbers the positions from 2; DistilBERT is the generator of the papers."""
+    folder = tmp_path
+    if family == "distilbert":
+        torch.manual_seed(0)
+        sizes = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "vocab_size": 60}
+        model = DistilBertForMaskedLM(DistilBertConfig(**sizes, initializer_range=0.2))
+        model.save_pretrained(folder)
+    else:
+        folder = request.getfixturevalue(family)
+    reference = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32).eval()
+    generator = Generator(str(folder), reference.config.vocab_size).eval()
+    ids, mask = torch.randint(5, 30, (7, 9)), torch.ones(7, 9, dtype=torch.long)
+    mask[::2, 4:] = 0
+    ids = torch.where(mask.bool(), ids, 1)
+    expected = reference(input_ids=ids, attention_mask=mask).logits.argmax(dim=-1)
+    assert generator.unpads
+    assert torch.equal(generator(ids, mask), expected * mask)
 
 
 def test_nothing_of_it_trains() -> None:

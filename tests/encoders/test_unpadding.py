@@ -92,7 +92,7 @@ def assert_equal(found: list[tuple[Tensor, list[Tensor]]]) -> None:
 def test_every_family_gives_the_same(family: str, tmp_path: Path) -> None:
     encoder, batch = encoder_of(random_model(family, tmp_path)), text()
     real = batch.attention_mask.bool()
-    assert isinstance(layout_of(batch, unpad=encoder.unpads), Unpadded)
+    assert isinstance(layout_of(batch.attention_mask, unpad=encoder.unpads), Unpadded)
     assert_equal(both(encoder, lambda: encoder(batch)[real]))
     assert_equal(both(encoder, lambda: torch.stack(encoder.layers(batch))[:, real]))
     assert_equal(both(encoder, lambda: encoder.cls(batch)))
@@ -111,7 +111,7 @@ def test_every_family_gives_the_same(family: str, tmp_path: Path) -> None:
 def test_others_keep_their_padding(family: str, options: Any, tmp_path: Path) -> None:
     encoder = encoder_of(random_model(family, tmp_path, **options)).eval()
     assert not encoder.unpads
-    assert isinstance(layout_of(text(), unpad=encoder.unpads), Padded)
+    assert isinstance(layout_of(text().attention_mask, unpad=encoder.unpads), Padded)
     assert encoder(text()).isfinite().all()
 
 
@@ -185,7 +185,7 @@ def test_a_mask_may_have_holes(tiny_encoder: Path) -> None:
     mask = batch.attention_mask.clone()
     mask[:, 0] = mask[2, 7] = 0
     batch = batch.replaced(batch.input_ids, mask)
-    assert isinstance(layout_of(batch, unpad=True), Padded)
+    assert isinstance(layout_of(batch.attention_mask, unpad=True), Padded)
     whole = torch.where(mask.bool(), batch.input_ids, 7)
     torch.testing.assert_close(
         encoder(batch)[mask.bool()], encoder(batch.replaced(whole, mask))[mask.bool()]
@@ -271,13 +271,13 @@ def test_bf16(tiny_encoder: Path) -> None:
 def test_a_batch_on_a_gpu_still_knows_its_mask() -> None:
     """The device `meta` cannot be read, as a GPU cannot be without waiting for it."""
     batch = text().to(torch.device("meta"))
-    assert torch.equal(batch.known_mask(), text().attention_mask)
+    assert torch.equal(batch.host_mask, text().attention_mask)
     twice = batch.repeated(2)
-    assert torch.equal(twice.known_mask(), text().repeated(2).attention_mask)
-    assert torch.equal(twice.view(1).known_mask(), text().attention_mask)
+    assert torch.equal(twice.host_mask, text().repeated(2).attention_mask)
+    assert torch.equal(twice.view(1).host_mask, text().attention_mask)
     kept = batch.replaced(batch.input_ids + 1, batch.attention_mask)
-    assert torch.equal(kept.known_mask(), text().attention_mask)
-    layout = layout_of(batch, unpad=True)
+    assert torch.equal(kept.host_mask, text().attention_mask)
+    layout = layout_of(batch.attention_mask, unpad=True, known=batch.host_mask)
     assert isinstance(layout, Unpadded)
     assert layout.tokens(batch.input_ids).shape == (1, sum(LENGTHS))
     changed = batch.replaced(batch.input_ids, batch.attention_mask.clone())

@@ -163,4 +163,4 @@ def test_the_batches_mix_lengths(make: KitFor) -> None:
                 batch = next(iter(stream))
                 lengths = batch.attention_mask.sum(dim=1)
                 assert lengths.max() >= lengths.min() + 5
-                assert isinstance(layout_of(batch, unpad=True), Unpadded)
+                assert isinstance(layout_of(batch.attention_mask, unpad=True), Unpadded)
