@@ -2,11 +2,13 @@
 
 An unpadded batch is one row of tokens, (1, tokens, ...), whose rows follow one another, the
 shortest first. Linear layers, norms and embeddings see no padding then. Attention works on blocks
-of rows: on a CPU those of one length, which need neither copies nor masks, and elsewhere all rows
-at once, padded again and masked, because many small kernels would be slow there.
+of rows of about one length, which are padded again and masked; rows of exactly one length need
+neither.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,8 +25,10 @@ FAMILIES = (
 """Kinds of models (`model_type`) that know where a token stands by `position_ids` alone.
 
 Others, such as MPNet with its relative positions, would see the row of tokens as one long text."""
-ONE_BLOCK = ("cuda",)
-"""Kinds of devices on which attention takes all rows at once"""
+MOST_PADDING = {"cpu": 0.1}
+"""The most padding in a block, as a share of its positions, by kind of device.
+
+Elsewhere all rows are one block, because many small kernels would be slow on a GPU."""
 
 
 def unpads(config: Any) -> bool:
@@ -133,7 +137,7 @@ class Unpadded:
         """(rows,): the number of each row in the batch, the shortest first"""
         self._index, self._row = self._moved(index), self._moved(order[in_order])
         self._token = self._moved(token.reshape(mask.shape))
-        self.blocks = self._blocks(mask[order], lengths[order])
+        self.blocks = tuple(self._blocks(lengths[order]))
         self.arguments: dict[str, Any] = {"attention_mask": None, "unpadded": self}
 
     def tokens(self, values: Tensor) -> Tensor:
@@ -161,17 +165,32 @@ class Unpadded:
         # There is no padding in a batch of one row, so here the first dimension tells them apart.
         return values[:, None] if len(states) == len(values) else values[self._row][None]
 
-    def _blocks(self, mask: np.ndarray, lengths: np.ndarray) -> tuple[Block, ...]:
-        """mask, lengths: of the rows in their new order."""
-        if self.device.type not in ONE_BLOCK:
-            return tuple(
-                Block(int(rows), int(length), int(rows * length))
-                for length, rows in zip(*np.unique(lengths, return_counts=True), strict=True)
-            )
-        rows, length = mask.shape
-        index, keys = self._moved(np.flatnonzero(mask)), self._moved(mask)
-        whole = keys[:, None, None].expand(-1, -1, length, -1)
-        return (Block(rows, length, len(index), index, whole),)
+    def _blocks(self, lengths: np.ndarray) -> Iterator[Block]:
+        """lengths: of the rows in their new order."""
+        cuts = [*_starts(lengths, MOST_PADDING.get(self.device.type, 1.0)), len(lengths)]
+        for start, stop in pairwise(cuts):
+            own = lengths[start:stop]
+            rows, length, tokens = stop - start, int(own[-1]), int(own.sum())
+            if tokens == rows * length:
+                yield Block(rows, length, tokens)
+                continue
+            real = np.arange(length) < own[:, None]
+            keys = self._moved(real)[:, None, None].expand(-1, -1, length, -1)
+            yield Block(rows, length, tokens, self._moved(np.flatnonzero(real)), keys)
 
     def _moved(self, numbers: np.ndarray) -> Tensor:
         return torch.from_numpy(numbers).to(self.device, non_blocking=True)
+
+
+def _starts(lengths: np.ndarray, most: float) -> Iterator[int]:
+    """The first row of each block, where `most` of a block's positions may be padding.
+
+    lengths: ascending.
+    """
+    start = tokens = 0
+    yield start
+    for row, length in enumerate(lengths):
+        if tokens + length < (1 - most) * (row + 1 - start) * length:
+            yield row
+            start, tokens = row, 0
+        tokens += length

@@ -92,14 +92,14 @@ class Method(plugin.Method[Config]):
         The vector of a row stands in slot 0 of what the discriminator reads. It is not detached:
         through it this loss trains the sentence encoder (diffcse.md, section 1.3).
         """
-        # The released loss is a mean over all positions, so states at padding count in it.
-        padding = self.config.rtd_reduction == "mean_all"
-        read = partial(self.discriminator, edit=first_replaced(vectors), padding=padding)
+        read = partial(self.discriminator, edit=first_replaced(vectors))
         if self.config.objective != "detection":
             return masked_or_corrective_loss(self, texts, read)
         edited: Edited = self.editor(texts)
         # The detector has two logits for each kind of edit; a row is judged by those of its own.
-        logits = self.detector(read(edited.batch)).unflatten(-1, (-1, 2))
+        # The released loss is a mean over all positions, so states at padding count in it.
+        padding = self.config.rtd_reduction == "mean_all"
+        logits = self.detector(read(edited.batch, padding=padding)).unflatten(-1, (-1, 2))
         rows = torch.arange(len(logits), device=logits.device)
         own = logits[rows, :, edited.kinds]  # (rows, length, 2)
         return replaced_token_loss(own, edited, self.config.rtd_reduction)

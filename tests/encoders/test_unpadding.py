@@ -11,7 +11,7 @@ import transformers
 from torch import Tensor
 from transformers import AutoConfig, AutoModel
 
-from harness.data.batching import TextBatch
+from harness.data.batching import TextBatch, interleaved
 from harness.encoders import unpadding
 from harness.encoders.attention import KeyValues
 from harness.encoders.backbone import Encoder, Reach, WordVectors, first_replaced
@@ -34,10 +34,10 @@ OTHER_NAMES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.fixture(params=[(), ("cpu",)], ids=["equally long rows", "all rows at once"])
+@pytest.fixture(params=[0.0, 0.3, 1.0], ids=["equally long rows", "similar rows", "all rows"])
 def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attention as it works on a CPU, and as it works on a GPU."""
-    monkeypatch.setattr(unpadding, "ONE_BLOCK", request.param)
+    """Which rows attention takes together: from those of one length to all, as on a GPU."""
+    monkeypatch.setitem(unpadding.MOST_PADDING, "cpu", request.param)
 
 
 def text(lengths: list[int] = LENGTHS) -> TextBatch:
@@ -282,6 +282,8 @@ def test_a_batch_on_a_gpu_still_knows_its_mask() -> None:
     assert layout.tokens(batch.input_ids).shape == (1, sum(LENGTHS))
     changed = batch.replaced(batch.input_ids, batch.attention_mask.clone())
     assert changed.host_mask is None, "another mask is not known"
+    assert interleaved(batch, batch, 0).host_mask is None
+    assert batch.to(torch.device("meta")).host_mask is batch.host_mask
 
 
 def test_the_order_of_rows_does_not_matter(tiny_encoder: Path) -> None:
