@@ -74,8 +74,8 @@ def test(*arguments: str) -> None:
     """What must pass before a change is merged."""
     check_source()
     run(BIN / "mypy")
-    # Half of the time of these tests is spent in waiting for Ray.
-    pytest(2 * (os.cpu_count() or 1), *arguments)
+    # Some of the time of these tests is spent in waiting for Ray.
+    pytest((os.cpu_count() or 1) + 1, *arguments)
 
 
 def pytest(files: int, *arguments: str) -> None:

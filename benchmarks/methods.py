@@ -5,7 +5,7 @@ methods take turns over the rounds. Beside them stands what DiffAug's Table 4 re
 supervised runs on NLI. It needs HARNESS_HUB.
 
     python benchmarks/methods.py [--setting sup] [--encoder mini-bert] [--batch 64] [--steps 6]
-        [--rounds 2] [--threads 1] [--batches grouped] [--methods promptbert diffaug]
+        [--rounds 2] [--threads 1] [--batching shuffled] [--methods promptbert diffaug]
 
 A short try: `python benchmarks/methods.py --encoder tiny-bert --batch 8 --steps 1 --rounds 1
 --methods promptbert`.
@@ -19,12 +19,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from statistics import median
-from typing import Any
+from typing import Any, get_args
 
-import numpy as np
 import torch
 
-from harness.data import batching
+from harness.data.batch_items import Batching
 from harness.device import device
 from harness.errors import UserError
 from harness.plugin import registry
@@ -49,27 +48,12 @@ Measured = dict[str, float]
 """`seconds` of a batch, `sentences_per_second`, and peak `mebibytes`"""
 
 
-def shuffled(
-    lengths: np.ndarray, batch_size: int, generator: np.random.Generator
-) -> list[np.ndarray]:
-    """The batches of the papers: items in random order.
-
-    Nearly every batch is then padded to about the longest text that there is.
-    """
-    order = generator.permutation(len(lengths))
-    return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-
-
-def measure(
-    name: str, values: Mapping[str, object], steps: int, threads: int, batches: str
-) -> Measured:
+def measure(name: str, values: Mapping[str, object], steps: int, threads: int) -> Measured:
     """Train each stage of a method for some steps, and measure the last one.
 
     The seconds of DiffAug include its share of stage 1.
     """
     torch.set_num_threads(threads)
-    if batches == "shuffled":
-        batching.length_grouped = shuffled  # type: ignore[assignment]
     plugin = registry.load(name)
     known = plugin.method.config_type.model_fields
     config = resolve(plugin, {key: value for key, value in values.items() if key in known})
@@ -138,10 +122,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument(
-        "--batches",
-        choices=["grouped", "shuffled"],
-        default="grouped",
-        help="ours, or those of the papers",
+        "--batching",
+        choices=get_args(Batching),
+        default="shuffled",
+        help="as in the papers, or by length",
     )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -157,6 +141,7 @@ def main() -> None:
         "setting": options.setting,
         "encoder": options.encoder,
         "batch_size": options.batch,
+        "batching": options.batching,
         "precision": "auto",
         "stage1_batch_size": options.batch,
         "auxiliary_batch_size": options.batch,
@@ -165,7 +150,7 @@ def main() -> None:
     }
     names = dict.fromkeys(["simcse", *(options.methods or METHODS[options.setting])])
     found: dict[str, list[Measured]] = {name: [] for name in names}
-    settings = (options.steps, options.threads, options.batches)
+    settings = (options.steps, options.threads)
     for _ in range(options.rounds):
         for name, measured in found.items():
             measured.append(in_own_process(name, values, *settings))

@@ -14,6 +14,8 @@ A short try: `python benchmarks/padding.py --shape mini --precision fp32 --steps
 import argparse
 import tempfile
 import time
+from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +23,14 @@ import numpy as np
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
-from harness.data.batching import TextBatch, pad
+from harness.data.batching import TextBatch
 from harness.data.hub import model_folder
 from harness.encoders.backbone import Encoder
 from harness.plugin import registry
 from harness.plugin.kit import Kit, load_tokenizer
 from harness.training.optimisers import StageOptimiser
 from harness.training.seeds import seed_everything
+from harness.training.stages import stage_streams
 from harness.trials.trial import resolve
 
 TOKENIZER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -56,49 +59,43 @@ def kit_of(method: str, encoder: str, batch: int) -> Kit:
     return Kit(plugin.declare(resolve(plugin, known)), torch.device("cpu"))
 
 
-def shuffled(kit: Kit, method: Any, count: int, size: int) -> list[TextBatch]:
-    """Batches of random sentences, each padded to its longest one."""
-    tokens = kit.tokens(kit.declared.corpora["contrastive"], method.template)
-    drawn = np.random.default_rng(0).permutation(len(tokens))[: count * size].reshape(count, size)
-    batches = []
-    for items in drawn:
-        rows = [tokens.row(0, item)[: method.training_pieces] for item in items]
-        ids, mask = pad(rows, method.template, tokens.pad_id)
-        batches.append(TextBatch(ids, mask, torch.from_numpy(items)))
-    return batches
-
-
 def step(
-    kit: Kit, method: Any, optimiser: StageOptimiser, batch: TextBatch, precision: str
+    method: Any, optimiser: StageOptimiser, batch: Mapping[str, TextBatch], precision: str
 ) -> float:
     """The processor's seconds for one training step."""
     started = time.process_time()
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-        losses = method.losses({"contrastive": batch}, kit.declared.stages[-1])
+        losses = method.losses(batch, optimiser.stage)
     torch.stack([loss.float() for loss in losses.values()]).sum().backward()
     optimiser.step(0)
     return time.process_time() - started
 
 
 def compare(name: str, shape: str, precision: str, steps: int, size: int) -> None:
-    """Print how many times as fast a step without padding is."""
+    """Print how many times as fast a step without padding is, in the method's last stage."""
     with tempfile.TemporaryDirectory() as folder:
         seed_everything(0)
         kit = kit_of(name, random_encoder(shape, Path(folder)), size)
         method = kit.build().train()
-        optimiser = StageOptimiser(kit.declared.stages[-1], method, kit.config, 1000)
+        stage = kit.declared.stages[-1]
+        optimiser = StageOptimiser(stage, method, kit.config, 1000)
+        feeds = stage_streams(method, kit, stage, seed=0)
+        batches = [
+            dict(zip(feeds, each, strict=True))
+            for each in islice(zip(*feeds.values(), strict=False), steps + 1)
+        ]
         encoders = [module for module in method.modules() if isinstance(module, Encoder)]
         seconds: dict[bool, list[float]] = {False: [], True: []}
-        batches = shuffled(kit, method, steps + 1, size)
         for batch in batches:
             for unpads in seconds:
                 for encoder in encoders:
                     encoder.unpads = unpads
-                seconds[unpads].append(step(kit, method, optimiser, batch, precision))
+                seconds[unpads].append(step(method, optimiser, batch, precision))
     # The first step of each is slower than the others.
     padded, unpadded = (np.array(seconds[unpads][1:]) for unpads in (False, True))
     low, middle, high = np.quantile(padded / unpadded, [0.1, 0.5, 0.9])
-    real = np.mean([batch.attention_mask.float().mean() for batch in batches])
+    masks = [text.attention_mask.float() for batch in batches for text in batch.values()]
+    real = np.mean([mask.mean() for mask in masks])
     print(
         f"{name} {shape} {precision}: {real:.0%} of the positions are tokens; padded "
         f"{np.median(padded):.3f} s, unpadded {np.median(unpadded):.3f} s a step, "

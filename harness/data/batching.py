@@ -1,4 +1,4 @@
-"""Batches: which items meet, and how their word pieces become padded tensors.
+"""Batches: how the word pieces of items become padded tensors.
 
 A batch holds the rows of its items one item after the other: row = item * views + view (simcse.md,
 section 1.1).
@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from harness.data.batch_items import (
+    Batching,
+    batches_in_epoch,
+    length_grouped,
+    shuffled_batches,
+)
 from harness.data.tokens import Template, Tokens
 from harness.errors import UserError
-
-WINDOW = 100
-"""Batches that are drawn together before their items are sorted by length.
-
-It is long enough that a batch is nearly free of padding, and short enough that the items of a batch
-are a random sample among those of about one length."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,9 @@ class TextBatch:
     """(rows / views,): the label of each item; None: the corpus has no labels"""
     epoch: int = 0
     """Number of the epoch of the stream, from 0"""
+    shuffled_length: int = 0
+    """Length of the longest row of the shuffled batch in whose place this one stands; it is that of
+    this batch, unless batches are grouped"""
     host_mask: Tensor | None = None
     """The attention mask in the memory of the CPU, for a batch that has gone to a GPU, so that
     nobody has to wait for the GPU to know it; None: it is not known"""
@@ -127,39 +130,6 @@ def pad(rows: Sequence[np.ndarray], template: Template, pad_id: int) -> tuple[Te
     return torch.from_numpy(ids), torch.from_numpy(mask)
 
 
-def length_grouped(
-    lengths: np.ndarray, batch_size: int, generator: np.random.Generator, window: int = WINDOW
-) -> list[np.ndarray]:
-    """One epoch of batches, each the numbers of its items; every item occurs once.
-
-    lengths: (items,), the length of every item. One batch is short when `batch_size` does not
-    divide the number of items. Items are shuffled, cut into windows of `window` batches, and sorted
-    by length inside a window. Then the batches are shuffled, so that the items of a batch are
-    equally long and all else is random.
-    """
-    order = generator.permutation(len(lengths))
-    batches: list[np.ndarray] = []
-    span = window * batch_size
-    for start in range(0, len(order), span):
-        chunk = order[start : start + span]
-        # A stable sort: items of equal length stay in their random order, on any machine.
-        chunk = chunk[np.argsort(lengths[chunk], kind="stable")]
-        batches.extend(chunk[at : at + batch_size] for at in range(0, len(chunk), batch_size))
-    # Without this, training would go from short to long sentences over and over again.
-    return [batches[index] for index in generator.permutation(len(batches))]
-
-
-def batches_in_epoch(items: int, batch_size: int, group: int = 0) -> int:
-    """The number of batches in an epoch over so many items.
-
-    `group`: only full batches count, and only a multiple of `group` of them. With 0, a short last
-    batch counts as well.
-    """
-    if group == 0:
-        return -(-items // batch_size)  # rounded up, in whole numbers
-    return items // (batch_size * group) * group
-
-
 @dataclass(frozen=True)
 class StreamOptions:
     """How a tokenised corpus is cut into batches."""
@@ -175,6 +145,7 @@ class StreamOptions:
     """An epoch has a multiple of this many full batches; 0: a short last batch is kept"""
     text: bool = True
     """Whether rows have word pieces. Without them, a method looks up what it needs by item"""
+    batching: Batching = "shuffled"
 
 
 class Stream:
@@ -209,22 +180,26 @@ class Stream:
         """The endless sequence of batches, from batch number `start` on."""
         # Epochs before `start` are not drawn: a resumed stage begins where it ended, at no cost.
         epoch, first = divmod(start, len(self))
-        if self.options.text:
-            lengths = self.tokens.item_lengths(self.options.limit)[self.items]
-        else:
-            # Nothing is padded, so all items count as equally long and only the shuffles matter.
-            lengths = np.zeros(len(self.items), np.int64)
+        lengths = self.tokens.item_lengths(self.options.limit)[self.items]
         while True:
-            # A pair, not a sum: epoch 1 of seed 0 must not repeat epoch 0 of seed 1.
-            generator = np.random.default_rng((self.options.seed, epoch))
-            batches = length_grouped(lengths, self.options.batch_size, generator)
-            if self.options.group:
-                # The short batch stands anywhere among the others, since they are shuffled.
-                full = [chosen for chosen in batches if len(chosen) == self.options.batch_size]
-                batches = full[: len(self)]
-            for chosen in batches[first:]:
-                yield replace(self._batch(self.items[chosen]), epoch=epoch)
+            for chosen, longest in self._epoch(epoch, lengths)[first:]:
+                batch = self._batch(self.items[chosen])
+                yield replace(batch, epoch=epoch, shuffled_length=longest + len(self.template))
             epoch, first = epoch + 1, 0
+
+    def _epoch(self, epoch: int, lengths: np.ndarray) -> list[tuple[np.ndarray, int]]:
+        """The items of each batch, and the length of the longest item of a shuffled batch."""
+        # A pair, not a sum: epoch 1 of seed 0 must not repeat epoch 0 of seed 1.
+        generator = np.random.default_rng((self.options.seed, epoch))
+        size = self.options.batch_size
+        batches = shuffled = shuffled_batches(len(lengths), size, generator)
+        if self.options.batching == "grouped":
+            batches = length_grouped(shuffled, lengths, generator)
+        if self.options.group:
+            # A short batch stands anywhere among the others, where batches are grouped.
+            batches = [chosen for chosen in batches if len(chosen) == size][: len(self)]
+        longest = [int(lengths[chosen].max()) for chosen in shuffled]
+        return list(zip(batches, longest, strict=False))
 
     def _batch(self, items: np.ndarray) -> TextBatch:
         columns = self.tokens.columns

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from harness.data.batching import TextBatch
 from harness.encoders.attention import KeyValues, OnePosition, select
-from harness.encoders.pretrained import pretrained
+from harness.encoders.pretrained import pretrained_model
 from harness.encoders.trained import load_trained
 from harness.encoders.unpadding import Padded, Unpadded, first_position, layout_of, unpads
 
@@ -79,7 +79,7 @@ class Encoder(nn.Module):
         """
         super().__init__()
         self.name = name
-        self.model = pretrained(name, dropout)
+        self.model = pretrained_model(name, dropout)
         load_trained(self.model, name)
         self.unpads = unpads(self.model.config)
         """Whether padding is left out of forward passes"""

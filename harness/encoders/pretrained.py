@@ -9,7 +9,7 @@ from harness.data.hub import model_folder, model_shape
 from harness.errors import UserError, explained
 
 
-def pretrained(name: str, dropout: float | None) -> Any:
+def pretrained_model(name: str, dropout: float | None) -> Any:
     """The model of transformers, in float32.
 
     dropout: 0 to 1, in every layer; None: the model's own. Raises UserError when it is not a

@@ -25,7 +25,7 @@ FAMILIES = (
 """Kinds of models (`model_type`) that know where a token stands by `position_ids` alone.
 
 Others, such as MPNet with its relative positions, would see the row of tokens as one long text."""
-MOST_PADDING = {"cpu": 0.1}
+MOST_PADDING = {"cpu": 0.2}
 """The most padding in a block, as a share of its positions, by kind of device.
 
 Elsewhere all rows are one block, because many small kernels would be slow on a GPU."""

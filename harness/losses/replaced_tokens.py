@@ -1,13 +1,32 @@
 """Replaced-token detection: the loss of a discriminator (diffcse.md, section 1.4)."""
 
+from dataclasses import replace
 from typing import Literal
 
 from torch import Tensor
 from torch.nn import functional
 
+from harness.data.batching import TextBatch
 from harness.views.corruption import Edited
 
 Reduction = Literal["mean_all", "mean_nonpad", "sum"]
+
+
+def as_padded(edited: Edited, texts: TextBatch, reduction: Reduction) -> Edited:
+    """The edited rows of `texts`, with the padding over which the loss will run.
+
+    For mean_all this is the padding of the released code's batches, which are shuffled, also where
+    our batches are grouped by length. Otherwise the rows stay as they are.
+    """
+    missing = texts.shuffled_length - texts.input_ids.shape[1]
+    if reduction != "mean_all" or missing <= 0:
+        return edited
+    # Id 0, as at all padding of edited rows.
+    ids, mask, labels = (
+        functional.pad(value, (0, missing))
+        for value in (edited.batch.input_ids, edited.batch.attention_mask, edited.labels)
+    )
+    return replace(edited, batch=edited.batch.replaced(ids, mask), labels=labels)
 
 
 def replaced_token_loss(
@@ -16,8 +35,8 @@ def replaced_token_loss(
     """Cross entropy over the classes "original" (0) and "replaced" (1); D2CSE, eq. 2.
 
     logits: (rows, length, 2). mean_all: the mean over all rows and positions, padding included
-    (its label is 0), as in the released code. mean_nonpad and sum run over the real tokens; the
-    papers print the sum.
+    (its label is 0), as in the released code; `as_padded` makes the padding. mean_nonpad and sum
+    run over the real tokens; the papers print the sum.
     """
     losses = functional.cross_entropy(
         logits.float().flatten(0, 1), edited.labels.flatten(), reduction="none"

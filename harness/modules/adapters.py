@@ -35,7 +35,7 @@ class LowRankModules(nn.Module):
     2 sets * layers * 2 places * 2 * H * rank parameters (more where a place is wider than H).
     """
 
-    position_offset = 0
+    position_offset = length = 0
     """Nothing stands in front of the text"""
 
     def __init__(

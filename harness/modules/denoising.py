@@ -80,6 +80,6 @@ def module_template_vectors(
     reach = augmentation.reach(len(lengths), modules)
     if released:
         # It counts the visible prefix flags as length, and RoBERTa's positions from 0.
-        lengths = lengths + augmentation.position_offset // VIEW_MODULES
+        lengths = lengths + augmentation.length
         reach["position_offset"] = augmentation.position_offset - encoder.first_position
     return template_vectors(encoder, template, lengths, **reach)[row]

@@ -46,8 +46,8 @@ class MomentumEncoder(nn.Module):
     @torch.no_grad()
     def follow(self, encoder: Encoder) -> None:
         """copy <- momentum * copy + (1 - momentum) * encoder."""
-        for mine, theirs in zip(self.encoder.parameters(), encoder.parameters(), strict=True):
-            mine.lerp_(theirs, 1 - self.momentum)
+        mine: list[Tensor] = [*self.encoder.parameters()]
+        torch._foreach_lerp_(mine, [*encoder.parameters()], 1 - self.momentum)
 
 
 class VectorQueue(nn.Module):

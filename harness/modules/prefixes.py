@@ -23,9 +23,17 @@ class PrefixModules(nn.Module):
     * H numbers once the network is folded away.
     """
 
-    def __init__(self, encoder: Encoder, length: int, *, share_network: bool = True) -> None:
-        """length: rows of one module. share_network: whether one network serves both modules."""
+    def __init__(
+        self, encoder: Encoder, length: int, *, share_network: bool = True, shift: bool = True
+    ) -> None:
+        """length: rows of one module. share_network: whether one network serves both modules.
+
+        shift: whether the text starts behind the rows of both modules, also where a row of the
+        batch sees one module alone (diffaug.md, section 1.4).
+        """
         super().__init__()
+        self.position_offset = VIEW_MODULES * length if shift else 0
+        """What is added to the positions of the text"""
         config, width = encoder.model.config, encoder.hidden_size
         self.layers, self.heads = int(config.num_hidden_layers), config.num_attention_heads
         self.length, self.dropout = length, float(config.hidden_dropout_prob)
@@ -35,14 +43,6 @@ class PrefixModules(nn.Module):
         count = 1 if share_network else VIEW_MODULES
         outputs = 2 * self.layers * width
         self.networks = nn.ModuleList([_network(width, outputs) for _ in range(count)])
-
-    @property
-    def position_offset(self) -> int:
-        """The text starts behind the rows of both modules (diffaug.md, section 1.4).
-
-        This is so where a row of the batch sees one module alone, too.
-        """
-        return VIEW_MODULES * self.length
 
     def reach(self, rows: int, modules: Tensor | None) -> Reach:
         """How `rows` rows meet the prefix.

@@ -19,10 +19,12 @@ class DeepPrompts(nn.Module):
     The table has the shape (length, 2 * layers * H) and starts from N(0, 0.02).
     """
 
-    def __init__(self, encoder: Encoder, length: int) -> None:
-        """length: prompt positions in a layer."""
+    def __init__(self, encoder: Encoder, length: int, *, shift: bool = True) -> None:
+        """length: prompt positions in a layer. shift: whether the text starts behind them."""
         super().__init__()
         config = encoder.model.config
+        self.position_offset = length if shift else 0
+        """What is added to the positions of the text"""
         self.layers, self.heads = int(config.num_hidden_layers), int(config.num_attention_heads)
         self.dropout = float(config.hidden_dropout_prob)
         # Keys and values of all layers are one tensor, as in the released code.
@@ -33,11 +35,6 @@ class DeepPrompts(nn.Module):
     def length(self) -> int:
         """Prompt positions in a layer."""
         return self.table.shape[0]
-
-    @property
-    def position_offset(self) -> int:
-        """The text starts behind the prompts: its positions shift by this number."""
-        return self.length
 
     def forward(self, rows: int) -> KeyValues:
         """The prompts of `rows` rows. In training every row has a dropout mask of its own.

@@ -13,6 +13,7 @@ from pydantic import (
 )
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
+from harness.data.batch_items import Batching
 from harness.data.trained_encoders import parts_of
 from harness.inputs import checked_number
 from harness.plugin.stage import Batches, LossWeight, Optimisation, Selection, Stage
@@ -128,6 +129,11 @@ class TrainingConfig(MethodConfig):
     # Contrastive learning and its optimiser (simcse.md, sections 1.2, 1.3 and 1.7)
     learning_rate: float = Field(3e-5, gt=0, description="peak rate of the linear decay")
     batch_size: int = Field(64, ge=2, description="contrastive batch, in sentences or triplets")
+    batching: Batching = Field(
+        "shuffled",
+        description="items that meet in a batch: any (shuffled), or those of about one length "
+        "(grouped), which saves padding",
+    )
     epochs: float = Field(1, gt=0, le=1_000_000, description="passes over the training data")
     max_steps: int | None = Field(
         None, ge=1, description="stop (and decay to zero) after this many steps"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.data.batching import batches_in_epoch
+from harness.data.batch_items import batches_in_epoch
 
 OptimiserName = Literal["adamw", "adamw-uncorrected", "adamw-released", "lars"]
 """harness.training.optimisers says what each of them is"""

@@ -18,8 +18,8 @@ os.environ.update(
     RAY_AIR_NEW_OUTPUT="0",
     RAY_DEDUP_LOGS_SKIP_REGEX=".",  # a worker that died is a failed trial; Ray prints paragraphs
     RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="1",  # a trial without a GPU sees none
-    # Ray starts workers at niceness 15, so that they starve when anything else runs.
-    RAY_worker_niceness=str(os.getpriority(os.PRIO_PROCESS, 0)),
+    # Ray adds 15 to the niceness of workers, so that they starve when anything else runs.
+    RAY_worker_niceness="0",
     TUNE_DISABLE_AUTO_CALLBACK_LOGGERS="1",
     TUNE_DISABLE_SIGINT_HANDLER="1",  # harness.cli handles Ctrl-C
     TUNE_GLOBAL_CHECKPOINT_S="86400",  # no snapshots: the store is the ledger

@@ -4,7 +4,7 @@ A stage names them (harness.plugin.stage.Optimisation).
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -35,29 +35,39 @@ class ReleasedAdamW(torch.optim.Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Do one step on every parameter that has a gradient. `closure` is not called."""
         for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._step_parameter(parameter, parameter.grad, group)
+            parameters = [each for each in group["params"] if each.grad is not None]
+            if parameters:
+                self._step_group(parameters, group["lr"], group["weight_decay"])
 
-    def _step_parameter(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
-        state = self.state[parameter]
+    def _step_group(self, parameters: list[Tensor], rate: float, decay: float) -> None:
+        states = [self._state_of(parameter) for parameter in parameters]
+        gradients = _gradients(parameters)
+        means, squares = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq"))
+        # A GPU would wait for the CPU at every parameter, so each line does all of them at once.
+        torch._foreach_lerp_(means, gradients, 0.1)
+        torch._foreach_mul_(squares, 0.999)
+        torch._foreach_addcmul_(squares, gradients, gradients, 0.001)
+        roots = torch._foreach_sqrt(squares)
+        torch._foreach_add_(roots, self.epsilon)
+        rates = [-rate * self._correction(int(state["step"])) for state in states]
+        torch._foreach_addcdiv_(parameters, means, roots, rates)
+        # The old library decays after the step, and by the rate without the correction.
+        torch._foreach_mul_(parameters, 1 - rate * decay)
+
+    def _state_of(self, parameter: Tensor) -> dict[str, Tensor]:
+        """The state of a parameter, one step on."""
+        state: dict[str, Tensor] = self.state[parameter]
         # The step is a tensor too, because the states of a shared stage are files of tensors.
         if not state:
             state["step"] = torch.zeros(())
             state["exp_avg"] = torch.zeros_like(parameter)
             state["exp_avg_sq"] = torch.zeros_like(parameter)
         state["step"] += 1
-        step = int(state["step"])
-        state["exp_avg"].lerp_(gradient, 0.1)
-        state["exp_avg_sq"].mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-        rate = group["lr"]
-        if self.correct_bias:
-            rate *= math.sqrt(1 - 0.999**step) / (1 - 0.9**step)
-        parameter.addcdiv_(
-            state["exp_avg"], state["exp_avg_sq"].sqrt().add_(self.epsilon), value=-rate
-        )
-        # The old library decays after the step, and by the rate without the correction.
-        parameter.mul_(1 - group["lr"] * group["weight_decay"])
+        return state
+
+    def _correction(self, step: int) -> float:
+        """The factor of the bias correction at a step, from 1."""
+        return math.sqrt(1 - 0.999**step) / (1 - 0.9**step) if self.correct_bias else 1.0
 
 
 class Lars(torch.optim.Optimizer):
@@ -76,22 +86,36 @@ class Lars(torch.optim.Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Do one step on every parameter that has a gradient. `closure` is not called."""
         for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._step_parameter(parameter, parameter.grad, group)
+            members = [each for each in group["params"] if each.grad is not None]
+            matrices = [each for each in members if each.dim() > 1]
+            if matrices:
+                gradients = self._scaled_gradients(matrices, group["weight_decay"])
+                self._move(matrices, gradients, group["lr"])
+            if biases := [each for each in members if each.dim() <= 1]:
+                self._move(biases, _gradients(biases), group["lr"])
 
-    def _step_parameter(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
-        if parameter.dim() > 1:
-            gradient = gradient + group["weight_decay"] * parameter
-            norm, size = gradient.norm(), parameter.norm()
-            # A matrix of zeros would never move, and a gradient of zeros would divide by 0.
-            gradient = gradient * torch.where((norm > 0) & (size > 0), 0.001 * size / norm, 1.0)
-        state = self.state[parameter]
-        if not state:
-            state["momentum"] = torch.zeros_like(parameter)
+    def _scaled_gradients(self, matrices: list[Tensor], decay: float) -> list[Tensor]:
+        gradients = torch._foreach_add(_gradients(matrices), matrices, alpha=decay)
+        norms = torch.stack(torch._foreach_norm(gradients))
+        sizes = torch.stack(torch._foreach_norm(matrices))
+        # A matrix of zeros would never move, and a gradient of zeros would divide by 0.
+        factors = torch.where((norms > 0) & (sizes > 0), 0.001 * sizes / norms, 1.0)
+        return list(torch._foreach_mul(gradients, list(factors.unbind())))
+
+    def _move(self, parameters: list[Tensor], gradients: list[Tensor], rate: float) -> None:
+        for parameter in parameters:
+            if not self.state[parameter]:
+                self.state[parameter]["momentum"] = torch.zeros_like(parameter)
         # SimCLR's momentum holds steps, not gradients: an old step keeps the rate it was made with.
-        state["momentum"].mul_(0.9).add_(gradient, alpha=group["lr"])
-        parameter.sub_(state["momentum"])
+        momenta = [self.state[parameter]["momentum"] for parameter in parameters]
+        torch._foreach_mul_(momenta, 0.9)
+        torch._foreach_add_(momenta, gradients, alpha=rate)
+        torch._foreach_sub_(parameters, momenta)
+
+
+def _gradients(parameters: Sequence[Tensor]) -> list[Tensor]:
+    """The gradients of those parameters that have one."""
+    return [each.grad for each in parameters if each.grad is not None]
 
 
 def parameter_groups(named: dict[str, list[nn.Parameter]], config: TrainingConfig) -> Groups:
@@ -171,19 +195,16 @@ def clip_released(
     """
     norm = (_square(parameters) + LOSS_SCALE**2 * _square(frozen)).sqrt()
     factor = (largest / (norm + 1e-6)).clamp(max=1.0)  # 1e-6 as in torch's clip_grad_norm_
-    for parameter in parameters:
-        if parameter.grad is not None:
-            parameter.grad.mul_(factor)
+    if gradients := _gradients(parameters):
+        torch._foreach_mul_(gradients, factor)
 
 
 def _square(parameters: list[nn.Parameter]) -> Tensor:
     """The squared norm of all gradients together, in float32."""
-    squares = [
-        parameter.grad.float().square().sum()
-        for parameter in parameters
-        if parameter.grad is not None
-    ]
-    return torch.stack(squares).sum() if squares else torch.zeros(())
+    gradients = _gradients(parameters)
+    if not gradients:
+        return torch.zeros(())
+    return torch.stack(torch._foreach_norm(gradients)).float().square().sum()
 
 
 class StageOptimiser:

@@ -13,6 +13,8 @@ def stage_streams(
     method: Method[Any], kit: Kit, stage: Stage, seed: int, *, batch_size: int | None = None
 ) -> dict[str, Stream]:
     """The streams of a stage, by name. `batch_size`: at most so many items in a batch."""
+    config = kit.config
+    assert isinstance(config, TrainingConfig)
     streams = {}
     for name, size in stage.streams.items():
         corpus = kit.declared.corpora[name]
@@ -23,6 +25,8 @@ def stage_streams(
             items=kit.label_subset(corpus),
             group=stage.group,
             text=stage.batches.text,
+            # Rows that are looked up have no padding to save.
+            batching=config.batching if stage.batches.text else "shuffled",
         )
         streams[name] = Stream(kit.tokens(corpus, method.template), method.template, options)
     return streams

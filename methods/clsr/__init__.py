@@ -3,7 +3,7 @@
 Qiu, Ding and Chen, ICON 2021 (SimCLR on sentences); clsr.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 from pydantic import Field
@@ -58,6 +58,10 @@ class Config(plugin.TrainingConfig):
         613, ge=1, description="steps between two evaluations on dev; an epoch of NLI"
     )
     checkpoint: Literal["best", "last"] = Field("last", description="best: on dev")
+
+    @property
+    def unused(self) -> Collection[str]:
+        return {"batching"}  # vectors are looked up, so there is no padding to save
 
 
 class Method(plugin.FrozenMethod[Config]):

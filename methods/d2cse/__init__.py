@@ -13,12 +13,11 @@ from torch import Tensor, nn
 from harness import plugin
 from harness.encoders.backbone import Reach, WordVectors, first_replaced
 from harness.losses.info_nce import info_nce
-from harness.losses.replaced_tokens import replaced_token_loss
+from harness.losses.replaced_tokens import as_padded, replaced_token_loss
 from harness.modules.heads import BatchNormHead
 from harness.modules.prompts import DeepPrompts
 from harness.plugin import Artefact, Kit, Stage, TextBatch
 from harness.plugin.static_corruption import corruption_artefacts, sentence_editor
-from harness.views.corruption import Edited
 
 from .config import Config
 
@@ -57,7 +56,7 @@ class Method(plugin.Method[Config]):
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
         self.encoder = kit.encoder()
-        self.prompts = DeepPrompts(self.encoder, config.prompt_length)
+        self.prompts = DeepPrompts(self.encoder, config.prompt_length, shift=config.position_shift)
         self.head = BatchNormHead(self.encoder.hidden_size)
         self.detector = nn.Linear(self.encoder.hidden_size, 2)
         self.editor = sentence_editor(config, kit)
@@ -70,7 +69,7 @@ class Method(plugin.Method[Config]):
 
     @property
     def longest(self) -> int:
-        return self.encoder.longest - self.prompts.length
+        return self.encoder.longest - self.prompts.position_offset
 
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
         texts = batch["contrastive"]
@@ -106,7 +105,7 @@ class Method(plugin.Method[Config]):
         The main method (d) reads with the prompts of the first pass. The vector is not detached:
         through it the detection trains the sentence encoder (d2cse.md, section 1.4).
         """
-        edited: Edited = self.editor(texts)
+        edited = as_padded(self.editor(texts), texts, self.config.rtd_reduction)
         # The other cells of Table 6 read without prompts, or without the vector.
         reach: Reach = {}
         if self.config.discriminator_prompted:

@@ -1,5 +1,6 @@
 """The hyperparameters of D2CSE."""
 
+from collections.abc import Collection
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -15,6 +16,9 @@ class Config(ReplacedTokenConfig):
     )
     batch_size: int = Field(144, ge=2)
     prompt_length: int = Field(16, ge=1, description="prompt positions per layer")
+    position_shift: bool = Field(
+        True, description="the positions of the text start behind the prompts, as released"
+    )
     cls_prompt: bool = Field(
         False, description="train one vector instead of the word embedding of [CLS]"
     )
@@ -44,6 +48,17 @@ class Config(ReplacedTokenConfig):
         },
         ("sup", "roberta-base"): {"learning_rate": 0.024},
     }  # fmt: skip
+
+    @property
+    def unused(self) -> Collection[str]:
+        found = set()
+        if not (self.cls_prompt and self.position_shift):
+            found.add("roberta_cls_prompt_positions")
+        if self.discriminator != "copy":
+            found.add("discriminator_learning_rate")
+        if not self.discriminator_prompted:
+            found.add("discriminator_prompts")
+        return found
 
     @property
     def discriminator_prompted(self) -> bool:

@@ -57,7 +57,9 @@ class Method(plugin.Method[Config]):
         self.encoder = kit.encoder()
         self.prompts: DeepPrompts | ShallowPrompts
         if config.prompts == "deep":
-            self.prompts = DeepPrompts(self.encoder, config.prompt_length)
+            self.prompts = DeepPrompts(
+                self.encoder, config.prompt_length, shift=config.position_shift
+            )
         else:
             self.prompts = ShallowPrompts(self.encoder, self.template)
         self.head = TanhHead(self.encoder.hidden_size)

@@ -1,6 +1,6 @@
 """The hyperparameters of DCPCSE and SCPCSE."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -24,6 +24,9 @@ class Config(plugin.TrainingConfig):
         "shallow: word vectors of a template (SCPCSE)",
     )
     prompt_length: int = Field(16, ge=1, description="deep prompt positions per layer")
+    position_shift: bool = Field(
+        True, description="the positions of the text start behind the deep prompts, as released"
+    )
     template: TemplateText = Field(
         'This sentence : "{s}" means [MASK]', description="where shallow prompts begin"
     )
@@ -52,6 +55,10 @@ class Config(plugin.TrainingConfig):
     def dependent_defaults(cls, given: Mapping[str, object]) -> Mapping[str, object]:
         """Shallow prompts have values of their own."""
         return SHALLOW if given.get("prompts") == "shallow" else {}
+
+    @property
+    def unused(self) -> Collection[str]:
+        return {"prompt_length", "position_shift"} if self.prompts == "shallow" else {"template"}
 
     @field_validator("mlm")
     @classmethod

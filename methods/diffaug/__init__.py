@@ -100,7 +100,10 @@ class Method(plugin.Method[Config]):
         """Prefixes, or their alternatives of Table 3."""
         if config.augmentation == "prefix":
             return PrefixModules(
-                self.encoder, config.prefix_length, share_network=config.share_network
+                self.encoder,
+                config.prefix_length,
+                share_network=config.share_network,
+                shift=config.position_shift,
             )
         return LowRankModules(
             self.encoder,

@@ -1,6 +1,6 @@
 """The hyperparameters of DiffAug."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -49,6 +49,10 @@ class Config(plugin.TrainingConfig):
         description="what trains with the head: encoder = prefix-fix, augmentation = prefix-tuning",
     )
     prefix_length: int = Field(8, ge=1, description="rows of one module; there are two")
+    position_shift: bool = Field(
+        True,
+        description="the positions of the text start behind the rows of both modules, as released",
+    )
     share_network: bool = Field(True, description="one reparametrisation network for both modules")
     rank: int = Field(4, ge=1, description="of adapters and LoRA")
     lora_scale: float = Field(1.0, gt=0, description="s of eq. 15")
@@ -96,6 +100,12 @@ class Config(plugin.TrainingConfig):
             return {"accumulation": 1} if few_labels else {}
         auxiliary = float(str(given.get("auxiliary_weight", 1)))
         return {} if auxiliary else {"stage1_steps": 2000}
+
+    @property
+    def unused(self) -> Collection[str]:
+        if self.augmentation == "prefix":
+            return {"rank", "lora_scale", "combination"}
+        return {"prefix_length", "share_network", "position_shift"}
 
     @model_validator(mode="after")
     def _analysis_is_of_prefixes(self) -> Self:

@@ -13,11 +13,10 @@ from torch import Tensor
 from harness import plugin
 from harness.encoders.backbone import first_replaced
 from harness.losses.info_nce import info_nce
-from harness.losses.replaced_tokens import replaced_token_loss
+from harness.losses.replaced_tokens import as_padded, replaced_token_loss
 from harness.modules.heads import named_head
 from harness.plugin import Artefact, Kit, Stage, TextBatch
 from harness.plugin.static_corruption import corruption_artefacts, sentence_editor
-from harness.views.corruption import Edited
 from harness.views.masking import Masker
 
 from .ablations import augmented_contrast, detector_for, masked_or_corrective_loss
@@ -95,7 +94,7 @@ class Method(plugin.Method[Config]):
         read = partial(self.discriminator, edit=first_replaced(vectors))
         if self.config.objective != "detection":
             return masked_or_corrective_loss(self, texts, read)
-        edited: Edited = self.editor(texts)
+        edited = as_padded(self.editor(texts), texts, self.config.rtd_reduction)
         # The detector has two logits for each kind of edit; a row is judged by those of its own.
         # The released loss is a mean over all positions, so states at padding count in it.
         padding = self.config.rtd_reduction == "mean_all"

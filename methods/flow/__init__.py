@@ -3,7 +3,7 @@
 Li et al., EMNLP 2020; frozen_maps.md, section 1. The map is trained by maximum likelihood.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 from pydantic import Field
@@ -36,6 +36,10 @@ class Config(plugin.TrainingConfig):
     )
     weight_decay: float = Field(0.01, ge=0)
     precision: Literal["auto", "bf16", "fp32"] = "fp32"
+
+    @property
+    def unused(self) -> Collection[str]:
+        return {"batching"}  # vectors are looked up, so there is no padding to save
 
 
 class Method(plugin.FrozenMethod[Config]):

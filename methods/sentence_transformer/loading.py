@@ -4,26 +4,32 @@ import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Transformer
 from tokenizers.normalizers import Lowercase, Sequence
 from transformers import PreTrainedTokenizerFast
 
 from harness.data.hub import model_folder
 from harness.errors import UserError, reason
 
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
 MODULES_FILE = "modules.json"
 LIBRARY, TORCH = "sentence_transformers.", "torch."
 """Where the classes of modules and of activation functions may come from"""
 
 
-def load_model(name: str) -> SentenceTransformer:
+def load_model(name: str) -> "SentenceTransformer":
     """The model of the library, on the CPU. A plain encoder gets mean pooling there.
 
     Raises UserError when the folder is damaged, does not begin with a transformer, or asks for
     code of its own.
     """
+    # It takes seconds to import, and this module is imported wherever all methods are listed.
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Transformer
+
     folder = model_folder(name)
     # It prints a warning about every default that it takes.
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)

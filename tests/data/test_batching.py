@@ -2,12 +2,20 @@
 
 from collections.abc import Sequence
 from itertools import islice
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 import torch
 
-from harness.data.batching import Stream, StreamOptions, TextBatch, length_grouped, pad
+from harness.data.batch_items import length_grouped, shuffled_batches
+from harness.data.batching import (
+    Batching,
+    Stream,
+    StreamOptions,
+    TextBatch,
+    pad,
+)
 from harness.data.tokens import Template, Tokens
 
 PAD, PLAIN = 0, Template((101,), (102,))
@@ -33,12 +41,17 @@ def random_corpus(items: int, columns: int = 1, longest: int = 30) -> Tokens:
 
 
 def epoch(
-    tokens: Tokens, size: int, seed: int = 0, number: int = 0, max_length: int = 64
+    tokens: Tokens,
+    size: int,
+    seed: int = 0,
+    number: int = 0,
+    max_length: int = 64,
+    **options: Any,
 ) -> list[TextBatch]:
     """The batches of epoch `number`."""
-    stream = Stream(
-        tokens, PLAIN, StreamOptions(limit=max_length - len(PLAIN), batch_size=size, seed=seed)
-    )
+    limit = max_length - len(PLAIN)
+    chosen = StreamOptions(limit=limit, batch_size=size, seed=seed, **options)
+    stream = Stream(tokens, PLAIN, chosen)
     return list(islice(stream, len(stream) * number, len(stream) * (number + 1)))
 
 
@@ -52,10 +65,11 @@ def same(first: list[TextBatch], second: list[TextBatch]) -> bool:
 
 @pytest.mark.parametrize(("items", "size"), [(100, 10), (103, 10), (5, 10), (1, 2), (2501, 8)])
 @pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("batching", get_args(Batching))
 def test_an_epoch_has_every_item_once_and_at_most_one_short_batch(
-    items: int, size: int, number: int
+    items: int, size: int, number: int, batching: Batching
 ) -> None:
-    batches = epoch(random_corpus(items), size, number=number)
+    batches = epoch(random_corpus(items), size, number=number, batching=batching)
     assert sorted(torch.cat([batch.items for batch in batches]).tolist()) == list(range(items))
     sizes = sorted(len(batch.items) for batch in batches)
     assert sizes == sorted([size] * (items // size) + ([items % size] if items % size else []))
@@ -71,10 +85,33 @@ def test_seed_and_epoch_decide_the_batches() -> None:
     assert not same(epoch(tokens, 16, seed=1, number=1), epoch(tokens, 16, seed=2))
 
 
+def test_items_meet_at_random_by_default() -> None:
+    """The lengths in a batch are spread as those of the corpus are, and only the last is short."""
+    tokens = random_corpus(6410)
+    batches = epoch(tokens, 64)
+    lengths = tokens.item_lengths(62)
+    spreads = [lengths[batch.items].std() for batch in batches[:-1]]
+    assert np.mean(spreads) == pytest.approx(lengths.std(), rel=0.02)
+    assert [len(batch.items) for batch in batches] == [64] * 100 + [10]
+
+
+@pytest.mark.parametrize("group", [0, 1])
+def test_grouped_batches_know_the_padding_of_the_shuffled_ones(group: int) -> None:
+    """Batch k has the length that shuffled batch k of the same seed has."""
+    tokens = random_corpus(1003, longest=70)
+    shuffled = epoch(tokens, 16, group=group)
+    grouped = epoch(tokens, 16, batching="grouped", group=group)
+    widths = [batch.input_ids.shape[1] for batch in shuffled]
+    assert [batch.shuffled_length for batch in shuffled] == widths
+    assert [batch.shuffled_length for batch in grouped] == widths
+    assert [batch.input_ids.shape[1] for batch in grouped] != widths
+    assert grouped[0].repeated(2).shuffled_length == widths[0]
+
+
 def test_length_grouping_leaves_little_padding() -> None:
     tokens = random_corpus(6400)
     lengths = tokens.item_lengths(64)
-    grouped = epoch(tokens, 64)
+    grouped = epoch(tokens, 64, batching="grouped")
     shuffled = np.random.default_rng(0).permutation(6400).reshape(-1, 64)
     wasted = sum((batch.attention_mask == 0).sum().item() for batch in grouped)
     wasted_at_random = sum((lengths[batch].max() - lengths[batch]).sum() for batch in shuffled)
@@ -82,7 +119,9 @@ def test_length_grouping_leaves_little_padding() -> None:
 
 
 def test_the_order_of_batches_does_not_depend_on_their_length() -> None:
-    widths = [batch.input_ids.shape[1] for batch in epoch(random_corpus(6400), 64)]
+    widths = [
+        batch.input_ids.shape[1] for batch in epoch(random_corpus(6400), 64, batching="grouped")
+    ]
     assert abs(np.corrcoef(np.arange(100), widths)[0, 1]) < 0.3
     assert np.abs(np.diff(widths)).mean() > 5
 
@@ -91,7 +130,10 @@ def test_batches_are_mixed_anew_every_epoch() -> None:
     """Batches are not fixed groups of items that come in another order."""
     tokens = random_corpus(6400)
     groups = [
-        {frozenset(batch.items.tolist()) for batch in epoch(tokens, 64, number=number)}
+        {
+            frozenset(batch.items.tolist())
+            for batch in epoch(tokens, 64, number=number, batching="grouped")
+        }
         for number in (0, 1)
     ]
     assert not groups[0] & groups[1]
@@ -100,7 +142,8 @@ def test_batches_are_mixed_anew_every_epoch() -> None:
 def test_grouping_works_in_windows() -> None:
     """Only `window` batches are sorted together, so the lengths inside a batch differ somewhat."""
     lengths = np.arange(1000)
-    batches = length_grouped(lengths, 10, np.random.default_rng(0), window=5)
+    generator = np.random.default_rng(0)
+    batches = length_grouped(shuffled_batches(1000, 10, generator), lengths, generator, window=5)
     spans = [lengths[batch].max() - lengths[batch].min() for batch in batches]
     # At least a tenth of the range; if all were sorted together, it would be 9.
     assert np.mean(spans) > 100

@@ -23,8 +23,8 @@ from harness.trials.trial import Trial
 from tests.sweeping import BAG, one_grid
 
 PLUGIN = f'''\
+import ctypes
 import os
-import re
 import sys
 from typing import Literal
 
@@ -66,7 +66,7 @@ class Method(Bag):
 
     def loop(self):
         print("I search")
-        re.match("(a+)+$", "a" * 60 + "b")  # it takes years, and holds Python's lock
+        ctypes.PyDLL(None).sleep(10**9)  # as a bad regular expression does, it holds Python's lock
 
     def greedy(self):
         print("I take")

@@ -26,7 +26,7 @@ from harness.sweep.machine_check import check_same, digests_of, digests_of_code
 from harness.trials.store import Store
 from harness.trials.trial import Trial
 from tests.clusters import cluster
-from tests.sweeping import BAG, marked_processes, one_grid
+from tests.sweeping import BAG, Answer, marked_processes, one_grid
 
 SPACE = one_grid("slowly", "pause", [0.01, 0.02, 0.03, 0.5])
 PLUGIN = f'''\
@@ -122,7 +122,7 @@ def finished(store: Path) -> dict[str, int]:
 @pytest.mark.slow
 @pytest.mark.process
 def test_a_lost_head_loses_nothing(
-    sweep: Sweep, environment: Environment, tmp_path: Path, temporary: Path
+    sweep: Sweep, environment: Environment, serially: Callable[..., Answer], tmp_path: Path
 ) -> None:
     store = tmp_path / "store"
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2}
@@ -140,17 +140,11 @@ def test_a_lost_head_loses_nothing(
     assert 0 < len(before) < TRIALS
     assert {row.status for row in Store(store).read().records()} == {"finished"}
 
-    driver = sweep()  # the same command goes on, with a Ray of its own
-    wait_for(lambda: processes(environment, "gcs_server"), driver)
-    [folder] = temporary.glob(f"{folders.PREFIX}*")
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert json.loads((folder / OWNER).read_text())["process"] == driver.pid
-    out, err = driver.communicate(timeout=900)
-    assert driver.returncode == 0, out + err
+    answer = serially(tmp_path / "slowly.py", tmp_path / "space.yaml", "--store", store)
+    assert answer.code == 0, answer.out + answer.err
     assert {name: finished(store)[name] for name in before} == before
     rows = Store(store).read().records()
     assert [row.status for row in rows] == ["finished"] * TRIALS
-    assert list(temporary.glob(f"{folders.PREFIX}*")) == []
 
 
 # Addresses at which there is no cluster

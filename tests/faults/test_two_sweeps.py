@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from harness.trials.store import Store
+from tests.sweeping import write_few_pairs
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 SPACE = """\
 setting: unsup
-suite: graded
-select: {metric: graded-dev}
+suite: FEW
+select: {metric: few-dev}
 search: {seeds: [42]}
 final: {seeds: [0, 1]}
 encoders: [tiny-bert]
@@ -45,7 +46,7 @@ def shared(folder: Path, write_plugin: Callable[..., Path]) -> Path:
     line = f"Path({str(folder / 'runs')!r}).open('a').write(f'{{os.getpid()}} {{config}}\\n')"
     start = "        super().__init__(config, kit)\n"
     path.write_text(path.read_text().replace(start, f"{start}        {line}\n", 1))
-    (folder / "space.yaml").write_text(SPACE)
+    (folder / "space.yaml").write_text(SPACE.replace("FEW", str(write_few_pairs(folder))))
     return path
 
 

@@ -367,13 +367,21 @@ def test_cls_prompt_starts_as_the_pretrained_embedding(kit_for: KitFor) -> None:
         (True, "plain", 2),
     ],
 )
+@pytest.mark.parametrize("shift", [True, False])
 def test_roberta_positions(
-    kit_for: KitFor, tiny_roberta: Path, cls_prompt: bool, positions: str, first: int, watch: Watch
+    kit_for: KitFor,
+    tiny_roberta: Path,
+    cls_prompt: bool,
+    positions: str,
+    first: int,
+    shift: bool,
+    watch: Watch,
 ) -> None:
     kit = kit_for(
         "d2cse", encoder=str(tiny_roberta), prompt_length=LENGTH, cls_prompt=cls_prompt,
-        roberta_cls_prompt_positions=positions,
+        roberta_cls_prompt_positions=positions, position_shift=shift,
     )  # fmt: skip
+    first = first if shift else 2
     method = build(kit)
     method.encoder.unpads = False  # so that positions come row by row
     table = watch(method.encoder.model.embeddings.position_embeddings)
@@ -384,14 +392,15 @@ def test_roberta_positions(
     encode, detect, test = (given[0][0][0] for given in table.given)
     assert torch.equal(encode, expected + first)
     assert torch.equal(test, expected + first)
-    assert torch.equal(detect, expected + 2 + LENGTH), (
-        "the discriminator has no [CLS] prompt: always shifted"
+    assert torch.equal(detect, expected + 2 + (LENGTH if shift else 0)), (
+        "the discriminator has no [CLS] prompt: shifted as all text is"
     )
 
 
-def test_longest_sentence_leaves_room_for_the_shift(unsup: Kit) -> None:
-    method = build(unsup).eval()
-    assert method.longest == 40 - LENGTH
+@pytest.mark.parametrize("shift", [True, False])
+def test_longest_sentence_leaves_room_for_the_shift(kit_for: KitFor, shift: bool) -> None:
+    method = build(kit_for("d2cse", prompt_length=LENGTH, position_shift=shift)).eval()
+    assert method.longest == (40 - LENGTH if shift else 40)
     ids = torch.full((1, method.longest), 7)
     assert method.embed(TextBatch(ids, torch.ones_like(ids), torch.arange(1))).shape == (1, 32)
 

@@ -455,12 +455,36 @@ def test_a_training_text_has_max_length_pieces_without_a_template(
     assert longest == 9 - 2 + around
 
 
-@pytest.mark.parametrize(("prompts", "longest"), [("deep", 40 - LENGTH), ("shallow", 40)])
+@pytest.mark.parametrize("shift", [True, False])
+def test_the_text_starts_behind_the_prompts_unless_told_otherwise(
+    kit_for: KitFor, tiny_roberta: Path, shift: bool, watch: Watch
+) -> None:
+    """RoBERTa's own first position is 2."""
+    kit = kit_for(
+        "dcpcse", encoder=str(tiny_roberta), prompt_length=LENGTH, mlm=True, position_shift=shift
+    )
+    method = build(kit)
+    table = watch(method.encoder.model.embeddings.position_embeddings)
+    losses(kit, method)
+    first = 2 + LENGTH if shift else 2
+    assert [int(given[0][0].min()) for given, _ in table.given] == [first, first]
+
+
+@pytest.mark.parametrize(
+    ("prompts", "shift", "longest"),
+    [("deep", True, 40 - LENGTH), ("deep", False, 40), ("shallow", True, 40)],
+)
 def test_longest_sentence_leaves_room_for_the_shift(
-    kit_for: KitFor, prompts: str, longest: int
+    kit_for: KitFor, prompts: str, shift: bool, longest: int
 ) -> None:
     method = build(
-        kit_for("dcpcse", prompts=prompts, template=TEMPLATE, prompt_length=LENGTH)
+        kit_for(
+            "dcpcse",
+            prompts=prompts,
+            template=TEMPLATE,
+            prompt_length=LENGTH,
+            position_shift=shift,
+        )
     ).eval()
     assert method.longest == longest
     ids = torch.full((1, longest), 7)

@@ -293,22 +293,24 @@ def test_same_views_see_both_modules(small: KitFor) -> None:
     assert asked == [None, None]
 
 
-@pytest.mark.parametrize("augmentation", ["prefix", "lora"])
+@pytest.mark.parametrize(
+    ("augmentation", "shift", "expected"),
+    [("prefix", True, 2 * LENGTH), ("prefix", False, 0), ("lora", True, None)],
+)
 def test_test_time_is_one_pass_and_the_raw_mask_state(
-    small: KitFor, watch: Watch, augmentation: str
+    small: KitFor, watch: Watch, augmentation: str, shift: bool, expected: int | None
 ) -> None:
-    """Trap 1: the text stands behind all rows.
+    """Trap 1: the text stands behind all rows, unless it is told not to.
 
     There is no head, no denoising and no second pass.
     """
-    kit = small(augmentation=augmentation)
+    kit = small(augmentation=augmentation, position_shift=shift)
     method = build(kit).eval()
     encoder, head = watch(method.encoder), watch(method.head)
     batch = batches(kit, method)["contrastive"]
     found = method.embed(batch)
     assert len(encoder.results) == 1
     assert head.results == []
-    expected = 2 * LENGTH if augmentation == "prefix" else None
     assert encoder.keyword(0, "position_offset") == expected
     whole = method.encoder.forward(batch, **method.augmentation.reach(6, None))
     masks = batch.input_ids == kit.tokenizer.mask_token_id

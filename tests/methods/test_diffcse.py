@@ -151,6 +151,30 @@ def test_losses_against_formulas(
     assert found["replaced_tokens"].item() == pytest.approx(expected[reduction], rel=1e-5)
 
 
+@pytest.mark.parametrize("reduction", ["mean_all", "mean_nonpad"])
+def test_grouped_batches_are_padded_as_the_shuffled_ones_were(
+    kit_for: KitFor, reduction: str, watch: Watch
+) -> None:
+    """mean_all averages over the padding of the released code's batches; the others pad nothing."""
+    kit = kit_for("diffcse", rtd_reduction=reduction)
+    method = build(kit)
+    editor, detector = watch(method.editor), watch(method.detector)
+    (corpus,) = kit.declared.corpora.values()
+    options = StreamOptions(limit=30, batch_size=6, seed=0, batching="grouped")
+    endless = Stream(kit.tokens(corpus), method.template, options)
+    batch = next(batch for batch in endless if batch.shuffled_length > batch.input_ids.shape[1])
+    found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
+    rows, width = batch.repeated(2).input_ids.shape
+    labels = np.zeros((rows, batch.shuffled_length if reduction == "mean_all" else width), int)
+    labels[:, :width] = editor.results[0].labels.numpy()
+    logits = array(detector.results[0])
+    assert logits.shape[:2] == labels.shape
+    each = cross_entropies(logits, labels)
+    if reduction != "mean_all":
+        each = each[batch.repeated(2).attention_mask.numpy() == 1]
+    assert found["replaced_tokens"].item() == pytest.approx(each.mean(), rel=1e-5)
+
+
 def test_h_overwrites_the_embedding_output_of_slot_0(unsup: Kit, watch: Watch) -> None:
     """It stands there as it leaves the head, after LayerNorm and dropout of the embedding.
 

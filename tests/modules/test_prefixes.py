@@ -121,6 +121,17 @@ def test_a_row_sees_its_module_as_if_the_other_were_masked(
     assert (found[real] - elsewhere[real]).abs().max() > 1e-3, "the offset matters"
 
 
+def test_without_the_shift_the_text_keeps_its_positions(encoder: Encoder, batch: TextBatch) -> None:
+    shifted, plain = modules_of(encoder), modules_of(encoder, shift=False)
+    chosen = torch.tensor([0, 1, 1])
+    reach = shifted.reach(3, chosen)
+    assert plain.reach(3, chosen).get("position_offset") == 0
+    found = encoder(batch, **plain.reach(3, chosen))
+    expected = encoder(batch, prefix=reach["prefix"])
+    assert torch.equal(found, expected)
+    assert not torch.allclose(found, encoder(batch, **reach))
+
+
 def test_a_hidden_module_gets_no_gradient(encoder: Encoder, batch: TextBatch) -> None:
     modules = modules_of(encoder)
     encoder(batch, **modules.reach(3, torch.ones(3, dtype=torch.long)))[:, 0].pow(

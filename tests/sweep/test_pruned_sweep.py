@@ -15,13 +15,14 @@ from optuna.storages.journal import JournalFileBackend
 
 from harness.trials.record import Record
 from harness.trials.store import Store
+from tests.sweeping import write_few_pairs
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 STEPS = 12
 SPACE = f"""\
-suite: graded
-select: {{metric: graded-dev}}
+suite: FEW
+select: {{metric: few-dev}}
 final: {{seeds: [0]}}
 encoders: [tiny-bert]
 set:
@@ -66,7 +67,8 @@ def swept(
     folder = tmp_path_factory.mktemp("pruned")
     plugin = write_plugin(folder / "pruned.py", "trained", pause=0.2)
     space, store = folder / "space.yaml", Store(folder / "store")
-    space.write_text(SPACE, encoding="utf-8")
+    few = str(write_few_pairs(folder))
+    space.write_text(SPACE.replace("FEW", few), encoding="utf-8")
     command = ["sweep", plugin, space, "--store", store.folder]
     killed = subprocess.Popen(
         [sys.executable, "-m", "harness", *map(str, command)],

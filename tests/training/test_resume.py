@@ -26,26 +26,9 @@ from harness.trials.checking import TINY
 from harness.trials.record import Record
 from harness.trials.run import CHECKPOINT, GIVE_WAY, attempt
 from harness.trials.trial import Trial
+from tests.sweeping import write_few_pairs
 
 OF_THE_RUN = {"started", "sentences_per_second", "peak_host_memory_mib"}
-SUITE = """\
-from harness.data.sts_pairs import Pairs, graded_pairs
-from harness.evaluation.sts import correlations, selecting
-from harness.evaluation.suites import SuiteCard, register
-
-
-def few(split):
-    found = graded_pairs(split)
-    return Pairs(found.first[:40], found.second[:40], found.gold[:40])
-
-
-few_pairs = register(
-    SuiteCard("few", dev_tasks=("few-dev",)),
-    {"few-dev": lambda: few("dev"), "few": lambda: few("test")},
-    list,
-    select=selecting,
-)(correlations)
-"""
 SMALL = {
     **TINY,
     "max_steps": 7,
@@ -91,8 +74,7 @@ TrialOf = Callable[..., Trial]
 @pytest.fixture
 def trial_of(tmp_path: Path) -> TrialOf:
     """trial_of(method, **configuration): a trial of seven steps, measured on few sentences."""
-    suite = tmp_path / "few.py"
-    suite.write_text(SUITE, encoding="utf-8")
+    suite = write_few_pairs(tmp_path)
 
     def make(name: str, **values: Any) -> Trial:
         given = registry.load(name).method.config_type.model_fields
