@@ -36,6 +36,8 @@ class Optimisation:
     """The step at which the learning rate is 0; None: the last step of the stage"""
     clipping: Literal["trainable", "released"] = "trainable"
     """`released` is DiffAug's accidental rule (harness.training.optimisers.clip_released)"""
+    decays: Literal["matrices", "all"] = "matrices"
+    """What weight decay reaches: matrices, and not biases and norms, or every parameter"""
 
 
 @dataclass(frozen=True)
