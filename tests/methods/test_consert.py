@@ -375,6 +375,13 @@ def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...])
     assert (config.sentences, config.pairs, config.epochs) == ("wiki1m", "nli-pairs", 1), (
         "no STS texts"
     )
+    # Unsupervised and second-stage runs stop early; the phase on labels alone does not.
+    stages = registry.load("consert").method.stages(config)
+    assert [stage.selection.patience for stage in stages] == [None if setting == "sup" else 10]
+    two = config.model_copy(update={"schedule": "sup-joint"})
+    patience = [stage.selection.patience for stage in registry.load("consert").method.stages(two)]
+    assert patience[-1:] == [None if setting == "sup" else 10]
+    assert patience[:-1] == ([None] if setting == "semisup" else [])
 
 
 @pytest.mark.slow

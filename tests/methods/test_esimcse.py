@@ -289,37 +289,32 @@ def test_embedding_is_the_cls_state_without_head(kit_for: KitFor, watch: Watch) 
 
 
 @pytest.mark.parametrize(
-    ("encoder", "rate", "repetition"),
+    ("encoder", "rate", "repetition", "queue", "dropout"),
     [
-        ("bert-base-uncased", 3e-5, 0.32),
-        ("bert-large-uncased", 1e-5, 0.32),
-        ("roberta-base", 1e-5, 0.3),
-        ("roberta-large", 1e-5, 0.32),
+        ("bert-base-uncased", 3e-5, 0.32, 2.5, 0.1),
+        ("bert-large-uncased", 1e-5, 0.32, 2.5, 0.1),
+        ("roberta-base", 1e-5, 0.3, 2.5, 0.1),
+        ("roberta-large", 1e-5, 0.28, 2.0, 0.15),
     ],
 )
-def test_published_values(encoder: str, rate: float, repetition: float) -> None:
+def test_published_values(
+    encoder: str, rate: float, repetition: float, queue: float, dropout: float
+) -> None:
     config = resolve(registry.load("esimcse"), {"encoder": encoder})
     assert (config.learning_rate, config.repetition_rate, config.batch_size) == (
         rate,
         repetition,
         64,
     )
-    assert (config.momentum, config.queue_ratio, config.momentum_start) == (
-        0.995,
-        2.5,
-        "pretrained",
-    )
+    assert (config.queue_ratio, config.encoder_dropout) == (queue, dropout)
+    assert (config.momentum, config.momentum_start) == (0.995, "pretrained")
     assert (config.temperature, config.max_length, config.epochs, config.evaluation_interval) == (
         0.05,
         32,
         1,
         125,
     )
-    assert (config.encoder_dropout, config.repetition_range, config.weight_decay) == (
-        0.1,
-        "code",
-        0,
-    )
+    assert (config.repetition_range, config.weight_decay) == ("code", 0)
 
 
 def test_dropout_is_a_field(kit_for: KitFor) -> None:
