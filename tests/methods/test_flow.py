@@ -19,6 +19,7 @@ from harness.plugin.kit import Kit
 from harness.training import optimisers
 from harness.training.loop import Trainer
 from harness.trials.trial import resolve
+from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]
 
@@ -80,6 +81,7 @@ def looked_up(kit_for: KitFor, triplets: Path) -> Kit:
     return kit_for("flow", corpus=str(triplets), vector_dropout=False)
 
 
+@FAMILIES
 def test_the_loss_is_the_sum_of_the_sides(looked_up: Kit) -> None:
     """frozen_maps.md, section 1.3: for each column, the mean over the items, in float64."""
     method = build(looked_up).eval()
@@ -96,6 +98,7 @@ def test_the_loss_is_the_sum_of_the_sides(looked_up: Kit) -> None:
     assert found["bits_per_dimension"].item() == pytest.approx(total, rel=1e-5)
 
 
+@FAMILIES
 def test_the_flow_trains_on_vectors_with_dropout(kit: Kit) -> None:
     """As released: the encoder is in training mode, and gets no gradient."""
     method = build(kit).train()
