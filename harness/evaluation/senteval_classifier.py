@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 SEED = 1111
 """SentEval's seed of the folds, of the first weights and of the shuffles"""
@@ -86,19 +86,22 @@ class Rows:
         ones = np.ones((len(features), 1), np.float32)
         augmented = np.concatenate([np.asarray(features, np.float32), ones], axis=1)
         self.features = torch.from_numpy(augmented).to(device)
-        self.labels = torch.from_numpy(np.asarray(labels, np.int64)).to(device)
-        self.classes = int(labels.max()) + 1
+        self.labels, self.classes = labels, int(labels.max()) + 1
+        ones_at = nn.functional.one_hot(torch.from_numpy(labels).long(), self.classes)
+        self.targets = ones_at.float().to(device)
+        """(rows, classes): 1 at the class of each row"""
 
     def predicted(self, rows: np.ndarray, weights: Tensor) -> np.ndarray:
         """The classes of some rows by layers (penalties, width + 1, classes): (penalties, rows)."""
         chosen = self.features[torch.from_numpy(rows).to(self.features.device)]
-        found: np.ndarray = (chosen @ weights).argmax(-1).cpu().numpy()
+        # A training in bf16 scores dev under its autocast.
+        with torch.autocast(chosen.device.type, enabled=False):
+            found: np.ndarray = (chosen @ weights).argmax(-1).cpu().numpy()
         return found
 
     def accuracies(self, rows: np.ndarray, weights: Tensor) -> np.ndarray:
         """The accuracy x100 of each layer on some rows."""
-        right = self.predicted(rows, weights) == self.labels[torch.from_numpy(rows)].cpu().numpy()
-        found: np.ndarray = 100 * right.mean(1)
+        found: np.ndarray = 100 * (self.predicted(rows, weights) == self.labels[rows]).mean(1)
         return found
 
 
@@ -110,8 +113,9 @@ def fit(rows: Rows, folds: Sequence[Fold], training: Training) -> list[Layers]:
     started = list(active)
     layers = _Batch(rows, [each.fold for each in active], training)
     for _ in range(0, MOST_PASSES + 1, training.passes):
-        for _ in range(training.passes):
-            layers.run_pass()
+        with torch.autocast(rows.features.device.type, enabled=False):
+            for _ in range(training.passes):
+                layers.run_pass()
         for place, each in enumerate(active):
             each.validate(rows, layers.weights_of(place))
         going_on = [place for place, each in enumerate(active) if each.goes_on]
@@ -201,8 +205,7 @@ class _Batch:
         inputs = self.rows.features[numbers]
         weights = self.weights[:count]
         slopes = torch.bmm(inputs, weights).view(*numbers.shape, -1, classes).softmax(3)
-        targets = self.rows.labels[numbers][:, :, None, None].expand(-1, -1, slopes.shape[2], 1)
-        slopes.scatter_add_(3, targets, -torch.ones_like(targets, dtype=slopes.dtype))
+        slopes -= self.rows.targets[numbers][:, :, None]
         share = torch.from_numpy(
             (np.arange(numbers.shape[1]) < taken[:, None]) / taken[:, None]
         ).to(slopes)
@@ -230,5 +233,5 @@ def _first_weights(width: int, classes: int) -> Tensor:
     """What torch draws for SentEval's layer: (width + 1, classes), the bias last."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
-        layer = torch.nn.Linear(width, classes)
+        layer = nn.Linear(width, classes)
     return torch.cat([layer.weight.T, layer.bias[None]]).detach()

@@ -1,8 +1,8 @@
 """Transfer tasks with SentEval's own classifier: the protocol of the published scores.
 
 The protocol is in evaluation_protocol.md, section 2.1. It differs from the suite `transfer` in the
-classifier alone, and its dev accuracies are the higher ones: SentEval stops a training on the rows
-that then give its dev accuracy.
+classifier alone. Dev accuracies of the two suites cannot be compared: SentEval stops a training on
+the rows that then give its dev accuracy.
 """
 
 import numpy as np
