@@ -278,17 +278,25 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def kit_for(tiny_encoder: Path, sentences: Path, triplets: Path) -> KitFor:
-    """kit_for(method, **configuration): a kit on the tiny encoder and the small corpora.
+def family() -> str:
+    """The fixture with the encoder of `kit_for`; tests.families.FAMILIES has others."""
+    return "tiny_encoder"
+
+
+@pytest.fixture
+def kit_for(request: pytest.FixtureRequest, family: str, sentences: Path, triplets: Path) -> KitFor:
+    """kit_for(method, **configuration): a kit on the encoder of a family and the small corpora.
 
     It uses float32 unless the configuration says otherwise. `method` is a name or a Plugin.
     """
 
+    encoder = str(request.getfixturevalue(family))
+
     def make(method: str | Plugin, **values: Any) -> Kit:
         plugin = registry.load(method) if isinstance(method, str) else method
         small = {
-            "encoder": str(tiny_encoder),
-            "generator": values.get("encoder", str(tiny_encoder)),
+            "encoder": encoder,
+            "generator": values.get("encoder", encoder),
             "sentences": str(sentences),
             "triplets": str(triplets),
             "precision": "fp32",

@@ -27,7 +27,8 @@ from threadpoolctl import threadpool_limits
 from harness.data.classification import DATASETS, Splits
 from harness.data.hub import model_folder
 from harness.evaluation.logistic_search import PENALTIES
-from harness.evaluation.transfer import FOLD_SEED, FOLDS, Accuracy, task_features, transfer
+from harness.evaluation.transfer import transfer
+from harness.evaluation.transfer_tasks import FOLD_SEED, FOLDS, Accuracy, task_features
 
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 

@@ -42,7 +42,8 @@ SuitesOption = Annotated[
     str,
     typer.Option(
         "--suite",
-        help="sts, transfer, retrieval, geometry, graded, or a Python file; also several: a,b.",
+        help="sts, transfer, transfer-senteval, retrieval, geometry, graded, or a Python file; "
+        "also several: a,b.",
     ),
 ]
 KeepOption = Annotated[

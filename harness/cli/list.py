@@ -69,7 +69,7 @@ def _suites() -> None:
     for name in CARDS:
         found = suite(name)
         dev = f"; selects on {found.card.dev}" if found.card.dev else ""
-        typer.echo(f"{name:<12} {', '.join(found.tests)}{dev}")
+        typer.echo(f"{name:<18} {', '.join(found.tests)}{dev}")
 
 
 def _papers() -> None:

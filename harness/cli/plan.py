@@ -92,7 +92,8 @@ def _cost(made: "Plan", cpus_per_trial: float) -> str:
 
     from harness.sweep.live_view import duration
 
-    steps = "" if made.steps is None else f", {made.steps:,} steps"
+    bound = "at most " if any(line.at_most and line.to_run for line in made.lines) else ""
+    steps = "" if made.steps is None else f", {bound}{made.steps:,} steps"
     if made.seconds is None:
         return f"{steps}; estimated time: unknown (a model or a corpus is not here)"
     gpus = torch.cuda.device_count()
@@ -133,11 +134,12 @@ def _numbers(lines: "tuple[PlanLine, ...]") -> tuple[str, str, str, str]:
     trials = [line.trials for line in lines if line.trials is not None]
     steps = [line.steps for line in lines if line.steps is not None]
     seconds = [line.seconds for line in lines if line.seconds is not None]
+    early = any(line.at_most for line in lines)
     return (
         str(sum(trials)) if len(trials) == len(lines) else "?",
         str(sum(line.stored for line in lines)),
-        f"{'≤' if len({*steps}) > 1 else ''}{max(steps)}" if steps else "?",
-        f"{'≤' if len({*seconds}) > 1 else ''}{_short(max(seconds))}" if seconds else "?",
+        f"{'≤' if early or len({*steps}) > 1 else ''}{max(steps)}" if steps else "?",
+        f"{'≤' if early or len({*seconds}) > 1 else ''}{_short(max(seconds))}" if seconds else "?",
     )
 
 

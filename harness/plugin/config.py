@@ -21,6 +21,8 @@ from harness.relocation import travelled
 
 Setting = Literal["unsup", "semisup", "sup"]
 """How much of the training data has labels: nothing, a part, or everything"""
+TRANSFER_SUITES: Mapping[object, str] = {"minimum": "transfer", "senteval": "transfer-senteval"}
+"""Classifier of the transfer tasks -> the suite that has it"""
 
 
 class MethodConfig(BaseModel):
@@ -47,6 +49,10 @@ class MethodConfig(BaseModel):
     )
     setting: Setting = "unsup"
     suite: str = Field("sts", description="the evaluation suite that measures the method")
+    transfer_classifier: Literal["minimum", "senteval"] = Field(
+        "minimum",
+        description="of the suite transfer: fitted to its minimum, or SentEval's early-stopped one",
+    )
 
     @classmethod
     def dependent_defaults(cls, given: Mapping[str, object]) -> Mapping[str, object]:
@@ -76,9 +82,12 @@ class MethodConfig(BaseModel):
     def _forget_unused(cls, given: Any, parse: ModelWrapValidatorHandler[Self]) -> Self:
         """Read the values again without those that change nothing, after they were checked."""
         found = parse(given)
-        if not isinstance(given, Mapping) or given.keys().isdisjoint(found.unused):
+        unused = {*found.unused}
+        if found.suite not in TRANSFER_SUITES.values():
+            unused.add("transfer_classifier")
+        if not isinstance(given, Mapping) or given.keys().isdisjoint(unused):
             return found
-        return parse({name: given[name] for name in given if name not in found.unused})
+        return parse({name: given[name] for name in given if name not in unused})
 
     @model_validator(mode="before")
     @classmethod
@@ -96,7 +105,8 @@ class MethodConfig(BaseModel):
         model, _ = parts_of(encoder)
         for_encoder = cls.published.get((setting, model), {})
         # The later wins: what is given is never replaced.
-        return {**for_all, **for_encoder, **cls.dependent_defaults(given), **given}
+        values = {**for_all, **for_encoder, **cls.dependent_defaults(given), **given}
+        return values | _one_classifier(values)
 
     @field_validator("*", mode="wrap")
     @classmethod
@@ -106,6 +116,21 @@ class MethodConfig(BaseModel):
         In a worker of a cluster, a path opens the file that has travelled there.
         """
         return travelled(checked_number(given, parse(given)))
+
+
+def _one_classifier(values: Mapping[str, object]) -> dict[str, object]:
+    """The suite of the transfer tasks and its classifier, each of which may be named alone.
+
+    Both are recorded, so that one suite has one key. Where the two differ, the classifier counts.
+    """
+    for classifier, suite in TRANSFER_SUITES.items():
+        if values.get("suite") == suite:
+            chosen = values.get("transfer_classifier", classifier)
+            known = isinstance(chosen, str) and chosen in TRANSFER_SUITES
+            return (
+                {"suite": TRANSFER_SUITES[chosen], "transfer_classifier": chosen} if known else {}
+            )
+    return {}
 
 
 class StageOptions(TypedDict, total=False):

@@ -120,6 +120,11 @@ class Declared:
         known = [number for number in steps if number is not None]
         return sum(known) if len(known) == len(steps) else None
 
+    @property
+    def may_end_early(self) -> bool:
+        """Whether a stage may end before its last step, so that `steps` is an upper bound."""
+        return any(stage.selection.patience is not None for stage in self.stages)
+
     def steps_of(self, stage: Stage) -> int | None:
         """Steps of one stage; None as in `steps`."""
         items = 0 if stage.epochs is None else self.items(next(iter(stage.streams)))

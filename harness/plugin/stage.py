@@ -36,6 +36,8 @@ class Optimisation:
     """The step at which the learning rate is 0; None: the last step of the stage"""
     clipping: Literal["trainable", "released"] = "trainable"
     """`released` is DiffAug's accidental rule (harness.training.optimisers.clip_released)"""
+    decays: Literal["matrices", "all"] = "matrices"
+    """What weight decay reaches: matrices, and not biases and norms, or every parameter"""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,9 @@ class Selection:
     own_run: bool = False
     """Whether the stage is a training run of its own: the next stage starts from its best
     checkpoint, and the choice of the final checkpoint starts anew"""
+    patience: int | None = None
+    """The stage ends after so many evaluations in a row without a gain; None: at its last step.
+    A stage that trials share, or that keeps its last weights, has none"""
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,10 @@ class Stage:
         return self.accumulation if self.accumulation > 1 or self.batches.full else 0
 
     def steps(self, items: int) -> int:
-        """Steps of the stage when its first stream has this many items."""
+        """Steps of the stage when its first stream has this many items.
+
+        With `Selection.patience` it may end before.
+        """
         # The plan and the training loop both ask here, so they cannot differ.
         if self.epochs is None:
             assert self.max_steps is not None, f'stage "{self.name}" has no end'

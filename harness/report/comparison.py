@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from harness.evaluation.catalogue import Metric
+from harness.evaluation.catalogue import STAND_INS, Metric
 from harness.report.groups import Cell, Group
 from harness.report.matching import Finder, Found, Wanted, run_of, wanted_for
 from harness.report.measured_trials import MeasuredTrial
@@ -28,8 +28,17 @@ class ComparedNumber:
 
     @property
     def measured(self) -> Group | None:
-        """Our trials that the suite of the metric has measured; None when there are none."""
-        return self.found.group.measured(self.metric.suite) if self.found else None
+        """Our trials that the suite of the metric, or its stand-in, has measured; None: none."""
+        if self.found is None:
+            return None
+        own = self.found.group.measured(self.metric.suite)
+        return own or self.found.group.measured(STAND_INS.get(self.metric.suite, ""))
+
+    @property
+    def stands_in(self) -> bool:
+        """Whether our score is that of the stand-in."""
+        measured = self.measured
+        return bool(self.cell and measured and measured.suite != self.metric.suite)
 
     @property
     def cell(self) -> Cell | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from harness.errors import UserError, suggest
-from harness.evaluation.catalogue import CARDS, DISPLAY
+from harness.evaluation.catalogue import CARDS, DISPLAY, STAND_INS
 from harness.report.commands import Commands
 from harness.report.comparison import ComparedNumber, compare_table
 from harness.report.groups import comparable_groups
@@ -37,6 +37,7 @@ PAPER_SCHEMA = pa.schema(
         *((name, pa.string()) for name in ("method", "setting", "encoder", "column", "origin")),
         ("published", pa.float64()),  # in the units of the table, like our mean
         ("published_std", pa.float64()),
+        ("suite", pa.string()),  # that has measured our trials
         *CELL_COLUMNS,
         ("delta", pa.float64()),  # our mean - published
         ("candidates", pa.int64()),  # number of groups among which one was chosen
@@ -93,7 +94,12 @@ class _PaperSheet:
                 for heading, rows in self.sections
             ],
             caption=_caption(self.table),
-            notes=[*self._sources(), *_choices(self.comparisons), *self._to_fill()],
+            notes=[
+                *self._sources(),
+                *_stand_ins(self.comparisons),
+                *_choices(self.comparisons),
+                *self._to_fill(),
+            ],
             make_records=lambda: pa.Table.from_pylist(
                 [self._record(each) for each in self.comparisons], schema=PAPER_SCHEMA
             ),
@@ -108,7 +114,7 @@ class _PaperSheet:
         lines = [[label, "published", runs, *(self._published(each) for each in row)]]
         cells, places = [each.cell for each in row], [each.decimals for each in row]
         if any(cells):
-            lines.append(["", "ours", _n(row), *map(score_text, cells, places)])
+            lines.append(["", "ours", _n(row), *map(_own, row)])
             parts = component_lines(cells, places)
             lines += [["", name, "", *numbers] for name, numbers in parts]
             lines.append(
@@ -182,6 +188,7 @@ class _PaperSheet:
             "origin": each.origin,
             "published": each.published,
             "published_std": each.published_std,
+            "suite": each.measured.suite if each.cell and each.measured else None,
             **cell_record(each.cell),
             "delta": each.delta,
             "candidates": each.found.candidates if each.found else 0,
@@ -206,6 +213,21 @@ def _n(row: list[ComparedNumber]) -> str:
     """One n where all columns have the same, else the n of each column."""
     numbers = [each.measured.n if each.measured else "0" for each in row]
     return numbers[0] if len(set(numbers)) == 1 else "/".join(numbers)
+
+
+def _own(each: ComparedNumber) -> str:
+    """Our score as text, with a mark where it is that of a stand-in."""
+    return score_text(each.cell, each.decimals) + ("*" if each.stands_in else "")
+
+
+def _stand_ins(comparisons: Iterable[ComparedNumber]) -> list[str]:
+    """Notes about the suites whose scores stand in the place of those that the paper used."""
+    marked = {each.metric.suite for each in comparisons if each.stands_in}
+    return [
+        f"* measured with the suite {STAND_INS[suite]}; the paper used the protocol of {suite}: "
+        f"{CARDS[suite].protocol}"
+        for suite in sorted(marked)
+    ]
 
 
 def _choices(comparisons: Iterable[ComparedNumber]) -> list[str]:

@@ -40,6 +40,8 @@ class PlanLine:
     """Optimiser steps of a trial; None: the corpus is not here and its size is not published"""
     seconds: float | None
     """Estimate for one trial; None: the encoder or the corpus is not on this machine"""
+    at_most: bool = False
+    """Whether steps and seconds are upper bounds, because a trial may run out of patience"""
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,8 @@ class _Planner:
         stored, to_run = self._counts(trials) if trials and known else (0, count or 0)
         steps = search.declared.steps
         seconds = self._seconds(search, steps, "final" if title == "final" else "search")
-        return PlanLine(search.label, title, shown, count, stored, to_run, steps, seconds)
+        early = search.declared.may_end_early
+        return PlanLine(search.label, title, shown, count, stored, to_run, steps, seconds, early)
 
     def _counts(self, trials: list[Trial]) -> tuple[int, int]:
         """How many of the trials the store has, and how many nothing has yet."""

@@ -24,7 +24,7 @@ from harness.training.saved_state import SavedState, state
 from harness.training.seeds import seed_stage
 from harness.training.shared_stages import StageStates
 from harness.training.snapshots import restore, snapshot
-from harness.training.stages import evaluation_interval, stage_streams
+from harness.training.stages import evaluation_interval, patience_spent, stage_streams
 
 REPORT_SECONDS = 2.0
 """Least time between two reports without a dev score"""
@@ -102,7 +102,7 @@ class Trainer:
             stage.steps(len(next(iter(feed.values())).items))
             for stage, feed in zip(stages, streams, strict=True)
         ]
-        self._total = sum(lengths)
+        self._lengths = lengths
         return streams, lengths
 
     def _run_stage(
@@ -119,6 +119,8 @@ class Trainer:
                 saved = found or saved
             if saved:
                 self.outcome = restore(saved, self.method, self._trained, optimiser.torch)
+            # An earlier stage may have ended before its last step.
+            self._total = self.outcome.steps - start + sum(self._lengths[number:])
             trainable = max(self.outcome.trainable_parameters, optimiser.trainable_count)
             self.outcome.trainable_parameters = trainable
             feeds = {
@@ -128,6 +130,8 @@ class Trainer:
             if start == 0:
                 self.outcome.remember(stage.name, self._watched(stage))
             for step in range(start, steps):
+                if patience_spent(stage, self.outcome):
+                    break
                 loss = self._step(optimiser, feeds, step)
                 self._evaluate(loss, stage, step + 1, steps)
                 self._save(number, step + 1, steps, optimiser, states)
@@ -219,6 +223,8 @@ class Trainer:
         if dev is not None:
             values = {"loss": value, "dev": dev, **self._watched(stage)}
             self.outcome.remember(stage.name, values)
+            if patience_spent(stage, self.outcome):
+                self._total -= steps - step
         # Only the last stage gives the score that selects, so only its evaluations can be compared.
         counts = due and stage is self.kit.declared.stages[-1]
         self.report(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.plugin.config import TrainingConfig
-from harness.plugin.stage import OptimiserName, ScheduleName, Stage
+from harness.plugin.stage import Optimisation, OptimiserName, ScheduleName, Stage
 from harness.training.parameters import count, trainable
 
 Groups = list[dict[str, Any]]
@@ -118,15 +118,17 @@ def _gradients(parameters: Sequence[Tensor]) -> list[Tensor]:
     return [each.grad for each in parameters if each.grad is not None]
 
 
-def parameter_groups(named: dict[str, list[nn.Parameter]], config: TrainingConfig) -> Groups:
+def parameter_groups(
+    named: dict[str, list[nn.Parameter]], config: TrainingConfig, how: Optimisation
+) -> Groups:
     """Make optimiser groups of `named`: field with the learning rate -> parameters.
 
-    Biases and the weights of layer norms have no weight decay.
+    Biases and the weights of layer norms have no weight decay, unless `how` lets all decay.
     """
     groups: Groups = []
     for field, parameters in named.items():
         rate = getattr(config, field)
-        if config.weight_decay == 0:
+        if config.weight_decay == 0 or how.decays == "all":
             groups.append({"params": parameters, "lr": rate})
             continue
         # Biases and the weights of norms are the parameters with one dimension.
@@ -226,7 +228,9 @@ class StageOptimiser:
             self.frozen = [each for each in method.parameters() if not each.requires_grad]
             for parameter in self.frozen:
                 parameter.requires_grad_(True)
-        self.torch = optimiser(how.optimiser, parameter_groups(groups, config), config.weight_decay)
+        self.torch = optimiser(
+            how.optimiser, parameter_groups(groups, config, how), config.weight_decay
+        )
         self.peaks = [group["lr"] for group in self.torch.param_groups]
         self.warmup = math.ceil(config.warmup_ratio * steps)
         self.decay_steps = how.decay_steps or steps

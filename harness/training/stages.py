@@ -1,4 +1,4 @@
-"""What the training loop takes from a stage: its streams, and when it is scored on dev."""
+"""What the training loop takes from a stage: its streams, when it is scored on dev, its end."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
+from harness.training.progress import Outcome
 
 
 def stage_streams(
@@ -42,3 +43,15 @@ def evaluation_interval(stage: Stage, config: TrainingConfig, steps: int) -> int
     if config.label_fraction == 1:
         return interval
     return max(1, min(interval, steps // 10))
+
+
+def patience_spent(stage: Stage, outcome: Outcome) -> bool:
+    """Whether a stage ends here, because its last evaluations on dev brought no gain."""
+    if stage.selection.patience is None:
+        return False
+    # The history is in the checkpoint, so a trial that goes on counts from the same evaluation.
+    since_best = sum(
+        each["stage"] == stage.name and each["metric"] == "dev" and each["step"] > outcome.best_step
+        for each in outcome.history
+    )
+    return since_best >= stage.selection.patience

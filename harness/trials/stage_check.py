@@ -75,7 +75,7 @@ class _StageCheck:
         config = kit.config
         assert isinstance(config, TrainingConfig), "a method with stages has a TrainingConfig"
         self.method, self.stage, self.kit, self.config = method, stage, kit, config
-        groups = parameter_groups(trainable(method, stage), config)
+        groups = parameter_groups(trainable(method, stage), config, stage.optimisation)
         self.optimiser = optimiser(stage.optimisation.optimiser, groups, config.weight_decay)
         streams = stage_streams(method, kit, stage, seed=0, batch_size=CHECK_BATCH_SIZE)
         self.feeds = {name: iter(stream) for name, stream in streams.items()}

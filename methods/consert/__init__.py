@@ -16,7 +16,7 @@ from harness.encoders.backbone import EmbeddingEdit
 from harness.encoders.pooling import mean, pooled
 from harness.losses.nli import PairClassifier, labels_of, pair_loss, triplet_loss
 from harness.losses.nt_xent import nt_xent
-from harness.plugin import Kit, Optimisation, Stage, TextBatch
+from harness.plugin import Kit, Optimisation, Selection, Stage, TextBatch
 from harness.views.augmentations import Augmentation, adversarial, augmented
 
 from .config import Config
@@ -32,15 +32,24 @@ class Method(plugin.Method[Config]):
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
         uncorrected = Optimisation(optimiser="adamw-uncorrected")
+        patient = Selection(patience=config.patience)
         losses = {"contrastive": config.contrastive_weight}
         if config.setting != "sup":
-            stage = config.stage("contrastive", losses=losses, optimisation=uncorrected)
+            stage = config.stage(
+                "contrastive", losses=losses, optimisation=uncorrected, selection=patient
+            )
             return config.stages_around(stage)
         # Without a weight the loss is left out, which saves its two forward passes.
         joint = {**(losses if config.contrastive_weight else {}), "classification": 1.0}
         streams = {"labelled": config.batch_size}
         return [
-            config.stage("contrastive", streams=streams, losses=joint, optimisation=uncorrected)
+            config.stage(
+                "contrastive",
+                streams=streams,
+                losses=joint,
+                optimisation=uncorrected,
+                selection=patient,
+            )
         ]
 
     def __init__(self, config: Config, kit: Kit) -> None:

@@ -32,6 +32,9 @@ class Config(plugin.SemiSupervisedConfig):
     warmup_ratio: float = Field(0.1, ge=0, le=1)
     weight_decay: float = Field(0.01, ge=0)
     evaluation_interval: int = Field(200, ge=1)
+    patience: int | None = Field(
+        10, ge=1, description="evaluations in a row without a gain that end the training; null: no"
+    )
     contrastive_weight: float = Field(
         0.15, ge=0, description="also where it is the only loss; sup: 0 for labels alone"
     )
@@ -62,7 +65,7 @@ class Config(plugin.SemiSupervisedConfig):
         ("semisup", "bert-large-uncased"): UNSUPERVISED_LARGE,
         ("sup", "*"): {
             "learning_rate": 2e-5, "first_view": "none", "second_view": "token-cutoff",
-            "second_rate": 0.1, "encoder_dropout": 0.1,
+            "second_rate": 0.1, "encoder_dropout": 0.1, "patience": None,
         },
         ("sup", "bert-large-uncased"): LARGE,
     }  # fmt: skip

@@ -45,9 +45,12 @@ class Config(plugin.TrainingConfig):
     published: ClassVar = {
         ("unsup", "bert-large-uncased"): {"learning_rate": 1e-5},
         ("unsup", "roberta-base"): {"learning_rate": 1e-5, "repetition_rate": 0.3},
-        ("unsup", "roberta-large"): {"learning_rate": 1e-5},
-    }
-    """The rate of bert-large is SimCSE's; roberta-base has the values of the released log"""
+        ("unsup", "roberta-large"): {
+            "learning_rate": 1e-5, "repetition_rate": 0.28, "queue_ratio": 2.0,
+            "encoder_dropout": 0.15,
+        },
+    }  # fmt: skip
+    """The rate of bert-large is SimCSE's; the RoBERTas have the values of the released `run.sh`"""
 
 
 class Method(plugin.Method[Config]):

@@ -1,11 +1,13 @@
 """BERT-flow: an invertible map of frozen sentence vectors to a standard normal distribution.
 
-Li et al., EMNLP 2020; frozen_maps.md, section 1. The map is trained by maximum likelihood.
+Li et al., EMNLP 2020; frozen_maps.md, section 1. The map is trained by maximum likelihood on
+vectors that the frozen encoder draws with its dropout on, as released.
 """
 
 from collections.abc import Collection, Mapping
 from typing import Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -23,6 +25,9 @@ class Config(plugin.TrainingConfig):
     setting: Literal["unsup"] = "unsup"
     corpus: str = Field("nli-pairs", description="whose texts, all columns, the flow is trained on")
     pooling: Pooling = Field("first-last", description="which hidden states are averaged")
+    vector_dropout: bool = Field(
+        True, description="as released; false: draw the vectors once, without, and share them"
+    )
     levels: int = Field(3, ge=1, description="after each but the last, half of the channels leave")
     steps_per_level: int = Field(3, ge=1, description="flow steps, which are layers of the map")
     coupling_width: int = Field(32, ge=1, description="hidden layers of the coupling networks")
@@ -43,7 +48,7 @@ class Config(plugin.TrainingConfig):
 
 
 class Method(plugin.FrozenMethod[Config]):
-    """The flow trains on cached vectors; the encoder never changes."""
+    """The flow trains; the encoder never changes."""
 
     @classmethod
     def corpora(cls, config: Config) -> dict[str, str]:
@@ -51,6 +56,8 @@ class Method(plugin.FrozenMethod[Config]):
 
     @classmethod
     def artefacts(cls, config: Config) -> list[Artefact]:
+        if config.vector_dropout:
+            return []
         return [frozen_vectors(config.corpus, "corpus", config.pooling, config.max_length)]
 
     @classmethod
@@ -60,8 +67,12 @@ class Method(plugin.FrozenMethod[Config]):
             trains=["flow.*"],
             streams={"corpus": config.batch_size},
             losses={"bits_per_dimension": 1.0},
-            batches=Batches(text=False),  # the vectors are looked up by item
-            optimisation=Optimisation(optimiser="adamw-uncorrected", schedule="constant"),
+            # Without dropout, the vectors are looked up by item.
+            batches=Batches(text=config.vector_dropout),
+            # frozen_maps.md, section 1.3: no name in the flow is exempt from weight decay
+            optimisation=Optimisation(
+                optimiser="adamw-uncorrected", schedule="constant", decays="all"
+            ),
         )
         return [stage]
 
@@ -75,13 +86,22 @@ class Method(plugin.FrozenMethod[Config]):
             coupling_width=config.coupling_width,
             permutation=config.permutation,
         )
-        self.vectors = VectorTable(kit.artefact("vectors")["vectors"], kit.device)
+        if not config.vector_dropout:
+            self.vectors = VectorTable(kit.artefact("vectors")["vectors"], kit.device)
 
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
-        # All texts of an item are trained on: (items, columns, width) -> (rows, width).
-        vectors = self.vectors(batch["corpus"].items).flatten(0, 1)
-        # frozen_maps.md, section 1.3
-        return {"bits_per_dimension": self.flow.bits_per_dimension(vectors)}
+        texts = batch["corpus"]
+        # All texts of an item are trained on. The loss is the sum of the columns' means
+        # (frozen_maps.md, section 1.3), so it is the mean over all rows, times the columns.
+        bits = self.flow.bits_per_dimension(self._vectors(texts))
+        return {"bits_per_dimension": texts.views * bits}
+
+    @torch.no_grad()
+    def _vectors(self, texts: TextBatch) -> Tensor:
+        """The vectors that the flow trains on, (rows, width)."""
+        if self.config.vector_dropout:
+            return self.base(texts)
+        return self.vectors(texts.items).flatten(0, 1)
 
     def base(self, batch: TextBatch) -> Tensor:
         return pooled(self.encoder, batch, self.config.pooling)

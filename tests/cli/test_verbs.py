@@ -228,6 +228,19 @@ def test_plan_resolves_values_in_the_order_of_precedence(
         assert "temperature=" not in out  # it has the published value
 
 
+def test_plan_of_trials_that_may_end_early_is_an_upper_bound(
+    harness: Any, space: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = space("simcse:", "consert:")
+    bounded = harness("plan", path, "--store", tmp_path / "store")
+    assert bounded.code == 0, bounded.err
+    assert re.search(r" ≤\d+ +≤\d+ s", bounded.out)
+    assert re.search(r"trials to run, at most \d+ steps", bounded.out)
+    exact = harness("plan", path, "--store", tmp_path / "store", "--set", "patience=null").out
+    assert re.search(r"trials to run, \d+ steps", exact)
+    assert "≤" not in exact
+
+
 def test_plan_says_seeds_and_subsets(
     harness: Any, space: Callable[..., Path], tmp_path: Path
 ) -> None:

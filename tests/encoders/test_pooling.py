@@ -16,6 +16,7 @@ from harness.data.batching import TextBatch
 from harness.encoders.backbone import Encoder
 from harness.encoders.pooling import Pooling, pooled
 from harness.modules.heads import BatchNormHead, TanhHead
+from tests.families import FAMILIES
 
 LENGTHS = [7, 4, 2]
 LAYERS_AVERAGED = {
@@ -55,19 +56,25 @@ def hidden_states(folder: Path) -> list[np.ndarray]:
     return [states.detach().numpy() for states in output.hidden_states]
 
 
+@FAMILIES
 @pytest.mark.parametrize("pooling", LAYERS_AVERAGED)
-def test_means(tiny_encoder: Path, pooling: Pooling) -> None:
-    states = hidden_states(tiny_encoder)
-    found = pooled(Encoder(str(tiny_encoder)).double().eval(), text(), pooling).detach().numpy()
+def test_means(request: pytest.FixtureRequest, family: str, pooling: Pooling) -> None:
+    folder: Path = request.getfixturevalue(family)
+    states = hidden_states(folder)
+    found = pooled(Encoder(str(folder)).double().eval(), text(), pooling).detach().numpy()
     assert (
         np.abs(found - expected([states[layer] for layer in LAYERS_AVERAGED[pooling]])).max()
         < 1e-10
     )
 
 
-def test_cls_is_the_first_state_of_the_last_layer(tiny_encoder: Path) -> None:
-    found = pooled(Encoder(str(tiny_encoder)).double().eval(), text(), "cls").detach().numpy()
-    assert np.abs(found - hidden_states(tiny_encoder)[-1][:, 0]).max() < 1e-10
+@FAMILIES
+def test_cls_is_the_first_state_of_the_last_layer(
+    request: pytest.FixtureRequest, family: str
+) -> None:
+    folder: Path = request.getfixturevalue(family)
+    found = pooled(Encoder(str(folder)).double().eval(), text(), "cls").detach().numpy()
+    assert np.abs(found - hidden_states(folder)[-1][:, 0]).max() < 1e-10
 
 
 def test_four_layers_tell_all_poolings_apart(tmp_path: Path) -> None:

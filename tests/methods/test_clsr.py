@@ -25,6 +25,7 @@ from harness.training.loop import Trainer
 from harness.training.parameters import count, trainable
 from harness.training.progress import Outcome
 from harness.trials.trial import resolve
+from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]
 
@@ -61,6 +62,7 @@ def some_texts(kit: Kit, method: Any) -> TextBatch:
     )
 
 
+@FAMILIES
 @torch.no_grad()
 def test_trap_1_the_vectors_are_the_frozen_encoders_without_dropout(kit: Kit) -> None:
     """The mean over the tokens of the last layer, [CLS] and [SEP] included.
@@ -89,6 +91,7 @@ def test_trap_1_mlp_and_head_train_and_nothing_else(kit: Kit) -> None:
     }
 
 
+@FAMILIES
 def test_trap_2_the_head_is_dropped(kit: Kit, watch: Callable[[torch.nn.Module], Any]) -> None:
     method = build(kit).eval()
     batch = some_texts(kit, method)
@@ -101,6 +104,7 @@ def test_trap_2_the_head_is_dropped(kit: Kit, watch: Callable[[torch.nn.Module],
     assert len(head.given) == 1
 
 
+@FAMILIES
 @pytest.mark.parametrize("relu", ["both", "hidden", "output"])
 def test_trap_3_and_4_loss_written_out(kit_for: KitFor, triplets: Path, relu: str) -> None:
     """2m vectors at the temperature 0.1. The third column of the corpus is not used."""

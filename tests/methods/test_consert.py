@@ -18,6 +18,7 @@ from harness.training.loop import Trainer
 from harness.training.parameters import trained_names
 from harness.trials.trial import resolve
 from harness.views import augmentations
+from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]
@@ -136,6 +137,7 @@ def test_contrastive_loss_weighs_0_15_also_when_it_is_the_only_one(
     assert stage.losses["contrastive"] == 0.15
 
 
+@FAMILIES
 def test_supervised_losses_of_its_own_joint_training(small: KitFor, watch: Watch) -> None:
     """CE of three labels in the clean pass, + 0.15 * (L_con of premises and of hypotheses)."""
     kit = small(setting="sup", encoder_dropout=0)
@@ -157,6 +159,7 @@ def test_supervised_losses_of_its_own_joint_training(small: KitFor, watch: Watch
     assert method.classifier.linear.weight.shape == (3, 4 * 32)
 
 
+@FAMILIES
 def test_labels_alone(small: KitFor, watch: Watch) -> None:
     """This is the repository's `sup` run. It has no contrastive pass."""
     kit = small(setting="sup", contrastive_weight=0)
@@ -166,6 +169,7 @@ def test_labels_alone(small: KitFor, watch: Watch) -> None:
     assert len(encoder.results) == 1
 
 
+@FAMILIES
 def test_diffaug_joint_is_sentences_and_binary_triplets(
     small: KitFor, watch: Watch, sentences: Path, triplets: Path
 ) -> None:
@@ -192,6 +196,7 @@ def test_diffaug_joint_is_sentences_and_binary_triplets(
 # Views
 
 
+@FAMILIES
 def test_each_view_has_its_augmentation_and_its_rate(small: KitFor, watch: Watch) -> None:
     kit = small(
         first_view="token-cutoff", first_rate=0.5, second_view="feature-cutoff", second_rate=0.25
@@ -206,6 +211,7 @@ def test_each_view_has_its_augmentation_and_its_rate(small: KitFor, watch: Watch
     assert ((features == 0).all(dim=1).sum(dim=1) == 8).all()
 
 
+@FAMILIES
 def test_shuffling_reaches_the_positions(small: KitFor, watch: Watch) -> None:
     kit = small()
     method = build(kit)
@@ -218,6 +224,7 @@ def test_shuffling_reaches_the_positions(small: KitFor, watch: Watch) -> None:
     assert not torch.equal(positions.sort(dim=1).values, positions)
 
 
+@FAMILIES
 @pytest.mark.parametrize("norm", [1.0, 0.2])
 def test_adversarial_noise_is_the_classification_gradient(
     small: KitFor, watch: Watch, norm: float
@@ -227,10 +234,8 @@ def test_adversarial_noise_is_the_classification_gradient(
     encoder = watch(method.encoder)
     texts = batches(kit, method)["labelled"]
     method.losses({"labelled": texts}, method.stages(kit.config)[0])
-    output = method.encoder.model.embeddings(
-        input_ids=texts.input_ids,
-        position_ids=torch.arange(texts.input_ids.shape[1]).expand_as(texts.input_ids),
-    ).detach()
+    # Each family numbers the positions of its tokens in its own way.
+    output = method.encoder.model.embeddings(input_ids=texts.input_ids).detach()
     output.requires_grad_()
     states = method.encoder(texts, edit=lambda _: output)
     mask = texts.attention_mask[..., None]
@@ -276,6 +281,7 @@ def test_unsupervised_base_has_no_dropout(small: KitFor, setting: str, rate: flo
     }
 
 
+@FAMILIES
 def test_without_dropout_clean_views_are_one(small: KitFor, watch: Watch) -> None:
     """There is no dropout in attention, either."""
     same = []
@@ -291,6 +297,7 @@ def test_without_dropout_clean_views_are_one(small: KitFor, watch: Watch) -> Non
 # Test time
 
 
+@FAMILIES
 @pytest.mark.parametrize("setting", ["unsup", "semisup", "sup"])
 def test_last_layer_on_dev_and_last_two_at_the_final_test(small: KitFor, setting: str) -> None:
     kit = small(setting=setting)
@@ -314,6 +321,7 @@ def test_test_pooling_is_a_field(small: KitFor) -> None:
 # What trains
 
 
+@FAMILIES
 @pytest.mark.parametrize("setting", ["unsup", "semisup", "sup"])
 def test_everything_trains(small: KitFor, setting: str) -> None:
     kit = small(setting=setting, max_steps=3, learning_rate=1e-3, warmup_ratio=0)
@@ -375,6 +383,13 @@ def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...])
     assert (config.sentences, config.pairs, config.epochs) == ("wiki1m", "nli-pairs", 1), (
         "no STS texts"
     )
+    # Unsupervised and second-stage runs stop early; the phase on labels alone does not.
+    stages = registry.load("consert").method.stages(config)
+    assert [stage.selection.patience for stage in stages] == [None if setting == "sup" else 10]
+    two = config.model_copy(update={"schedule": "sup-joint"})
+    patience = [stage.selection.patience for stage in registry.load("consert").method.stages(two)]
+    assert patience[-1:] == [None if setting == "sup" else 10]
+    assert patience[:-1] == ([None] if setting == "semisup" else [])
 
 
 @pytest.mark.slow

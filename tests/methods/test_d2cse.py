@@ -22,11 +22,12 @@ from harness.plugin.kit import Kit
 from harness.training.loop import Trainer
 from harness.training.parameters import count, trainable, trained_names
 from harness.trials.trial import resolve
+from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]  # tests.conftest.Calls
 LENGTH = 5
-CLS, PAD, SPECIAL = 2, 0, range(5)
+SPECIAL = range(5)
 
 
 def build(kit: Kit) -> Any:
@@ -125,6 +126,7 @@ def test_trainable_parameters(
     assert count(method, trained=True) == expected
 
 
+@FAMILIES
 @pytest.mark.parametrize("setting", ["unsup", "sup"])
 def test_three_updates_change_the_trained_and_nothing_else(kit_for: KitFor, setting: str) -> None:
     kit = kit_for("d2cse", setting=setting, prompt_length=LENGTH, cls_prompt=True, max_steps=3)
@@ -142,6 +144,7 @@ def test_three_updates_change_the_trained_and_nothing_else(kit_for: KitFor, sett
     assert {name.split(".")[0] for name in before if name not in changed} == {"encoder", "editor"}
 
 
+@FAMILIES
 def test_every_trained_tensor_receives_gradient_and_no_other(kit_for: KitFor) -> None:
     kit = kit_for("d2cse", prompt_length=LENGTH, cls_prompt=True)
     method = build(kit)
@@ -154,6 +157,7 @@ def test_every_trained_tensor_receives_gradient_and_no_other(kit_for: KitFor) ->
             assert parameter.grad.abs().max() > 0, name
 
 
+@FAMILIES
 def test_detection_trains_head_and_prompts_through_slot_0(unsup: Kit) -> None:
     method = build(unsup)
     losses(unsup, method)["replaced_tokens"].backward()
@@ -163,6 +167,7 @@ def test_detection_trains_head_and_prompts_through_slot_0(unsup: Kit) -> None:
     assert method.detector.weight.grad.abs().max() > 0
 
 
+@FAMILIES
 def test_contrastive_loss_does_not_touch_the_detector(unsup: Kit) -> None:
     method = build(unsup)
     losses(unsup, method)["contrastive"].backward()
@@ -181,6 +186,7 @@ def assert_cls_prompt(words: WordVectors | None, method: Any) -> None:
         assert (words.positions == 0).all()
 
 
+@FAMILIES
 @pytest.mark.parametrize("cls_prompt", [False, True])
 def test_where_the_vectors_go(kit_for: KitFor, cls_prompt: bool, watch: Watch) -> None:
     kit = kit_for("d2cse", prompt_length=LENGTH, cls_prompt=cls_prompt)
@@ -203,6 +209,7 @@ def drawn_equal(first: KeyValues, second: KeyValues) -> bool:
     return all(torch.equal(one, two) for one, two in pairs)
 
 
+@FAMILIES
 @pytest.mark.parametrize(("prompts", "same"), [(None, True), ("same", True), ("fresh", False)])
 def test_prompts_of_the_second_pass(
     kit_for: KitFor, prompts: str | None, same: bool, watch: Watch
@@ -225,6 +232,7 @@ def test_prompts_of_the_second_pass(
     )
 
 
+@FAMILIES
 @pytest.mark.parametrize(("setting", "views"), [("unsup", 2), ("sup", 3)])
 def test_losses_against_formulas(kit_for: KitFor, setting: str, views: int, watch: Watch) -> None:
     """Both losses in float64 numpy, from the outputs of the modules."""
@@ -268,6 +276,7 @@ def test_losses_against_formulas(kit_for: KitFor, setting: str, views: int, watc
     assert found["replaced_tokens"].item() == pytest.approx(total / original.size, rel=1e-5)
 
 
+@FAMILIES
 def test_discriminator_reads_the_corrupted_text(unsup: Kit, watch: Watch) -> None:
     method = build(unsup)
     encoder, generator = watch(method.encoder), watch(method.editor.generator)
@@ -275,11 +284,12 @@ def test_discriminator_reads_the_corrupted_text(unsup: Kit, watch: Watch) -> Non
     (original,), (edited,) = encoder.given[0][0], encoder.given[1][0]
     best, real = generator.results[0], original.attention_mask.bool()
     assert torch.equal(edited.input_ids[:, 1:][real[:, 1:]], best[:, 1:][real[:, 1:]])
-    assert (edited.input_ids[:, 0] == CLS).all()
-    assert (edited.input_ids[~real] == 0).all()
+    assert (edited.input_ids[:, 0] == unsup.tokenizer.cls_token_id).all()
+    assert (edited.input_ids[~real] == 0).all(), "as released, also where 0 is another piece"
     assert torch.equal(edited.attention_mask, original.attention_mask)
 
 
+@FAMILIES
 def test_masking_keeps_specials_and_draws_every_view_anew(kit_for: KitFor, watch: Watch) -> None:
     kit = kit_for("d2cse", prompt_length=LENGTH, masking_ratio=0.5)
     method = build(kit)
@@ -294,6 +304,7 @@ def test_masking_keeps_specials_and_draws_every_view_anew(kit_for: KitFor, watch
     assert not torch.equal(masked[0::2], masked[1::2])
 
 
+@FAMILIES
 def test_dropout_of_the_frozen_encoder_makes_the_views(
     unsup: Kit, kit_for: KitFor, watch: Watch
 ) -> None:
@@ -314,6 +325,7 @@ def test_dropout_of_the_frozen_encoder_makes_the_views(
 # Test time
 
 
+@FAMILIES
 @pytest.mark.parametrize("setting", ["unsup", "sup"])
 def test_embedding_is_the_cls_state_before_the_head(
     kit_for: KitFor, setting: str, watch: Watch
@@ -337,6 +349,7 @@ def test_embedding_is_the_cls_state_before_the_head(
     assert torch.equal(method.embed(batch), embedding), "no dropout at test time"
 
 
+@FAMILIES
 def test_cls_prompt_starts_as_the_pretrained_embedding(kit_for: KitFor) -> None:
     """Before training it changes nothing. It is a copy: the word embeddings stay as they are."""
     plain, prompted = (
@@ -345,11 +358,14 @@ def test_cls_prompt_starts_as_the_pretrained_embedding(kit_for: KitFor) -> None:
     )
     words = prompted.encoder.model.get_input_embeddings().weight
     assert plain.cls_vector is None
-    assert torch.equal(prompted.cls_vector, words[CLS])
-    assert prompted.cls_vector.data_ptr() != words[CLS].data_ptr()
+    cls, sep, pad = (
+        getattr(prompted.tokenizer, f"{name}_token_id") for name in ("cls", "sep", "pad")
+    )
+    assert torch.equal(prompted.cls_vector, words[cls])
+    assert prompted.cls_vector.data_ptr() != words[cls].data_ptr()
     prompted.prompts.load_state_dict(plain.prompts.state_dict())
-    ids = torch.tensor([[CLS, 7, 8, 3], [CLS, 9, 3, PAD]])
-    batch = TextBatch(ids, (ids != PAD).long(), torch.arange(2))
+    ids = torch.tensor([[cls, 7, 8, sep], [cls, 9, sep, pad]])
+    batch = TextBatch(ids, (ids != pad).long(), torch.arange(2))
     assert torch.allclose(plain.embed(batch), prompted.embed(batch), atol=1e-6)
     with torch.no_grad():
         prompted.cls_vector.add_(
@@ -408,6 +424,7 @@ def test_longest_sentence_leaves_room_for_the_shift(kit_for: KitFor, shift: bool
 # Table 6, (a) to (d)
 
 
+@FAMILIES
 @pytest.mark.slow
 @pytest.mark.parametrize("cls_prompt", [False, True])
 @pytest.mark.parametrize(
@@ -492,6 +509,7 @@ def test_a_copied_discriminator_has_its_own_rate(kit_for: KitFor) -> None:
         assert mine.data_ptr() != other.data_ptr()
 
 
+@FAMILIES
 def test_only_the_prompts_join_the_losses_of_an_unconditional_discriminator(
     kit_for: KitFor,
 ) -> None:
@@ -502,6 +520,7 @@ def test_only_the_prompts_join_the_losses_of_an_unconditional_discriminator(
     assert method.prompts.table.grad.abs().max() > 0
 
 
+@FAMILIES
 @pytest.mark.parametrize("discriminator", ["plain", "copy"])
 def test_a_discriminator_without_prompts_reaches_them_through_h(
     kit_for: KitFor, discriminator: str
@@ -516,6 +535,7 @@ def test_a_discriminator_without_prompts_reaches_them_through_h(
 # Corruptions made beforehand, precision, memory
 
 
+@FAMILIES
 @pytest.mark.parametrize("setting", ["unsup", "sup"])
 def test_static_corruption_trains_without_a_generator(
     kit_for: KitFor, setting: str, watch: Watch

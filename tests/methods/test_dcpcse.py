@@ -27,12 +27,12 @@ from harness.plugin.kit import Kit
 from harness.training.loop import Trainer
 from harness.training.parameters import count, trainable
 from harness.trials.trial import resolve
+from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]  # tests.conftest.Calls
 LENGTH, WIDTH = 5, 32
 TEMPLATE = "the old {s} sees [MASK]"
-FAMILIES = pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
 
 
 @pytest.fixture
@@ -172,6 +172,7 @@ def test_contrastive_loss(
     assert found["contrastive"].item() == pytest.approx(closed_form(views, 0.3), rel=1e-4)
 
 
+@FAMILIES
 @pytest.mark.slow
 def test_hard_negative_weight_is_on_the_own_contradiction(
     kit_for: KitFor, still: Callable[[str], str]
@@ -294,6 +295,7 @@ def test_three_updates_change_the_trained_and_nothing_else(
         assert torch.equal(value, before[name]) != name.startswith(tuple(expected)), name
 
 
+@FAMILIES
 def test_masked_language_loss_touches_no_sentence_vector(kit_for: KitFor) -> None:
     """It trains prompts and vocabulary head, and not the tanh head.
 
@@ -376,6 +378,7 @@ def test_shallow_prompts_of_the_paper_are_six_vectors(kit_for: KitFor, hub: Path
 # Traps
 
 
+@FAMILIES
 def test_the_frozen_encoder_keeps_its_dropout(kit_for: KitFor, watch: Watch) -> None:
     """In evaluation mode the two views would be equal (trap 1)."""
     kit = kit_for("dcpcse", prompt_length=LENGTH, max_steps=1)
@@ -388,6 +391,7 @@ def test_the_frozen_encoder_keeps_its_dropout(kit_for: KitFor, watch: Watch) -> 
     assert ((states[0::2] - states[1::2]).abs().amax(dim=1) > 1e-3).all()
 
 
+@FAMILIES
 def test_every_row_has_its_own_dropout_of_the_prompts(kit_for: KitFor) -> None:
     """This is trap 4."""
     method = build(kit_for("dcpcse", prompt_length=LENGTH))
@@ -400,6 +404,7 @@ def test_every_row_has_its_own_dropout_of_the_prompts(kit_for: KitFor) -> None:
     assert torch.equal(key[0], key[1])
 
 
+@FAMILIES
 def test_the_masked_pass_has_the_prompts_and_positions_of_the_first(
     kit_for: KitFor, watch: Watch
 ) -> None:

@@ -19,6 +19,7 @@ from harness.training.loop import Trainer
 from harness.training.parameters import trainable, trained_names
 from harness.trials.trial import resolve
 from methods.diffaug.analysis import representation_divergence, weight_convergence
+from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]
@@ -95,6 +96,7 @@ def ever_better() -> Callable[[], float]:
 # What trains
 
 
+@FAMILIES
 def test_stage_1_trains_prefixes_and_classifier_and_nothing_else(small: KitFor) -> None:
     """Head and encoder stay the same to the last bit (trap 5: the head is random and fixed)."""
     kit = small()
@@ -106,6 +108,7 @@ def test_stage_1_trains_prefixes_and_classifier_and_nothing_else(small: KitFor) 
     assert changed(method, before) == {"augmentation", "classifier"}
 
 
+@FAMILIES
 @pytest.mark.parametrize(
     ("values", "moving"),
     [
@@ -129,6 +132,7 @@ def test_what_stage_2_moves(small: KitFor, values: dict[str, Any], moving: set[s
     assert changed(method, before) == moving
 
 
+@FAMILIES
 def test_gradients_of_stage_1_reach_both_modules(small: KitFor) -> None:
     kit = small()
     method = build(kit)
@@ -257,6 +261,7 @@ def test_released_clipping_moves_the_prefixes_far_less(small: KitFor) -> None:
 # What a pass sees
 
 
+@FAMILIES
 def test_which_module_a_row_meets(small: KitFor) -> None:
     """Premises and first views meet module 0, hypotheses and second views module 1.
 
@@ -283,6 +288,7 @@ def test_which_module_a_row_meets(small: KitFor) -> None:
     assert asked == [(6, None)]
 
 
+@FAMILIES
 def test_same_views_see_both_modules(small: KitFor) -> None:
     kit = small(views="same")
     method = build(kit).eval()
@@ -293,6 +299,7 @@ def test_same_views_see_both_modules(small: KitFor) -> None:
     assert asked == [None, None]
 
 
+@FAMILIES
 @pytest.mark.parametrize(
     ("augmentation", "shift", "expected"),
     [("prefix", True, 2 * LENGTH), ("prefix", False, 0), ("lora", True, None)],
@@ -319,6 +326,7 @@ def test_test_time_is_one_pass_and_the_raw_mask_state(
     assert torch.equal(found, method.embed(batch)), "no dropout"
 
 
+@FAMILIES
 def test_training_sentences_keep_32_pieces_besides_the_template(small: KitFor) -> None:
     kit = small(max_length=32)
     method = build(kit)
@@ -411,6 +419,7 @@ def test_released_roberta_numbers_the_template_from_zero(
     ]
 
 
+@FAMILIES
 def test_classification_loss_of_triplets(small: KitFor) -> None:
     """The features are [u, v, |u - v|] of vectors after the head and without denoising.
 
@@ -451,6 +460,7 @@ def test_bf16_and_padding(small: KitFor, setting: str) -> None:
     train(kit, build(kit))
 
 
+@FAMILIES
 @pytest.mark.parametrize("augmentation", ["prefix", "adapter"])
 def test_padding_does_not_change_an_embedding(small: KitFor, augmentation: str) -> None:
     kit = small(augmentation=augmentation)
@@ -463,6 +473,7 @@ def test_padding_does_not_change_an_embedding(small: KitFor, augmentation: str) 
         assert (alone - together[row]).abs().max() < 1e-10
 
 
+@FAMILIES
 def test_four_batches_make_one_supervised_step(small: KitFor) -> None:
     """Trap 9: the negatives are those of a batch, and a step is on four batches.
 

@@ -11,6 +11,7 @@ import torch
 from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.plugin.kit import Kit
 from methods.diffaug.analysis import Convergence, representation_divergence, weight_convergence
+from tests.families import FAMILIES
 
 LENGTH = 2
 
@@ -59,6 +60,7 @@ def row_by_row(method: Any, batch: TextBatch, number: int) -> list[torch.Tensor]
     return found
 
 
+@FAMILIES
 @torch.no_grad()
 def test_divergence_of_a_sentence_with_itself(parts: tuple[Kit, Any]) -> None:
     kit, method = parts
@@ -75,6 +77,7 @@ def test_divergence_of_a_sentence_with_itself(parts: tuple[Kit, Any]) -> None:
     assert found.raw > 0.1
 
 
+@FAMILIES
 @torch.no_grad()
 def test_divergence_of_premises_and_entailments(parts: tuple[Kit, Any]) -> None:
     kit, method = parts
@@ -100,6 +103,7 @@ def test_dropout_is_a_reference_line(parts: tuple[Kit, Any]) -> None:
     assert representation_divergence(plain, batches(kit, method, "contrastive")).raw > 0.01
 
 
+@FAMILIES
 @torch.no_grad()
 def test_convergence_is_a_difference_of_mean_row_norms(parts: tuple[Kit, Any]) -> None:
     kit, method = parts

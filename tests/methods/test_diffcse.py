@@ -22,10 +22,10 @@ from harness.plugin.static_corruption import StaticCorruption
 from harness.training.loop import Trainer
 from harness.training.parameters import trainable, trained_names
 from harness.trials.trial import resolve
+from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]  # tests.conftest.Calls
-CLS = 2
 Array = np.ndarray
 
 
@@ -113,6 +113,7 @@ def replaced(original: Array, real: Array, best: Array) -> Array:
 # The objective
 
 
+@FAMILIES
 @pytest.mark.parametrize(("setting", "views"), [("unsup", 2), ("sup", 3)])
 @pytest.mark.parametrize("reduction", ["mean_all", "mean_nonpad", "sum"])
 def test_losses_against_formulas(
@@ -175,6 +176,7 @@ def test_grouped_batches_are_padded_as_the_shuffled_ones_were(
     assert found["replaced_tokens"].item() == pytest.approx(each.mean(), rel=1e-5)
 
 
+@FAMILIES
 def test_h_overwrites_the_embedding_output_of_slot_0(unsup: Kit, watch: Watch) -> None:
     """It stands there as it leaves the head, after LayerNorm and dropout of the embedding.
 
@@ -189,10 +191,12 @@ def test_h_overwrites_the_embedding_output_of_slot_0(unsup: Kit, watch: Watch) -
     assert torch.equal(entered[:, 0], head.results[0])
     (edited,) = reader.given[0][0]
     plain = method.discriminator.model.embeddings(input_ids=edited.input_ids)
-    assert torch.allclose(entered[:, 1:], plain[:, 1:], atol=1e-6)
-    assert (edited.input_ids[:, 0] == CLS).all()
+    real = edited.attention_mask.bool()[:, 1:]
+    assert torch.allclose(entered[:, 1:][real], plain[:, 1:][real], atol=1e-6)
+    assert (edited.input_ids[:, 0] == unsup.tokenizer.cls_token_id).all()
 
 
+@FAMILIES
 def test_discriminator_reads_what_the_generator_wrote_everywhere(unsup: Kit, watch: Watch) -> None:
     method = build(unsup)
     generator, reader = watch(method.editor.generator), watch(method.discriminator)
@@ -207,6 +211,7 @@ def test_discriminator_reads_what_the_generator_wrote_everywhere(unsup: Kit, wat
     assert not edited.input_ids[~real].any()
 
 
+@FAMILIES
 def test_only_masked_positions_change_where_that_is_asked(kit_for: KitFor, watch: Watch) -> None:
     kit = kit_for("diffcse", replace_only_masked=True)
     method = build(kit)
@@ -219,6 +224,7 @@ def test_only_masked_positions_change_where_that_is_asked(kit_for: KitFor, watch
     assert changed.any()
 
 
+@FAMILIES
 def test_every_view_has_its_own_edit_and_its_own_vector(kit_for: KitFor, watch: Watch) -> None:
     kit = kit_for("diffcse", masking_ratio=0.5)
     method = build(kit)
@@ -229,6 +235,7 @@ def test_every_view_has_its_own_edit_and_its_own_vector(kit_for: KitFor, watch: 
     assert not torch.allclose(head.results[0][0::2], head.results[0][1::2], atol=1e-3)
 
 
+@FAMILIES
 def test_detection_trains_the_encoder_through_h(unsup: Kit) -> None:
     """The vector is not detached. Otherwise the method would train like SimCSE."""
     method = build(unsup)
@@ -242,6 +249,7 @@ def test_detection_trains_the_encoder_through_h(unsup: Kit) -> None:
     assert all(value.grad is None for value in method.editor.parameters())
 
 
+@FAMILIES
 def test_discriminator_is_a_second_copy_that_is_not_tied(unsup: Kit) -> None:
     method = build(unsup)
     for mine, other in zip(
@@ -251,6 +259,7 @@ def test_discriminator_is_a_second_copy_that_is_not_tied(unsup: Kit) -> None:
         assert mine.data_ptr() != other.data_ptr()
 
 
+@FAMILIES
 @pytest.mark.parametrize("setting", ["unsup", "sup"])
 def test_three_updates_change_the_trained_and_nothing_else(kit_for: KitFor, setting: str) -> None:
     kit = kit_for("diffcse", setting=setting, max_steps=3, learning_rate=1e-2)
@@ -297,6 +306,7 @@ def test_trainable_parameters(unsup: Kit) -> None:
     assert 2 * encoder + head + 2 * 768 + 2 == 220_147_202
 
 
+@FAMILIES
 @pytest.mark.parametrize("setting", ["unsup", "sup"])
 def test_head_is_dropped_at_test_time(kit_for: KitFor, setting: str, watch: Watch) -> None:
     kit = kit_for("diffcse", setting=setting)
@@ -312,6 +322,7 @@ def test_head_is_dropped_at_test_time(kit_for: KitFor, setting: str, watch: Watc
     assert all(calls.results == [] for calls in others)
 
 
+@FAMILIES
 @pytest.mark.parametrize("eval_", [False, True])
 def test_dropout_of_the_generator(kit_for: KitFor, eval_: bool) -> None:
     method = build(kit_for("diffcse", generator_eval=eval_))
@@ -323,6 +334,7 @@ def test_dropout_of_the_generator(kit_for: KitFor, eval_: bool) -> None:
 # Ablations
 
 
+@FAMILIES
 def test_without_contrastive_loss(kit_for: KitFor) -> None:
     kit = kit_for(
         "diffcse", contrastive=False, replaced_token_weight=0.1, max_steps=2, learning_rate=1e-2
@@ -350,6 +362,7 @@ def test_without_detection_nothing_of_it_is_built(
     assert set(losses(kit, method)) == {"contrastive"}
 
 
+@FAMILIES
 @pytest.mark.parametrize("objective", ["detection", "masked-language"])
 @pytest.mark.parametrize("edited", ["same", "next", "same+next"])
 def test_which_sentence_is_edited(
@@ -388,6 +401,7 @@ def test_which_sentence_is_edited(
         )
 
 
+@FAMILIES
 def test_same_and_next_is_the_mean_of_both(
     kit_for: KitFor, running_text: Path, watch: Watch
 ) -> None:
@@ -407,6 +421,7 @@ def test_same_and_next_is_the_mean_of_both(
     assert found["replaced_tokens"].item() == pytest.approx(sum(terms) / 2, rel=1e-5)
 
 
+@FAMILIES
 def test_conditional_masked_language_modelling(kit_for: KitFor, watch: Watch) -> None:
     kit = kit_for(
         "diffcse",
@@ -436,6 +451,7 @@ def test_conditional_masked_language_modelling(kit_for: KitFor, watch: Watch) ->
     assert method.detector.decoder.weight.grad.abs().max() > 0
 
 
+@FAMILIES
 def test_corrective_language_modelling(kit_for: KitFor, watch: Watch) -> None:
     kit = kit_for("diffcse", objective="corrective")
     method = build(kit)
@@ -456,6 +472,7 @@ def test_corrective_language_modelling(kit_for: KitFor, watch: Watch) -> None:
     )
 
 
+@FAMILIES
 @pytest.mark.parametrize("edit", ["insert", "delete"])
 def test_other_edits_are_detected(kit_for: KitFor, edit: str, watch: Watch) -> None:
     kit = kit_for("diffcse", edit=edit, masking_ratio=0.3)
@@ -475,6 +492,7 @@ def test_other_edits_are_detected(kit_for: KitFor, edit: str, watch: Watch) -> N
     )
 
 
+@FAMILIES
 def test_all_edits_have_a_head_each(kit_for: KitFor, watch: Watch) -> None:
     kit = kit_for("diffcse", edit="all")
     method = build(kit)
@@ -490,6 +508,7 @@ def test_all_edits_have_a_head_each(kit_for: KitFor, watch: Watch) -> None:
     assert found.item() == pytest.approx(np.mean(total), rel=1e-5)
 
 
+@FAMILIES
 @pytest.mark.parametrize("edit", ["replace", "insert", "delete"])
 @pytest.mark.parametrize("objective", ["positives", "negatives"])
 def test_edits_as_augmentation(kit_for: KitFor, objective: str, edit: str, watch: Watch) -> None:
@@ -514,6 +533,7 @@ def test_edits_as_augmentation(kit_for: KitFor, objective: str, edit: str, watch
     assert found["contrastive"].item() == pytest.approx(expected, rel=1e-4)
 
 
+@FAMILIES
 def test_static_corruption_has_no_generator(kit_for: KitFor, watch: Watch) -> None:
     kit = kit_for("diffcse", static_corruption=True)
     method = build(kit)

@@ -18,6 +18,7 @@ from harness.training.loop import Trainer
 from harness.training.parameters import trainable, trained_names
 from harness.trials.trial import resolve
 from harness.views.repetition import repeated_pieces
+from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]
@@ -70,6 +71,7 @@ def array(tensor: Tensor) -> np.ndarray:
 # The queue
 
 
+@FAMILIES
 def test_the_queue_is_negatives_for_every_row_and_filled_after_the_loss(
     kit_for: KitFor, watch: Watch
 ) -> None:
@@ -92,6 +94,7 @@ def test_the_queue_is_negatives_for_every_row_and_filled_after_the_loss(
     assert np.array_equal(array(method.queue.vectors), np.concatenate(appended)[-15:])
 
 
+@FAMILIES
 def test_queue_vectors_are_the_original_sentence_without_dropout_under_the_shared_head(
     kit_for: KitFor,
 ) -> None:
@@ -110,6 +113,7 @@ def test_queue_vectors_are_the_original_sentence_without_dropout_under_the_share
     assert not method.queue.vectors.requires_grad
 
 
+@FAMILIES
 def test_the_queue_is_empty_at_the_start_of_every_epoch(kit_for: KitFor, watch: Watch) -> None:
     kit = kit_for("esimcse", batch_size=6)
     method = build(kit)
@@ -134,6 +138,7 @@ def test_queue_size_of_the_log() -> None:
 # The momentum encoder
 
 
+@FAMILIES
 def test_it_follows_once_per_training_forward_and_before_it_encodes(kit_for: KitFor) -> None:
     kit = kit_for("esimcse", batch_size=6, momentum=0.75)
     method = build(kit)
@@ -190,6 +195,7 @@ def test_three_steps(kit_for: KitFor, family: str, request: pytest.FixtureReques
     )
 
 
+@FAMILIES
 def test_every_trained_tensor_receives_gradient(kit_for: KitFor) -> None:
     kit = kit_for("esimcse", batch_size=6)
     method = build(kit)
@@ -203,6 +209,7 @@ def test_every_trained_tensor_receives_gradient(kit_for: KitFor) -> None:
 # Word repetition
 
 
+@FAMILIES
 def test_view_2_repeats_pieces_the_same_way_in_every_epoch(kit_for: KitFor, watch: Watch) -> None:
     kit = kit_for("esimcse", repetition_rate=0.6)
     method = build(kit)
@@ -225,6 +232,7 @@ def test_view_2_repeats_pieces_the_same_way_in_every_epoch(kit_for: KitFor, watc
         assert found == expected
 
 
+@FAMILIES
 def test_the_paper_repeats_in_short_sentences_too(kit_for: KitFor, watch: Watch) -> None:
     longest = []
     for rule in ("code", "paper"):
@@ -241,6 +249,7 @@ def test_the_paper_repeats_in_short_sentences_too(kit_for: KitFor, watch: Watch)
 # The parts switched off
 
 
+@FAMILIES
 def test_without_both_it_is_simcse(kit_for: KitFor) -> None:
     """The weights are equal to the last bit after three steps."""
     ends = []
@@ -254,6 +263,7 @@ def test_without_both_it_is_simcse(kit_for: KitFor) -> None:
     assert all(torch.equal(value, ends[1][name]) for name, value in ends[0].items())
 
 
+@FAMILIES
 @pytest.mark.parametrize(
     ("options", "repeats", "queues"),
     [({"queue_ratio": 0}, True, False), ({"repetition_rate": 0}, False, True)],
@@ -275,6 +285,7 @@ def test_each_part_alone(
 # Test time and declaration
 
 
+@FAMILIES
 def test_embedding_is_the_cls_state_without_head(kit_for: KitFor, watch: Watch) -> None:
     kit = kit_for("esimcse")
     method = build(kit).eval()
@@ -289,37 +300,32 @@ def test_embedding_is_the_cls_state_without_head(kit_for: KitFor, watch: Watch) 
 
 
 @pytest.mark.parametrize(
-    ("encoder", "rate", "repetition"),
+    ("encoder", "rate", "repetition", "queue", "dropout"),
     [
-        ("bert-base-uncased", 3e-5, 0.32),
-        ("bert-large-uncased", 1e-5, 0.32),
-        ("roberta-base", 1e-5, 0.3),
-        ("roberta-large", 1e-5, 0.32),
+        ("bert-base-uncased", 3e-5, 0.32, 2.5, 0.1),
+        ("bert-large-uncased", 1e-5, 0.32, 2.5, 0.1),
+        ("roberta-base", 1e-5, 0.3, 2.5, 0.1),
+        ("roberta-large", 1e-5, 0.28, 2.0, 0.15),
     ],
 )
-def test_published_values(encoder: str, rate: float, repetition: float) -> None:
+def test_published_values(
+    encoder: str, rate: float, repetition: float, queue: float, dropout: float
+) -> None:
     config = resolve(registry.load("esimcse"), {"encoder": encoder})
     assert (config.learning_rate, config.repetition_rate, config.batch_size) == (
         rate,
         repetition,
         64,
     )
-    assert (config.momentum, config.queue_ratio, config.momentum_start) == (
-        0.995,
-        2.5,
-        "pretrained",
-    )
+    assert (config.queue_ratio, config.encoder_dropout) == (queue, dropout)
+    assert (config.momentum, config.momentum_start) == (0.995, "pretrained")
     assert (config.temperature, config.max_length, config.epochs, config.evaluation_interval) == (
         0.05,
         32,
         1,
         125,
     )
-    assert (config.encoder_dropout, config.repetition_range, config.weight_decay) == (
-        0.1,
-        "code",
-        0,
-    )
+    assert (config.repetition_range, config.weight_decay) == ("code", 0)
 
 
 def test_dropout_is_a_field(kit_for: KitFor) -> None:

@@ -26,6 +26,7 @@ from harness.training.loop import Trainer
 from harness.training.parameters import trainable
 from harness.training.stages import stage_streams
 from harness.trials.trial import resolve
+from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]  # tests.conftest.Calls
@@ -33,7 +34,6 @@ TEMPLATES = {
     "template": "the old {s} sees [MASK] today",
     "second_template": "a {s} under behind the [MASK]",
 }
-FAMILIES = pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
 
 
 @pytest.fixture
@@ -256,6 +256,7 @@ def test_classification_loss(prompted: KitFor, still: Callable[[str], str], fami
     assert found["classification"].item() == pytest.approx(float(np.mean(terms)), rel=1e-4)
 
 
+@FAMILIES
 def test_gradients_flow_through_the_template_vectors(
     prompted: KitFor, still: Callable[[str], str]
 ) -> None:
@@ -281,6 +282,7 @@ def test_gradients_flow_through_the_template_vectors(
 # Denoising in training
 
 
+@FAMILIES
 def test_rows_of_one_length_share_a_template_vector_with_its_dropout(
     prompted: KitFor, watch: Watch
 ) -> None:

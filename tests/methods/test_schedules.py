@@ -20,6 +20,7 @@ from harness.plugin.semisupervised import (
 )
 from harness.plugin.stage import Optimisation, Stage
 from harness.training.loop import Trainer
+from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]
 SMALL = {
@@ -197,6 +198,7 @@ def test_only_a_share_of_the_labels_and_all_sentences(small: KitFor) -> None:
     assert {item for step in recorder.items for item in step[CONTRASTIVE]} == set(range(50))
 
 
+@FAMILIES
 def test_alpha_weighs_the_classification_alone(small: KitFor) -> None:
     """Without alpha the weights of the classifier stay, and all others change."""
     kit = small(auxiliary_weight=0)
@@ -279,6 +281,7 @@ def test_the_last_step_of_the_first_phase_is_always_evaluated(
     assert evaluations == [4, 7]
 
 
+@FAMILIES
 @pytest.mark.parametrize("name", ["joint", "sup-unsup", "sup-joint"])
 def test_labels_are_binary_and_from_the_training_vectors(
     small: KitFor, name: str, watch: Any

@@ -20,6 +20,7 @@ from harness.plugin.kit import Kit
 from harness.training.loop import Trainer
 from harness.training.parameters import trained_names
 from harness.trials.trial import resolve
+from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]
 Watch = Callable[[torch.nn.Module], Any]  # tests.conftest.Calls
@@ -93,6 +94,7 @@ def test_without_dropout_the_views_are_one(kit_for: KitFor, without_dropout: Pat
     )
 
 
+@FAMILIES
 def test_dropout_makes_the_second_view(
     kit_for: KitFor, watch: Callable[[torch.nn.Module], Any]
 ) -> None:
@@ -107,6 +109,7 @@ def test_dropout_makes_the_second_view(
     assert ((vectors[0::2] - vectors[1::2]).abs().amax(dim=1) > 1e-3).all()
 
 
+@FAMILIES
 def test_supervised_candidates_are_entailments_and_contradictions(
     kit_for: KitFor, without_dropout: Path
 ) -> None:
@@ -122,6 +125,7 @@ def test_supervised_candidates_are_entailments_and_contradictions(
     assert contrastive(kit, method, batch) == pytest.approx(expected, rel=1e-4)
 
 
+@FAMILIES
 @pytest.mark.parametrize("setting", ["unsup", "semisup", "sup"])
 def test_head_at_test_time_only_when_supervised(kit_for: KitFor, setting: str) -> None:
     kit = kit_for("simcse", setting=setting)
@@ -136,6 +140,7 @@ def test_head_at_test_time_only_when_supervised(kit_for: KitFor, setting: str) -
     assert np.abs(method.embed(batch).detach().numpy() - expected).max() < 1e-5
 
 
+@FAMILIES
 def test_everything_trains_and_the_pretrained_pooler_is_not_there(kit_for: KitFor) -> None:
     kit = kit_for("simcse")
     method = build(kit)
@@ -219,6 +224,7 @@ def losses(kit: Kit, method: Any) -> dict[str, torch.Tensor]:
     return found
 
 
+@FAMILIES
 def test_hard_negative_weight_is_on_the_own_contradiction_only(
     kit_for: KitFor, without_dropout: Path
 ) -> None:
@@ -248,6 +254,7 @@ def test_hard_negative_weight_is_none_by_default() -> None:
     assert resolve(registry.load("simcse"), {"setting": "sup"}).hard_negative_weight == 0
 
 
+@FAMILIES
 @pytest.mark.parametrize(("setting", "copies"), [("unsup", 2), ("sup", 1), ("semisup", 2)])
 def test_masks_are_on_a_copy_and_the_contrastive_pass_sees_whole_sentences(
     kit_for: KitFor, watch: Watch, setting: str, copies: int
@@ -269,6 +276,7 @@ def test_masks_are_on_a_copy_and_the_contrastive_pass_sees_whole_sentences(
     assert 0.25 < changed < 0.65  # 0.5 * 0.9, of about 100 tokens
 
 
+@FAMILIES
 def test_masked_language_loss_against_the_formula(kit_for: KitFor, watch: Watch) -> None:
     """The mean over the chosen positions of the cross entropy over the vocabulary."""
     kit = kit_for("simcse", masked_language_weight=0.1, masking_ratio=0.5)
@@ -284,6 +292,7 @@ def test_masked_language_loss_against_the_formula(kit_for: KitFor, watch: Watch)
     assert found["masked_language"].item() == pytest.approx(total / int(chosen.sum()), rel=1e-4)
 
 
+@FAMILIES
 def test_masked_language_weight_and_what_is_off_by_default(kit_for: KitFor, watch: Watch) -> None:
     plain = kit_for("simcse")
     method = build(plain)
@@ -355,6 +364,7 @@ def test_one_word_of_view_2_is_a_synonym_and_the_same_in_every_epoch(
     assert torch.equal((one - 5 + 1) % (len(kit.tokenizer) - 5), other - 5)
 
 
+@FAMILIES
 def test_masks_and_synonyms_together_work_on_the_same_rows(
     kit_for: KitFor, watch: Watch, thesaurus: Path
 ) -> None:
@@ -383,6 +393,7 @@ def test_synonyms_that_cannot_be_used_are_refused(
         resolve(registry.load("simcse"), {"synonyms": str(thesaurus), **given})
 
 
+@FAMILIES
 def test_head_of_diffcse(kit_for: KitFor, watch: Watch) -> None:
     """BatchNorm runs over the rows of both views together. The head is dropped at test time."""
     kit = kit_for("simcse", head="batchnorm")

@@ -15,6 +15,7 @@ from harness.plugin import registry
 from harness.plugin.frozen_vectors import corpus_vectors
 from harness.plugin.kit import Kit
 from harness.trials.trial import resolve
+from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]
 
@@ -87,6 +88,7 @@ def test_closed_form(
     assert (found.norm(dim=1) - 1).abs().max() < 1e-6
 
 
+@FAMILIES
 def test_all_texts_of_the_corpus_become_white(kit_for: KitFor, triplets: Path) -> None:
     """All columns of the triplets are 60 texts. The covariance divides by n - 1."""
     kit = kit_for("whitening", corpus=str(triplets))

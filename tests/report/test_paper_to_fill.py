@@ -19,12 +19,14 @@ def test_a_trial_without_the_suite_has_its_command(
     keys = [add_trial(key=f"{number}" * 32, seed=number) for number in (1, 2, 3)]
     table = paper_table("diffcse", 2, DEFAULT_STORE)
     assert [line[1] for line in table.row("SimCSE-BERT base")] == ["published"]
-    assert table.evaluations == [f"harness eval {each[:10]} --suite transfer" for each in keys]
-    add_evaluation("transfer", dict.fromkeys(TRANSFER, 80.0), of=keys[1], seed=2)
+    assert table.evaluations == [
+        f"harness eval {each[:10]} --suite transfer-senteval" for each in keys
+    ]
+    add_evaluation("transfer-senteval", dict.fromkeys(TRANSFER, 80.0), of=keys[1], seed=2)
     table = paper_table("diffcse", 2)
     assert table.row("SimCSE-BERT base")[1][2] == "1"
     assert table.evaluations == [
-        f"harness eval {each[:10]} --suite transfer --store {store.folder}"
+        f"harness eval {each[:10]} --suite transfer-senteval --store {store.folder}"
         for each in (keys[0], keys[2])
     ]
 
@@ -34,7 +36,7 @@ def test_a_partial_evaluation_is_run_again(
 ) -> None:
     tested = dict.fromkeys(TRANSFER[:6], 80.0)
     add_evaluation(
-        "transfer",
+        "transfer-senteval",
         tested,
         of=add_trial(key="1" * 32, seed=1),
         seed=1,
@@ -43,7 +45,7 @@ def test_a_partial_evaluation_is_run_again(
     )
     table = paper_table("diffcse", 2, DEFAULT_STORE)
     assert table.row("SimCSE-BERT base")[1][3:] == [*["80.00"] * 6, "", ""]
-    assert table.evaluations == ["harness eval 1111111111 --suite transfer"]
+    assert table.evaluations == ["harness eval 1111111111 --suite transfer-senteval"]
 
 
 def test_the_sts_column_asks_for_sts(paper_table: Paper, add_evaluation: Add) -> None:
@@ -66,7 +68,7 @@ def test_a_pooled_encoder_that_is_a_trial_is_named_by_its_key(
 ) -> None:
     add_trial({"pooling": "mean"}, key="6" * 32, method="pooling", steps=0)
     table = paper_table("diffcse", 2, DEFAULT_STORE)
-    assert table.evaluations == ["harness eval 6666666666 --suite transfer"]
+    assert table.evaluations == ["harness eval 6666666666 --suite transfer-senteval"]
 
 
 def test_dev_decides_though_another_group_was_measured(
@@ -74,9 +76,9 @@ def test_dev_decides_though_another_group_was_measured(
 ) -> None:
     worse = {"learning_rate": 1e-5}
     add_evaluation(
-        "transfer", dict.fromkeys(TRANSFER, 90.0), of=add_trial(worse), configuration=worse
+        "transfer-senteval", dict.fromkeys(TRANSFER, 90.0), of=add_trial(worse), configuration=worse
     )
     add_trial(key="5" * 32, dev={"stsb-dev": 81.0})
     table = paper_table("diffcse", 2, DEFAULT_STORE)
     assert len(table.row("SimCSE-BERT base")) == 1
-    assert table.evaluations == ["harness eval 5555555555 --suite transfer"]
+    assert table.evaluations == ["harness eval 5555555555 --suite transfer-senteval"]

@@ -5,6 +5,7 @@ There are methods of one stage and of two.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,12 +18,13 @@ from torch import Tensor, nn
 from harness import plugin
 from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.data.tokens import Template
-from harness.errors import TrialFailure, UserError
+from harness.errors import Interrupted, TrialFailure, UserError
 from harness.evaluation.embedder import Embedder
 from harness.evaluation.suites import suite
 from harness.plugin.kit import Artefact, Kit
 from harness.plugin.registry import Plugin
-from harness.plugin.stage import Stage
+from harness.plugin.stage import Selection, Stage
+from harness.training.checkpoints import Checkpoint
 from harness.training.loop import Trainer
 from harness.training.progress import Outcome, Progress
 from harness.training.seeds import seed_everything
@@ -241,6 +243,81 @@ def test_reports_say_where_the_trial_is(kit_for: KitFor) -> None:
     fourth = next(one for one in reports if one.step == 4)
     assert fourth.loss == pytest.approx(-0.1 * (8 + 7 + 6) / 8, rel=1e-4)
     assert fourth.sentences_per_second > 0
+
+
+def patient(patience: int | None, stages: int = 1) -> Plugin:
+    """A scripted method whose first stage has this patience; further stages have none."""
+
+    def declared(_cls: Any, config: Any) -> list[Stage]:
+        [stage] = Scripted.stages(config)
+        first = replace(stage, selection=Selection(patience=patience))
+        return [first, *(replace(stage, name=f"stage {number}") for number in range(1, stages))]
+
+    script = scripted([(0.0, 1.0)] * 20).method
+    return Plugin("scripted", type("Method", (script,), {"stages": classmethod(declared)}), "0")
+
+
+@pytest.mark.parametrize(
+    ("patience", "scores", "steps", "best"),
+    [
+        (2, [1, 5, 3, 4], 8, 4),
+        (2, [1, 0, 2, 1, 3, 2, 2], 14, 10),  # a gain sets the count back
+        (2, [2, 2, 2], 6, 2),  # an equal score is no gain
+        (1, [1, 2, 3, 4, 5, 6, 7, 8], 16, 16),
+        (None, [8, 7, 6, 5, 4, 3, 2, 1], 16, 2),
+    ],
+)
+def test_patience_ends_a_stage(
+    kit_for: KitFor, patience: int | None, scores: list[float], steps: int, best: int
+) -> None:
+    remaining, reports = iter(scores), list[Progress]()
+    kit = kit_for(patient(patience), max_steps=16, epochs=9, evaluation_interval=2)
+    outcome = Trainer(kit.build(), kit, 0, lambda: next(remaining), reports.append).run()
+    assert next(remaining, None) is None
+    assert (outcome.steps, outcome.best_step) == (steps, best)
+    # The last report says that the trial is at its end, whatever the plan was.
+    assert (reports[-1].step, reports[-1].total_steps) == (steps, steps)
+    assert kit.declared.may_end_early == (patience is not None)
+    assert kit.declared.steps == 16
+
+
+def test_a_stage_after_one_that_ended_early_has_all_of_its_steps(kit_for: KitFor) -> None:
+    scores, seen = iter([3, 2, 1, *range(4, 20)]), list[int]()
+    kit = kit_for(patient(2, stages=2), max_steps=7, epochs=9, evaluation_interval=2)
+    built = kit.build()
+    outcome = Trainer(
+        built, kit, 0, lambda: seen.append(built.update) or next(scores), lambda _: None
+    ).run()
+    assert seen == [2, 4, 6, 8, 10, 12, 13], "6 of 7 steps, then 7"
+    assert (outcome.steps, outcome.best_step) == (13, 13)
+
+
+@pytest.mark.parametrize("stop", [3, 5, 8])
+@pytest.mark.parametrize("stages", [1, 2])
+def test_a_resumed_stage_keeps_its_patience(
+    kit_for: KitFor, stages: int, stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The training gives way after `stop` steps and goes on from its checkpoint."""
+    monkeypatch.setenv("HARNESS_CHECKPOINT_MINUTES", "0")
+    kit = kit_for(patient(2, stages), max_steps=10, epochs=9, evaluation_interval=2)
+    scores = {2: 1.0, 4: 5.0, 6: 3.0, 8: 4.0}
+
+    def run(asked: Callable[[int], bool]) -> Outcome:
+        built = kit.build()
+        trainer = Trainer(built, kit, 0, lambda: 0.0, lambda _: None)
+        trainer.evaluate = lambda: scores.get(trainer.outcome.steps, 0.0)
+        trainer.checkpoint = Checkpoint(
+            tmp_path / "checkpoint", {}, lambda: asked(trainer.outcome.steps)
+        )
+        try:
+            return trainer.run()
+        except Interrupted:
+            return trainer.outcome
+
+    assert run(lambda step: step == stop).steps == stop
+    outcome = run(lambda _: False)
+    assert outcome.best_step == 4
+    assert outcome.steps == (8 if stages == 1 else 18)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from harness.plugin.stage import Optimisation
 from harness.training.optimisers import (
     LOSS_SCALE,
     Lars,
@@ -129,9 +130,15 @@ def test_the_first_step_tells_the_optimisers_apart(name: Any, first_step: float)
 def test_biases_and_norms_do_not_decay() -> None:
     weight, bias = nn.Parameter(torch.ones(2, 2)), nn.Parameter(torch.ones(2))
     config = SimpleNamespace(learning_rate=0.1, head_rate=0.2, weight_decay=0.01)
-    groups = parameter_groups({"learning_rate": [weight, bias], "head_rate": [bias]}, config)
+    named = {"learning_rate": [weight, bias], "head_rate": [bias]}
+    groups = parameter_groups(named, config, Optimisation())
     found = [(group["params"][0].dim(), group["lr"], group["weight_decay"]) for group in groups]
     assert found == [(2, 0.1, 0.01), (1, 0.1, 0.0), (1, 0.2, 0.0)]
+    every = parameter_groups({"learning_rate": [weight, bias]}, config, Optimisation(decays="all"))
+    assert [(len(group["params"]), group["lr"]) for group in every] == [(2, 0.1)]
+    # A group without a decay of its own has that of the configuration.
+    defaults = optimiser("adamw-uncorrected", every, config.weight_decay).param_groups
+    assert [group["weight_decay"] for group in defaults] == [0.01]
 
 
 @pytest.mark.parametrize("warmup", [0, 10])

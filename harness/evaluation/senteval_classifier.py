@@ -1,0 +1,237 @@
+"""SentEval's own classifier: a linear layer that an early-stopped optimiser trains.
+
+The protocol is in evaluation_protocol.md, section 2.1. Every fit starts from the same layer, the
+one that torch draws from seed 1111, and shuffles its rows with NumPy's generator of that seed. The
+bias decays as the weights do, so it is one more feature, which is always 1.
+
+SentEval trains one layer after the other, hundreds for a task. Here all folds and penalties take
+their steps together: a step is two batched matrix products. A fold whose layers have all stopped
+leaves the batch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+SEED = 1111
+"""SentEval's seed of the folds, of the first weights and of the shuffles"""
+MOST_PASSES = 200
+"""No pass begins a round of `passes` beyond this number"""
+
+
+@dataclass(frozen=True)
+class Training:
+    """How SentEval trains a layer."""
+
+    optimiser: Literal["adam", "rmsprop"]
+    learning_rate: float
+    batch_size: int
+    passes: int
+    """Passes over the rows between two validations; SentEval calls it `epoch_size`"""
+    tenacity: int
+    """Validations without improvement that are forgiven, in all; the next one ends the training"""
+
+
+TEST_MODE = Training("adam", 1e-3, batch_size=64, passes=4, tenacity=5)
+"""The mode of the published scores"""
+FAST_MODE = Training("rmsprop", 1e-2, batch_size=128, passes=2, tenacity=3)
+"""The mode in which the trainers of the papers score dev; torch's learning rate for RMSprop"""
+
+
+@dataclass(frozen=True)
+class Fold:
+    """The rows of some fits: one layer for each penalty."""
+
+    fitted: np.ndarray
+    """The numbers of the rows that are fitted, in the order in which SentEval has them"""
+    validated: np.ndarray
+    """The numbers of the rows on which the training stops"""
+    penalties: Sequence[float]
+    """The weight decay of each layer; all folds have equally many"""
+    shuffles: np.random.RandomState
+    """The source of the shuffles"""
+
+
+def given_fold(fitted: np.ndarray, validated: np.ndarray, penalties: Sequence[float]) -> Fold:
+    """A fold whose validation rows are given."""
+    return Fold(fitted, validated, penalties, np.random.RandomState(SEED))
+
+
+def split_fold(rows: np.ndarray, penalty: float) -> Fold:
+    """A fold that holds out a random 5 % of its rows, as SentEval does in a refit."""
+    shuffles = np.random.RandomState(SEED)
+    order, held_out = shuffles.permutation(len(rows)), int(0.05 * len(rows))
+    return Fold(rows[order[held_out:]], rows[order[:held_out]], (penalty,), shuffles)
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The layers of a fold at their best validation."""
+
+    accuracies: np.ndarray
+    """(penalties,): the accuracy x100 on the validation rows"""
+    weights: Tensor
+    """(penalties, width + 1, classes); the bias comes last"""
+
+
+class Rows:
+    """The rows of a task on a device: their features, with the 1 of the bias, and their classes."""
+
+    def __init__(self, features: np.ndarray, labels: np.ndarray, device: torch.device) -> None:
+        """features: (rows, width) float32; labels: (rows,), from 0."""
+        ones = np.ones((len(features), 1), np.float32)
+        augmented = np.concatenate([np.asarray(features, np.float32), ones], axis=1)
+        self.features = torch.from_numpy(augmented).to(device)
+        self.labels, self.classes = labels, int(labels.max()) + 1
+        ones_at = nn.functional.one_hot(torch.from_numpy(labels).long(), self.classes)
+        self.targets = ones_at.float().to(device)
+        """(rows, classes): 1 at the class of each row"""
+
+    def predicted(self, rows: np.ndarray, weights: Tensor) -> np.ndarray:
+        """The classes of some rows by layers (penalties, width + 1, classes): (penalties, rows)."""
+        chosen = self.features[torch.from_numpy(rows).to(self.features.device)]
+        # A training in bf16 scores dev under its autocast.
+        with torch.autocast(chosen.device.type, enabled=False):
+            found: np.ndarray = (chosen @ weights).argmax(-1).cpu().numpy()
+        return found
+
+    def accuracies(self, rows: np.ndarray, weights: Tensor) -> np.ndarray:
+        """The accuracy x100 of each layer on some rows."""
+        found: np.ndarray = 100 * (self.predicted(rows, weights) == self.labels[rows]).mean(1)
+        return found
+
+
+def fit(rows: Rows, folds: Sequence[Fold], training: Training) -> list[Layers]:
+    """Train the layers of all folds side by side, each until it stops; in the order of `folds`."""
+    # With the longest first, the folds that still have a batch at the end of a pass come first.
+    order = sorted(range(len(folds)), key=lambda index: -len(folds[index].fitted))
+    active = [_Progress(folds[index], training.tenacity) for index in order]
+    started = list(active)
+    layers = _Batch(rows, [each.fold for each in active], training)
+    for _ in range(0, MOST_PASSES + 1, training.passes):
+        with torch.autocast(rows.features.device.type, enabled=False):
+            for _ in range(training.passes):
+                layers.run_pass()
+        for place, each in enumerate(active):
+            each.validate(rows, layers.weights_of(place))
+        going_on = [place for place, each in enumerate(active) if each.goes_on]
+        if not going_on:
+            break
+        if len(going_on) < len(active):
+            active = [active[place] for place in going_on]
+            layers.keep(going_on)
+    found = dict(zip(order, (each.best for each in started), strict=True))
+    return [found[index] for index in range(len(folds))]
+
+
+class _Progress:
+    """The validations of a fold's layers."""
+
+    def __init__(self, fold: Fold, tenacity: int) -> None:
+        self.fold = fold
+        self.left = np.full(len(fold.penalties), tenacity)
+        """How many validations without improvement each layer may still have; -1: it has stopped"""
+        self.best: Layers = Layers(np.full(len(fold.penalties), -1.0), torch.empty(0))
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether some layer has not stopped."""
+        return bool((self.left >= 0).any())
+
+    def validate(self, rows: Rows, weights: Tensor) -> None:
+        """Compare the layers (penalties, width + 1, classes) with the best ones so far."""
+        accuracies = rows.accuracies(self.fold.validated, weights)
+        runs = self.left >= 0
+        better = runs & (accuracies > self.best.accuracies)
+        # SentEval never sets its count back, so an improvement forgives nothing.
+        self.left = self.left - (runs & ~better)
+        if better.any():
+            chosen = torch.from_numpy(better).to(weights.device)[:, None, None]
+            known = self.best.weights if len(self.best.weights) else torch.zeros_like(weights)
+            self.best = Layers(
+                np.where(better, accuracies, self.best.accuracies),
+                torch.where(chosen, weights, known),
+            )
+
+
+class _Batch:
+    """The layers of all folds that still train, with the state of their optimiser.
+
+    Weights are (folds, width + 1, penalties * classes).
+    """
+
+    def __init__(self, rows: Rows, folds: list[Fold], training: Training) -> None:
+        self.rows, self.folds, self.training = rows, folds, training
+        device = rows.features.device
+        first = _first_weights(rows.features.shape[1] - 1, rows.classes).to(device)
+        penalties = torch.tensor([list(fold.penalties) for fold in folds], device=device)
+        self.weights = first.repeat(len(folds), 1, penalties.shape[1])
+        self.penalties = penalties.repeat_interleave(rows.classes, dim=1)[:, None]
+        self.mean = torch.zeros_like(self.weights)
+        self.square = torch.zeros_like(self.weights)
+        self.steps = torch.zeros(len(folds), 1, 1, dtype=torch.float64, device=device)
+
+    def weights_of(self, place: int) -> Tensor:
+        """The layers of a fold, (penalties, width + 1, classes)."""
+        weights = self.weights[place]
+        return weights.reshape(len(weights), -1, self.rows.classes).transpose(0, 1)
+
+    def keep(self, places: list[int]) -> None:
+        """Go on with these folds alone."""
+        self.folds = [self.folds[place] for place in places]
+        for name in ("weights", "penalties", "mean", "square", "steps"):
+            setattr(self, name, getattr(self, name)[places])
+
+    def run_pass(self) -> None:
+        """One pass of every fold over its rows, in an order of its own."""
+        size = self.training.batch_size
+        lengths = np.array([len(fold.fitted) for fold in self.folds])
+        order = np.zeros((len(self.folds), -(-lengths[0] // size) * size), np.int64)
+        for place, fold in enumerate(self.folds):
+            order[place, : lengths[place]] = fold.fitted[fold.shuffles.permutation(lengths[place])]
+        shuffled = torch.from_numpy(order).to(self.weights.device)
+        for start in range(0, lengths[0], size):
+            with_rows = int((lengths > start).sum())
+            taken = np.minimum(lengths[:with_rows] - start, size)
+            self._step(shuffled[:with_rows, start : start + size], taken)
+
+    def _step(self, numbers: Tensor, taken: np.ndarray) -> None:
+        """A step of the first folds, on rows (folds, batch), of which the first `taken` count."""
+        count, classes = len(numbers), self.rows.classes
+        inputs = self.rows.features[numbers]
+        weights = self.weights[:count]
+        slopes = torch.bmm(inputs, weights).view(*numbers.shape, -1, classes).softmax(3)
+        slopes -= self.rows.targets[numbers][:, :, None]
+        share = torch.from_numpy(
+            (np.arange(numbers.shape[1]) < taken[:, None]) / taken[:, None]
+        ).to(slopes)
+        slopes = slopes.flatten(2) * share[:, :, None]
+        gradient = torch.baddbmm(weights * self.penalties[:count], inputs.transpose(1, 2), slopes)
+        self._update(count, gradient)
+
+    def _update(self, count: int, gradient: Tensor) -> None:
+        """Adam's or RMSprop's step of the first `count` folds, as torch.optim computes it."""
+        rate, square = self.training.learning_rate, self.square[:count]
+        if self.training.optimiser == "rmsprop":
+            square.mul_(0.99).addcmul_(gradient, gradient, value=0.01)
+            self.weights[:count].addcdiv_(gradient, square.sqrt().add_(1e-8), value=-rate)
+            return
+        self.steps[:count] += 1
+        mean, steps = self.mean[:count], self.steps[:count]
+        mean.lerp_(gradient, 0.1)
+        square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+        root = (1 - 0.999**steps).sqrt().to(square.dtype)
+        scale = (rate / (1 - 0.9**steps)).to(square.dtype)
+        self.weights[:count].sub_(mean * scale / (square.sqrt() / root).add_(1e-8))
+
+
+def _first_weights(width: int, classes: int) -> Tensor:
+    """What torch draws for SentEval's layer: (width + 1, classes), the bias last."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        layer = nn.Linear(width, classes)
+    return torch.cat([layer.weight.T, layer.bias[None]]).detach()
