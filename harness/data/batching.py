@@ -53,9 +53,21 @@ class TextBatch:
         repeated = self._each(lambda value: value.repeat_interleave(times, dim=0))
         return replace(repeated, views=self.views * times)
 
-    def replaced(self, input_ids: Tensor, attention_mask: Tensor) -> "TextBatch":
-        """The same rows with other word pieces; both tensors are (rows, length)."""
-        host_mask = self.host_mask if attention_mask is self.attention_mask else None
+    @property
+    def mask_on_host(self) -> Tensor:
+        """The attention mask in the memory of the CPU, which waits for a GPU if need be."""
+        return self.attention_mask.cpu() if self.host_mask is None else self.host_mask
+
+    def replaced(
+        self, input_ids: Tensor, attention_mask: Tensor, host_mask: Tensor | None = None
+    ) -> "TextBatch":
+        """The same rows with other word pieces; the tensors are (rows, length).
+
+        host_mask: another mask in the memory of the CPU; None: that of this batch, if it is the
+        same mask, or else it is not known.
+        """
+        if attention_mask is self.attention_mask:
+            host_mask = self.host_mask
         return replace(
             self, input_ids=input_ids, attention_mask=attention_mask, host_mask=host_mask
         )
@@ -71,8 +83,7 @@ class TextBatch:
 
     def to(self, device: torch.device) -> "TextBatch":
         """The same batch on another device."""
-        known = self.host_mask if self.host_mask is not None else self.attention_mask.cpu()
-        host_mask = None if device.type == "cpu" else known
+        host_mask = None if device.type == "cpu" else self.mask_on_host
         moved = [
             value.to(device, non_blocking=True)
             for value in (self.input_ids, self.attention_mask, self.items)

@@ -81,9 +81,11 @@ def _pieces(tokenizer: Any, text: str) -> tuple[int, ...]:
 
 def rewrapped(batch: TextBatch, old: Template, new: Template, pad_id: int) -> TextBatch:
     """Take the sentences of a batch out of the template `old` and put them into `new`."""
-    device = batch.input_ids.device
+    device, changed = batch.input_ids.device, len(new) - len(old)
     pieces = batch.attention_mask.sum(dim=1, keepdim=True) - len(old)
-    place = torch.arange(int(pieces.max()) + len(new), device=device).expand(len(pieces), -1)
+    lengths = batch.mask_on_host.numpy().sum(axis=1, keepdims=True) + changed
+    columns = torch.arange(int(lengths.max()))
+    place = columns.to(device, non_blocking=True).expand(len(pieces), -1)
     # Positions counted from the sentence's first piece, and from the first piece behind it.
     inside = place - len(new.begin)
     behind = inside - pieces
@@ -92,10 +94,11 @@ def rewrapped(batch: TextBatch, old: Template, new: Template, pad_id: int) -> Te
     ids = torch.where(inside < 0, _looked_up(new.begin, place), ids)
     ids = torch.where(behind >= 0, _looked_up(new.end, behind), ids)
     mask = (behind < len(new.end)).long()
-    return batch.replaced(torch.where(mask.bool(), ids, pad_id), mask)
+    host_mask = (columns < torch.from_numpy(lengths)).long()
+    return batch.replaced(torch.where(mask.bool(), ids, pad_id), mask, host_mask)
 
 
 def _looked_up(pieces: tuple[int, ...], index: Tensor) -> Tensor:
     """pieces[index] for every element; an index that is out of range gives any piece."""
-    table = torch.tensor(pieces, device=index.device)
+    table = torch.tensor(pieces).to(index.device, non_blocking=True)
     return table[index.clamp(0, len(pieces) - 1)]

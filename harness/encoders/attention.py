@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
-from torch.nn import functional
 
 
 @dataclass(frozen=True)
@@ -42,5 +42,7 @@ def select(states: Tensor, where: Tensor | int) -> Tensor:
         return states[..., where : where + 1, :]
     # A product with ones and zeros instead of `gather`: the result is exact as well, and the
     # gradient of a product is deterministic on a GPU, which that of `gather` is not.
-    chosen = functional.one_hot(where, states.shape[-2]).to(states.dtype)
+    # `one_hot` would read the largest number, for which the CPU waits.
+    places = torch.arange(states.shape[-2], device=where.device)
+    chosen = (places == where[:, None]).to(states.dtype)
     return chosen.view(len(where), *(1,) * (states.dim() - 2), -1) @ states

@@ -51,17 +51,22 @@ class Generator(nn.Module):
         return super().train(mode and self.dropout)
 
     @torch.no_grad()
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """The most probable piece at every real token; all tensors are (rows, length)."""
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, host_mask: Tensor | None = None
+    ) -> Tensor:
+        """The most probable piece at every real token; all tensors are (rows, length).
+
+        host_mask: the mask in the memory of the CPU. Without it the CPU waits for a GPU.
+        """
+        known = attention_mask.cpu() if host_mask is None else host_mask
         parts = zip(
-            torch.split(input_ids, ROWS_AT_ONCE),
-            torch.split(attention_mask, ROWS_AT_ONCE),
+            *(torch.split(each, ROWS_AT_ONCE) for each in (input_ids, attention_mask, known)),
             strict=True,
         )
-        return torch.cat([self._best(ids, mask) for ids, mask in parts])
+        return torch.cat([self._best(*part) for part in parts])
 
-    def _best(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        layout = layout_of(attention_mask, unpad=self.unpads)
+    def _best(self, input_ids: Tensor, attention_mask: Tensor, host_mask: Tensor) -> Tensor:
+        layout = layout_of(attention_mask, unpad=self.unpads, known=host_mask)
         arguments = layout.arguments
         if self.unpads:  # tokens that follow one another in memory do not show where they stand
             positions = torch.arange(input_ids.shape[1], device=input_ids.device)

@@ -131,5 +131,16 @@ def _widened(
     return torch.cat([front, text.expand(rows, 1, length, length)], dim=-1)
 
 
+def padding_mask(*, attention_mask: Tensor | None = None, **given: Any) -> Tensor | None:
+    """The mask of transformers for SDPA, (rows, 1, length, length) bool; None without padding.
+
+    transformers would ask whether the mask hides anything, and the CPU would wait for a GPU.
+    """
+    if attention_mask is not None:
+        given["allow_is_bidirectional_skip"] = False
+    found: Tensor | None = sdpa_mask(attention_mask=attention_mask, **given)
+    return found
+
+
 AttentionInterface.register(ATTENTION, prefix_sdpa)
-AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+AttentionMaskInterface.register(ATTENTION, padding_mask)

@@ -21,12 +21,13 @@ def as_padded(edited: Edited, texts: TextBatch, reduction: Reduction) -> Edited:
     missing = texts.shuffled_length - texts.input_ids.shape[1]
     if reduction != "mean_all" or missing <= 0:
         return edited
+    batch = edited.batch
     # Id 0, as at all padding of edited rows.
-    ids, mask, labels = (
+    ids, mask, host_mask, labels = (
         functional.pad(value, (0, missing))
-        for value in (edited.batch.input_ids, edited.batch.attention_mask, edited.labels)
+        for value in (batch.input_ids, batch.attention_mask, batch.mask_on_host, edited.labels)
     )
-    return replace(edited, batch=edited.batch.replaced(ids, mask), labels=labels)
+    return replace(edited, batch=batch.replaced(ids, mask, host_mask), labels=labels)
 
 
 def replaced_token_loss(

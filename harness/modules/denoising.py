@@ -5,6 +5,7 @@ PromptBERT subtracts it (promptbert.md, section 2), and so does DiffAug (diffaug
 
 from typing import Unpack
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,19 +16,19 @@ from harness.modules.adapters import LowRankModules
 from harness.modules.prefixes import VIEW_MODULES, PrefixModules
 
 
-def sentence_lengths(batch: TextBatch, template: Template) -> Tensor:
-    """Word pieces of each row without its template, (rows,)."""
-    return batch.attention_mask.sum(dim=1) - len(template)
-
-
-def distinct_lengths(lengths: Tensor) -> tuple[Tensor, Tensor]:
+def distinct_lengths(batch: TextBatch, template: Template) -> tuple[Tensor, Tensor]:
     """The lengths that occur, ascending, and for each row the index of its own among them.
 
+    A length is the number of word pieces of a row without its template.
+
     Example:
-        [5, 3, 5] -> [3, 5], [1, 0, 1]
+        rows of the lengths 5, 3, 5 -> [3, 5], [1, 0, 1]
     """
-    distinct, inverse = torch.unique(lengths, return_inverse=True)
-    return distinct, inverse
+    # On the CPU, because a GPU would let it wait for the number of lengths.
+    lengths = batch.mask_on_host.numpy().sum(axis=1) - len(template)
+    distinct, inverse = (torch.from_numpy(each) for each in np.unique(lengths, return_inverse=True))
+    device = batch.input_ids.device
+    return distinct.to(device, non_blocking=True), inverse.to(device, non_blocking=True)
 
 
 def template_vectors(
@@ -47,11 +48,17 @@ def template_vectors(
     # The mode (dropout, gradients) is that of the main pass. The released codes also run the
     # lengths that do not occur, which has no effect on the vectors.
     device, count = lengths.device, len(lengths)
-    ids = torch.tensor((*template.begin, *template.end), device=device).expand(count, -1)
+    pieces = torch.tensor((*template.begin, *template.end))
+    ids = pieces.to(device, non_blocking=True).expand(count, -1)
     places = torch.arange(len(template), device=device)
     behind = (places >= len(template.begin)).long()
     gap = lengths if shift else lengths * 0
-    batch = TextBatch(ids, torch.ones_like(ids), torch.arange(count, device=device))
+    batch = TextBatch(
+        ids,
+        torch.ones_like(ids),
+        torch.arange(count, device=device),
+        host_mask=torch.ones(count, len(pieces), dtype=torch.long),
+    )
     reach["positions"] = places + behind * gap[:, None]
     return encoder.at(batch, template.mask_positions(batch.attention_mask), **reach)
 
@@ -70,7 +77,7 @@ def module_template_vectors(
     modules: (rows,), the module of each row; None: every row meets both. released: repeat the two
     accidents of the released code (diffaug.md, section 2).
     """
-    lengths, row = distinct_lengths(sentence_lengths(texts, template))
+    lengths, row = distinct_lengths(texts, template)
     count = len(lengths)
     if modules is not None:
         # Every length once with module 0, then every length once with module 1.

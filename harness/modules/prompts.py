@@ -80,7 +80,7 @@ class ShallowPrompts(nn.Module):
 
         attention_mask: (rows, length).
         """
-        places = torch.tensor(self.places, device=attention_mask.device)
+        places = torch.tensor(self.places).to(attention_mask.device, non_blocking=True)
         behind = (places >= len(self.template.begin)).long()
         # The pieces behind the sentence stand as far right as the sentence is long.
         sentence = attention_mask.sum(dim=1, keepdim=True) - len(self.template)

@@ -31,7 +31,7 @@ def corrupt(
 
     only_masked: keep the generator's piece at the chosen positions only.
     """
-    best = generator(masked.input_ids, batch.attention_mask)
+    best = generator(masked.input_ids, batch.attention_mask, batch.host_mask)
     written = torch.where(masked.chosen, best, batch.input_ids) if only_masked else best
     return compare_pieces(batch, written)
 

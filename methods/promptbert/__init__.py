@@ -19,7 +19,7 @@ from harness.data.templates import (
 from harness.data.tokens import Template
 from harness.losses.info_nce import info_nce
 from harness.losses.nli import PairClassifier, triplet_loss
-from harness.modules.denoising import distinct_lengths, sentence_lengths, template_vectors
+from harness.modules.denoising import distinct_lengths, template_vectors
 from harness.modules.heads import TanhHead
 from harness.plugin import Kit, Stage, TextBatch
 
@@ -124,7 +124,7 @@ class Method(plugin.Method[Config]):
 
     def _template_vectors(self, texts: TextBatch, template: Template, *, shift: bool) -> Tensor:
         """delta of each row, (rows, H); rows of one length share it (promptbert.md, section 2)."""
-        lengths, row = distinct_lengths(sentence_lengths(texts, template))
+        lengths, row = distinct_lengths(texts, template)
         # The released code numbers the positions from 0, which is wrong for RoBERTa alone.
         offset = -self.encoder.first_position if self.config.denoising == "released" else 0
         vectors = template_vectors(

@@ -26,7 +26,9 @@ class Script:
     def __init__(self, best: list[list[int]]) -> None:
         self.best = torch.tensor(best)
 
-    def __call__(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+    def __call__(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, _: torch.Tensor | None = None
+    ) -> torch.Tensor:
         self.seen = input_ids.clone(), attention_mask.clone()
         return self.best.clone()
 

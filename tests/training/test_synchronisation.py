@@ -1,0 +1,131 @@
+"""A training step on a GPU does not let the CPU wait for a number that the GPU computes.
+
+There is no GPU here, so the operations are watched that would wait there: those that read a number,
+and those whose result has a size that depends on numbers. Where a GPU is, torch itself is asked.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from harness.data.batching import TextBatch
+from harness.device import device
+from harness.modules.vector_table import VectorTable
+from harness.plugin import registry
+from harness.training.parameters import trainable
+from harness.training.stages import stage_streams
+from tests.conftest import KitFor
+
+WAITING = {
+    "aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::_unique2",
+    "aten::unique_dim", "aten::unique_consecutive", "aten::is_nonzero", "aten::equal",
+}  # fmt: skip
+INDEXING = {"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"}
+"""They wait where the index is a mask"""
+
+
+class Waits(TorchDispatchMode):
+    """Counts the operations that would wait for a GPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: Counter[str] = Counter()
+
+    def __torch_dispatch__(
+        self, called: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        name = called._schema.name
+        masked = name in INDEXING and any(
+            index is not None and index.dtype == torch.bool for index in args[1]
+        )
+        if name in WAITING or masked or str(called) == "aten.repeat_interleave.Tensor":
+            self.found[name] += 1
+        return called(*args, **(kwargs or {}))
+
+
+def settings() -> Iterator[Any]:
+    """Every method that trains, in each of its settings.
+
+    ESimCSE is not among them: it repeats word pieces on the CPU, so it waits for them.
+    """
+    for name in sorted({*registry.sources()} - {"esimcse"}):
+        fields = registry.load(name).method.config_type.model_fields
+        if "max_steps" in fields:
+            for setting in get_args(fields["setting"].annotation):
+                yield pytest.param(name, setting, id=f"{name}-{setting}")
+
+
+@contextmanager
+def no_waiting(device: torch.device) -> Iterator[None]:
+    """In the block, an operation that lets the CPU wait for the device is an error."""
+    if device.type == "cuda":
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            yield
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        return
+    with Waits() as waits, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.Tensor, "cpu", _waits)
+        yield
+    assert not waits.found
+
+
+def _waits(_: torch.Tensor) -> torch.Tensor:
+    raise AssertionError("the CPU waits for a tensor of a GPU")
+
+
+def on(place: torch.device, batch: TextBatch) -> TextBatch:
+    """The batch as it is on a GPU, with its mask known on the CPU as well."""
+    moved = batch.to(place)
+    return replace(moved, host_mask=batch.attention_mask.clone())
+
+
+@pytest.mark.parametrize(("name", "setting"), settings())
+def test_a_step_waits_for_nothing(
+    kit_for: KitFor, name: str, setting: str, triplets: Path, pairs: Path
+) -> None:
+    fields = registry.load(name).method.config_type.model_fields
+    corpora = {"pairs": triplets if name == "clsr" else pairs, "corpus": triplets}
+    given = {key: str(path) for key, path in corpora.items() if key in fields}
+    if name == "diffaug":
+        given["batch_size"] = 4  # it accumulates batches of a small corpus
+    kit = kit_for(name, setting=setting, **given)
+    kit.device = device()
+    method = kit.build().to(kit.device)
+    for table in [each for each in vars(method).values() if isinstance(each, VectorTable)]:
+        table.on_device = torch.tensor(table.on_disk)  # as on a GPU, where it fits
+    for stage in kit.declared.stages:
+        trainable(method, stage)
+        streams = stage_streams(method, kit, stage, 0)
+        batches = {key: on(kit.device, next(feed.batches())) for key, feed in streams.items()}
+        method.train()
+        # The first step of all may wait: it makes what the next ones find.
+        for waits in (nullcontext(), no_waiting(kit.device)):
+            with waits:
+                losses = method.losses(batches, stage)
+                torch.stack([losses[key].float() for key in stage.losses]).sum().backward()
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda values: values.sum().item(),
+        lambda values: values.nonzero(),
+        lambda values: values[values > 0],
+        lambda values: values.unique(),
+        lambda values: int(values[0]),
+        lambda values: bool(values.any()),
+    ],
+)
+def test_what_waits_is_found(operation: Callable[[torch.Tensor], Any]) -> None:
+    with Waits() as waits:
+        operation(torch.arange(3.0))
+    assert waits.found
