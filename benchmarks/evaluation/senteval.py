@@ -24,7 +24,7 @@ from transfer import embedded
 
 from harness.data.classification import DATASETS
 from harness.evaluation.logistic_search import PENALTIES
-from harness.evaluation.senteval_classifier import SEED, TEST_MODE, Rows, fit, given_fold
+from harness.evaluation.senteval_classifier import CLASSIFIER_SEED, TEST_MODE, Rows, fit, given_fold
 from harness.evaluation.transfer_tasks import FOLDS, stratified_folds, task_features
 
 Part = tuple[torch.Tensor, torch.Tensor]
@@ -33,8 +33,8 @@ Part = tuple[torch.Tensor, torch.Tensor]
 
 def trained_alone(fitted: Part, dev: Part, classes: int, penalty: float) -> float:
     """The best accuracy x100 on `dev` of one layer (evaluation_protocol.md, section 2.1)."""
-    torch.manual_seed(SEED)
-    shuffles, (rows, labels) = np.random.RandomState(SEED), fitted
+    torch.manual_seed(CLASSIFIER_SEED)
+    shuffles, (rows, labels) = np.random.RandomState(CLASSIFIER_SEED), fitted
     layer = nn.Linear(rows.shape[1], classes)
     optimiser = torch.optim.Adam(layer.parameters(), weight_decay=penalty)
     best, passes, failures = -1.0, 0, 0

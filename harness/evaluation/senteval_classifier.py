@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-SEED = 1111
+CLASSIFIER_SEED = 1111
 """SentEval's seed of the folds, of the first weights and of the shuffles"""
 MOST_PASSES = 200
 """No pass begins a round of `passes` beyond this number"""
@@ -58,12 +58,12 @@ class Fold:
 
 def given_fold(fitted: np.ndarray, validated: np.ndarray, penalties: Sequence[float]) -> Fold:
     """A fold whose validation rows are given."""
-    return Fold(fitted, validated, penalties, np.random.RandomState(SEED))
+    return Fold(fitted, validated, penalties, np.random.RandomState(CLASSIFIER_SEED))
 
 
 def split_fold(rows: np.ndarray, penalty: float) -> Fold:
     """A fold that holds out a random 5 % of its rows, as SentEval does in a refit."""
-    shuffles = np.random.RandomState(SEED)
+    shuffles = np.random.RandomState(CLASSIFIER_SEED)
     order, held_out = shuffles.permutation(len(rows)), int(0.05 * len(rows))
     return Fold(rows[order[held_out:]], rows[order[:held_out]], (penalty,), shuffles)
 
@@ -232,6 +232,6 @@ class _Batch:
 def _first_weights(width: int, classes: int) -> Tensor:
     """What torch draws for SentEval's layer: (width + 1, classes), the bias last."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(SEED)
+        torch.manual_seed(CLASSIFIER_SEED)
         layer = nn.Linear(width, classes)
     return torch.cat([layer.weight.T, layer.bias[None]]).detach()

@@ -37,7 +37,7 @@ from harness.evaluation.transfer_tasks import (
 )
 
 
-def transfer(data: Splits, vectors: np.ndarray, *, fast: bool = False) -> Accuracy:
+def senteval_transfer(data: Splits, vectors: np.ndarray, *, fast: bool = False) -> Accuracy:
     """The accuracies of a task.
 
     vectors: (len(data.texts), width). `fast`: SentEval's fast mode, with 5 folds. Raises
@@ -47,11 +47,11 @@ def transfer(data: Splits, vectors: np.ndarray, *, fast: bool = False) -> Accura
     labels = {split: rows.labels for split, rows in data.items()}
     folds, training = (FAST_FOLDS, FAST_MODE) if fast else (FOLDS, TEST_MODE)
     if "all" in data:
-        return nested_cross_validation(features["all"], labels["all"], folds, training)
-    return single_test(features, labels, folds, training)
+        return senteval_nested(features["all"], labels["all"], folds, training)
+    return senteval_single_test(features, labels, folds, training)
 
 
-def nested_cross_validation(
+def senteval_nested(
     features: np.ndarray, labels: np.ndarray, folds: int = FOLDS, training: Training = TEST_MODE
 ) -> Accuracy:
     """Score MR, CR, SUBJ or MPQA, which have no test set.
@@ -76,7 +76,7 @@ def nested_cross_validation(
     return Accuracy(float(dev), float(np.mean(tests)), tuple(penalties))
 
 
-def single_test(
+def senteval_single_test(
     features: dict[str, np.ndarray],
     labels: dict[str, np.ndarray],
     folds: int = FOLDS,
@@ -138,4 +138,4 @@ def _best(scores: np.ndarray) -> np.ndarray:
 )
 def transfer_senteval(task: str, data: Splits | AllTasks, vectors: np.ndarray) -> Scores:
     """The scores of a task, as those of the suite `transfer`."""
-    return accuracies(task, data, vectors, transfer)
+    return accuracies(task, data, vectors, senteval_transfer)

@@ -19,7 +19,7 @@ from harness.evaluation.senteval_classifier import (
     given_fold,
     split_fold,
 )
-from harness.evaluation.transfer_senteval import nested_cross_validation, single_test
+from harness.evaluation.transfer_senteval import senteval_nested, senteval_single_test
 from harness.evaluation.transfer_tasks import task_features
 
 Make = Callable[..., Any]
@@ -171,7 +171,7 @@ def test_nested_cross_validation_is_sentevals(
 ) -> None:
     """As MR, CR, SUBJ and MPQA are scored."""
     features, labels = problem(90, 2, seed=4)
-    found = nested_cross_validation(features, labels, 2)
+    found = senteval_nested(features, labels, 2)
     penalties, devs, tests = [], [], []
     for rows, others in stratified(labels, 2):
         penalty, dev = chosen(features[rows], labels[rows], 2)
@@ -191,7 +191,7 @@ def test_cross_validation_and_one_test_are_sentevals(
 ) -> None:
     """As MRPC and TREC are scored."""
     features, labels = problem(220, classes, seed=5)
-    found = single_test(
+    found = senteval_single_test(
         {"train": features[:120], "test": features[120:]},
         {"train": labels[:120], "test": labels[120:]},
         folds=2,
@@ -210,7 +210,7 @@ def test_a_given_dev_set_stops_and_chooses(problem: Make) -> None:
     """As SST-2 is scored."""
     features, labels = problem(300, 2, seed=6)
     parts = {"train": slice(160), "dev": slice(160, 220), "test": slice(220, 300)}
-    found = single_test(
+    found = senteval_single_test(
         *({name: values[part] for name, part in parts.items()} for values in (features, labels))
     )
     scores, tests = [], []
