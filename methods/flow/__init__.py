@@ -44,7 +44,8 @@ class Config(plugin.TrainingConfig):
 
     @property
     def unused(self) -> Collection[str]:
-        return {"batching"}  # vectors are looked up, so there is no padding to save
+        # Where vectors are looked up, there is no padding to save.
+        return () if self.vector_dropout else {"batching"}
 
 
 class Method(plugin.FrozenMethod[Config]):

@@ -16,7 +16,7 @@ from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.plugin import registry
 from harness.plugin.frozen_vectors import corpus_vectors
 from harness.plugin.kit import Kit
-from harness.training import optimisers
+from harness.training import paper_optimisers
 from harness.training.loop import Trainer
 from harness.trials.trial import resolve
 from tests.families import FAMILIES
@@ -177,7 +177,7 @@ def test_the_released_optimiser(looked_up: Kit, monkeypatch: pytest.MonkeyPatch)
     flow = {id(value): name for name, value in method.flow.named_parameters()}
     steps: list[int] = []
     state: dict[str, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = {}
-    step = optimisers.ReleasedAdamW.step
+    step = paper_optimisers.ReleasedAdamW.step
 
     def watched(self: Any, closure: Any = None) -> None:
         parameters = [part for group in self.param_groups for part in group["params"]]
@@ -199,7 +199,7 @@ def test_the_released_optimiser(looked_up: Kit, monkeypatch: pytest.MonkeyPatch)
             # The decay of a step is 1e-5 of a parameter, and this is ten times finer.
             assert (part.detach() - expected).abs().max() < 1e-6 * (1 + expected.abs().max())
 
-    monkeypatch.setattr(optimisers.ReleasedAdamW, "step", watched)
+    monkeypatch.setattr(paper_optimisers.ReleasedAdamW, "step", watched)
     train(method, looked_up)
     assert len(steps) == 3, "20 items in batches of 8, the short one kept"
 
