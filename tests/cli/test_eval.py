@@ -163,7 +163,8 @@ def check_scores(row: Record, expected: Record) -> None:
         assert shared, column
         assert shared == wanted.keys()
         for name in shared:
-            assert found[name] == pytest.approx(wanted[name], abs=1e-6), name
+            # A suite alone has other batches than several suites together, and they round apart.
+            assert found[name] == pytest.approx(wanted[name], abs=1e-5), name
     for name, spread in expected.uncertainty.items():
         assert vars(row.uncertainty[name]) == pytest.approx(vars(spread), abs=1e-6)
     for name, score in expected.dev.items():
