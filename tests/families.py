@@ -2,7 +2,9 @@
 
 import pytest
 
-FAMILIES = pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
-"""Runs a test on a small random BERT and on a small random RoBERTa.
+ENCODERS = ["tiny_encoder", pytest.param("tiny_roberta", marks=pytest.mark.slow)]
+"""A small random BERT, and a small random RoBERTa outside of the inner loop"""
+FAMILIES = pytest.mark.parametrize("family", ENCODERS)
+"""Runs a test on both.
 
 The test need not have the argument `family`: the fixture `kit_for` asks for it."""

@@ -18,6 +18,7 @@ from harness.plugin.kit import Kit
 from harness.plugin.method import FrozenMethod
 from harness.training.seeds import seed_everything
 from harness.training.stages import stage_streams
+from tests.families import ENCODERS
 
 KitFor = Callable[..., Kit]
 ENCODERLESS = {"glove", "sentence_transformer"}
@@ -63,7 +64,7 @@ def test_all_methods_are_here() -> None:
     assert {name for name, _ in CASES} == set(registry.sources()) - ENCODERLESS
 
 
-@pytest.fixture(params=["tiny_encoder", "tiny_roberta"])
+@pytest.fixture(params=ENCODERS)
 def encoder(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(request.param))
 
