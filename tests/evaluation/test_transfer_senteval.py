@@ -102,6 +102,7 @@ def chosen(stratified: Make) -> Callable[..., tuple[float, float]]:
 # One layer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fast", [False, True])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_layers_side_by_side_are_those_trained_alone(

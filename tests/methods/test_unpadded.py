@@ -141,6 +141,7 @@ def mixed(kit: Kit, method: Any) -> TextBatch:
     return TextBatch(ids, mask, torch.arange(len(rows)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
 def test_the_same_as_with_padding(make: KitFor, name: str, options: dict[str, Any]) -> None:
     kit = make(name, **options)
