@@ -231,7 +231,9 @@ def test_folder_is_private_and_goes_at_the_end(in_short: Path) -> None:
     with folders.session_folder() as folder:
         assert folder.parent == in_short
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        assert not Owner(**json.loads((folder / OWNER).read_text())).has_ended
+        owner = Owner(**json.loads((folder / OWNER).read_text()))
+        assert owner.process == os.getpid()
+        assert not owner.has_ended
         with folders.session_folder() as other:  # of a sweep that runs at the same time
             assert folder.exists()
     assert not folder.exists()
