@@ -45,7 +45,7 @@ pytest_plugins = ["tests.sweeping", "tests.serial"]
 
 STARTERS = {"process", "swept", "environment", "clone"}
 """Fixtures that start processes"""
-LONGEST = ("test_readme.py", "install", "faults", "remote", "sweep")
+LONGEST = ("test_readme.py", "install", "faults", "remote", "sweep", "test_types.py")
 """Files and folders of tests that take minutes; they begin first, so that no worker ends alone"""
 ALLOWED = {"git", "lscpu"}
 """Programs that a quick test may start: the commit of a record, and what joblib asks about cores"""

@@ -150,6 +150,9 @@ class Method(plugin.Method[Config]):
 )
 
 
+ONE_AT_A_TIME = ("--cpus-per-trial", str(os.cpu_count()))
+"""Options of a sweep that has one worker; each further one imports for seconds"""
+
 FEW_PAIRS = """\
 from harness.data.sts_pairs import Pairs, graded_pairs
 from harness.evaluation.sts import correlations, selecting

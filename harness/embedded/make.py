@@ -8,6 +8,7 @@ same up to floating-point differences.
 import re
 import string
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -42,7 +43,10 @@ def write_model(folder: Path, sentences: list[str], seed: int) -> None:
     """Write a tokenizer of the sentences' words, and an encoder pretrained on the sentences."""
     tokenizer = build_tokenizer(sentences)
     tokenizer.save_pretrained(folder)
-    pretrain(tokenizer, sentences, seed).save_pretrained(folder)
+    model = untrained(tokenizer, seed)
+    for _ in pretraining(model, tokenizer, sentences):
+        pass
+    model.eval().save_pretrained(folder)
 
 
 def build_tokenizer(sentences: list[str]) -> PreTrainedTokenizerBase:
@@ -107,16 +111,20 @@ def pretraining_losses(
     return outputs.loss, -summary[tokens >= len(SPECIALS)].mean()
 
 
-def pretrain(
-    tokenizer: PreTrainedTokenizerBase, sentences: list[str], seed: int
-) -> BertForMaskedLM:
-    """Train an encoder on the sum of both losses; returns it in evaluation mode."""
+def untrained(tokenizer: PreTrainedTokenizerBase, seed: int) -> BertForMaskedLM:
+    """Build the encoder of a seed, which also decides how it is trained."""
     # The last bits of a sum depend on the number of threads, and a seed must give one result.
     torch.set_num_threads(1)
     torch.manual_seed(seed)
-    model = tiny_bert(len(tokenizer)).train()
+    return tiny_bert(len(tokenizer))
+
+
+def pretraining(
+    model: BertForMaskedLM, tokenizer: PreTrainedTokenizerBase, sentences: list[str]
+) -> Iterator[float]:
+    """Train an encoder on the sum of both losses; yields the sum of every step, in nats."""
     rows = [torch.tensor(row) for row in tokenizer(sentences)["input_ids"]]
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.01)
+    optimizer = torch.optim.AdamW(model.train().parameters(), lr=LEARNING_RATE, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, LEARNING_RATE, PRETRAINING_STEPS, pct_start=0.1
     )
@@ -127,7 +135,7 @@ def pretrain(
         torch.autograd.backward(losses)
         optimizer.step()
         schedule.step()
-    return model.eval()
+        yield sum(loss.item() for loss in losses)
 
 
 def write_default(out_folder: Path) -> None:

@@ -47,6 +47,7 @@ from harness.sweep.relay import Feed, Relay
 from harness.sweep.resources import Resources
 from harness.sweep.stopping import Stopping, stop_note
 from harness.sweep.trainable import trial_worker
+from harness.sweep.trial_order import NextInLine
 from harness.sweep.trial_queue import TrialQueue
 from harness.sweep.trial_sources import Listed, TrialSource
 from harness.sweep.watcher import Everyone, TrialWatcher
@@ -164,6 +165,8 @@ class Engine:
 
     def _tuner(self, queue: TrialQueue, relay: Relay) -> tune.Tuner:
         """A run of Tune, which ends when the queue is empty or after MOST_JOBS."""
+        # By default Tune takes one trial ahead, and so starts one worker after the other.
+        os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(self.slots)
         bound = partial(
             worker.run_one,
             store=self.store.address,
@@ -176,6 +179,7 @@ class Engine:
             trial_worker(bound, partial(_resources, cpus=self.resources.cpus)),
             tune_config=tune.TuneConfig(
                 search_alg=Feed(queue, self._gpu_shares, self._files),
+                scheduler=NextInLine(self.slots),
                 num_samples=-1,  # until the searcher ends it
                 reuse_actors=True,  # imports and start-up once per worker, not per trial
                 trial_name_creator=_name,

@@ -16,6 +16,7 @@ from harness.data.corpora import GRADED
 from harness.data.hub import EMBEDDED
 from harness.data.senteval import ARCHIVE, SIMCSE
 from harness.evaluation import suites
+from tests.sweeping import ONE_AT_A_TIME
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SPACE = """\
@@ -129,7 +130,7 @@ def swept(process: Harness, tmp_path_factory: pytest.TempPathFactory) -> Swept:
     folder = tmp_path_factory.mktemp("swept")
     path = folder / "space.yaml"
     path.write_text(SPACE, encoding="utf-8")
-    answer = process("sweep", path, "--store", folder / "store")
+    answer = process("sweep", path, "--store", folder / "store", *ONE_AT_A_TIME)
     assert answer.code == 0, answer.err
     return Swept(path, folder / "store", answer)
 

@@ -20,7 +20,7 @@ from harness.sweep.watchdog import LOG, Watch
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import Trial
-from tests.sweeping import BAG, one_grid
+from tests.sweeping import BAG, ONE_AT_A_TIME, one_grid
 
 PLUGIN = f'''\
 import ctypes
@@ -95,7 +95,8 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
     (folder / "space.yaml").write_text(one_grid("faulty", "fault", FAULTS), encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "harness", "sweep", folder / "faulty.py", folder / "space.yaml",
-         "--store", folder / "store", "--trial-timeout", "60s", "--memory-per-trial", "3"],
+         "--store", folder / "store", "--trial-timeout", "60s", "--memory-per-trial", "3",
+         *ONE_AT_A_TIME],
         env={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"},
         capture_output=True,
         text=True,

@@ -50,6 +50,14 @@ class Method(Bag):
         time.sleep(self.config.pause)
         return super().embed(batch)
 '''
+HASTY = """\
+from harness.cli import main
+from harness.sweep import ray_session
+
+ray_session.LOST_SECONDS = 5.0
+main()
+"""
+"""A command that takes Ray for lost after five seconds; its processes spin as long as they wait"""
 TRIALS = 5
 LOST = "Error: Ray has stopped answering, so the sweep ends here;"
 Environment = dict[str, str]
@@ -85,7 +93,7 @@ def sweep(tmp_path: Path, environment: Environment) -> Sweep:
 
     def start(**changed: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "harness", "sweep", tmp_path / "slowly.py",
+            [sys.executable, "-c", HASTY, "sweep", tmp_path / "slowly.py",
              tmp_path / "space.yaml", "--store", tmp_path / "store", "--cpus-per-trial", "1"],
             env=environment | changed,
             stdout=subprocess.PIPE,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.trials.store import Store
-from tests.sweeping import write_few_pairs
+from tests.sweeping import ONE_AT_A_TIME, write_few_pairs
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -59,7 +59,7 @@ def start(shared: Path, folder: Path, environment: dict[str, str]) -> Iterator[S
         command = [sys.executable, "-m", "harness", "sweep", shared, folder / "space.yaml"]
         begun.append(
             subprocess.Popen(
-                [*map(str, command), "--store", str(store)],
+                [*map(str, command), "--store", str(store), *ONE_AT_A_TIME],
                 env=environment,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

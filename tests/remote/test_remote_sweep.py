@@ -13,6 +13,7 @@ import pytest
 from harness import cli
 from harness.trials.remote_store import RemoteStore
 from tests.remote.conftest import Proxy
+from tests.sweeping import ONE_AT_A_TIME
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 SPACE = """\
@@ -81,7 +82,7 @@ def test_a_second_machine_has_nothing_to_run(
     space.write_text(SPACE, encoding="utf-8")
     place = f"s3://{bucket}/results/trials"
     proxy.faults.extend(["pass", "pass", "busy", "pass", "drop", "pass", "half"] * 4)
-    first = a("sweep", plugin, space, "--store", place)
+    first = a("sweep", plugin, space, "--store", place, *ONE_AT_A_TIME)
     assert "2 to run, 0 already in the store" in first
     second = b("sweep", plugin, space, "--store", place)
     assert "0 to run, 2 already in the store" in second

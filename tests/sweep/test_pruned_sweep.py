@@ -15,7 +15,7 @@ from optuna.storages.journal import JournalFileBackend
 
 from harness.trials.record import Record
 from harness.trials.store import Store
-from tests.sweeping import write_few_pairs
+from tests.sweeping import ONE_AT_A_TIME, write_few_pairs
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -69,7 +69,7 @@ def swept(
     space, store = folder / "space.yaml", Store(folder / "store")
     few = str(write_few_pairs(folder))
     space.write_text(SPACE.replace("FEW", few), encoding="utf-8")
-    command = ["sweep", plugin, space, "--store", store.folder]
+    command = ["sweep", plugin, space, "--store", store.folder, *ONE_AT_A_TIME]
     killed = subprocess.Popen(
         [sys.executable, "-m", "harness", *map(str, command)],
         env=environment,

@@ -15,6 +15,7 @@ from harness.trials.record import Record
 from harness.trials.run import attempt
 from harness.trials.store import Store
 from harness.trials.trial import Trial
+from tests.sweeping import ONE_AT_A_TIME
 
 pytestmark = pytest.mark.slow
 
@@ -103,7 +104,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, write_plugin: Callable[...,
 @pytest.fixture(scope="module")
 def sweep(folder: Path, process: Callable[..., Any]) -> Sweep:
     """sweep(methods, space, store name, option, ...): run a sweep on Ray and read its store."""
-    return _sweep(folder, lambda *words: process("sweep", *words))
+    return _sweep(folder, lambda *words: process("sweep", *words, *ONE_AT_A_TIME))
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ SMALL = {
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("simcse", {"setting": "semisup", "schedule": "sup-unsup"}),  # a run of its own
     ("promptbert", {"setting": "semisup", "schedule": "sup-joint"}),
-    ("consert", {"setting": "semisup", "schedule": "sup-joint", "precision": "bf16"}),
+    ("consert", {"setting": "semisup", "schedule": "sup-joint"}),
     ("consert", {"setting": "unsup", "patience": 2, "evaluation_interval": 2, "max_steps": 20}),
     ("diffaug", {"setting": "sup", "accumulation": 2}),
     ("diffaug", {"setting": "semisup", "stage1_clip": "released", "label_fraction": 0.3}),
