@@ -28,6 +28,7 @@ from harness.data.hub import model_folder
 from harness.encoders.backbone import Encoder
 from harness.plugin import registry
 from harness.plugin.kit import Kit, load_tokenizer
+from harness.training.feeding import made
 from harness.training.optimisers import StageOptimiser
 from harness.training.seeds import seed_everything
 from harness.training.stages import stage_streams
@@ -79,11 +80,8 @@ def compare(name: str, shape: str, precision: str, steps: int, size: int) -> Non
         method = kit.build().train()
         stage = kit.declared.stages[-1]
         optimiser = StageOptimiser(stage, method, kit.config, 1000)
-        feeds = stage_streams(method, kit, stage, seed=0)
-        batches = [
-            dict(zip(feeds, each, strict=True))
-            for each in islice(zip(*feeds.values(), strict=False), steps + 1)
-        ]
+        streams = stage_streams(method, kit, stage, seed=0)
+        batches = list(islice(made(method, stage, streams, 0), steps + 1))
         encoders = [module for module in method.modules() if isinstance(module, Encoder)]
         seconds: dict[bool, list[float]] = {False: [], True: []}
         for batch in batches:

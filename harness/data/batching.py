@@ -6,6 +6,7 @@ section 1.1).
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -97,6 +98,13 @@ class TextBatch:
             labels=labels,
             host_mask=host_mask,
         )
+
+    def pinned(self) -> "TextBatch":
+        """The same batch in memory from which it goes to a GPU while the CPU goes on."""
+        pinned: dict[str, Any] = {
+            name: each.pin_memory() for name, each in vars(self).items() if isinstance(each, Tensor)
+        }
+        return replace(self, **pinned)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "TextBatch":
         """The same change of the rows of word pieces and masks."""

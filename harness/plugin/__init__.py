@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from harness.data.batching import TextBatch as TextBatch
     from harness.plugin.config import MethodConfig as MethodConfig
+    from harness.plugin.config import Precision as Precision
     from harness.plugin.config import Setting as Setting
     from harness.plugin.config import TrainingConfig as TrainingConfig
     from harness.plugin.kit import Artefact as Artefact
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "TextBatch": "harness.data.batching",
     "MethodConfig": "harness.plugin.config",
+    "Precision": "harness.plugin.config",
     "Setting": "harness.plugin.config",
     "TrainingConfig": "harness.plugin.config",
     "Artefact": "harness.plugin.kit",

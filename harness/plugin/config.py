@@ -21,6 +21,8 @@ from harness.relocation import travelled
 
 Setting = Literal["unsup", "semisup", "sup"]
 """How much of the training data has labels: nothing, a part, or everything"""
+Precision = Literal["auto", "bf16", "fp16", "fp32"]
+"""What products are computed in while a method trains; weights and losses are float32"""
 TRANSFER_SUITES: Mapping[object, str] = {"minimum": "transfer", "senteval": "transfer-senteval"}
 """Classifier of the transfer tasks -> the suite that has it"""
 
@@ -170,8 +172,8 @@ class TrainingConfig(MethodConfig):
     warmup_ratio: float = Field(0.0, ge=0, le=1, description="share of the steps that warm up")
     weight_decay: float = Field(0.0, ge=0)
     gradient_clipping: float = Field(1.0, gt=0, description="largest norm of the gradient")
-    precision: Literal["auto", "bf16", "fp32"] = Field(
-        "auto", description="auto: bf16 where the hardware has it"
+    precision: Precision = Field(
+        "auto", description="auto: bf16 where the hardware has it, or else fp16 on a GPU"
     )
     # Checkpoints and data (simcse.md, sections 1.1 and 1.4)
     evaluation_interval: int = Field(125, ge=1, description="steps between two evaluations on dev")

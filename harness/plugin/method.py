@@ -125,11 +125,20 @@ class Method(nn.Module, Generic[Config]):
         """The encoder's tokenizer. A method without an encoder makes its own."""
         return kit.tokenizer
 
+    def prepared(self, batch: Mapping[str, TextBatch], stage: Stage) -> Mapping[str, TextBatch]:
+        """What `losses` gets, made on the CPU from one batch of each stream.
+
+        Where the training is on a GPU, this runs in another thread while the step before computes.
+        So it reads no weights, and draws nothing from torch's random numbers: what is random in it
+        follows from the items and the epoch of the batch.
+        """
+        return batch
+
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
         """The losses of one batch of each stream: loss -> scalar with a gradient.
 
-        batch: stream -> its batch. The result must hold every loss of the stage; the stage has
-        the weights. A method with stages must write this.
+        batch: stream -> its batch, and what `prepared` has added. The result must hold every loss
+        of the stage; the stage has the weights. A method with stages must write this.
         """
         raise NotImplementedError(f"{type(self).__module__} has stages but no losses()")
 

@@ -1,21 +1,22 @@
 """The training loop: a method's stages in order; the best weights on dev are restored."""
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from harness.data.batching import Stream, TextBatch
-from harness.device import random_state_kept, resolve_precision
+from harness.data.batching import Stream
+from harness.device import in_precision, random_state_kept, resolve_precision, synchronise
 from harness.errors import Interrupted, Pruned
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
 from harness.training.checkpoints import Checkpoint
+from harness.training.feeding import StepBatches, fed, made
 from harness.training.finite_losses import FiniteLosses
 from harness.training.optimisers import StageOptimiser
 from harness.training.parameters import moved_names, trained_names
@@ -55,6 +56,8 @@ class Trainer:
         self.precision = resolve_precision(config.precision, kit.device)
         self._reported = time.monotonic()
         self._asked: Collection[int] = ()
+        self._began: float | None = None
+        """When the steps began that the outcome's seconds do not count yet"""
 
     def run(self) -> Outcome:
         """Train every stage, restore the best weights on dev, and say what it took.
@@ -110,7 +113,8 @@ class Trainer:
     ) -> None:
         """Run stage `number`; `saved`: the checkpoint in this stage from which it goes on."""
         stage = self.kit.declared.stages[number]
-        optimiser = StageOptimiser(stage, self.method, self.config, steps)
+        scaling = self.kit.device.type if self.precision == "fp16" else None
+        optimiser = StageOptimiser(stage, self.method, self.config, steps, scaling)
         start = saved.facts["step"] if saved else 0
         states = self._states(stage, steps)
         with states.held() if states else nullcontext():
@@ -118,23 +122,23 @@ class Trainer:
                 start, found = states.latest(start, steps)
                 saved = found or saved
             if saved:
-                self.outcome = restore(saved, self.method, self._trained, optimiser.torch)
+                self.outcome = restore(saved, self.method, self._trained, optimiser)
             # An earlier stage may have ended before its last step.
             self._total = self.outcome.steps - start + sum(self._lengths[number:])
             trainable = max(self.outcome.trainable_parameters, optimiser.trainable_count)
             self.outcome.trainable_parameters = trainable
-            feeds = {
-                name: stream.batches(start * stage.accumulation) for name, stream in streams.items()
-            }
             self.method.train()
             if start == 0:
                 self.outcome.remember(stage.name, self._watched(stage))
-            for step in range(start, steps):
-                if patience_spent(stage, self.outcome):
-                    break
-                loss = self._step(optimiser, feeds, step)
-                self._evaluate(loss, stage, step + 1, steps)
-                self._save(number, step + 1, steps, optimiser, states)
+            batches = made(self.method, stage, streams, start * stage.accumulation)
+            with fed(batches, self.kit.device) as feed:
+                for step in range(start, steps):
+                    if patience_spent(stage, self.outcome):
+                        break
+                    loss = self._step(optimiser, feed, step)
+                    self._evaluate(loss, stage, step + 1, steps)
+                    self._save(number, step + 1, steps, optimiser, states)
+        self._stop_clock()
         self._losses.check()
 
     def _save(
@@ -156,8 +160,9 @@ class Trainer:
         due = checkpoint is not None and (leaves or checkpoint.due(ends=ends))
         if not (shared or due):
             return
+        self._stop_clock()
         self._losses.check()
-        saved = snapshot(self.method, self._changing, optimiser.torch, self.outcome)
+        saved = snapshot(self.method, self._changing, optimiser, self.outcome)
         if states and shared:
             states.keep(step, saved)
         if checkpoint and due:
@@ -175,30 +180,34 @@ class Trainer:
         folder = StageStates.folder_of(stage, self.kit, self.seed, interval)
         return StageStates(folder, elsewhere, self._asked)
 
-    def _step(
-        self, optimiser: StageOptimiser, feeds: Mapping[str, Iterator[TextBatch]], step: int
-    ) -> Tensor:
+    def _step(self, optimiser: StageOptimiser, feed: Iterator[StepBatches], step: int) -> Tensor:
         """One optimiser step on as many batches as the stage accumulates; their mean loss."""
-        started, losses, rows = time.perf_counter(), [], 0
-        stage = optimiser.stage
+        if self._began is None:
+            self._began = time.perf_counter()
+        stage, losses, rows = optimiser.stage, [], 0
         for _ in range(stage.accumulation):
             # Negatives are those of one batch, so each batch has its own loss and backward pass.
-            batch = {name: next(feed).to(self.kit.device) for name, feed in feeds.items()}
+            batch = next(feed)
             loss = self._loss(batch, stage, step) / stage.accumulation
-            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.scaled(loss).backward()  # type: ignore[no-untyped-call]
             losses.append(loss.detach())
-            rows += sum(len(part.input_ids) for part in batch.values())
+            rows += sum(len(batch[name].input_ids) for name in stage.streams)
         optimiser.step(step)
         self.outcome.steps += 1
         self.outcome.sentences += rows
-        self.outcome.seconds += time.perf_counter() - started
         return torch.stack(losses).sum()
 
-    def _loss(self, batch: Mapping[str, TextBatch], stage: Stage, step: int) -> Tensor:
-        bf16 = self.precision == "bf16"
-        with torch.autocast(self.kit.device.type, torch.bfloat16, enabled=bf16):
+    def _stop_clock(self) -> None:
+        """Count the seconds of the steps up to now, which a GPU may still have to compute."""
+        if self._began is not None:
+            synchronise(self.kit.device)
+            self.outcome.seconds += time.perf_counter() - self._began
+            self._began = None
+
+    def _loss(self, batch: StepBatches, stage: Stage, step: int) -> Tensor:
+        with in_precision(self.precision, self.kit.device):
             losses = self.method.losses(batch, stage)
-        weighted = {  # outside of autocast: in bf16 a sum of losses would lose their last digits
+        weighted = {  # outside of autocast, in which a sum of losses would lose their last digits
             name: (weight(step) if callable(weight) else weight) * losses[name].float()
             for name, weight in stage.losses.items()
         }
@@ -217,6 +226,7 @@ class Trainer:
         if not due and time.monotonic() - self._reported < REPORT_SECONDS:
             return
         # Reading a loss waits for the GPU, so it is read only when there is something to report.
+        self._stop_clock()
         self._losses.check()
         dev = self._choose(stage) if due else None
         self._reported, value = time.monotonic(), loss.item()

@@ -84,14 +84,18 @@ def clip(parameters: list[nn.Parameter], largest: float) -> None:
 
 
 def clip_released(
-    parameters: list[nn.Parameter], frozen: list[nn.Parameter], largest: float
+    parameters: list[nn.Parameter],
+    frozen: list[nn.Parameter],
+    largest: float,
+    scale: float = LOSS_SCALE,
 ) -> None:
-    """Clip as DiffAug's released stage 1 does by accident, emulated in float32.
+    """Clip as DiffAug's released stage 1 does by accident.
 
     The norm includes the gradients of the frozen parameters, which fp16's loss scale still
     multiplies, so the gradients of the trainable ones become tiny (diffaug.md, section 3.1).
+    `scale`: by how much those of the frozen ones are too small here.
     """
-    norm = (_square(parameters) + LOSS_SCALE**2 * _square(frozen)).sqrt()
+    norm = (_square(parameters) + scale**2 * _square(frozen)).sqrt()
     factor = (largest / (norm + 1e-6)).clamp(max=1.0)  # 1e-6 as in torch's clip_grad_norm_
     if gradients := gradients_of(parameters):
         torch._foreach_mul_(gradients, factor)
@@ -108,10 +112,19 @@ def _square(parameters: list[nn.Parameter]) -> Tensor:
 class StageOptimiser:
     """The optimiser of a stage with its schedule, its clipping rule and its parameters."""
 
-    def __init__(self, stage: Stage, method: nn.Module, config: TrainingConfig, steps: int) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        method: nn.Module,
+        config: TrainingConfig,
+        steps: int,
+        scaling: str | None = None,
+    ) -> None:
         """Prepare `method` for a stage of `steps` steps.
 
-        Parameters that the stage does not train are frozen. Raises UserError when it trains none.
+        `scaling`: the kind of device on which losses are scaled, as fp16 needs it; None: they are
+        not. Parameters that the stage does not train are frozen. Raises UserError when it trains
+        none.
         """
         groups = trainable(method, stage)
         self.stage, self.largest_norm = stage, config.gradient_clipping
@@ -127,21 +140,31 @@ class StageOptimiser:
         self.torch = optimiser(
             how.optimiser, parameter_groups(groups, config, how), config.weight_decay
         )
+        # A scaled loss keeps small gradients from becoming 0 in fp16. A step whose gradients
+        # overflow is left out, and halves the scale.
+        self.scaler = torch.amp.GradScaler(scaling or "cpu", LOSS_SCALE, enabled=bool(scaling))
         self.peaks = [group["lr"] for group in self.torch.param_groups]
         self.warmup = math.ceil(config.warmup_ratio * steps)
         self.decay_steps = how.decay_steps or steps
 
+    def scaled(self, loss: Tensor) -> Tensor:
+        """The loss of which the gradients are taken."""
+        return self.scaler.scale(loss)
+
     def step(self, step: int) -> None:
         """Do step number `step` of the stage, from 0, and forget the gradients."""
+        self.scaler.unscale_(self.torch)
         if self.stage.optimisation.clipping == "released":
-            clip_released(self.parameters, self.frozen, self.largest_norm)
+            scale = 1.0 if self.scaler.is_enabled() else LOSS_SCALE
+            clip_released(self.parameters, self.frozen, self.largest_norm, scale)
         else:
             clip(self.parameters, self.largest_norm)
         schedule = self.stage.optimisation.schedule
         factor = rate_factor(schedule, step, self.warmup, self.decay_steps)
         for group, peak in zip(self.torch.param_groups, self.peaks, strict=True):
             group["lr"] = peak * factor
-        self.torch.step()
+        self.scaler.step(self.torch)
+        self.scaler.update()
         # The optimiser's own zero_grad would leave the gradients of the frozen parameters.
         for parameter in (*self.parameters, *self.frozen):
             parameter.grad = None

@@ -10,13 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from harness.training.optimisers import StageOptimiser
 from harness.training.progress import Outcome
 from harness.training.saved_state import SavedState, current, state
 from harness.training.seeds import random_states, set_random_states
 
 
 def snapshot(
-    method: nn.Module, names: Collection[str], optimiser: torch.optim.Optimizer, outcome: Outcome
+    method: nn.Module, names: Collection[str], optimiser: StageOptimiser, outcome: Outcome
 ) -> SavedState:
     """What the training needs to go on from here.
 
@@ -27,8 +28,12 @@ def snapshot(
     return SavedState(
         weights=current(method, names),
         best=outcome.best_state,
-        optimiser=_optimiser_tensors(optimiser),
-        facts={"outcome": kept, "random": random_states()},
+        optimiser=_optimiser_tensors(optimiser.torch),
+        facts={
+            "outcome": kept,
+            "random": random_states(),
+            "scaler": optimiser.scaler.state_dict(),
+        },
     )
 
 
@@ -36,7 +41,7 @@ def restore(
     saved: SavedState,
     method: nn.Module,
     names: Collection[str],
-    optimiser: torch.optim.Optimizer,
+    optimiser: StageOptimiser,
 ) -> Outcome:
     """Bring method, optimiser and random sources to the state of a snapshot; its outcome.
 
@@ -51,7 +56,8 @@ def restore(
         }
     method.load_state_dict(saved.weights, strict=False)
     if saved.optimiser:
-        _load_optimiser(optimiser, saved.optimiser)
+        _load_optimiser(optimiser.torch, saved.optimiser)
+        optimiser.scaler.load_state_dict(saved.facts["scaler"])
     set_random_states(saved.facts["random"])
     return Outcome(**saved.facts["outcome"], best_state=best)
 

@@ -153,7 +153,7 @@ class Record:
     parameters_added: int | None = None
     """Parameters outside the pretrained models"""
     precision: str | None = None
-    """`bf16` or `fp32`, as the trial ran"""
+    """`bf16`, `fp16` or `fp32`, as the trial ran"""
     threads: int | None = None
     host: str | None = None
     device: str | None = None

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import transformers
 
-from harness.device import device, resolve_precision
+from harness.device import device, in_precision, resolve_precision
 from harness.errors import Postponed, TrialFailure, UserError, reason
 from harness.evaluation.embedder import Embedder
 from harness.evaluation.scores import Scores
@@ -96,7 +96,7 @@ def run_trial(
             dev = before
         elif precision == "fp32" or outcome.pruned:
             dev = outcome.best_dev
-        else:  # it was chosen in bf16, and what is stored is embedded in float32
+        else:  # it was chosen in bf16 or fp16, and what is stored is embedded in float32
             dev = measured.score_dev(embedder)
         kept = keep(method, kit, weights) if final and weights is not None else None
         found = measured.score_test(embedder) if final else Scores({})
@@ -142,9 +142,9 @@ def train(
 ) -> tuple[Outcome, str]:
     """Run the method's stages, and select the checkpoint on dev.
 
-    Returns the outcome and the precision of the training, `bf16` or `fp32`. During the training,
-    dev is embedded in that precision, because bf16 is quicker and changes the score by some
-    hundredths of a point (benchmarks/README.md). The scores that are stored are embedded in
+    Returns the outcome and the precision of the training, `bf16`, `fp16` or `fp32`. During the
+    training, dev is embedded in that precision, because bf16 is quicker and changes the score by
+    some hundredths of a point (benchmarks/README.md). The scores that are stored are embedded in
     float32. Raises Interrupted when the trial gave way (`running` as in `attempt`).
     """
     config = kit.config
@@ -177,10 +177,10 @@ def _dev_score(
     method: Method[Any], kit: Kit, measured: Suite, embedder: Embedder, precision: str
 ) -> Callable[[], float]:
     """What scores the method on dev during the training, in the precision of the training."""
-    rounded = precision == "bf16" and not isinstance(method, FrozenMethod)
+    chosen = "fp32" if isinstance(method, FrozenMethod) else precision
 
     def evaluate() -> float:
-        with torch.autocast(kit.device.type, torch.bfloat16, enabled=rounded):
+        with in_precision(chosen, kit.device):
             return measured.score_dev(embedder)
 
     return evaluate

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.data.batching import TextBatch
 from harness.device import random_state_kept
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
+from harness.training.feeding import StepBatches, made
 from harness.training.optimisers import optimiser, parameter_groups
 from harness.training.parameters import trainable
 from harness.training.stages import stage_streams
@@ -78,7 +78,7 @@ class _StageCheck:
         groups = parameter_groups(trainable(method, stage), config, stage.optimisation)
         self.optimiser = optimiser(stage.optimisation.optimiser, groups, config.weight_decay)
         streams = stage_streams(method, kit, stage, seed=0, batch_size=CHECK_BATCH_SIZE)
-        self.feeds = {name: iter(stream) for name, stream in streams.items()}
+        self.batches = made(method, stage, streams, 0)
         self.reached = False
         """Whether some parameter got a gradient"""
         self.losses: dict[str, Tensor] = {}
@@ -87,12 +87,21 @@ class _StageCheck:
     def steps(self, count: int) -> str:
         """Train for `count` steps; a sentence about what is wrong, or nothing."""
         for _ in range(count):
-            problem = self.step({name: next(feed) for name, feed in self.feeds.items()})
+            batch, problem = self.next()
+            problem = problem or self.step(batch)
             if problem:
                 return problem
         return ""
 
-    def step(self, batch: dict[str, TextBatch]) -> str:
+    def next(self) -> tuple[StepBatches, str]:
+        """The next batch, and a sentence about what is wrong with it, or nothing."""
+        before = torch.get_rng_state()
+        batch, problem = result_or_problem("prepared()", lambda: next(self.batches))
+        if not problem and not before.equal(torch.get_rng_state()):
+            problem = "prepared() draws from torch's random numbers, which another thread may use"
+        return batch, problem
+
+    def step(self, batch: StepBatches) -> str:
         """Do one step on a batch; a sentence about what is wrong, or nothing."""
         self.method.train()
         losses, problem = result_or_problem(
@@ -119,7 +128,7 @@ def _state_problems(run: _StageCheck, where: str) -> Iterator[str]:
     """
     state = copy.deepcopy(run.method.state_dict())
     kept = copy.deepcopy(run.optimiser.state_dict())
-    batch = {name: next(feed) for name, feed in run.feeds.items()}
+    batch, _ = run.next()
     with random_state_kept(run.kit.device):
         fresh = run.kit.build()
     fresh.load_state_dict(state)

@@ -53,12 +53,11 @@ def repetition_views(
     The second view is not cut again, so it may be longer than a training sentence is elsewhere.
     """
     begin, end = len(template.begin), len(template.end)
-    ids = texts.input_ids.cpu().numpy()
+    ids = texts.input_ids.numpy()
     lengths = texts.attention_mask.sum(dim=1).tolist()
     rows = [
         repeated_pieces(row[begin : length - end], item, len(template), rate, bound)
         for row, length, item in zip(ids, lengths, texts.items.tolist(), strict=True)
     ]
     repeated, mask = pad(rows, template, pad_id)
-    second = texts.replaced(repeated, mask).to(texts.input_ids.device)
-    return interleaved(texts, second, pad_id)
+    return interleaved(texts, texts.replaced(repeated, mask), pad_id)

@@ -53,7 +53,7 @@ class Config(plugin.TrainingConfig):
         1e6, gt=0, description="largest norm of the gradient; in effect none"
     )
     # The network is tiny (clsr.md, section 4).
-    precision: Literal["auto", "bf16", "fp32"] = "fp32"
+    precision: plugin.Precision = "fp32"
     evaluation_interval: int = Field(
         613, ge=1, description="steps between two evaluations on dev; an epoch of NLI"
     )

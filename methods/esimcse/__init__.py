@@ -74,9 +74,11 @@ class Method(plugin.Method[Config]):
         if self.queue.size:
             self.momentum = MomentumEncoder(self.encoder, config.momentum, config.momentum_start)
 
+    def prepared(self, batch: Mapping[str, TextBatch], stage: Stage) -> Mapping[str, TextBatch]:
+        return {**batch, "views": self._views(batch["contrastive"])}
+
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
-        texts = batch["contrastive"]
-        rows = self._rows(texts)
+        texts, rows = batch["contrastive"], batch["views"]
         first, second = rows.split(self.head(self.encoder.cls(rows)))  # (items, H) each
         self.queue.start(texts.epoch)
         loss = info_nce(first, second, self.queue.vectors, temperature=self.config.temperature)
@@ -91,7 +93,7 @@ class Method(plugin.Method[Config]):
     def embed(self, batch: TextBatch) -> Tensor:
         return self.encoder.cls(batch)
 
-    def _rows(self, texts: TextBatch) -> TextBatch:
+    def _views(self, texts: TextBatch) -> TextBatch:
         """Each sentence twice, with repetitions the second time (esimcse.md, section 1)."""
         config = self.config
         if config.repetition_rate == 0:

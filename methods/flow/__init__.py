@@ -40,7 +40,7 @@ class Config(plugin.TrainingConfig):
         64, ge=4, le=512, description="tokens of a corpus text, special tokens included"
     )
     weight_decay: float = Field(0.01, ge=0)
-    precision: Literal["auto", "bf16", "fp32"] = "fp32"
+    precision: plugin.Precision = "fp32"
 
     @property
     def unused(self) -> Collection[str]:

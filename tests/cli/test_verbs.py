@@ -330,6 +330,7 @@ def test_run_stores_one_record_and_runs_once(harness: Any, tmp_path: Path) -> No
     assert len(files(store)) == 2
 
 
+@pytest.mark.slow
 def test_run_takes_one_subset(harness: Any, plugin: Callable[..., Path], tmp_path: Path) -> None:
     values = [
         "sentences=graded-triplets",
@@ -349,6 +350,7 @@ def test_run_takes_one_subset(harness: Any, plugin: Callable[..., Path], tmp_pat
     )
 
 
+@pytest.mark.slow
 def test_run_that_fails_is_stored_with_its_reason_and_tried_again(
     harness: Any, plugin: Callable[..., Path], tmp_path: Path
 ) -> None:

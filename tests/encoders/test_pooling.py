@@ -77,6 +77,7 @@ def test_cls_is_the_first_state_of_the_last_layer(
     assert np.abs(found - hidden_states(folder)[-1][:, 0]).max() < 1e-10
 
 
+@pytest.mark.slow
 def test_four_layers_tell_all_poolings_apart(tmp_path: Path) -> None:
     torch.manual_seed(0)
     config = BertConfig(

@@ -115,6 +115,7 @@ def test_of_equally_good_penalties_the_smallest_is_taken(problem: Make) -> None:
     assert (found.dev, found.test, found.penalties) == (100, 100, (1e-5,) * 4)
 
 
+@pytest.mark.slow
 def test_labels_that_features_say_nothing_about_are_not_learnt() -> None:
     """There are nearly as many features as rows, so held-out rows that leak would show at once."""
     generator = np.random.default_rng(8)

@@ -167,6 +167,7 @@ def test_the_autocast_of_a_training_does_not_reach_it(problem: Make) -> None:
 # The protocol
 
 
+@pytest.mark.slow
 def test_nested_cross_validation_is_sentevals(
     problem: Make, stratified: Make, chosen: Make
 ) -> None:
@@ -207,6 +208,7 @@ def test_cross_validation_and_one_test_are_sentevals(
     assert (found.f1 is None) == (classes == 3)
 
 
+@pytest.mark.slow
 def test_a_given_dev_set_stops_and_chooses(problem: Make) -> None:
     """As SST-2 is scored."""
     features, labels = problem(300, 2, seed=6)

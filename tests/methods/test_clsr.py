@@ -138,6 +138,7 @@ def test_trap_3_and_4_loss_written_out(kit_for: KitFor, triplets: Path, relu: st
     assert found["contrastive"].item() == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_trap_5_lars_with_warm_up_and_cosine(
     kit_for: KitFor, triplets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,9 +42,8 @@ def batches(kit: Kit, method: Any, count: int = 1, size: int = 6) -> list[TextBa
 
 
 def loss_of(method: Any, texts: TextBatch) -> Tensor:
-    found: dict[str, Tensor] = method.losses(
-        {"contrastive": texts}, method.stages(method.config)[0]
-    )
+    (stage,) = method.stages(method.config)
+    found: dict[str, Tensor] = method.losses(method.prepared({"contrastive": texts}, stage), stage)
     assert set(found) == {"contrastive"}
     return found["contrastive"]
 

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.data.batching import TextBatch
 from harness.modules.flow import ActNorm
 from harness.plugin.kit import Kit
+from harness.training.feeding import StepBatches, made
 from harness.training.seeds import seed_everything
 from harness.training.stages import stage_streams
 from harness.trials.checking import problems
@@ -87,14 +87,13 @@ def test_the_same_counter_passes_once_it_is_saved(tmp_path: Path) -> None:
     assert problems(plugin_file(tmp_path, COUNTER + EXTRA_STATE)) == []
 
 
-def trained(kit: Kit, steps: int) -> tuple[Any, list[dict[str, TextBatch]]]:
+def trained(kit: Kit, steps: int) -> tuple[Any, list[StepBatches]]:
     """A method after some forward passes in training, and the batches that would come next."""
     seed_everything(0)
     method = kit.build().train()
     (stage,) = kit.declared.stages
     streams = stage_streams(method, kit, stage, seed=0, batch_size=8)
-    feeds = {name: iter(stream) for name, stream in streams.items()}
-    batches = [{name: next(feed) for name, feed in feeds.items()} for _ in range(steps + 2)]
+    batches = list(islice(made(method, stage, streams, 0), steps + 2))
     for batch in islice(batches, steps):
         method.losses(batch, stage)
     return method, batches[steps:]
@@ -110,7 +109,7 @@ def reloaded(kit: Kit, method: Any) -> Any:
     return fresh
 
 
-def next_losses(method: Any, kit: Kit, batches: list[dict[str, TextBatch]]) -> list[Tensor]:
+def next_losses(method: Any, kit: Kit, batches: list[StepBatches]) -> list[Tensor]:
     """The loss of each further batch, with the same dropout masks on every call."""
     torch.manual_seed(1)
     (stage,) = kit.declared.stages

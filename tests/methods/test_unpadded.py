@@ -16,6 +16,7 @@ from harness.modules.prompts import DeepPrompts
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.method import FrozenMethod
+from harness.training.feeding import made
 from harness.training.seeds import seed_everything
 from harness.training.stages import stage_streams
 from tests.families import ENCODERS
@@ -109,9 +110,9 @@ def run(kit: Kit, *, unpads: bool) -> tuple[dict[str, Tensor], dict[str, Tensor]
     gradients: dict[str, Tensor] = {}
     for stage in kit.declared.stages:
         streams = stage_streams(method, kit, stage, seed=0)
-        feeds = {name: iter(stream) for name, stream in streams.items()}
+        batches = made(method, stage, streams, 0)
         for step in range(2):  # a queue of negatives is empty in the first one
-            batch = {name: next(feed) for name, feed in feeds.items()}
+            batch = next(batches)
             torch.manual_seed(step)
             losses = method.losses(batch, stage)
             method.zero_grad()

@@ -53,6 +53,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("clsr", {"checkpoint": "last", "precision": "bf16"}),
     ("esimcse", {"queue_ratio": 2.5, "momentum_start": "random", "precision": "bf16"}),
     ("flow", {"permutation": "invertible"}),
+    ("simcse", {"setting": "unsup", "precision": "fp16"}),
     ("simcse", {"setting": "unsup", "weight_decay": 0.1, "warmup_ratio": 0.3}),
 ]
 
@@ -269,6 +270,7 @@ def test_asked_to_give_way_it_saves_and_goes_on_later(
     same_weights(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_short_trial_writes_no_checkpoint(
     run: Run, trial_of: TrialOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:

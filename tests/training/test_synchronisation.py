@@ -19,9 +19,10 @@ from harness.data.batching import TextBatch
 from harness.device import device
 from harness.modules.vector_table import VectorTable
 from harness.plugin import registry
+from harness.training.feeding import made
 from harness.training.parameters import trainable
 from harness.training.stages import stage_streams
-from tests.conftest import KitFor
+from tests.kits import KitFor
 
 WAITING = {
     "aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::_unique2",
@@ -51,11 +52,8 @@ class Waits(TorchDispatchMode):
 
 
 def settings() -> Iterator[Any]:
-    """Every method that trains, in each of its settings.
-
-    ESimCSE is not among them: it repeats word pieces on the CPU, so it waits for them.
-    """
-    for name in sorted({*registry.sources()} - {"esimcse"}):
+    """Every method that trains, in each of its settings."""
+    for name in sorted(registry.sources()):
         fields = registry.load(name).method.config_type.model_fields
         if "max_steps" in fields:
             for setting in get_args(fields["setting"].annotation):
@@ -88,6 +86,7 @@ def on(place: torch.device, batch: TextBatch) -> TextBatch:
     return replace(moved, host_mask=batch.attention_mask.clone())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "setting"), settings())
 def test_a_step_waits_for_nothing(
     kit_for: KitFor, name: str, setting: str, triplets: Path, pairs: Path
@@ -105,7 +104,8 @@ def test_a_step_waits_for_nothing(
     for stage in kit.declared.stages:
         trainable(method, stage)
         streams = stage_streams(method, kit, stage, 0)
-        batches = {key: on(kit.device, next(feed.batches())) for key, feed in streams.items()}
+        prepared = next(made(method, stage, streams, 0))
+        batches = {key: on(kit.device, batch) for key, batch in prepared.items()}
         method.train()
         # The first step of all may wait: it makes what the next ones find.
         for waits in (nullcontext(), no_waiting(kit.device)):

@@ -116,6 +116,7 @@ def test_compacted_files_are_folded_again_and_stay_few(store: Store) -> None:
     check(store, range(number))
 
 
+@pytest.mark.slow
 def test_row_groups_of_several_files_are_merged_in_order(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,188 @@
+"""How far training and evaluation are from the machine's matrix products.
+
+The peak is what bare products of the shapes of a step reach: tokens by weights, forward and both
+ways back, in the same precision and with the same threads; each shape counts with its best of
+several rounds. A step is SimCSE's on shuffled batches of real sentences, two views each, at most 32
+tokens, random weights. Only the arithmetic of real tokens counts, and of the last layer only what
+the loss reads. The rest of a step is listed by kind of operation, from torch's profiler.
+
+It needs HARNESS_HUB for the sentences and the tokenizer.
+
+    python benchmarks/limit.py [--shape base] [--precision bf16] [--steps 8] [--batch 64]
+        [--threads 1]
+
+A short try: `python benchmarks/limit.py --shape mini --precision fp32 --steps 2 --batch 16`.
+"""
+
+import argparse
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from padding import SHAPES, kit_of, random_encoder
+from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
+
+from harness.data.batching import TextBatch
+from harness.data.corpora import source
+from harness.evaluation.embedder import Embedder
+from harness.training.feeding import made
+from harness.training.optimisers import StageOptimiser
+from harness.training.seeds import seed_everything
+from harness.training.stages import stage_streams
+
+KINDS = {
+    "products of the linear layers": ("mm", "addmm", "linear", "mkldnn"),
+    "attention": ("scaled_dot_product", "bmm", "softmax", "flash"),
+    "copies and casts": ("copy", "clone", "cat", "index", "scatter", "gather", "put", "take"),
+    "dropout": ("dropout", "bernoulli", "rand"),
+    "activations": ("gelu", "tanh"),
+    "norms": ("layer_norm",),
+    "optimiser": ("_foreach", "adam", "_fused", "addcdiv", "lerp", "norm"),
+    "filled memory": ("fill", "zero"),
+}
+"""What is listed -> parts of the names of torch's operations; the first that fits counts"""
+ROUNDS = 7
+TEXTS = 1024
+"""Sentences of the evaluation"""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of an encoder."""
+
+    hidden: int
+    inner: int
+    layers: int
+
+    @property
+    def weights(self) -> list[tuple[int, int]]:
+        """(out, in) of the matrices of a layer that every token passes."""
+        return [(self.hidden, self.hidden)] * 4 + [
+            (self.inner, self.hidden), (self.hidden, self.inner),
+        ]  # fmt: skip
+
+    def forward(self, lengths: Tensor) -> float:
+        """Operations of a forward pass over rows of these lengths, which ends at one position."""
+        tokens, rows = int(lengths.sum()), len(lengths)
+        layer = sum(out * into for out, into in self.weights)
+        keys_and_values = 2 * self.hidden**2
+        attended = 2 * self.hidden * float((lengths**2).sum())
+        last = keys_and_values * tokens + (layer - keys_and_values) * rows
+        one_row = 2 * self.hidden * tokens
+        return 2 * ((self.layers - 1) * (layer * tokens + attended) + last + one_row)
+
+
+def peak(shape: Shape, tokens: int, kind: torch.dtype) -> float:
+    """Operations per second of the bare products of a step over so many tokens."""
+    operations = seconds = 0.0
+    for out, into in dict.fromkeys(shape.weights):
+        count = shape.weights.count((out, into))
+        given, weight = torch.randn(tokens, into, dtype=kind), torch.randn(out, into, dtype=kind)
+        back = torch.randn(tokens, out, dtype=kind)
+        for product in (
+            lambda x=given, w=weight: x @ w.T,
+            lambda y=back, w=weight: y @ w,
+            lambda y=back, x=given: y.T @ x,
+        ):
+            seconds += count * min(timed(product) for _ in range(ROUNDS))
+            operations += count * 2 * tokens * out * into
+    return operations / seconds
+
+
+def timed(call: Callable[[], Any]) -> float:
+    """Seconds of the clock for one call."""
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def kinds(found: profile) -> Counter[str]:
+    """Kind of operation -> microseconds in it alone."""
+    spent: Counter[str] = Counter()
+    for event in found.key_averages():
+        name = event.key.removeprefix("aten::")
+        fits = (kind for kind, parts in KINDS.items() if any(part in name for part in parts))
+        spent[next(fits, "the rest, with Python")] += event.self_cpu_time_total
+    return spent
+
+
+def compare(name: str, precision: str, steps: int, size: int) -> None:
+    """Print the peak, and the shares of it that a step and an evaluation reach."""
+    sizes = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, **SHAPES[name]}
+    shape = Shape(sizes["hidden_size"], sizes["intermediate_size"], sizes["num_hidden_layers"])
+    with tempfile.TemporaryDirectory() as folder:
+        seed_everything(0)
+        kit = kit_of("simcse", random_encoder(name, Path(folder)), size)
+        method = kit.build().train()
+        (stage,) = kit.declared.stages
+        optimiser = StageOptimiser(stage, method, kit.config, 1000)
+        streams = stage_streams(method, kit, stage, seed=0)
+        batches = list(islice(made(method, stage, streams, 0), steps + 1))
+
+        def step(batch: Mapping[str, TextBatch]) -> None:
+            with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+                losses = method.losses(batch, stage)
+            torch.stack([loss.float() for loss in losses.values()]).sum().backward()
+            optimiser.step(0)
+
+        views = [batch["contrastive"].attention_mask.sum(1).repeat(2) for batch in batches]
+        step(batches[0])  # the first one is slower than the others
+        seconds = [timed(lambda batch=batch: step(batch)) for batch in batches[1:]]
+        reached = [3 * shape.forward(each) / s for each, s in zip(views[1:], seconds, strict=True)]
+        with profile(activities=[ProfilerActivity.CPU]) as found:
+            step(batches[-1])
+        tokens = int(median(float(each.sum()) for each in views))
+        kind = torch.bfloat16 if precision == "bf16" else torch.float32
+        limit = peak(shape, tokens, kind)
+        print(
+            f"{name} {precision}: bare products {limit / 1e9:.0f} GFLOP/s; a step of {tokens} "
+            f"tokens reaches {median(reached) / limit:.0%} of it "
+            f"({min(reached) / limit:.0%} to {max(reached) / limit:.0%} in {steps} steps)"
+        )
+        spent = kinds(found)
+        whole = sum(spent.values())
+        print("  " + ", ".join(f"{what} {us / whole:.0%}" for what, us in spent.most_common()))
+        if precision == "fp32":  # the precision of the scores that are stored
+            evaluation(method, kit, shape, limit)
+
+
+def evaluation(method: Any, kit: Any, shape: Shape, limit: float) -> None:
+    """Print the share of the peak that the embedding of sentences reaches."""
+    corpus = source(kit.declared.corpora["contrastive"])
+    texts = corpus.corpus(corpus.paths()).columns[0][:TEXTS]
+    embedder = Embedder(method, kit)
+    embedder(texts[:64])
+    seconds = timed(lambda: embedder(texts))
+    around = len(method.evaluation_template)
+    pieces = {embedder._pieces[text] for text in texts}
+    lengths = torch.tensor([len(each) + around for each in pieces])
+    print(f"  evaluation reaches {shape.forward(lengths) / seconds / limit:.0%} of it")
+
+
+def main() -> None:
+    """Print the shares for every shape and precision that is asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--shape", choices=SHAPES, action="append", help="default: both")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], action="append")
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    for shape in options.shape or SHAPES:
+        for precision in options.precision or ["fp32", "bf16"]:
+            compare(shape, precision, options.steps, options.batch)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""The batches of a stage. For a GPU, a thread makes them while the step before computes."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from queue import Empty, Full, Queue
+from threading import Event, Thread
+from typing import Any
+
+import torch
+
+from harness.data.batching import Stream, TextBatch
+from harness.plugin.method import Method
+from harness.plugin.stage import Stage
+
+StepBatches = Mapping[str, TextBatch]
+"""Stream -> its batch, and what the method has made of them"""
+AHEAD = 2
+"""StepBatches that are ready before a step asks for them"""
+WAIT_SECONDS = 0.1
+"""Time after which a thread that cannot go on looks whether it is still needed"""
+
+
+def made(
+    method: Method[Any], stage: Stage, streams: Mapping[str, Stream], first: int
+) -> Iterator[StepBatches]:
+    """The batches of a stage without end, from batch number `first` on, in the CPU's memory."""
+    feeds = {name: stream.batches(first) for name, stream in streams.items()}
+    while True:
+        yield method.prepared({name: next(feed) for name, feed in feeds.items()}, stage)
+
+
+@contextmanager
+def fed(batches: Iterator[StepBatches], device: torch.device) -> Iterator[Iterator[StepBatches]]:
+    """The same batches on the device. In the block, a thread is ahead when that is a GPU."""
+    if device.type == "cpu":
+        yield batches
+        return
+    pinned = ({name: each.pinned() for name, each in batch.items()} for batch in batches)
+    ahead = Ahead(pinned)
+    try:
+        yield ({name: each.to(device) for name, each in batch.items()} for batch in ahead)
+    finally:
+        ahead.close()
+
+
+class Ahead(Iterator[StepBatches]):
+    """An iterator that a thread runs ahead of whoever asks for its batches.
+
+    An exception of it comes to the one who asks.
+    """
+
+    def __init__(self, batches: Iterator[StepBatches]) -> None:
+        self._batches = batches
+        self._ready: Queue[StepBatches | Exception] = Queue(AHEAD)
+        self._closed = Event()
+        self._thread = Thread(target=self._run, name="batches ahead", daemon=True)
+        self._thread.start()
+
+    def __next__(self) -> StepBatches:
+        found = self._ready.get()
+        if isinstance(found, Exception):
+            self._put(found)  # for whoever asks again
+            raise found
+        return found
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closed.set()
+        self._thread.join()
+        with suppress(Empty):
+            while True:
+                self._ready.get_nowait()
+
+    def _run(self) -> None:
+        try:
+            for batch in self._batches:
+                self._put(batch)
+                if self._closed.is_set():
+                    return
+            self._put(StopIteration())
+        except Exception as error:
+            self._put(error)
+
+    def _put(self, found: StepBatches | Exception) -> None:
+        while not self._closed.is_set():
+            with suppress(Full):
+                self._ready.put(found, timeout=WAIT_SECONDS)
+                return

@@ -1,0 +1,243 @@
+"""Fixtures: small random encoders, small corpora, and kits of methods on them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
+from torch import nn
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaForMaskedLM,
+)
+
+from harness.plugin import registry
+from harness.plugin.kit import Kit
+from harness.plugin.registry import Plugin
+from harness.trials.trial import resolve
+
+torch.set_num_threads(1)
+
+WORDS = """
+the a old young small large red green quiet loud cat dog bird horse farmer baker child teacher
+river house street garden sees likes finds paints feeds follows near under behind before slowly
+quickly today often
+""".split()  # noqa: SIM905
+KitFor = Callable[..., Kit]
+
+
+class Calls:
+    """Records the arguments and the results of the calls of a module."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.given: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        self.results: list[Any] = []
+        forward = module.forward
+
+        def remember(*args: Any, **kwargs: Any) -> Any:
+            self.given.append((args, kwargs))
+            self.results.append(forward(*args, **kwargs))
+            return self.results[-1]
+
+        module.forward = remember  # not a hook: a module may call its own forward
+
+    def keyword(self, call: int, name: str) -> Any:
+        """A keyword argument of the call with this number; None when it was not given."""
+        return self.given[call][1].get(name)
+
+
+@pytest.fixture
+def watch() -> Callable[[nn.Module], Calls]:
+    """watch(module): record its calls from now on."""
+    return Calls
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random BERT of two layers with a masked-LM head and a word tokenizer.
+
+    The ids of its special pieces are 0 to 4.
+    """
+    folder = tmp_path_factory.mktemp("tiny-encoder")
+    vocabulary = _save_tokenizer(
+        folder, cls="[CLS]", pad="[PAD]", sep="[SEP]", unk="[UNK]", mask="[MASK]"
+    )
+    torch.manual_seed(0)
+    BertForMaskedLM(
+        BertConfig(pad_token_id=0, max_position_embeddings=40, **_sizes(vocabulary))
+    ).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same encoder as a RoBERTa: <s> is 0, <pad> is 1, positions start at 2."""
+    folder = tmp_path_factory.mktemp("tiny-roberta")
+    vocabulary = _save_tokenizer(
+        folder, cls="<s>", pad="<pad>", sep="</s>", unk="<unk>", mask="<mask>"
+    )
+    torch.manual_seed(1)
+    config = RobertaConfig(
+        pad_token_id=1,
+        bos_token_id=0,
+        eos_token_id=2,
+        max_position_embeddings=42,
+        type_vocab_size=1,
+        **_sizes(vocabulary),
+    )
+    RobertaForMaskedLM(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def byte_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A RoBERTa with a tokenizer of RoBERTa's kind.
+
+    Pieces are single bytes, the space before a word is one of them, and the mask swallows the space
+    before it.
+    """
+    folder = tmp_path_factory.mktemp("byte-roberta")
+    specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    vocabulary = {
+        piece: number
+        for number, piece in enumerate([*specials, *pre_tokenizers.ByteLevel.alphabet()])
+    }
+    backend = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.post_processor = processors.RobertaProcessing(
+        ("</s>", 2), ("<s>", 0), add_prefix_space=False
+    )
+    PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        cls_token="<s>", pad_token="<pad>", sep_token="</s>", unk_token="<unk>",
+        mask_token=AddedToken("<mask>", lstrip=True),
+    ).save_pretrained(folder)  # fmt: skip
+    torch.manual_seed(2)
+    config = RobertaConfig(
+        pad_token_id=1,
+        bos_token_id=0,
+        eos_token_id=2,
+        max_position_embeddings=200,
+        **_sizes(len(vocabulary)),
+    )
+    RobertaForMaskedLM(config).save_pretrained(folder)
+    return folder
+
+
+def _sizes(vocabulary: int) -> dict[str, Any]:
+    sizes = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 48,
+    }
+    return {**sizes, "vocab_size": vocabulary, "initializer_range": 0.2}
+
+
+def _save_tokenizer(folder: Path, *, cls: str, pad: str, sep: str, unk: str, mask: str) -> int:
+    """Write a lower-casing tokenizer of WORDS, and return the number of its pieces.
+
+    The special pieces are in the order of RoBERTa when `cls` is `<s>`.
+    """
+    specials = [cls, pad, sep, unk, mask] if cls == "<s>" else [pad, unk, cls, sep, mask]
+    vocabulary = {word: number for number, word in enumerate([*specials, *WORDS])}
+    backend = Tokenizer(models.WordPiece(vocabulary, unk_token=unk))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.post_processor = processors.BertProcessing(
+        (sep, vocabulary[sep]), (cls, vocabulary[cls])
+    )
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        cls_token=cls,
+        pad_token=pad,
+        sep_token=sep,
+        unk_token=unk,
+        mask_token=mask,
+    )
+    tokenizer.save_pretrained(folder)
+    return len(vocabulary)
+
+
+def _sentences(count: int, seed: int) -> list[str]:
+    generator = np.random.default_rng(seed)
+    return [" ".join(generator.choice(WORDS, generator.integers(2, 13))) for _ in range(count)]
+
+
+@pytest.fixture(scope="session")
+def sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus of 50 sentences of 2 to 12 words, where each word is one piece."""
+    path = tmp_path_factory.mktemp("corpora") / "sentences.txt"
+    path.write_text("".join(f"{line}\n" for line in _sentences(50, seed=0)))
+    return path
+
+
+@pytest.fixture(scope="session")
+def triplets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus of 20 triplets."""
+    path = tmp_path_factory.mktemp("corpora") / "triplets.csv"
+    rows = zip(*(_sentences(20, seed) for seed in (1, 2, 3)), strict=True)
+    path.write_text("sent0,sent1,hard_neg\n" + "".join(f"{','.join(row)}\n" for row in rows))
+    return path
+
+
+@pytest.fixture(scope="session")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus of 24 labelled pairs, with the three labels in turn."""
+    path = tmp_path_factory.mktemp("corpora") / "pairs.parquet"
+    columns = {
+        "premise": _sentences(24, 4),
+        "hypothesis": _sentences(24, 5),
+        "label": [0, 1, 2] * 8,
+    }
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+@pytest.fixture
+def family() -> str:
+    """The fixture with the encoder of `kit_for`; tests.families.FAMILIES has others."""
+    return "tiny_encoder"
+
+
+@pytest.fixture
+def kit_for(request: pytest.FixtureRequest, family: str, sentences: Path, triplets: Path) -> KitFor:
+    """kit_for(method, **configuration): a kit on the encoder of a family and the small corpora.
+
+    It uses float32 unless the configuration says otherwise. `method` is a name or a Plugin.
+    """
+
+    encoder = str(request.getfixturevalue(family))
+
+    def make(method: str | Plugin, **values: Any) -> Kit:
+        plugin = registry.load(method) if isinstance(method, str) else method
+        small = {
+            "encoder": encoder,
+            "generator": values.get("encoder", encoder),
+            "sentences": str(sentences),
+            "triplets": str(triplets),
+            "precision": "fp32",
+            "batch_size": 8,
+        }
+        fields = plugin.method.config_type.model_fields
+        known = {name: value for name, value in small.items() if name in fields}
+        return Kit(plugin.declare(resolve(plugin, {**known, **values})), torch.device("cpu"))
+
+    return make
