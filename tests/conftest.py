@@ -20,7 +20,10 @@ import pytest
 FIXTURES = ("tests.kits", "tests.sweeping", "tests.serial")
 STARTERS = {"process", "swept", "environment", "clone"}
 """Fixtures that start processes"""
-LONGEST = ("test_readme.py", "install", "faults", "remote", "sweep", "test_types.py")
+LONGEST = (
+    "test_readme.py", "install", "faults", "remote", "sweep", "test_types.py", "test_resume.py",
+    "test_eval.py", "test_sts.py",
+)  # fmt: skip
 """Files and folders of tests that take minutes; they begin first, so that no worker ends alone"""
 ALLOWED = {"git", "lscpu"}
 """Programs that a quick test may start: the commit of a record, and what joblib asks about cores"""

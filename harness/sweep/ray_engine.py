@@ -188,8 +188,8 @@ class Engine:
             run_config=tune.RunConfig(
                 storage_path=str(self._folder),
                 verbose=0,
-                # This counts lost workers and nodes. A failed trial is a record, not an error.
-                failure_config=tune.FailureConfig(max_failures=1),
+                # The relay gives the trial of a lost worker to the queue again.
+                failure_config=tune.FailureConfig(max_failures=0),
                 callbacks=[relay],
             ),
         )

@@ -3,6 +3,8 @@
 Tune and Ray are imported by `harness.sweep.ray_engine`, which sets their environment before.
 """
 
+import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,14 @@ from harness.trials.trial import Trial, failed
 
 MOST_JOBS = 1000
 """Jobs of one run of Tune, which keeps some 80 kB of each to its end"""
+
+
+RUNS = 2
+"""How often a trial begins, if its worker dies"""
+STARTS = 5
+"""How often a trial gets a worker that dies before it begins.
+
+A machine that is lost gets workers for some seconds more, until Ray misses it."""
 
 
 class Feed(Searcher):  # type: ignore[misc]
@@ -60,7 +70,7 @@ class Feed(Searcher):  # type: ignore[misc]
 class Relay(tune.Callback):  # type: ignore[misc]
     """Passes Tune's events on to the queue and to the watcher.
 
-    The trial of a worker that died is recorded as failed.
+    The trial of a worker that died runs once more, and then it is recorded as failed.
     """
 
     def __init__(
@@ -74,6 +84,10 @@ class Relay(tune.Callback):  # type: ignore[misc]
         self.queue, self.watcher, self.stopping, self.sweep = queue, watcher, stopping, sweep
         self.store, self.shares = queue.store, shares
         self.ended = 0
+        self._begun: set[str] = set()
+        """The keys of the jobs that have begun"""
+        self._deaths: Counter[tuple[str, bool]] = Counter()
+        """(key, whether it had begun) -> how often its worker has died"""
 
     def __getstate__(self) -> dict[str, Any]:
         """Keep nothing: Tune takes snapshots of its callbacks, but none is ever restored."""
@@ -83,6 +97,7 @@ class Relay(tune.Callback):  # type: ignore[misc]
         self.stopping.look()
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
+        self._begun.add(trial.config["key"])
         if part := trial.config["part"]:
             self.watcher.preparing(part["title"])
         else:
@@ -124,16 +139,30 @@ class Relay(tune.Callback):  # type: ignore[misc]
         key = trial.config["key"]
         ours = self.queue.trial(key)
         self.shares.ended(key, ours, {})
-        running = self.store.running(key)
-        why = stopped(running, self.sweep) or death(trial.error_file)
-        reason = with_log(why, running)
+        running, died = self.store.running(key), death(trial.error_file)
+        ended = stopped(running, self.sweep)
+        if not ended and self._runs_again(key):
+            self.queue.postponed(key, f"{ours.label}: {died}")
+            if not self.stopping.asked:
+                self.watcher.postponed(ours, f"{died}; it runs again")
+            return
+        reason = with_log(ended or died, running)
         if part := trial.config["part"]:
             self.queue.ended(key, {})
             self.watcher.prepared(part["title"], reason, 0)
             return
         report = self._recorded_failure(ours, reason)
+        if ended:  # the reason has its last words; one that died by itself keeps its output
+            shutil.rmtree(running, ignore_errors=True)
         self.queue.ended(key, report)
         self.watcher.ended(ours, report)
+
+    def _runs_again(self, key: str) -> bool:
+        """Whether a job whose worker has died gets another one."""
+        begun = key in self._begun
+        self._begun.discard(key)
+        self._deaths[key, begun] += 1
+        return self._deaths[key, begun] < (RUNS if begun else STARTS)
 
     def _recorded_failure(self, trial: Trial, reason: str) -> dict[str, Any]:
         """Record that a trial failed, which its worker has not done; return the report of it."""

@@ -1,0 +1,259 @@
+"""What training, evaluation and sweeps reach on one GPU: one command, under 8 minutes.
+
+It needs no network and no mirror: the weights are random, with the shapes of BERT base and RoBERTa
+large, and the texts are two to five of the embedded sentences in a row. bf16, or what the GPU has.
+
+    python benchmarks/gpu/measure.py [training] [large] [evaluation] [determinism] [packing]
+
+Without a word, all of them. `training` and `evaluation` compare with sentence-transformers, whose
+trainer needs `pip install -c constraints.txt -e ".[benchmarks]"`. A short try, which also works
+without a GPU: `python benchmarks/gpu/measure.py --short training`.
+"""
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+from sentence_transformers.losses import MultipleNegativesRankingLoss
+from transformers import BertConfig, BertForMaskedLM
+
+from harness.data.corpora import GRADED, source
+from harness.data.hub import model_folder
+from harness.device import device, resolve_precision, synchronise
+from harness.evaluation.embedder import Embedder
+from harness.plugin import registry
+from harness.plugin.kit import Kit, load_tokenizer
+from harness.sweep.cost import layer_parameters
+from harness.training.loop import Trainer
+from harness.training.seeds import seed_everything
+from harness.trials.trial import resolve
+
+LENGTH = 32
+SHAPES = {
+    "base": {},
+    "large": {
+        "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16,
+        "intermediate_size": 4096,
+    },
+}  # fmt: skip
+SPACE = """\
+setting: unsup
+suite: graded
+select: {{metric: graded-dev}}
+search: {{seeds: [42]}}
+final: {{seeds: [0]}}
+encoders: [{encoder}]
+set: {{sentences: {texts}, max_steps: {steps}, batch_size: 64, evaluation_interval: {steps}}}
+methods:
+  simcse:
+    grid:
+      learning_rate: [1e-5, 2e-5, 3e-5, 4e-5]
+      temperature: [0.03, 0.05, 0.07, 0.1]
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the models and texts of the measurements are, and how long they are."""
+
+    folder: Path
+    short: bool
+
+    def encoder(self, shape: str) -> str:
+        """An encoder with random weights; with `--short`, the embedded one."""
+        if self.short:
+            return "tiny-bert"
+        path = self.folder / shape
+        if not path.exists():
+            BertForMaskedLM(BertConfig(**SHAPES[shape])).save_pretrained(path)
+            load_tokenizer("tiny-bert").save_pretrained(path)
+        return str(path)
+
+    @property
+    def texts(self) -> Path:
+        """A corpus of texts with 10 to 50 words."""
+        path = self.folder / "texts.txt"
+        if not path.exists():
+            corpus = source(GRADED)
+            sentences = corpus.corpus(corpus.paths()).columns[0]
+            draw = random.Random(0)
+            lines = [
+                " ".join(draw.choices(sentences, k=draw.randint(2, 5)))
+                for _ in range(500 if self.short else 40_000)
+            ]
+            path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return path
+
+    def steps(self, number: int) -> int:
+        """So many steps, or two with `--short`."""
+        return 2 if self.short else number
+
+
+def timed(call: Callable[[], object]) -> float:
+    """Seconds of a call, with all that it asks the GPU for."""
+    synchronise(device())
+    started = time.perf_counter()
+    call()
+    synchronise(device())
+    return time.perf_counter() - started
+
+
+def kit_of(place: Place, shape: str, **values: object) -> Kit:
+    """A kit of SimCSE."""
+    plugin = registry.load("simcse")
+    given = {
+        "encoder": place.encoder(shape), "sentences": str(place.texts), "max_length": LENGTH,
+        "suite": "graded", **values,
+    }  # fmt: skip
+    return Kit(plugin.declare(resolve(plugin, given)), device())
+
+
+def ours(place: Place, shape: str, batch: int, steps: int) -> float:
+    """Sentences per second of our loop."""
+    kit = kit_of(place, shape, batch_size=batch, max_steps=steps)
+    seed_everything(0)
+    outcome = Trainer(kit.build(), kit, 0, lambda: 0.0, lambda _: None).run()
+    return outcome.sentences / outcome.seconds
+
+
+def theirs(place: Place, batch: int, steps: int) -> float:
+    """Sentences per second of the trainer of sentence-transformers."""
+    from datasets import Dataset
+
+    model = SentenceTransformer(str(model_folder(place.encoder("base"))), device=device().type)
+    model.max_seq_length = LENGTH
+    texts = place.texts.read_text(encoding="utf-8").splitlines()
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(place.folder / "out"), per_device_train_batch_size=batch, max_steps=steps,
+        learning_rate=3e-5, bf16=resolve_precision("auto", device()) == "bf16",
+        use_cpu=device().type == "cpu", save_strategy="no", logging_strategy="no", report_to=[],
+        disable_tqdm=True,
+    )  # fmt: skip
+    data = Dataset.from_dict({"anchor": texts, "positive": texts})
+    loss = MultipleNegativesRankingLoss(model)
+    trainer = SentenceTransformerTrainer(model, arguments, data, loss=loss)
+    return batch * steps / timed(trainer.train)
+
+
+def peak() -> float:
+    """Operations per second of a large product in the precision of the training."""
+    kinds = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+    kind = kinds[resolve_precision("auto", device())]
+    size = 8192 if device().type == "cuda" else 512
+    one = torch.randn(size, size, device=device(), dtype=kind)
+    seconds = min(timed(lambda: [one @ one for _ in range(10)]) / 10 for _ in range(5))
+    return 2 * size**3 / seconds
+
+
+def training(place: Place) -> None:
+    """Our loop beside the trainer of sentence-transformers, and its share of the peak."""
+    for run in (ours, lambda *given: theirs(given[0], *given[2:])):
+        run(place, "base", 64, 2)  # the first one loads kernels
+    steps = place.steps(200)
+    own, peer = ours(place, "base", 64, steps), theirs(place, 64, steps)
+    print(
+        f"training, batch 64: {own:.0f} sentences/s, sentence-transformers {peer:.0f}: "
+        f"{own / peer:.2f} times as fast"
+    )
+    print(f"a million sentences at this speed: {1e6 / own / 60:.1f} min, without dev")
+    share(place, "base", 512, place.steps(60))
+
+
+def share(place: Place, shape: str, batch: int, steps: int) -> None:
+    """Print the share of the peak that training reaches, counting tokens and not padding."""
+    rate = ours(place, shape, batch, steps)
+    kit = kit_of(place, shape)
+    lengths = kit.tokens(str(place.texts)).item_lengths(LENGTH - 2) + 2
+    operations = 2 * 6 * layer_parameters(place.encoder(shape)) * lengths.mean() * rate
+    print(
+        f"training, {shape}, batch {batch}: {rate:.0f} sentences/s, "
+        f"{operations / peak():.0%} of the peak"
+    )
+
+
+def large(place: Place) -> None:
+    """The shape of RoBERTa large."""
+    share(place, "large", 128, place.steps(40))
+
+
+def evaluation(place: Place) -> None:
+    """Embedding beside `SentenceTransformer.encode`, in float32."""
+    texts = place.texts.read_text(encoding="utf-8").splitlines()
+    kit = kit_of(place, "base")
+    seed_everything(0)
+    method = kit.build()
+    model = SentenceTransformer(str(model_folder(place.encoder("base"))), device=device().type)
+    Embedder(method, kit)(texts[:200])
+    model.encode(texts[:200])
+    own = timed(lambda: Embedder(method, kit)(texts))
+    peer = timed(lambda: model.encode(texts))
+    print(
+        f"evaluation, {len(texts)} texts: {own:.1f} s, sentence-transformers {peer:.1f} s: "
+        f"{peer / own:.2f} times as fast"
+    )
+
+
+def determinism(place: Place) -> None:
+    """What deterministic kernels cost."""
+    found = {}
+    for mode in ("default", "warn"):
+        kit = kit_of(place, "base", batch_size=64, max_steps=place.steps(100))
+        seed_everything(0)
+        torch.set_deterministic_debug_mode(mode)
+        outcome = Trainer(kit.build(), kit, 0, lambda: 0.0, lambda _: None).run()
+        found[mode] = outcome.sentences / outcome.seconds
+    print(f"deterministic kernels: {found['warn'] / found['default']:.2f} of the speed without")
+
+
+def packing(place: Place) -> None:
+    """Trials per hour of a grid of 16, with one, two and four of them on the GPU at a time."""
+    space = place.folder / "space.yaml"
+    steps = place.steps(150)
+    encoder = place.encoder("base")
+    space.write_text(SPACE.format(encoder=encoder, texts=place.texts, steps=steps), "utf-8")
+    for at_a_time in (1, 2, 4):
+        shares = () if device().type == "cpu" else ("--gpus-per-trial", str(1 / at_a_time))
+        store = place.folder / f"trials-{at_a_time}"
+        command = [sys.executable, "-m", "harness", "sweep", str(space), "--store", str(store)]
+        seconds = timed(lambda command=command, shares=shares: subprocess.run(
+            [*command, *shares, "--no-dashboard"], check=True, env=os.environ, capture_output=True
+        ))  # fmt: skip
+        print(f"sweep, {at_a_time} at a time: {17 * 3600 / seconds:.0f} trials an hour")
+
+
+PARTS: dict[str, Callable[[Place], None]] = {
+    "training": training, "large": large, "evaluation": evaluation, "determinism": determinism,
+    "packing": packing,
+}  # fmt: skip
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="default: all")
+    parser.add_argument("--short", action="store_true")
+    options = parser.parse_args()
+    name = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+    print(f"{name}, torch {torch.__version__}")
+    with tempfile.TemporaryDirectory() as folder:
+        for part in options.parts or PARTS:
+            PARTS[part](Place(Path(folder), options.short))
+
+
+if __name__ == "__main__":
+    main()
