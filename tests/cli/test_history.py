@@ -7,21 +7,25 @@ import duckdb
 import pytest
 
 from harness.trials.store import Store
+from tests.sweeping import write_few_pairs
 
 ANALYSIS = {
-    "suite": "graded", "sentences": "graded-sentences", "triplets": "graded-triplets",
-    "analysis": "true", "stage1_steps": 4, "stage1_batch_size": 8, "batch_size": 8,
-    "auxiliary_batch_size": 8, "max_steps": 2, "evaluation_interval": 2, "precision": "fp32",
+    "sentences": "graded-sentences", "triplets": "graded-triplets", "analysis": "true",
+    "stage1_steps": 4, "stage1_batch_size": 8, "batch_size": 8, "auxiliary_batch_size": 8,
+    "max_steps": 2, "evaluation_interval": 2, "precision": "fp32",
 }  # fmt: skip
 
 
 @pytest.mark.slow
 def test_an_analysed_run_stores_its_curves(harness: Any, tmp_path: Path) -> None:
-    settings = [word for name, value in ANALYSIS.items() for word in ("--set", f"{name}={value}")]
-    ran = harness("run", "diffaug", "--encoder", "tiny-bert", "--store", tmp_path, *settings)
+    values = {**ANALYSIS, "suite": write_few_pairs(tmp_path)}
+    settings = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
+    ran = harness(
+        "run", "diffaug", "--encoder", "tiny-bert", "--store", tmp_path / "store", *settings
+    )
     assert ran.code == 0, ran.err
     points = duckdb.sql(
-        f"SELECT unnest(history, recursive := true) FROM '{tmp_path}/*.parquet'"
+        f"SELECT unnest(history, recursive := true) FROM '{tmp_path}/store/*.parquet'"
     ).df()
     first = points[points["stage"] == "augmentation"].pivot(
         index="step", columns="metric", values="value"
@@ -33,11 +37,11 @@ def test_an_analysed_run_stores_its_curves(harness: Any, tmp_path: Path) -> None
         "convergence", "convergence-key-0", "convergence-value-0",
     } <= set(first)  # fmt: skip
     assert points[points["stage"] == "contrastive"]["metric"].tolist() == ["loss", "dev"]
-    [record] = Store(tmp_path).read().records()
+    [record] = Store(tmp_path / "store").read().records()
     dev = points[points["metric"] == "dev"]
     assert dev["step"].tolist() == [2, 4, 6]
-    assert dev["value"].max() == record.dev["graded-dev"]
-    shown = harness("show", record.key, "--store", tmp_path).out.splitlines()
+    assert dev["value"].max() == record.dev["few-dev"]
+    shown = harness("show", record.key, "--store", tmp_path / "store").out.splitlines()
     curves = [line for line in shown if line.startswith(("  augmentation ", "  contrastive "))]
     assert len(curves) == points.groupby(["stage", "metric"]).ngroups, "a line a metric"
     start, end = first["divergence"].iloc[[0, -1]]

@@ -14,11 +14,13 @@ from typer.testing import CliRunner
 
 from harness.cli import app
 from harness.trials.store import Store
+from tests.sweeping import write_few_pairs
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 STEPS = 60
 PLUGIN = '''"""SimCSE that takes its time, and writes down every batch."""
 
+import os
 import time
 from pathlib import Path
 
@@ -29,10 +31,10 @@ class Method(SimCSE):
     def losses(self, batch, stage):
         with Path("batches").open("a") as file:
             file.write("one\\n")
-        time.sleep(0.1)
+        time.sleep(float(os.environ.get("HARNESS_TEST_PAUSE", "0.1")))
         return super().losses(batch, stage)
 '''
-VALUES = ["suite=graded", "sentences=graded-sentences", f"max_steps={STEPS}", "epochs=9",
+VALUES = ["suite=few.py", "sentences=graded-sentences", f"max_steps={STEPS}", "epochs=9",
           "batch_size=8", "evaluation_interval=20", "precision=fp32"]  # fmt: skip
 RUN = ["slowly.py", "--encoder", "tiny-bert", "--store", "store",
        *(word for value in VALUES for word in ("--set", value))]  # fmt: skip
@@ -51,6 +53,7 @@ class Folder:
         folder.mkdir()
         self.folder, self.cache = folder, cache
         (folder / "slowly.py").write_text(PLUGIN, encoding="utf-8")
+        write_few_pairs(folder)
 
     def start(self, minutes: str) -> subprocess.Popen[str]:
         """The command as a process."""
@@ -70,6 +73,7 @@ class Folder:
         with pytest.MonkeyPatch.context() as patch:
             patch.delenv("HARNESS_HUB", raising=False)
             patch.setenv("HARNESS_CACHE", str(self.cache))
+            patch.setenv("HARNESS_TEST_PAUSE", "0")
             patch.chdir(self.folder)
             answer = CliRunner().invoke(app, ["run", *RUN])
         assert answer.exit_code == 0, answer.output

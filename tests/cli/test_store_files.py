@@ -160,9 +160,9 @@ def test_scores_of_a_suite_are_printed_where_they_cannot_be_stored(
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize("limit", [20_000, 100_000])
-def test_files_that_cannot_grow(limit: int, tmp_path: Path, process: Any, cache: Path) -> None:
+def test_files_that_cannot_grow(limit: int, tmp_path: Path, harness: Any, cache: Path) -> None:
     """With 20 kB not even a record fits for sure, and with 100 kB a record fits, but no weights."""
-    assert process(*RUN, "--store", tmp_path / "before").code == 0  # the cache has what it needs
+    assert harness(*RUN, "--store", tmp_path / "before").code == 0  # the cache has what it needs
     environment = {name: value for name, value in os.environ.items() if name != "HARNESS_HUB"}
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, str(limit), *RUN, "--store", str(tmp_path / "store")],
