@@ -126,7 +126,7 @@ def share(search: Search, curves: Curves, seed: int) -> float:
 def searches(seed: int) -> dict[str, Search]:
     """The searches that are compared."""
     halving = Asha(name="asha", first_evaluation=1, reduction_factor=2)
-    most = len(list(itertools.product(*GRID.values())))
+    most = 10 * len(list(itertools.product(*GRID.values())))
     tpe = Sampler(name="tpe", configurations=most, seed=1000 * seed)
     return {
         "grid in random order": search_of(),

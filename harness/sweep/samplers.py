@@ -48,11 +48,6 @@ SAMPLERS: Mapping[str, Callable[..., BaseSampler]] = {
     "nsga-iii": NSGAIIISampler,
 }
 
-MODELS = ("tpe", "gp")
-"""Samplers that begin at random and then model the scores"""
-MANY = 40
-"""The budget of a sampler that has hours only"""
-
 
 def sampler_of(sampler: Sampler, number: int) -> BaseSampler:
     """The sampler that suggests configuration `number` of a study.
@@ -60,16 +55,7 @@ def sampler_of(sampler: Sampler, number: int) -> BaseSampler:
     What it knows is in the study. Its random numbers follow from the seed and the number alone, so
     that a search that was stopped goes on as if it had not been.
     """
-    more = {"n_startup_trials": startup(sampler)} if sampler.name in MODELS else {}
-    return SAMPLERS[sampler.name](seed=sampler.seed + number, **more)
-
-
-def startup(sampler: Sampler) -> int:
-    """How many configurations are drawn at random before a model of the scores decides.
-
-    Optuna draws ten, which is a large part of a small budget; here it is at most a quarter.
-    """
-    return min(10, max(1, (sampler.configurations or MANY) // 4))
+    return SAMPLERS[sampler.name](seed=sampler.seed + number)
 
 
 def pruner_of(pruner: Pruner | None) -> BasePruner:
