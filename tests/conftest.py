@@ -18,8 +18,10 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import pytest
 
 FIXTURES = ("tests.kits", "tests.sweeping", "tests.serial")
-STARTERS = {"process", "swept", "environment", "clone"}
+STARTERS = {"process", "environment", "clone"}
 """Fixtures that start processes"""
+LONG = {"swept"}
+"""Fixtures that take seconds"""
 LONGEST = (
     "test_readme.py", "install", "faults", "remote", "sweep", "test_types.py", "test_resume.py",
     "test_eval.py", "test_sts.py",
@@ -39,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that start processes, and put the longest files first."""
+    """Mark the tests by their fixtures, and put the longest files first."""
 
     def order(item: pytest.Item) -> int:
         parts = item.path.parts
@@ -48,6 +50,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if STARTERS & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.process)
+        if LONG & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
     items.sort(key=order)
     # The garbage collector need not look at what was imported again and again.
     gc.collect()

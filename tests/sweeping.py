@@ -54,7 +54,7 @@ TRAINED = (
 class Config(plugin.TrainingConfig):
     learning_rate: float = Field(0.01, gt=0)
     width: int = Field(8, ge=1)
-    fault: Literal["none", "no fault", "raise", "die"] = "none"
+    fault: Literal["none", "no fault", "raise"] = "none"
 
 
 class Method(plugin.Method[Config]):
@@ -91,8 +91,6 @@ class Method(plugin.Method[Config]):
         time.sleep(float(os.environ.get("HARNESS_TEST_PAUSE", PAUSE)))
         if self.config.fault == "raise" and not Path(REPAIRED).exists():
             raise ValueError("a planted fault")
-        if self.config.fault == "die" and not Path(REPAIRED).exists():
-            os.kill(os.getpid(), 9)
         vectors = self.embed(batch["contrastive"])
         first, second = (nn.functional.dropout(vectors, 0.1) for _ in range(2))
         return {"contrastive": info_nce(first, second, temperature=self.config.temperature)}

@@ -16,7 +16,6 @@ from harness.data.corpora import GRADED
 from harness.data.hub import EMBEDDED
 from harness.data.senteval import ARCHIVE, SIMCSE
 from harness.evaluation import suites
-from tests.sweeping import ONE_AT_A_TIME
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SPACE = """\
@@ -125,12 +124,15 @@ class Swept:
 
 
 @pytest.fixture(scope="session")
-def swept(process: Harness, tmp_path_factory: pytest.TempPathFactory) -> Swept:
-    """A sweep of two configurations of SimCSE on the tiny encoder, with two final seeds."""
+def swept(serially: Harness, tmp_path_factory: pytest.TempPathFactory) -> Swept:
+    """A sweep of two configurations of SimCSE on the tiny encoder, with two final seeds.
+
+    It does without Ray; the sweeps of tests/sweep and tests/install have it.
+    """
     folder = tmp_path_factory.mktemp("swept")
     path = folder / "space.yaml"
     path.write_text(SPACE, encoding="utf-8")
-    answer = process("sweep", path, "--store", folder / "store", *ONE_AT_A_TIME)
+    answer = serially(path, "--store", folder / "store")
     assert answer.code == 0, answer.err
     return Swept(path, folder / "store", answer)
 

@@ -496,10 +496,6 @@ def test_check_finds(
 # After a sweep
 
 
-def test_sweep_says_nothing_on_stderr(swept: Any) -> None:
-    assert swept.answer.err == ""
-
-
 def test_table_of_the_store(swept: Any, harness: Any) -> None:
     answer = harness("table", "--store", swept.store)
     assert answer.code == 0

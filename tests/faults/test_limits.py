@@ -142,6 +142,12 @@ def test_reason_says_what_happened_and_what_was_printed_last(rows: Rows, fault: 
 
 @pytest.mark.slow
 @pytest.mark.process
+def test_reason_of_an_exception_has_the_end_of_the_traceback(rows: Rows) -> None:
+    assert "sys.exit(3)" in str(rows["exit"].reason)
+
+
+@pytest.mark.slow
+@pytest.mark.process
 def test_memory_is_limited_from_outside(rows: Rows) -> None:
     why = headline(rows["greedy"].reason)
     assert why.endswith("GiB of memory, more than --memory-per-trial (3 GiB)")

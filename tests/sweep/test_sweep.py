@@ -62,7 +62,7 @@ set: {sentences: graded-sentences, max_steps: 2, batch_size: 8, precision: fp32}
 methods:
   faulty:
     grid:
-      fault: [raise, none, die, no fault]
+      fault: [raise, none, no fault]
 """
 )
 
@@ -149,6 +149,7 @@ def second(first: Swept, serial_sweep: Sweep) -> Swept:
 
 def test_sweep_succeeds(first: Swept) -> None:
     assert first.answer.code == 0, first.answer.out + first.answer.err
+    assert first.answer.err == ""
     assert {row.status for row in first.rows} == {"finished"}
 
 
@@ -287,9 +288,9 @@ def test_command_line_narrows(serial_sweep: Sweep) -> None:
 
 
 @pytest.fixture(scope="module")
-def faulty(sweep: Sweep) -> Swept:
-    """A sweep in which one configuration raises and one kills its worker."""
-    return sweep(["faulty"], FAULTY.replace("[42, 43]", "[42]"), "faulty")
+def faulty(serial_sweep: Sweep) -> Swept:
+    """A sweep in which one configuration raises; tests/faults has those that end their worker."""
+    return serial_sweep(["faulty"], FAULTY.replace("[42, 43]", "[42]"), "faulty")
 
 
 @pytest.fixture(scope="module")
@@ -307,17 +308,15 @@ def fault_rows(swept: Swept) -> dict[str, Record]:
 def test_failures_are_recorded_with_their_reasons(faulty: Swept) -> None:
     rows = fault_rows(faulty)
     assert {fault: row.status for fault, row in rows.items()} == {
-        "raise": "failed", "none": "finished", "die": "failed", "no fault": "finished",
+        "raise": "failed", "none": "finished", "no fault": "finished",
     }  # fmt: skip
     assert headline(rows["raise"].reason) == "ValueError: a planted fault"
-    assert "raise ValueError" in str(rows["raise"].reason)  # the end of the traceback
-    assert "worker died" in str(rows["die"].reason)
-    assert rows["raise"].dev == rows["die"].dev == {}
+    assert rows["raise"].dev == {}
 
 
-def test_workers_run_at_the_niceness_of_the_driver(faulty: Swept) -> None:
+def test_workers_run_at_the_niceness_of_the_driver(first: Swept) -> None:
     """At the niceness that Ray gives them they would starve beside any other work."""
-    points = [point for row in faulty.rows for point in row.history]
+    points = [point for row in first.rows for point in row.history]
     found = {point["value"] for point in points if point["metric"] == "niceness"}
     assert found == {os.getpriority(os.PRIO_PROCESS, 0)}
 
@@ -325,7 +324,7 @@ def test_workers_run_at_the_niceness_of_the_driver(faulty: Swept) -> None:
 def test_failures_do_not_keep_the_rest_from_its_end(faulty: Swept) -> None:
     assert faulty.answer.code == 1
     assert "fault=raise seed 42: FAILED: ValueError: a planted fault" in faulty.answer.out
-    assert "Failed trials: 2" in faulty.answer.out
+    assert "Failed trials: 1" in faulty.answer.out
     finals = faulty.of("faulty", "final")
     assert sorted(row.seed for row in finals) == [0, 1]
     assert {row.configuration["fault"] for row in finals} <= {"none", "no fault"}
@@ -338,7 +337,7 @@ def test_failures_of_another_grid_do_not_count(faulty: Swept, serial_sweep: Swee
     The user has taken the values that fail out of the grid.
     """
     without = FAULTY.replace("[42, 43]", "[42]").replace(
-        "[raise, none, die, no fault]", "[none, no fault]"
+        "[raise, none, no fault]", "[none, no fault]"
     )
     swept = serial_sweep(["faulty"], without, "faulty")
     assert swept.written == faulty.written
@@ -348,7 +347,7 @@ def test_failures_of_another_grid_do_not_count(faulty: Swept, serial_sweep: Swee
 
 def test_failed_trials_are_tried_again(faulty: Swept, repaired: Swept) -> None:
     assert repaired.answer.code == 0, repaired.answer.out + repaired.answer.err
-    assert "search, round 1: 2 to run, 2 already in the store" in repaired.answer.out
+    assert "search, round 1: 1 to run, 2 already in the store" in repaired.answer.out
     rows = fault_rows(repaired)
     assert {row.status for row in rows.values()} == {"finished"}
     assert {fault: row.key for fault, row in rows.items()} == {
