@@ -27,6 +27,7 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
+from harness.evaluation import suites
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.registry import Plugin
@@ -66,6 +67,12 @@ class Calls:
 def watch() -> Callable[[nn.Module], Calls]:
     """watch(module): record its calls from now on."""
     return Calls
+
+
+@pytest.fixture(scope="module", autouse=True)
+def data_read_anew() -> None:
+    """Data are read once per process; those of a file's tests may come from another mirror."""
+    suites._loaded.cache_clear()
 
 
 @pytest.fixture(scope="session")
