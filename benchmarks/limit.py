@@ -26,6 +26,7 @@ from statistics import median
 from typing import Any
 
 import torch
+import transformers
 from padding import SHAPES, kit_of, random_encoder
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
@@ -178,6 +179,8 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     torch.set_num_threads(options.threads)
     for shape in options.shape or SHAPES:
         for precision in options.precision or ["fp32", "bf16"]:

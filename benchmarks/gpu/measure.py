@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import transformers
 from sentence_transformers import (
     SentenceTransformer,
     SentenceTransformerTrainer,
@@ -30,7 +31,7 @@ from sentence_transformers import (
 from sentence_transformers.losses import MultipleNegativesRankingLoss
 from transformers import BertConfig, BertForMaskedLM
 
-from harness.data.corpora import GRADED, source
+from harness.data.corpora import source
 from harness.data.hub import model_folder
 from harness.device import device, resolve_precision, synchronise
 from harness.evaluation.embedder import Embedder
@@ -87,7 +88,7 @@ class Place:
         """A corpus of texts with 10 to 50 words."""
         path = self.folder / "texts.txt"
         if not path.exists():
-            corpus = source(GRADED)
+            corpus = source("graded-sentences")
             sentences = corpus.corpus(corpus.paths()).columns[0]
             draw = random.Random(0)
             lines = [
@@ -248,6 +249,8 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="default: all")
     parser.add_argument("--short", action="store_true")
     options = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     print(f"{name}, torch {torch.__version__}")
     with tempfile.TemporaryDirectory() as folder:
