@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 ROUNDED = {"bf16": torch.bfloat16, "fp16": torch.float16}
+"""Precision of a training that is not float32 -> the numbers that its products have"""
 TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 65536}
 """Tokens of a batch without gradients, by kind of device. On a CPU a batch should fit into its
 caches: with layers 384 wide, 8192 tokens took 1.4 times as long as 1024."""

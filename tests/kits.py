@@ -99,16 +99,7 @@ def tiny_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
     vocabulary = _save_tokenizer(
         folder, cls="<s>", pad="<pad>", sep="</s>", unk="<unk>", mask="<mask>"
     )
-    torch.manual_seed(1)
-    config = RobertaConfig(
-        pad_token_id=1,
-        bos_token_id=0,
-        eos_token_id=2,
-        max_position_embeddings=42,
-        type_vocab_size=1,
-        **_sizes(vocabulary),
-    )
-    RobertaForMaskedLM(config).save_pretrained(folder)
+    _save_roberta(folder, vocabulary, seed=1, positions=42, type_vocab_size=1)
     return folder
 
 
@@ -136,16 +127,22 @@ def byte_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cls_token="<s>", pad_token="<pad>", sep_token="</s>", unk_token="<unk>",
         mask_token=AddedToken("<mask>", lstrip=True),
     ).save_pretrained(folder)  # fmt: skip
-    torch.manual_seed(2)
+    _save_roberta(folder, len(vocabulary), seed=2, positions=200)
+    return folder
+
+
+def _save_roberta(folder: Path, vocabulary: int, seed: int, positions: int, **more: int) -> None:
+    """Write a random RoBERTa: <s> is 0, <pad> is 1, </s> is 2."""
+    torch.manual_seed(seed)
     config = RobertaConfig(
         pad_token_id=1,
         bos_token_id=0,
         eos_token_id=2,
-        max_position_embeddings=200,
-        **_sizes(len(vocabulary)),
+        max_position_embeddings=positions,
+        **_sizes(vocabulary),
+        **more,
     )
     RobertaForMaskedLM(config).save_pretrained(folder)
-    return folder
 
 
 def _sizes(vocabulary: int) -> dict[str, Any]:

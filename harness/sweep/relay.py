@@ -24,8 +24,6 @@ from harness.trials.trial import Trial, failed
 
 MOST_JOBS = 1000
 """Jobs of one run of Tune, which keeps some 80 kB of each to its end"""
-
-
 RUNS = 2
 """How often a trial begins, if its worker dies"""
 STARTS = 5

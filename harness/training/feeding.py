@@ -78,7 +78,7 @@ class Ahead(Iterator[StepBatches]):
                 if self._closed.is_set():
                     return
             self._put(StopIteration())
-        except Exception as error:
+        except Exception as error:  # a plugin may raise anything; who asks next raises it again
             self._put(error)
 
     def _put(self, found: StepBatches | Exception) -> None:

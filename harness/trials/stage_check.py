@@ -128,7 +128,7 @@ def _state_problems(run: _StageCheck, where: str) -> Iterator[str]:
     """
     state = copy.deepcopy(run.method.state_dict())
     kept = copy.deepcopy(run.optimiser.state_dict())
-    batch, _ = run.next()
+    batch, problem = run.next()
     with random_state_kept(run.kit.device):
         fresh = run.kit.build()
     fresh.load_state_dict(state)
@@ -136,7 +136,7 @@ def _state_problems(run: _StageCheck, where: str) -> Iterator[str]:
     again.optimiser.load_state_dict(kept)
     # Both methods draw the same random numbers in their step.
     with random_state_kept(run.kit.device):
-        problem = run.step(batch)
+        problem = problem or run.step(batch)
     problem = problem or again.step(batch)
     if problem:
         yield f"{where}: after its state was saved and loaded: {problem}"

@@ -20,7 +20,8 @@ class Lost:
     """A sweep of one trial, whose workers die."""
 
     def __init__(self, store: Store) -> None:
-        self.store, self.waits = store, []
+        self.store = store
+        self.waits: list[str] = []
         trial = Trial("pooling", {"encoder": "tiny-bert", "suite": "graded"}, seed=0)
         self.key = key(trial)
         self.queue = TrialQueue(Listed({self.key: trial}), store, set())
@@ -32,8 +33,6 @@ class Lost:
         shares: Any = SimpleNamespace(ended=lambda *_: None)
         stopping: Any = SimpleNamespace(asked=False)
         self.relay = Relay(self.queue, shares, watcher, stopping, "this sweep")
-
-    waits: list[str]
 
     def dies(self, *, begun: bool) -> None:
         """A worker takes the trial, and dies when it has begun, or before."""

@@ -18,7 +18,7 @@ from tests.kits import KitFor
 
 def optimiser_of(kit: Kit, method: nn.Module, scaling: str | None) -> StageOptimiser:
     (stage,) = kit.declared.stages
-    return StageOptimiser(stage, method, kit.config, 100, scaling)  # type: ignore[arg-type]
+    return StageOptimiser(stage, method, kit.config, 100, scaling)
 
 
 def weights(method: nn.Module) -> list[torch.Tensor]:
@@ -34,7 +34,7 @@ def test_scaling_changes_no_step_and_no_clipping(kit_for: KitFor) -> None:
         optimiser = optimiser_of(kit, method, scaling)
         for step in range(3):
             loss = torch.stack([(value**2).sum() for value in optimiser.parameters]).sum()
-            optimiser.scaled(loss).backward()  # type: ignore[no-untyped-call]
+            optimiser.scaled(loss).backward()
             optimiser.step(step)
         ends.append(weights(method))
     for one, other in zip(*ends, strict=True):
