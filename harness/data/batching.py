@@ -73,6 +73,12 @@ class TextBatch:
             self, input_ids=input_ids, attention_mask=attention_mask, host_mask=host_mask
         )
 
+    def rows(self, chosen: slice) -> "TextBatch":
+        """Some of the rows, each as an item of its own, without labels."""
+        taken = self._each(lambda value: value[chosen])
+        items = self.items.repeat_interleave(self.views)[chosen]
+        return replace(taken, items=items, views=1, labels=None)
+
     def view(self, number: int) -> "TextBatch":
         """One view of every item, as a batch of its own."""
         return replace(self._each(lambda value: value[number :: self.views]), views=1)

@@ -23,6 +23,7 @@ from harness.errors import UserError, explained
 from harness.files import cache_folder, digest_files, digest_of
 from harness.plugin.config import MethodConfig, TrainingConfig, label_share
 from harness.plugin.declared import Declared
+from harness.ranks import alone
 
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 """A tokenizer needs one of these files. Where there is none, transformers silently builds a
@@ -89,8 +90,14 @@ class Kit:
         dropout: 0 to 1, in every layer; None: the model's own.
         """
         config = self.config
-        twice = isinstance(config, TrainingConfig) and config.gradient_checkpointing
-        return Encoder(config.encoder, dropout=dropout, checkpointing=twice)
+        if not isinstance(config, TrainingConfig):
+            return Encoder(config.encoder, dropout=dropout)
+        return Encoder(
+            config.encoder,
+            dropout=dropout,
+            checkpointing=config.gradient_checkpointing,
+            chunk_size=config.chunk_size,
+        )
 
     def vocabulary_head(self) -> VocabularyHead:
         """The masked-LM head of the encoder's checkpoint, with weights of its own.
@@ -163,7 +170,7 @@ class Kit:
 
         def build() -> Mapping[str, np.ndarray]:
             # Whether this trial or another one builds must not change what the trial draws next.
-            with random_state_kept(self.device):
+            with random_state_kept(self.device), alone():
                 return artefact.build(self)
 
         title = f"{name} of {self.declared.name} for {Path(self.config.encoder).name}"
