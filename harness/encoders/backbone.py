@@ -1,9 +1,9 @@
-"""A pretrained bidirectional encoder, with the places where methods reach into it.
+"""A pretrained encoder, with the places where methods reach into it.
 
 A method can put key/value pairs in front of every layer's own (deep prompts, prefixes), move the
 positions of the tokens, put vectors in the place of word embeddings, change the output of the
-embedding layer, and mix adapter modules in. Anything that transformers loads as an encoder with an
-`embeddings` module works. Nothing in its code is copied or changed.
+embedding layer, and mix adapter modules in. Anything that transformers loads as a text model works,
+decoders included. Nothing in its code is copied or changed.
 """
 
 from collections.abc import Callable
@@ -15,9 +15,12 @@ from torch import Tensor, nn
 
 from harness.data.batching import TextBatch
 from harness.encoders.attention import KeyValues, OnePosition, select
-from harness.encoders.pretrained import pretrained_model
+from harness.encoders.decoders import Decoding, averaged, last_positions
+from harness.encoders.families import Family, embedding_output
+from harness.encoders.pretrained import Reading, pretrained_model
 from harness.encoders.trained import load_trained
-from harness.encoders.unpadding import Padded, Unpadded, first_position, layout_of, unpads
+from harness.encoders.unpadding import Padded, Unpadded, layout_of, unpads
+from harness.encoders.views import check_views
 
 EmbeddingEdit = Callable[[Tensor], Tensor]
 """Embedding output (rows, length, H) -> the output that the first layer reads instead.
@@ -62,25 +65,29 @@ class Reach(TypedDict, total=False):
 
 
 class Encoder(nn.Module):
-    """A pretrained encoder. Its weights are float32. Every forward pass numbers the positions.
+    """A pretrained encoder. Every forward pass numbers the positions.
 
     H is the width of its hidden states.
     """
 
     def __init__(
-        self, name: str, *, dropout: float | None = None, checkpointing: bool = False
+        self, name: str, *, checkpointing: bool = False, **reading: Unpack[Reading]
     ) -> None:
         """Load the model.
 
-        name: as on the Hub, a folder, or an encoder that a trial has trained. dropout: 0 to 1, in
-        every layer; None: the model's own. checkpointing: compute activations a second time in the
-        backward pass instead of keeping them. Raises UserError when the model cannot be loaded as
-        an encoder.
+        name: as on the Hub, a folder, or an encoder that a trial has trained. checkpointing:
+        compute activations a second time in the backward pass instead of keeping them. Raises
+        UserError when the model cannot be loaded as an encoder.
         """
         super().__init__()
         self.name = name
-        self.model = pretrained_model(name, dropout)
+        self.model = pretrained_model(name, **reading)
         load_trained(self.model, name)
+        self.family = Family(name, self.model)
+        """What the model has a place for"""
+        self.decoding = reading.get("decoding", Decoding())
+        self._views_differ = False
+        """Whether views of a sentence were seen that are not the same"""
         self.unpads = unpads(self.model.config)
         """Whether padding is left out of forward passes"""
         self.reach: Reach = {}
@@ -95,7 +102,7 @@ class Encoder(nn.Module):
         # Hooks, because transformers has no arguments for these places.
         self._hook_last_layer()
         self.model.get_input_embeddings().register_forward_hook(self._put_words)
-        self.model.embeddings.register_forward_hook(self._edit_embedding)
+        embedding_output(self.model).register_forward_hook(self._edit_embedding)
 
     @property
     def hidden_size(self) -> int:
@@ -104,13 +111,13 @@ class Encoder(nn.Module):
 
     @property
     def longest(self) -> int:
-        """The most tokens of a row: as many as there are position embeddings."""
-        return int(self.model.config.max_position_embeddings) - self.first_position
+        """The most tokens of a row: as many as there are positions."""
+        return self.family.longest
 
     @property
     def first_position(self) -> int:
         """Number of the first position: 0 in BERT."""
-        return first_position(self.model)
+        return self.family.first_position
 
     def forward(self, batch: TextBatch, **reach: Unpack[Reach]) -> Tensor:
         """Hidden states of the last layer, (rows, length, H).
@@ -118,11 +125,15 @@ class Encoder(nn.Module):
         What stands at padding has no meaning, unless `reach` asks for it.
         """
         output, layout = self._run(batch, reach)
-        states: Tensor = output.last_hidden_state
+        states = _full(output.last_hidden_state, self.model)
         if self._where is None:
-            return layout.padded(states)
-        # `at` asks for one position; the last layer may have gone on with it alone.
-        return states if self._one_position else layout.at(states, self._where)
+            states = layout.padded(states)
+        elif not self._one_position:  # else the last layer has gone on with this one alone
+            states = layout.at(states, self._where)
+        if self.training and batch.copies > 1 and not self._views_differ:
+            check_views(self.name, states, batch)
+            self._views_differ = True
+        return states
 
     def at(self, batch: TextBatch, where: Tensor | int, **reach: Unpack[Reach]) -> Tensor:
         """The last layer's state at one position of every row, (rows, H).
@@ -142,34 +153,48 @@ class Encoder(nn.Module):
             self._where = None
 
     def cls(self, batch: TextBatch, **reach: Unpack[Reach]) -> Tensor:
-        """The last layer's state at position 0, (rows, H)."""
-        return self.at(batch, 0, **reach)
+        """The state that stands for a sentence, (rows, H): the last layer's at position 0.
+
+        A decoder sees nothing of the sentence there; in its place, `Decoding` says what counts.
+        """
+        if not self.family.decoder:
+            return self.at(batch, 0, **reach)
+        if self.decoding.pooling == "last-token":
+            return self.at(batch, last_positions(batch.attention_mask), **reach)
+        weighted = self.decoding.pooling == "weighted-mean"
+        return averaged(self.forward(batch, **reach), batch.attention_mask, weighted=weighted)
 
     def layers(self, batch: TextBatch, **reach: Unpack[Reach]) -> tuple[Tensor, ...]:
         """The embedding output, then the hidden states of every layer, each (rows, length, H)."""
         output, layout = self._run(batch, reach, output_hidden_states=True)
-        return tuple(layout.padded(states) for states in output.hidden_states)
+        return tuple(layout.padded(_full(each, self.model)) for each in output.hidden_states)
 
     def _run(self, batch: TextBatch, reach: Reach, **options: Any) -> tuple[Any, Padded | Unpadded]:
         """What the model of transformers gives, and how its states lie in memory."""
         positions = reach.get("positions")
-        if positions is None:
+        if positions is not None:
+            self.family.need_positions("this method moves", "choose another method")
+        else:
             row = torch.arange(batch.input_ids.shape[1], device=batch.input_ids.device)
             positions = row.expand_as(batch.input_ids)
         # Always given, so that the numbering does not depend on the family of the encoder.
         positions = positions + (self.first_position + reach.get("position_offset", 0))
         if reach.get("prefix") is not None:
+            self.family.need_prefix("prompts")
             options["prefix"] = reach["prefix"]
         if self._where is not None and self._one_position:
             options["only"] = OnePosition(self._where, self.model.config.num_hidden_layers - 1)
         unpad = self.unpads and not reach.get("padding", False)
-        layout = layout_of(batch.attention_mask, unpad=unpad, known=batch.host_mask)
+        layout = layout_of(
+            batch.attention_mask, unpad=unpad, known=batch.host_mask, masks=self.family.decoder
+        )
+        if self.family.takes_positions:
+            options["position_ids"] = layout.tokens(positions)
         # The hooks read these two, because they cannot be given arguments of a forward pass.
         self.reach, self.layout = reach, layout
         try:
             output = self.model(
                 input_ids=layout.tokens(batch.input_ids),
-                position_ids=layout.tokens(positions),
                 **layout.arguments,
                 **options,
             )
@@ -182,7 +207,8 @@ class Encoder(nn.Module):
         layers = getattr(getattr(self.model, "encoder", None), "layer", None)
         attention: Any = None if layers is None else getattr(layers[-1], "attention", None)
         # Other families name these parts differently; for them `at` selects from all positions.
-        self._one_position = hasattr(attention, "self") and hasattr(attention, "output")
+        parts = hasattr(attention, "self") and hasattr(attention, "output")
+        self._one_position = parts and self.family.our_attention and not self.family.decoder
         if self._one_position:
             attention.self.register_forward_hook(self._keep_attended)
             # The residual connection around the attention must shrink as well.
@@ -207,6 +233,11 @@ class Encoder(nn.Module):
     def _edit_embedding(self, _module: nn.Module, _inputs: Any, output: Tensor) -> Tensor | None:
         edit = self.reach.get("edit")
         return None if edit is None else self.layout.tokens(edit(self.layout.padded(output)))
+
+
+def _full(states: Tensor, model: Any) -> Tensor:
+    """In float32, which the modules of a method have, the states of a model in bf16."""
+    return states.float() if model.dtype == torch.bfloat16 else states
 
 
 def first_replaced(vectors: Tensor) -> EmbeddingEdit:

@@ -14,7 +14,11 @@ from pydantic import (
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
 from harness.data.batch_items import Batching
+from harness.data.hub import model_shape
 from harness.data.trained_encoders import parts_of
+from harness.encoders.decoders import DecoderAttention, DecoderPooling
+from harness.encoders.families import is_decoder
+from harness.errors import UserError
 from harness.inputs import checked_number
 from harness.plugin.stage import Batches, LossWeight, Optimisation, Selection, Stage
 from harness.relocation import travelled
@@ -25,6 +29,8 @@ Precision = Literal["auto", "bf16", "fp16", "fp32"]
 """What products are computed in while a method trains; weights and losses are float32"""
 TRANSFER_SUITES: Mapping[object, str] = {"minimum": "transfer", "senteval": "transfer-senteval"}
 """Classifier of the transfer tasks -> the suite that has it"""
+DECODER_FIELDS = ("decoder_pooling", "decoder_attention")
+"""Fields that change nothing in a bidirectional encoder"""
 
 
 class MethodConfig(BaseModel):
@@ -54,6 +60,14 @@ class MethodConfig(BaseModel):
     transfer_classifier: Literal["minimum", "senteval"] = Field(
         "minimum",
         description="of the suite transfer: fitted to its minimum, or SentEval's early-stopped one",
+    )
+    decoder_pooling: DecoderPooling = Field(
+        "last-token",
+        description="what stands for a sentence where a bidirectional encoder has [CLS]: the state "
+        "of the last token, the mean, or the mean in which token k counts k times",
+    )
+    decoder_attention: DecoderAttention = Field(
+        "causal", description="of a decoder: as it was pretrained, or every token sees every token"
     )
 
     @classmethod
@@ -87,9 +101,23 @@ class MethodConfig(BaseModel):
         unused = {*found.unused}
         if found.suite not in TRANSFER_SUITES.values():
             unused.add("transfer_classifier")
+        if found._decodes and not _may_decode(found.encoder):
+            unused.update(DECODER_FIELDS)
         if not isinstance(given, Mapping) or given.keys().isdisjoint(unused):
             return found
         return parse({name: given[name] for name in given if name not in unused})
+
+    @property
+    def ends_sentences(self) -> bool:
+        """Whether a decoder reads a token behind each sentence, whose state can stand for it."""
+        return self.decoder_pooling == "last-token"
+
+    @property
+    def _decodes(self) -> bool:
+        """Whether something is asked of a decoder."""
+        return any(
+            getattr(self, name) != type(self).model_fields[name].default for name in DECODER_FIELDS
+        )
 
     @model_validator(mode="before")
     @classmethod
@@ -135,6 +163,14 @@ def _one_classifier(values: Mapping[str, object]) -> dict[str, object]:
     return {}
 
 
+def _may_decode(encoder: str) -> bool:
+    """Whether an encoder is a decoder; also where it is not on this machine, which cannot know."""
+    try:
+        return is_decoder(model_shape(encoder, download=False))
+    except UserError:
+        return True
+
+
 class StageOptions(TypedDict, total=False):
     """Fields of a stage that `TrainingConfig.stage` passes on."""
 
@@ -174,6 +210,9 @@ class TrainingConfig(MethodConfig):
     gradient_clipping: float = Field(1.0, gt=0, description="largest norm of the gradient")
     precision: Precision = Field(
         "auto", description="auto: bf16 where the hardware has it, or else fp16 on a GPU"
+    )
+    encoder_dropout: float | None = Field(
+        None, ge=0, lt=1, description="in every layer of the encoder; null: the model's own"
     )
     # Checkpoints and data (simcse.md, sections 1.1 and 1.4)
     evaluation_interval: int = Field(125, ge=1, description="steps between two evaluations on dev")

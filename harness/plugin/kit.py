@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ from harness.data.label_subsets import label_subset
 from harness.data.tokens import Template, Tokens, tokenised
 from harness.device import random_state_kept
 from harness.encoders.backbone import Encoder
+from harness.encoders.decoders import Decoding
 from harness.encoders.masked_lm import Generator, VocabularyHead
 from harness.errors import UserError, explained
 from harness.files import cache_folder, digest_files, digest_of
-from harness.plugin.config import MethodConfig, TrainingConfig, label_share
+from harness.plugin.config import DECODER_FIELDS, MethodConfig, TrainingConfig, label_share
 from harness.plugin.declared import Declared
 
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
@@ -76,21 +78,49 @@ class Kit:
 
     def build(self) -> Any:
         """The method itself, with its modules, on the kit's device."""
-        return self.declared.method(self.config, self).to(self.device)
+        method = self.declared.method(self.config, self).to(self.device)
+        self._widen_trained(method)
+        return method
+
+    def _widen_trained(self, method: Any) -> None:
+        """What a stage changes becomes float32; where that is a part of an encoder, all of it."""
+        stages = self.declared.stages
+        patterns = [each for stage in stages for each in (*stage.trains, *stage.moves)]
+        changed = {
+            name: parameter
+            for name, parameter in method.named_parameters()
+            if any(fnmatchcase(name, pattern) for pattern in patterns)
+        }
+        for parameter in changed.values():
+            parameter.data = parameter.data.float()
+        for name, part in method.named_modules():
+            if isinstance(part, Encoder) and any(each.startswith(f"{name}.") for each in changed):
+                part.float()
 
     @cached_property
     def tokenizer(self) -> Any:
         """The encoder's tokenizer, without truncation. Raises UserError when the model has none."""
-        return self._tokenizer or load_tokenizer(self.config.encoder)
+        config = self.config
+        return self._tokenizer or load_tokenizer(config.encoder, ends=config.ends_sentences)
 
     def encoder(self, *, dropout: float | None = None) -> Encoder:
         """The encoder of the configuration. The stages say which of its weights train.
 
-        dropout: 0 to 1, in every layer; None: the model's own.
+        dropout: 0 to 1, in every layer; None: `encoder_dropout` of the configuration.
         """
         config = self.config
-        twice = isinstance(config, TrainingConfig) and config.gradient_checkpointing
-        return Encoder(config.encoder, dropout=dropout, checkpointing=twice)
+        twice, exact = False, False
+        if isinstance(config, TrainingConfig):
+            twice, exact = config.gradient_checkpointing, config.precision == "fp32"
+            dropout = config.encoder_dropout if dropout is None else dropout
+        return Encoder(
+            config.encoder,
+            checkpointing=twice,
+            dropout=dropout,
+            decoding=Decoding(config.decoder_pooling, config.decoder_attention),
+            as_stored=not exact,
+            device=self.device,
+        )
 
     def vocabulary_head(self) -> VocabularyHead:
         """The masked-LM head of the encoder's checkpoint, with weights of its own.
@@ -157,7 +187,8 @@ class Kit:
         """The arrays of an artefact, which may not be there yet."""
         name = artefact.name
         # The plugin's source is part of the digest, so a changed `build` builds again.
-        values = {field: getattr(self.config, field) for field in artefact.fields}
+        fields = (*artefact.fields, *DECODER_FIELDS)  # they change what an encoder gives
+        values = {field: getattr(self.config, field) for field in fields}
         digest = digest_of([self.identity(), values])
         folder = cache_folder() / "artefacts" / f"{self.declared.name}-{name}-{digest}"
 
@@ -197,8 +228,11 @@ class Kit:
         return [declared.source_digest, models, data, readers, PROTOCOL]
 
 
-def load_tokenizer(encoder: str) -> Any:
-    """The tokenizer of an encoder, without truncation. Raises UserError when it has none."""
+def load_tokenizer(encoder: str, *, ends: bool = True) -> Any:
+    """The tokenizer of an encoder, without truncation. Raises UserError when it has none.
+
+    ends: whether a decoder reads a token behind each sentence, whose state can stand for it.
+    """
     folder = model_folder(encoder)
     # Checked first: transformers would not complain (see VOCABULARIES).
     if not any(path for name in VOCABULARIES for path in folder.glob(name)):
@@ -210,4 +244,29 @@ def load_tokenizer(encoder: str) -> Any:
         # Batches cut and pad, because only they know a method's template and limits.
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()
+        _add_roles(tokenizer, ends=ends)
     return tokenizer
+
+
+def _add_roles(tokenizer: Any, *, ends: bool) -> None:
+    """Let tokens of a decoder's tokenizer play the roles of [PAD], [CLS] and [SEP].
+
+    In front stands what the tokenizer puts there by itself, which may be nothing. Behind stands the
+    same, or else, if a token must be there, the token that ends a text.
+    """
+    if tokenizer.pad_token_id is None:  # it is masked, so that any token will do
+        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(tokenizer.eos_token_id or 0)
+    if tokenizer.cls_token_id is not None or tokenizer.sep_token_id is not None:
+        return
+    bare, whole = (
+        tokenizer.backend_tokenizer.encode("a", add_special_tokens=special).ids
+        for special in (False, True)
+    )
+    start = whole.index(bare[0]) if bare else 0
+    before, behind = whole[:start], whole[start + len(bare) :]
+    if before:
+        tokenizer.cls_token = tokenizer.convert_ids_to_tokens(before[0])
+    if behind:
+        tokenizer.sep_token = tokenizer.convert_ids_to_tokens(behind[-1])
+    elif ends:
+        tokenizer.sep_token = tokenizer.eos_token

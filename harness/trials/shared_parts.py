@@ -54,7 +54,8 @@ def missing_parts(trial: Trial) -> list[Part]:
     declared = trial.declared
     if not declared.corpora:
         return []
-    kit = Kit(declared, device(), _tokenizer(declared.config.encoder))
+    config = declared.config
+    kit = Kit(declared, device(), _tokenizer(config.encoder, config.ends_sentences))
     for computes, group in zip((False, False, True), kit.shared(), strict=True):
         missing = [arrays for arrays in group if arrays.missing]
         if missing:
@@ -76,9 +77,9 @@ def part_of(trial: Trial, key: str) -> Part | None:
 
 
 @functools.cache
-def _tokenizer(encoder: str) -> Any:
+def _tokenizer(encoder: str, ends: bool) -> Any:
     """It serves all trials of an encoder, because here nothing changes it."""
-    return load_tokenizer(encoder)
+    return load_tokenizer(encoder, ends=ends)
 
 
 def _first_stage(trial: Trial, kit: Kit) -> list[Part]:

@@ -44,8 +44,8 @@ class Config(plugin.TrainingConfig):
 
     @property
     def unused(self) -> Collection[str]:
-        # Where vectors are looked up, there is no padding to save.
-        return () if self.vector_dropout else {"batching"}
+        # Where vectors are looked up, nothing is padded, and no encoder runs in training.
+        return () if self.vector_dropout else {"batching", "encoder_dropout"}
 
 
 class Method(plugin.FrozenMethod[Config]):
