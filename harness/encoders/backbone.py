@@ -131,7 +131,7 @@ class Encoder(nn.Module):
         elif not self._one_position:  # else the last layer has gone on with this one alone
             states = layout.at(states, self._where)
         if self.training and batch.copies > 1 and not self._views_differ:
-            check_views(self.name, states, batch)
+            check_views(self.name, states, batch, _given_rows(reach))
             self._views_differ = True
         return states
 
@@ -233,6 +233,12 @@ class Encoder(nn.Module):
     def _edit_embedding(self, _module: nn.Module, _inputs: Any, output: Tensor) -> Tensor | None:
         edit = self.reach.get("edit")
         return None if edit is None else self.layout.tokens(edit(self.layout.padded(output)))
+
+
+def _given_rows(reach: Reach) -> list[Tensor]:
+    """What a method puts into the rows of a pass, each (rows, ...)."""
+    prefix, mixture = reach.get("prefix"), reach.get("mixture")
+    return [*(prefix.keys[:1] if prefix else ()), *([] if mixture is None else [mixture])]
 
 
 def _full(states: Tensor, model: Any) -> Tensor:

@@ -1,28 +1,39 @@
 """Two views of a sentence that are the same teach nothing, so they are refused."""
 
+from collections.abc import Iterable
+
 from torch import Tensor
 
 from harness.data.batching import TextBatch
 from harness.errors import UserError
 
 SMALLEST = 0.01
-"""The least mean difference between two views, as a share of their size.
+"""The least difference between two views, as a share of their length.
 
-Rounding in bf16 makes less; a dropout of 0.001 makes more."""
+Rounding in bf16 makes less, and a dropout of 0.001 makes more."""
 
 
-def check_views(name: str, states: Tensor, batch: TextBatch) -> None:
+def check_views(name: str, states: Tensor, batch: TextBatch, given: Iterable[Tensor]) -> None:
     """Raise UserError when the copies of each row of a batch came out of an encoder as equals.
 
-    name: of the encoder. states: (rows, length, H), or (rows, 1, H) of one position. The CPU waits
-    here for a GPU, so this is for the first pass alone.
+    name: of the encoder. states: (rows, length, H), or (rows, 1, H) of one position. given: what a
+    method put into the rows, each (rows, ...); where that differs, so may the views by very little.
+    The CPU waits here for a GPU, so this is for the first pass alone.
     """
+    if any(not one.equal(other) for one, other in (_copies(each, batch) for each in given)):
+        return
     real = states.detach().float()
     if states.shape[1] > 1:
         real = real * batch.attention_mask[:, :, None]
-    first, second = real.view(-1, batch.copies, *real.shape[1:])[:, :2].unbind(1)
-    if (first - second).norm() < SMALLEST * first.norm():
+    one, other = _copies(real, batch)
+    if (one - other).norm() < SMALLEST * one.norm():
         raise UserError(
             f'two views of a sentence are the same in encoder "{name}", which drops nothing at '
             f"random: set encoder_dropout, for example to 0.1, or train on labelled data"
         )
+
+
+def _copies(values: Tensor, batch: TextBatch) -> tuple[Tensor, Tensor]:
+    """The values of the first two copies of each row, (rows / copies, ...)."""
+    by_row = values.view(-1, batch.copies, *values.shape[1:])
+    return by_row[:, 0], by_row[:, 1]

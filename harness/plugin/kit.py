@@ -244,17 +244,19 @@ def load_tokenizer(encoder: str, *, ends: bool = True) -> Any:
         # Batches cut and pad, because only they know a method's template and limits.
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()
-        _add_roles(tokenizer, ends=ends)
+        _add_roles(tokenizer, int(model_shape(encoder)["vocab_size"]), ends=ends)
     return tokenizer
 
 
-def _add_roles(tokenizer: Any, *, ends: bool) -> None:
+def _add_roles(tokenizer: Any, vocabulary: int, *, ends: bool) -> None:
     """Let tokens of a decoder's tokenizer play the roles of [PAD], [CLS] and [SEP].
 
+    vocabulary: word embeddings of the encoder, which may have none for a token of the tokenizer.
     In front stands what the tokenizer puts there by itself, which may be nothing. Behind stands the
     same, or else, if a token must be there, the token that ends a text.
     """
-    if tokenizer.pad_token_id is None:  # it is masked, so that any token will do
+    padding = tokenizer.pad_token_id
+    if padding is None or padding >= vocabulary:  # it is masked, so that any token will do
         tokenizer.pad_token = tokenizer.convert_ids_to_tokens(tokenizer.eos_token_id or 0)
     if tokenizer.cls_token_id is not None or tokenizer.sep_token_id is not None:
         return

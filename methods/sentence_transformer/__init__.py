@@ -32,10 +32,8 @@ class Config(plugin.MethodConfig):
 
     @property
     def unused(self) -> Collection[str]:
-        return {
-            "decoder_pooling",
-            "decoder_attention",
-        }  # the folder says what stands for a sentence
+        # The folder says what stands for a sentence.
+        return {"decoder_pooling", "decoder_attention"}
 
     @property
     def ends_sentences(self) -> bool:
