@@ -21,7 +21,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
 
 import torch
 
@@ -37,9 +36,9 @@ from harness.trials.trial import Trial, describe
 
 CURVES = Path(__file__).with_name("search_curves.json")
 GRID = {
-    "learning_rate": [3e-5, 1e-4, 3e-4, 1e-3],
+    "learning_rate": [3e-5, 1e-4, 2e-4, 3e-4, 5e-4, 1e-3],
     "batch_size": [16, 32],
-    "temperature": [0.02, 0.05, 0.1],
+    "temperature": [0.02, 0.035, 0.05, 0.07, 0.1],
 }
 STEPS, INTERVAL = 48, 6
 NEAR = 0.2
@@ -53,17 +52,25 @@ Curves = Mapping[tuple[float, ...], list[float]]
 
 
 def measure() -> None:
-    """Train every configuration of the grid on one thread, and write the curves."""
+    """Train every configuration that has no curve yet, on one thread, and write all curves."""
     torch.set_num_threads(1)
-    lines = []
+    curves = read_curves()
     for values in itertools.product(*GRID.values()):
+        if values in curves:
+            continue
         shared = {"encoder": "mini-bert", "max_steps": STEPS, "evaluation_interval": INTERVAL}
         trial = Trial("simcse", {**shared, **dict(zip(GRID, values, strict=True))}, 42, "search")
         record = attempt(trial, lambda _: None)
-        curve = [point["value"] for point in record.history if point["metric"] == "dev"]
-        lines.append(json.dumps([values, [round(score, 4) for score in curve]]))
-        print(lines[-1], flush=True)
-    CURVES.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+        found = [point["value"] for point in record.history if point["metric"] == "dev"]
+        curves[values] = [round(score, 4) for score in found]
+        print(values, curves[values], flush=True)
+        lines = [json.dumps(pair) for pair in sorted(curves.items())]
+        CURVES.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+
+
+def read_curves() -> dict[tuple[float, ...], list[float]]:
+    """The stored curves."""
+    return {tuple(values): curve for values, curve in json.loads(CURVES.read_text("utf-8"))}
 
 
 def search_of(*, sampler: Sampler | None = None, pruner: Pruner | None = None) -> Search:
@@ -146,8 +153,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.measure:
         measure()
-    stored: Any = json.loads(CURVES.read_text(encoding="utf-8"))
-    curves = {tuple(values): curve for values, curve in stored}
+    curves = read_curves()
     best = max(map(max, curves.values()))
     near = sum(max(curve) >= best - NEAR for curve in curves.values())
     print(f"{len(curves)} configurations; best dev {best:.2f}; {near} within {NEAR} of it")

@@ -31,6 +31,10 @@ class TrialFailure(Exception):
     """A trial cannot go on, for example because a loss is not finite; the message is the reason."""
 
 
+class WorkerLost(TrialFailure):
+    """One of the processes of a trial has ended; another attempt goes on from the checkpoint."""
+
+
 class SweepStopped(Exception):
     """A sweep cannot go on, for example because Ray is gone; the message says why."""
 

@@ -23,6 +23,13 @@ DISTILBERT = {
 }  # fmt: skip
 
 
+DEBERTA_V3 = {
+    "relative_attention": True, "position_buckets": 8, "pos_att_type": ["p2c", "c2p"],
+    "norm_rel_ebd": "layer_norm", "share_att_key": True, "position_biased_input": False,
+    "type_vocab_size": 0,
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Architecture:
     """A family of transformers, as a small model of it is made."""
@@ -42,14 +49,7 @@ ARCHITECTURES = {
     "XLM-R": Architecture("xlm-roberta"),
     "DistilBERT": Architecture("distilbert", sizes=DISTILBERT),
     "MPNet": Architecture("mpnet"),
-    "DeBERTa-v3": Architecture(
-        "deberta-v2",
-        {
-            "relative_attention": True, "position_buckets": 8, "pos_att_type": ["p2c", "c2p"],
-            "norm_rel_ebd": "layer_norm", "share_att_key": True, "position_biased_input": False,
-            "type_vocab_size": 0,
-        },
-    ),  # fmt: skip
+    "DeBERTa-v3": Architecture("deberta-v2", DEBERTA_V3),
     "ELECTRA": Architecture("electra", {"embedding_size": 16}),
     "ALBERT": Architecture("albert", {"embedding_size": 16}),
     "ModernBERT": Architecture("modernbert", {"local_attention": 8}),

@@ -80,6 +80,12 @@ class TextBatch:
             copies=1,
         )
 
+    def rows(self, chosen: slice) -> "TextBatch":
+        """Some of the rows, each as an item of its own, without labels."""
+        taken = self._each(lambda value: value[chosen])
+        items = self.items.repeat_interleave(self.views)[chosen]
+        return replace(taken, items=items, views=1, labels=None)
+
     def view(self, number: int) -> "TextBatch":
         """One view of every item, as a batch of its own."""
         return replace(self._each(lambda value: value[number :: self.views]), views=1, copies=1)

@@ -6,62 +6,22 @@ embedding layer, and mix adapter modules in. Anything that transformers loads as
 decoders included. Nothing in its code is copied or changed.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from harness.data.batching import TextBatch
-from harness.encoders.attention import KeyValues, OnePosition, select
+from harness.encoders.attention import OnePosition, select
 from harness.encoders.decoders import Decoding, averaged, last_positions
 from harness.encoders.families import Family, embedding_output
 from harness.encoders.pretrained import Reading, pretrained_model
+from harness.encoders.reach import Reach
+from harness.encoders.row_shares import Pass, Where, run_in_shares
 from harness.encoders.trained import load_trained
 from harness.encoders.unpadding import Padded, Unpadded, layout_of, unpads
 from harness.encoders.views import check_views
-
-EmbeddingEdit = Callable[[Tensor], Tensor]
-"""Embedding output (rows, length, H) -> the output that the first layer reads instead.
-
-What it gives at padding is not read."""
-
-
-@dataclass(frozen=True)
-class WordVectors:
-    """Trained vectors that stand where word embeddings would.
-
-    Position and type embeddings, LayerNorm and dropout follow as for any token.
-    """
-
-    positions: Tensor
-    """(rows, count): where they stand in each row"""
-    vectors: Tensor
-    """(count, H): the same vectors for every row"""
-
-
-class Reach(TypedDict, total=False):
-    """How a method reaches into one forward pass. What is left out stays as it is.
-
-    Example:
-        encoder.cls(batch, prefix=prompts, position_offset=prompts.length)
-    """
-
-    prefix: KeyValues | None
-    """Key/value pairs in front of every layer's own"""
-    position_offset: int
-    """Added to every position (the released prompt methods shift the text by the prompt length)"""
-    positions: Tensor | None
-    """(rows, length), counted from 0; None: 0, 1, 2, ..."""
-    words: WordVectors | None
-    """Vectors in the place of word embeddings"""
-    edit: EmbeddingEdit | None
-    """Changes the embedding output, after its LayerNorm and dropout"""
-    mixture: Tensor | None
-    """(rows, modules): how much of each adapter module a row gets (harness.modules.adapters)"""
-    padding: bool
-    """Compute states at padding, too, which some released losses read"""
+from harness.ranks import entering, rank_count
 
 
 class Encoder(nn.Module):
@@ -71,13 +31,19 @@ class Encoder(nn.Module):
     """
 
     def __init__(
-        self, name: str, *, checkpointing: bool = False, **reading: Unpack[Reading]
+        self,
+        name: str,
+        *,
+        checkpointing: bool = False,
+        chunk_size: int | None = None,
+        **reading: Unpack[Reading],
     ) -> None:
         """Load the model.
 
         name: as on the Hub, a folder, or an encoder that a trial has trained. checkpointing:
-        compute activations a second time in the backward pass instead of keeping them. Raises
-        UserError when the model cannot be loaded as an encoder.
+        compute activations a second time in the backward pass instead of keeping them. chunk_size:
+        the same for this many rows at a time; None: for no rows. Raises UserError when the model
+        cannot be loaded as an encoder.
         """
         super().__init__()
         self.name = name
@@ -94,9 +60,11 @@ class Encoder(nn.Module):
         """Of the forward pass that is running"""
         self.layout: Padded | Unpadded = Padded(None)
         """Of the forward pass that is running: how its states lie in memory"""
-        self._where: Tensor | int | None = None
-        """The position that `at` wants from the running forward pass; None: all"""
-        self.checkpointing = checkpointing
+        self._wanted: Where = None
+        """The position that `at` asks `forward` for; None: all"""
+        self._where: Where = None
+        """The position that is wanted from the pass that is running; None: all"""
+        self.checkpointing, self.chunk_size = checkpointing, chunk_size
         if checkpointing:
             self.model.gradient_checkpointing_enable({"use_reentrant": False})
         # Hooks, because transformers has no arguments for these places.
@@ -124,14 +92,10 @@ class Encoder(nn.Module):
 
         What stands at padding has no meaning, unless `reach` asks for it.
         """
-        output, layout = self._run(batch, reach)
-        states = _full(output.last_hidden_state, self.model)
-        if self._where is None:
-            states = layout.padded(states)
-        elif not self._one_position:  # else the last layer has gone on with this one alone
-            states = layout.at(states, self._where)
+        where, self._wanted = self._wanted, None
+        states = self._shared_out(self._states, batch, reach, where)[0]
         if self.training and batch.copies > 1 and not self._views_differ:
-            check_views(self.name, states, batch, _given_rows(reach))
+            check_views(self.name, states, batch, reach)
             self._views_differ = True
         return states
 
@@ -146,11 +110,8 @@ class Encoder(nn.Module):
         if self.checkpointing and self.training:
             # The backward pass computes the layer again, when `_where` is not set any more.
             return select(self.forward(batch, **reach), where)[:, 0]
-        self._where = where
-        try:
-            return self.forward(batch, **reach)[:, 0]
-        finally:
-            self._where = None
+        self._wanted = where
+        return self.forward(batch, **reach)[:, 0]
 
     def cls(self, batch: TextBatch, **reach: Unpack[Reach]) -> Tensor:
         """The state that stands for a sentence, (rows, H): the last layer's at position 0.
@@ -166,11 +127,49 @@ class Encoder(nn.Module):
 
     def layers(self, batch: TextBatch, **reach: Unpack[Reach]) -> tuple[Tensor, ...]:
         """The embedding output, then the hidden states of every layer, each (rows, length, H)."""
+        return self._shared_out(self._all_states, batch, reach, None)
+
+    def _shared_out(
+        self, run: Pass, batch: TextBatch, reach: Reach, where: Where
+    ) -> tuple[Tensor, ...]:
+        """`run` over all rows: by this process at once, or in shares and chunks."""
+        chunk_size = self.chunk_size if self.training and torch.is_grad_enabled() else None
+        if rank_count() == 1 and chunk_size is None:
+            return run(batch, reach, where)
+        if (edit := reach.get("edit")) is not None:
+            # An edit may know all rows, so it gets the embedding output of all of them.
+            edited = entering(edit(self._embedded(batch, reach)))
+            reach = {**reach, "edit": lambda _: edited}
+        return run_in_shares(run, batch, reach, where, chunk_size)
+
+    def _states(self, batch: TextBatch, reach: Reach, where: Where) -> tuple[Tensor, ...]:
+        """Hidden states of the last layer: (rows, length, H), or at `where`, (rows, 1, H)."""
+        self._where = where
+        try:
+            output, layout = self._run(batch, reach)
+            states = _full(output.last_hidden_state, self.model)
+            if where is None:
+                return (layout.padded(states),)
+            # The last layer may have gone on with the one position alone.
+            return (states if self._one_position else layout.at(states, where),)
+        finally:
+            self._where = None
+
+    def _all_states(self, batch: TextBatch, reach: Reach, _: Where) -> tuple[Tensor, ...]:
+        """The embedding output, then the hidden states of every layer, each (rows, length, H)."""
         output, layout = self._run(batch, reach, output_hidden_states=True)
         return tuple(layout.padded(_full(each, self.model)) for each in output.hidden_states)
 
-    def _run(self, batch: TextBatch, reach: Reach, **options: Any) -> tuple[Any, Padded | Unpadded]:
-        """What the model of transformers gives, and how its states lie in memory."""
+    def _embedded(self, batch: TextBatch, reach: Reach) -> Tensor:
+        """The embedding output, (rows, length, H), without an edit."""
+        try:
+            self._run(batch, {**reach, "edit": _ended})
+        except _Embedded as ended:
+            return ended.output
+        raise AssertionError("the embeddings were not reached")
+
+    def _positions(self, batch: TextBatch, reach: Reach) -> Tensor:
+        """The number of each token's position, (rows, length)."""
         positions = reach.get("positions")
         if positions is not None:
             self.family.need_positions("this method moves", "choose another method")
@@ -178,7 +177,10 @@ class Encoder(nn.Module):
             row = torch.arange(batch.input_ids.shape[1], device=batch.input_ids.device)
             positions = row.expand_as(batch.input_ids)
         # Always given, so that the numbering does not depend on the family of the encoder.
-        positions = positions + (self.first_position + reach.get("position_offset", 0))
+        return positions + (self.first_position + reach.get("position_offset", 0))
+
+    def _run(self, batch: TextBatch, reach: Reach, **options: Any) -> tuple[Any, Padded | Unpadded]:
+        """What the model of transformers gives, and how its states lie in memory."""
         if reach.get("prefix") is not None:
             self.family.need_prefix("prompts")
             options["prefix"] = reach["prefix"]
@@ -189,7 +191,7 @@ class Encoder(nn.Module):
             batch.attention_mask, unpad=unpad, known=batch.host_mask, masks=self.family.decoder
         )
         if self.family.takes_positions:
-            options["position_ids"] = layout.tokens(positions)
+            options["position_ids"] = layout.tokens(self._positions(batch, reach))
         # The hooks read these two, because they cannot be given arguments of a forward pass.
         self.reach, self.layout = reach, layout
         try:
@@ -235,20 +237,19 @@ class Encoder(nn.Module):
         return None if edit is None else self.layout.tokens(edit(self.layout.padded(output)))
 
 
-def _given_rows(reach: Reach) -> list[Tensor]:
-    """What a method puts into the rows of a pass, each (rows, ...)."""
-    prefix, mixture = reach.get("prefix"), reach.get("mixture")
-    return [*(prefix.keys[:1] if prefix else ()), *([] if mixture is None else [mixture])]
+class _Embedded(Exception):
+    """Ends a pass behind the embeddings."""
+
+    def __init__(self, output: Tensor) -> None:
+        super().__init__()
+        self.output = output
+
+
+def _ended(output: Tensor) -> Tensor:
+    """An edit that ends the pass with what it got."""
+    raise _Embedded(output)
 
 
 def _full(states: Tensor, model: Any) -> Tensor:
     """In float32, which the modules of a method have, the states of a model in bf16."""
     return states.float() if model.dtype == torch.bfloat16 else states
-
-
-def first_replaced(vectors: Tensor) -> EmbeddingEdit:
-    """An edit that puts vectors (rows, H) over position 0 of the embedding output.
-
-    The vectors keep their gradient (diffcse.md, section 1.3).
-    """
-    return lambda output: torch.cat([vectors.to(output.dtype)[:, None], output[:, 1:]], dim=1)

@@ -4,7 +4,7 @@ import functools
 import inspect
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from torch import nn
 
@@ -81,7 +81,7 @@ def set_dropout(config: Any, rate: float) -> None:
         setattr(config, name, rate)
 
 
-def _is_rate(value: Any) -> bool:
+def _is_rate(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -128,8 +128,8 @@ class Family:
         positions = getattr(config, "max_position_embeddings", None)
         self.longest = LONGEST if positions is None else int(positions) - self.first_position
         """The most tokens of a row: as many as there are positions, if they are numbered"""
-        rates = (getattr(config, name, None) for name in HIDDEN_DROPOUTS)
-        self.dropout = float(next((rate for rate in rates if _is_rate(rate)), 0.0))
+        rates = [getattr(config, name, None) for name in HIDDEN_DROPOUTS]
+        self.dropout: float = next((float(rate) for rate in rates if _is_rate(rate)), 0.0)
         """Of the hidden states, 0 to 1"""
         self._relative = any(getattr(config, name, False) for name in _RELATIVE)
         self._no_prefix = _why_no_prefix(model, ours=self.our_attention)

@@ -1,10 +1,9 @@
 """Two views of a sentence that are the same teach nothing, so they are refused."""
 
-from collections.abc import Iterable
-
 from torch import Tensor
 
 from harness.data.batching import TextBatch
+from harness.encoders.reach import Reach
 from harness.errors import UserError
 
 SMALLEST = 0.01
@@ -13,13 +12,15 @@ SMALLEST = 0.01
 Rounding in bf16 makes less, and a dropout of 0.001 makes more."""
 
 
-def check_views(name: str, states: Tensor, batch: TextBatch, given: Iterable[Tensor]) -> None:
+def check_views(name: str, states: Tensor, batch: TextBatch, reach: Reach) -> None:
     """Raise UserError when the copies of each row of a batch came out of an encoder as equals.
 
-    name: of the encoder. states: (rows, length, H), or (rows, 1, H) of one position. given: what a
-    method put into the rows, each (rows, ...); where that differs, so may the views by very little.
-    The CPU waits here for a GPU, so this is for the first pass alone.
+    name: of the encoder. states: (rows, length, H), or (rows, 1, H) of one position. The CPU waits
+    here for a GPU, so this is for the first pass alone.
     """
+    prefix, mixture = reach.get("prefix"), reach.get("mixture")
+    given = [*(prefix.keys[:1] if prefix else ()), *([] if mixture is None else [mixture])]
+    # Views that meet other prompts or modules are other views, if only by a little.
     if any(not one.equal(other) for one, other in (_copies(each, batch) for each in given)):
         return
     real = states.detach().float()

@@ -9,7 +9,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from harness.encoders.backbone import Encoder, Reach
+from harness.encoders.backbone import Encoder
+from harness.encoders.reach import Reach
 from harness.errors import UserError
 from harness.modules.prefixes import VIEW_MODULES
 

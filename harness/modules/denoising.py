@@ -11,7 +11,8 @@ from torch import Tensor
 
 from harness.data.batching import TextBatch
 from harness.data.tokens import Template
-from harness.encoders.backbone import Encoder, Reach
+from harness.encoders.backbone import Encoder
+from harness.encoders.reach import Reach
 from harness.modules.adapters import LowRankModules
 from harness.modules.prefixes import VIEW_MODULES, PrefixModules
 

@@ -8,8 +8,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from harness.encoders.attention import KeyValues
-from harness.encoders.backbone import Encoder, Reach
+from harness.encoders.backbone import Encoder
 from harness.encoders.families import key_shape
+from harness.encoders.reach import Reach
 
 VIEW_MODULES = 2
 """Modules of an augmentation: one for each of the two views"""

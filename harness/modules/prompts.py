@@ -10,8 +10,9 @@ from torch.nn import functional
 from harness.data.batching import TextBatch
 from harness.data.tokens import Template
 from harness.encoders.attention import KeyValues
-from harness.encoders.backbone import Encoder, Reach, WordVectors
+from harness.encoders.backbone import Encoder
 from harness.encoders.families import key_shape
+from harness.encoders.reach import Reach, WordVectors
 
 
 class DeepPrompts(nn.Module):

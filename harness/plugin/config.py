@@ -20,6 +20,7 @@ from harness.encoders.decoders import DecoderAttention, DecoderPooling
 from harness.encoders.families import is_decoder
 from harness.errors import UserError
 from harness.inputs import checked_number
+from harness.plugin.engine import EngineConfig
 from harness.plugin.stage import Batches, LossWeight, Optimisation, Selection, Stage
 from harness.relocation import travelled
 
@@ -92,6 +93,14 @@ class MethodConfig(BaseModel):
             return {"rank"} if self.augmentation == "prefix" else {"prefix_length"}
         """
         return ()
+
+    def deciding(self) -> dict[str, Any]:
+        """Field -> value as JSON holds it, without fields that change no result."""
+        return self.model_dump(mode="json", exclude=set(EngineConfig.COMPUTED))
+
+    def computed_by(self) -> dict[str, Any]:
+        """The fields that `deciding` leaves out, with their values."""
+        return self.model_dump(mode="json", include=set(EngineConfig.COMPUTED))
 
     @model_validator(mode="wrap")
     @classmethod
@@ -182,7 +191,7 @@ class StageOptions(TypedDict, total=False):
     shared: tuple[str, ...] | None
 
 
-class TrainingConfig(MethodConfig):
+class TrainingConfig(MethodConfig, EngineConfig):
     """The fields of every method that trains.
 
     The defaults are those of the SimCSE family (simcse.md, section 1). `subset` is not a

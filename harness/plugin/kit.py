@@ -9,26 +9,23 @@ from typing import Any
 
 import numpy as np
 import torch
-import transformers
 
 from harness import PROTOCOL
 from harness.arrays import SharedArrays
 from harness.data.corpora import source
 from harness.data.hub import model_folder, model_shape
 from harness.data.label_subsets import label_subset
+from harness.data.tokenizers import load_tokenizer
 from harness.data.tokens import Template, Tokens, tokenised
 from harness.device import random_state_kept
 from harness.encoders.backbone import Encoder
 from harness.encoders.decoders import Decoding
 from harness.encoders.masked_lm import Generator, VocabularyHead
-from harness.errors import UserError, explained
 from harness.files import cache_folder, digest_files, digest_of
 from harness.plugin.config import DECODER_FIELDS, MethodConfig, TrainingConfig, label_share
 from harness.plugin.declared import Declared
+from harness.ranks import alone
 
-VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
-"""A tokenizer needs one of these files. Where there is none, transformers silently builds a
-tokenizer that knows no word."""
 TOKENIZER_FILES = (
     "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt",
 )  # fmt: skip
@@ -109,16 +106,22 @@ class Kit:
         dropout: 0 to 1, in every layer; None: `encoder_dropout` of the configuration.
         """
         config = self.config
-        twice, exact = False, False
-        if isinstance(config, TrainingConfig):
-            twice, exact = config.gradient_checkpointing, config.precision == "fp32"
-            dropout = config.encoder_dropout if dropout is None else dropout
+        decoding = Decoding(config.decoder_pooling, config.decoder_attention)
+        if not isinstance(config, TrainingConfig):
+            return Encoder(
+                config.encoder,
+                dropout=dropout,
+                decoding=decoding,
+                as_stored=True,
+                device=self.device,
+            )
         return Encoder(
             config.encoder,
-            checkpointing=twice,
-            dropout=dropout,
-            decoding=Decoding(config.decoder_pooling, config.decoder_attention),
-            as_stored=not exact,
+            dropout=config.encoder_dropout if dropout is None else dropout,
+            checkpointing=config.gradient_checkpointing,
+            chunk_size=config.chunk_size,
+            decoding=decoding,
+            as_stored=config.precision != "fp32",
             device=self.device,
         )
 
@@ -194,7 +197,7 @@ class Kit:
 
         def build() -> Mapping[str, np.ndarray]:
             # Whether this trial or another one builds must not change what the trial draws next.
-            with random_state_kept(self.device):
+            with random_state_kept(self.device), alone():
                 return artefact.build(self)
 
         title = f"{name} of {self.declared.name} for {Path(self.config.encoder).name}"
@@ -226,49 +229,3 @@ class Kit:
         readers = [corpus.read.__name__ for corpus in declared.sources]
         models, data = declared.model_digests(), declared.data_digest()
         return [declared.source_digest, models, data, readers, PROTOCOL]
-
-
-def load_tokenizer(encoder: str, *, ends: bool = True) -> Any:
-    """The tokenizer of an encoder, without truncation. Raises UserError when it has none.
-
-    ends: whether a decoder reads a token behind each sentence, whose state can stand for it.
-    """
-    folder = model_folder(encoder)
-    # Checked first: transformers would not complain (see VOCABULARIES).
-    if not any(path for name in VOCABULARIES for path in folder.glob(name)):
-        raise UserError(f'encoder "{encoder}" has no tokenizer: {folder} has no {VOCABULARIES[0]}')
-    with explained(f'encoder "{encoder}" has no usable tokenizer: '):
-        tokenizer = transformers.AutoTokenizer.from_pretrained(
-            folder, use_fast=True, trust_remote_code=False
-        )
-        # Batches cut and pad, because only they know a method's template and limits.
-        tokenizer.backend_tokenizer.no_truncation()
-        tokenizer.backend_tokenizer.no_padding()
-        _add_roles(tokenizer, int(model_shape(encoder)["vocab_size"]), ends=ends)
-    return tokenizer
-
-
-def _add_roles(tokenizer: Any, vocabulary: int, *, ends: bool) -> None:
-    """Let tokens of a decoder's tokenizer play the roles of [PAD], [CLS] and [SEP].
-
-    vocabulary: word embeddings of the encoder, which may have none for a token of the tokenizer.
-    In front stands what the tokenizer puts there by itself, which may be nothing. Behind stands the
-    same, or else, if a token must be there, the token that ends a text.
-    """
-    padding = tokenizer.pad_token_id
-    if padding is None or padding >= vocabulary:  # it is masked, so that any token will do
-        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(tokenizer.eos_token_id or 0)
-    if tokenizer.cls_token_id is not None or tokenizer.sep_token_id is not None:
-        return
-    bare, whole = (
-        tokenizer.backend_tokenizer.encode("a", add_special_tokens=special).ids
-        for special in (False, True)
-    )
-    start = whole.index(bare[0]) if bare else 0
-    before, behind = whole[:start], whole[start + len(bare) :]
-    if before:
-        tokenizer.cls_token = tokenizer.convert_ids_to_tokens(before[0])
-    if behind:
-        tokenizer.sep_token = tokenizer.convert_ids_to_tokens(behind[-1])
-    elif ends:
-        tokenizer.sep_token = tokenizer.eos_token

@@ -215,7 +215,7 @@ class _Planner:
 
 def _identity(trial: Trial) -> str:
     """What tells a trial from others of the plan, also where its data are not on this machine."""
-    config = trial.config.model_dump(mode="json")
+    config = trial.config.deciding()
     return digest_of([trial.declared.source_digest, config, trial.seed, trial.role])
 
 

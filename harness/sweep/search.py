@@ -101,7 +101,7 @@ class Search:
         """Digest of the search's definition, by which its trials and its study are found again."""
         parts = [
             self.declared.source_digest,
-            self.config.model_dump(mode="json"),
+            self.config.deciding(),
             {key: _plain(axis) for key, axis in self.ranges.items()},
             None if self.sampler is None else self.sampler.model_dump(include={"name", "seed"}),
             self.repeats["search"].model_dump(),

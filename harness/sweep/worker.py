@@ -16,7 +16,6 @@ from ray import tune
 
 from harness.errors import Interrupted, Postponed, Pruned, TrialFailure, UserError
 from harness.locks import postponing
-from harness.plugin import registry
 from harness.sweep.gpu_share import NEEDS_MORE
 from harness.sweep.limits import Limits, limited, stopped, watched
 from harness.sweep.local_files import LocalFiles
@@ -30,7 +29,7 @@ from harness.trials.run import attempt
 from harness.trials.shared_parts import part_of
 from harness.trials.store import Store
 from harness.trials.trained_encoder import provide
-from harness.trials.trial import Trial, failed
+from harness.trials.trial import Trial, failed, portable
 from harness.trials.trial import key as key_of
 
 POSTPONED = "postponed"
@@ -41,8 +40,7 @@ PRUNE = "prune"
 
 def trial_settings(trial: Trial, files: LocalFiles | None) -> dict[str, Any]:
     """A trial as another process takes it: the plugin by its path, and the files that travel."""
-    plain = {**asdict(trial), "method": str(registry.locate(trial.method))}
-    return {"trial": plain, "files": files and files.listed(trial)}
+    return {"trial": portable(trial), "files": files and files.listed(trial)}
 
 
 def settings_of(job: Job, gpus: float, files: LocalFiles | None) -> dict[str, Any]:

@@ -15,7 +15,9 @@ from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
+from harness.ranks import agreed, rank_number, seed_own
 from harness.training.checkpoints import Checkpoint
+from harness.training.engines import stage_optimiser
 from harness.training.feeding import StepBatches, fed, made
 from harness.training.finite_losses import FiniteLosses
 from harness.training.optimisers import StageOptimiser
@@ -23,6 +25,7 @@ from harness.training.parameters import moved_names, trained_names
 from harness.training.progress import Outcome, Progress
 from harness.training.saved_state import SavedState, state
 from harness.training.seeds import seed_stage
+from harness.training.sent_states import from_rank_0
 from harness.training.shared_stages import StageStates
 from harness.training.snapshots import restore, snapshot
 from harness.training.stages import evaluation_interval, patience_spent, stage_streams
@@ -56,6 +59,8 @@ class Trainer:
         self.precision = resolve_precision(config.precision, kit.device)
         self._reported = time.monotonic()
         self._asked: Collection[int] = ()
+        self._pruned = False
+        """Whether the training is to end after this step"""
         self._began: float | None = None
         """When the steps began that the outcome's seconds do not count yet"""
 
@@ -67,7 +72,7 @@ class Trainer:
         """
         stages = self.kit.declared.stages
         streams, lengths = self._opened()
-        saved = self.checkpoint.read() if self.checkpoint else None
+        saved = from_rank_0(self.checkpoint.read() if self.checkpoint else None)
         begin = saved.facts["stage"] if saved else 0
         try:
             for number in range(begin, len(stages)):
@@ -114,13 +119,13 @@ class Trainer:
         """Run stage `number`; `saved`: the checkpoint in this stage from which it goes on."""
         stage = self.kit.declared.stages[number]
         scaling = self.kit.device.type if self.precision == "fp16" else None
-        optimiser = StageOptimiser(stage, self.method, self.config, steps, scaling)
+        optimiser = stage_optimiser(stage, self.method, self.config, steps, scaling)
         start = saved.facts["step"] if saved else 0
         states = self._states(stage, steps)
         with states.held() if states else nullcontext():
-            if states:  # another trial may be further than the checkpoint
-                start, found = states.latest(start, steps)
-                saved = found or saved
+            if stage.shared is not None:  # another trial may be further than the checkpoint
+                latest, found = states.latest(start, steps) if states else (start, None)
+                start, saved = agreed(latest), from_rank_0(found) or saved
             if saved:
                 self.outcome = restore(saved, self.method, self._trained, optimiser)
             # An earlier stage may have ended before its last step.
@@ -151,13 +156,17 @@ class Trainer:
     ) -> None:
         """Save the training after `step` steps of stage `number` where that is due.
 
-        Raises Interrupted when the trial is asked to give way.
+        Raises Interrupted when the trial is asked to give way, and Pruned when it is to end.
         """
         checkpoint = self.checkpoint
         shared = states is not None and states.due(step, steps)
         leaves = checkpoint is not None and checkpoint.asked()
         ends = self.outcome.steps == self._total
         due = checkpoint is not None and (leaves or checkpoint.due(ends=ends))
+        # Rank 0 hears of requests and knows the time; all must do the same.
+        shared, due, leaves, pruned = agreed((shared, due, leaves, self._pruned))
+        if pruned:
+            raise Pruned
         if not (shared or due):
             return
         self._stop_clock()
@@ -172,8 +181,8 @@ class Trainer:
             raise Interrupted(f"stopped after {self.outcome.steps} of {self._total} steps")
 
     def _states(self, stage: Stage, steps: int) -> StageStates | None:
-        """The states on disk of a stage that trials share; None for any other stage."""
-        if stage.shared is None:
+        """The states on disk of a stage that trials share, which rank 0 keeps; else None."""
+        if stage.shared is None or rank_number() > 0:
             return None
         elsewhere = self._trained - set(trained_names(self.method, stage))
         interval = evaluation_interval(stage, self.config, steps)
@@ -185,11 +194,13 @@ class Trainer:
         if self._began is None:
             self._began = time.perf_counter()
         stage, losses, rows = optimiser.stage, [], 0
-        for _ in range(stage.accumulation):
+        seed_own(self.seed, self.kit.declared.stages.index(stage), step)
+        for number in range(stage.accumulation):
             # Negatives are those of one batch, so each batch has its own loss and backward pass.
             batch = next(feed)
-            loss = self._loss(batch, stage, step) / stage.accumulation
-            optimiser.scaled(loss).backward()  # type: ignore[no-untyped-call]
+            with optimiser.accumulating(last=number == stage.accumulation - 1):
+                loss = self._loss(optimiser, batch, step) / stage.accumulation
+                optimiser.backward(loss)
             losses.append(loss.detach())
             rows += sum(len(batch[name].input_ids) for name in stage.streams)
         optimiser.step(step)
@@ -204,9 +215,10 @@ class Trainer:
             self.outcome.seconds += time.perf_counter() - self._began
             self._began = None
 
-    def _loss(self, batch: StepBatches, stage: Stage, step: int) -> Tensor:
+    def _loss(self, optimiser: StageOptimiser, batch: StepBatches, step: int) -> Tensor:
+        stage = optimiser.stage
         with in_precision(self.precision, self.kit.device):
-            losses = self.method.losses(batch, stage)
+            losses = optimiser.losses(batch, stage)
         weighted = {  # outside of autocast, in which a sum of losses would lose their last digits
             name: (weight(step) if callable(weight) else weight) * losses[name].float()
             for name, weight in stage.losses.items()
@@ -223,7 +235,8 @@ class Trainer:
         ends_own_run = stage.selection.own_run and step == steps
         last = self.outcome.steps == self._total or ends_own_run
         due = last or done % evaluation_interval(stage, self.config, steps) == 0
-        if not due and time.monotonic() - self._reported < REPORT_SECONDS:
+        leads = rank_number() == 0
+        if not due and not (leads and time.monotonic() - self._reported >= REPORT_SECONDS):
             return
         # Reading a loss waits for the GPU, so it is read only when there is something to report.
         self._stop_clock()
@@ -237,17 +250,25 @@ class Trainer:
                 self._total -= steps - step
         # Only the last stage gives the score that selects, so only its evaluations can be compared.
         counts = due and stage is self.kit.declared.stages[-1]
-        self.report(
-            Progress(
-                step=self.outcome.steps,
-                total_steps=self._total,
-                loss=value,
-                dev=dev,
-                sentences_per_second=self.outcome.sentences / self.outcome.seconds,
-                evaluation=self.outcome.evaluations(stage.name) if counts else None,
-                best_dev=self.outcome.best_dev,
+        if leads:
+            self._tell(
+                Progress(
+                    step=self.outcome.steps,
+                    total_steps=self._total,
+                    loss=value,
+                    dev=dev,
+                    sentences_per_second=self.outcome.sentences / self.outcome.seconds,
+                    evaluation=self.outcome.evaluations(stage.name) if counts else None,
+                    best_dev=self.outcome.best_dev,
+                )
             )
-        )
+
+    def _tell(self, progress: Progress) -> None:
+        """Report; the training ends after this step when the answer is Pruned."""
+        try:
+            self.report(progress)
+        except Pruned:
+            self._pruned = True
 
     def _watched(self, stage: Stage) -> dict[str, float]:
         """What the method watches now; its mode and the random state stay as they were."""
@@ -262,7 +283,8 @@ class Trainer:
 
         Where the last weights count, they are kept whatever their score is.
         """
-        score, best = self.evaluate(), self.outcome.best_dev
+        # Machines may differ in the last digits, and all ranks must choose alike.
+        score, best = agreed(self.evaluate()), self.outcome.best_dev
         # Of equal scores the first one counts (diffaug.md, section 5).
         if stage.selection.keep == "last" or best is None or score > best:
             self.outcome.best_dev, self.outcome.best_step = score, self.outcome.steps

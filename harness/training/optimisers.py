@@ -4,11 +4,16 @@ A stage names them (harness.plugin.stage.Optimisation).
 """
 
 import math
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from harness.data.batching import TextBatch
 from harness.plugin.config import TrainingConfig
+from harness.plugin.method import Method
 from harness.plugin.stage import Optimisation, OptimiserName, ScheduleName, Stage
 from harness.training.paper_optimisers import Groups, Lars, ReleasedAdamW, gradients_of
 from harness.training.parameters import count, trainable
@@ -74,6 +79,7 @@ def rate_factor(name: ScheduleName, step: int, warmup: int, total: int) -> float
     return 1.0 - done if name == "linear" else 0.5 * (1 + math.cos(math.pi * done))
 
 
+LossFunction = Callable[[Mapping[str, TextBatch], Stage], dict[str, Tensor]]
 LOSS_SCALE = 65536.0
 """The factor with which torch's fp16 loss scaling (GradScaler) starts"""
 
@@ -115,7 +121,7 @@ class StageOptimiser:
     def __init__(
         self,
         stage: Stage,
-        method: nn.Module,
+        method: Method[Any],
         config: TrainingConfig,
         steps: int,
         scaling: str | None = None,
@@ -146,10 +152,16 @@ class StageOptimiser:
         self.peaks = [group["lr"] for group in self.torch.param_groups]
         self.warmup = math.ceil(config.warmup_ratio * steps)
         self.decay_steps = how.decay_steps or steps
+        self.losses: LossFunction = method.losses
+        """A batch of each stream, stage -> loss -> scalar"""
 
-    def scaled(self, loss: Tensor) -> Tensor:
-        """The loss of which the gradients are taken."""
-        return self.scaler.scale(loss)
+    def accumulating(self, *, last: bool) -> AbstractContextManager[object]:
+        """A block with the losses and the gradients of one batch of a step; `last`: of its last."""
+        return nullcontext()
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradients of a loss to those of the batches before it."""
+        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
 
     def step(self, step: int) -> None:
         """Do step number `step` of the stage, from 0, and forget the gradients."""

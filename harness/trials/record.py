@@ -67,6 +67,7 @@ SCHEMA = pa.schema(
         ("parameters_trainable", pa.int64()),
         ("parameters_added", pa.int64()),
         ("precision", pa.string()),
+        ("engine", pa.string()),
         ("threads", pa.int32()),
         ("host", pa.string()),
         ("device", pa.string()),
@@ -84,11 +85,11 @@ SCHEMA = pa.schema(
 LARGE_COLUMNS = ("details", "uncertainty", "history")
 """Columns that are most of a row's bytes, and that few readers need"""
 WITHOUT_LARGE = tuple(name for name in SCHEMA.names if name not in LARGE_COLUMNS)
-JSON_COLUMNS = ("configuration", "versions", "suite_card")
+JSON_COLUMNS = ("configuration", "engine", "versions", "suite_card")
 RANK = {"failed": 0, "pruned": 1, "partial": 2, "finished": 3}
 """Of two rows of one trial, the one whose status has the higher rank counts"""
 _MAPS = ("dev", "test", "details", "uncertainty")
-_DUMPED = ("configuration", "versions")
+_DUMPED = ("configuration", "engine", "versions")
 _RESULT = ("dev_before", *_MAPS, "history", "steps", "precision")
 """The fields that are equal whenever and wherever a trial runs; times and hosts are not"""
 
@@ -154,6 +155,8 @@ class Record:
     """Parameters outside the pretrained models"""
     precision: str | None = None
     """`bf16`, `fp16` or `fp32`, as the trial ran"""
+    engine: Mapping[str, Any] = field(default_factory=dict)
+    """Field about the processes that trained it -> its value; none of them decides the result"""
     threads: int | None = None
     host: str | None = None
     device: str | None = None

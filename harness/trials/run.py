@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from harness.device import device, in_precision, resolve_precision
-from harness.errors import Postponed, TrialFailure, UserError, reason
+from harness.errors import Postponed, TrialFailure, UserError, WorkerLost, reason
 from harness.evaluation.embedder import Embedder
 from harness.evaluation.scores import Scores
 from harness.evaluation.suites import Suite, suite
@@ -31,6 +31,7 @@ from harness.training.seeds import seed_everything
 from harness.trials.record import Record
 from harness.trials.running import noted
 from harness.trials.trial import Trial, describe, failed
+from harness.trials.workers import Launch, together
 
 _logger = logging.getLogger(__name__)
 Report = Callable[[Progress], None]
@@ -45,6 +46,7 @@ def attempt(
     running: Path | None = None,
     *,
     shares_gpu: bool = False,
+    launch: Launch | None = None,
 ) -> Record:
     """Run a trial and return its record; a failure gives a record with its reason.
 
@@ -53,20 +55,24 @@ def attempt(
     keeps its checkpoint, from which it goes on when it was stopped before. None: a trial that is
     stopped begins again at step 0. Raises Interrupted when the trial gave way, Postponed when
     another process makes what the trial needs and this one does not wait for it, and, where other
-    trials share its GPU (`shares_gpu`), torch.OutOfMemoryError when its memory is used up. When
-    `report` raises Pruned, the training ends, and the record has the best dev score until then.
+    trials share its GPU (`shares_gpu`), torch.OutOfMemoryError when its memory is used up.
+    `launch`: starts the other processes of a trial with several workers; None: on this machine.
+    With `launch`, WorkerLost is raised when one of them ends before its time. When `report` raises
+    Pruned, the training ends, and the record has the best dev score until then.
     """
     started, clock = datetime.now(UTC), time.perf_counter()
     if running is not None:  # an earlier process may have died before it heeded a request
         (running / GIVE_WAY).unlink(missing_ok=True)
     try:
-        with noted(trial.label, report, running) as heard:
+        with noted(trial.label, report, running) as heard, together(trial, launch):
             record = run_trial(trial, heard, weights, running)
     except Postponed:
         raise  # the trial is run later, and has no record until then
     except (Exception, SystemExit) as error:  # a method that exits must not end the program
         # The two expected errors explain themselves; any other is logged with its traceback.
         if shares_gpu and isinstance(error, torch.OutOfMemoryError):
+            raise
+        if launch is not None and isinstance(error, WorkerLost):
             raise
         if not isinstance(error, TrialFailure | UserError):
             _logger.exception("trial %s failed", trial.label)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.arrays import SharedArrays
+from harness.data.tokenizers import load_tokenizer
 from harness.device import device
 from harness.files import cache_folder, digest
 from harness.plugin.config import TrainingConfig
-from harness.plugin.kit import Kit, load_tokenizer
+from harness.plugin.kit import Kit
 from harness.training.shared_stages import StageStates
 from harness.training.stages import evaluation_interval
 from harness.trials.run import Report, run_shared_stage

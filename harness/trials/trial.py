@@ -4,7 +4,7 @@ import functools
 import platform
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -79,6 +79,11 @@ class Trial:
         return trial_label(method, setting, encoder, self.seed, *label_share(config), values)
 
 
+def portable(trial: Trial) -> dict[str, Any]:
+    """The fields of a trial for another process, with the plugin by its path."""
+    return {**asdict(trial), "method": str(registry.locate(trial.method))}
+
+
 def named(declared: Declared, variant: str) -> str:
     """A configuration as people read it: method, setting, encoder, variant."""
     config = declared.config
@@ -125,7 +130,7 @@ def key(trial: Trial, *, download: bool = True) -> str:
     declared = trial.declared
     identity = {
         "source": declared.source_digest,
-        "configuration": declared.config.model_dump(mode="json"),
+        "configuration": declared.config.deciding(),
         "seed": trial.seed,
         "role": trial.role,
         "data": data_digest(declared, download=download),
@@ -168,7 +173,8 @@ def describe(trial: Trial) -> Record:
         suite=measured.name,
         suite_card=measured.card.dumped(),
         selected_by=measured.card.dev,
-        configuration=config.model_dump(mode="json"),
+        configuration=config.deciding(),
+        engine=config.computed_by(),
         source_digest=declared.source_digest,
         data_digest=data_digest(declared),
         model_digest=declared.model_digest(),

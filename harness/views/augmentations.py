@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from harness.encoders.backbone import EmbeddingEdit, Reach
+from harness.encoders.reach import EmbeddingEdit, Reach
 
 Augmentation = Literal[
     "none", "adversarial", "shuffle", "token-cutoff", "feature-cutoff", "dropout"

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from harness import plugin
-from harness.encoders.backbone import EmbeddingEdit
 from harness.encoders.pooling import mean, pooled
+from harness.encoders.reach import EmbeddingEdit
 from harness.losses.nli import PairClassifier, labels_of, pair_loss, triplet_loss
 from harness.losses.nt_xent import nt_xent
 from harness.plugin import Kit, Optimisation, Selection, Stage, TextBatch

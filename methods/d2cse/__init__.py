@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from harness import plugin
-from harness.encoders.backbone import Reach, WordVectors, first_replaced
+from harness.encoders.reach import Reach, WordVectors, first_replaced
 from harness.losses.info_nce import info_nce
 from harness.losses.replaced_tokens import as_padded, replaced_token_loss
 from harness.modules.heads import BatchNormHead

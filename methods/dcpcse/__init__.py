@@ -13,7 +13,7 @@ from torch import Tensor
 from harness import plugin
 from harness.data.templates import hard_prompt
 from harness.data.tokens import Template
-from harness.encoders.backbone import Reach
+from harness.encoders.reach import Reach
 from harness.losses.info_nce import info_nce
 from harness.losses.masked_language import masked_pass_loss
 from harness.modules.heads import TanhHead

@@ -16,7 +16,8 @@ from transformers import AutoConfig, AutoModel
 
 from harness.data.batching import TextBatch
 from harness.encoders.attention import KeyValues
-from harness.encoders.backbone import Encoder, WordVectors, first_replaced
+from harness.encoders.backbone import Encoder
+from harness.encoders.reach import WordVectors, first_replaced
 from harness.errors import UserError
 from harness.modules.prompts import DeepPrompts
 

@@ -14,7 +14,8 @@ from transformers import AutoConfig, AutoModel
 from harness.data.batching import TextBatch, interleaved
 from harness.encoders import unpadding
 from harness.encoders.attention import KeyValues
-from harness.encoders.backbone import Encoder, Reach, WordVectors, first_replaced
+from harness.encoders.backbone import Encoder
+from harness.encoders.reach import Reach, WordVectors, first_replaced
 from harness.encoders.unpadding import FAMILIES, Padded, Unpadded, layout_of
 from harness.modules.adapters import LowRankModules
 

@@ -16,7 +16,7 @@ from transformers import BertConfig, BertModel
 
 from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.encoders.attention import KeyValues
-from harness.encoders.backbone import WordVectors
+from harness.encoders.reach import WordVectors
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.training.loop import Trainer

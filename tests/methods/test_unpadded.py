@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.data.batching import TextBatch, pad
 from harness.encoders.backbone import Encoder
 from harness.encoders.unpadding import Unpadded, layout_of
 from harness.modules.prefixes import PrefixModules
@@ -20,45 +19,11 @@ from harness.training.feeding import made
 from harness.training.seeds import seed_everything
 from harness.training.stages import stage_streams
 from tests.families import ENCODERS
+from tests.method_cases import CASES, IDS, mixed, values_of
 
 KitFor = Callable[..., Kit]
 ENCODERLESS = {"glove", "sentence_transformer"}
 """Methods that do not read with an `Encoder`: word vectors, and the library's own model"""
-CASES: list[tuple[str, dict[str, Any]]] = [
-    ("simcse", {}),
-    ("simcse", {"setting": "sup", "head": "batchnorm"}),
-    ("simcse", {"setting": "semisup"}),
-    ("simcse", {"masked_language_weight": 0.1, "masking_ratio": 0.5}),
-    ("esimcse", {"queue_ratio": 2.0}),
-    ("consert", {"setting": "sup", "first_view": "adversarial", "second_view": "shuffle"}),
-    ("consert", {"first_view": "token-cutoff", "second_view": "feature-cutoff"}),
-    ("consert", {"first_view": "dropout", "second_view": "none"}),
-    ("sbert", {}),
-    ("promptbert", {}),
-    ("promptbert", {"setting": "sup"}),
-    ("promptbert", {"setting": "semisup", "denoising": "released"}),
-    ("dcpcse", {"mlm": True, "masking_ratio": 0.5}),
-    ("dcpcse", {"prompts": "shallow"}),
-    ("d2cse", {}),
-    ("d2cse", {"cls_prompt": True, "rtd_reduction": "mean_nonpad"}),
-    ("d2cse", {"setting": "sup", "discriminator": "copy", "rtd_reduction": "sum"}),
-    ("diffcse", {}),
-    ("diffcse", {"rtd_reduction": "mean_nonpad", "edit": "all"}),
-    ("diffcse", {"setting": "sup", "objective": "corrective"}),
-    ("diffcse", {"objective": "masked-language"}),
-    ("diffcse", {"objective": "negatives"}),
-    ("diffaug", {}),
-    ("diffaug", {"views": "same", "denoising": "released"}),
-    ("diffaug", {"setting": "sup", "augmentation": "lora", "accumulation": 1}),
-    ("diffaug", {"augmentation": "adapter", "combination": "sum"}),
-    ("clsr", {"batch_size": 20}),
-    ("flow", {"pooling": "last-two"}),
-    ("whitening", {"pooling": "first-last"}),
-    ("pooling", {"pooling": "cls"}),
-    ("pooling", {"pooling": "mean"}),
-    ("pooling", {"pooling": "first-last-embeddings"}),
-]
-IDS = ["-".join([name, *map(str, options.values())]) for name, options in CASES]
 
 
 def test_all_methods_are_here() -> None:
@@ -75,15 +40,7 @@ def make(kit_for: KitFor, encoder: str, pairs: Path, triplets: Path) -> KitFor:
     """make(method, **options): a kit whose batches mix sentences of all lengths."""
 
     def kit_of(name: str, **options: Any) -> Kit:
-        # All items of a corpus make a batch, so that it does not matter how batches are drawn.
-        fields = registry.load(name).method.config_type.model_fields
-        wanted = {
-            "batch_size": 50, "stage1_batch_size": 20, "auxiliary_batch_size": 20, "epochs": 1,
-            "pairs": str(triplets if name == "clsr" else pairs), "corpus": str(triplets),
-            "encoder": encoder, "stage1_steps": 3, "prompt_length": 3, "prefix_length": 3,
-        }  # fmt: skip
-        known = {field: value for field, value in wanted.items() if field in fields}
-        return kit_for(name, **{**known, **options})
+        return kit_for(name, **values_of(name, options, encoder, triplets, pairs))
 
     return kit_of
 
@@ -129,17 +86,6 @@ def run(kit: Kit, *, unpads: bool) -> tuple[dict[str, Tensor], dict[str, Tensor]
     with torch.no_grad():
         found |= {f"vectors of {embed.__name__}": embed(texts) for embed in embeds}
     return found, gradients
-
-
-def mixed(kit: Kit, method: Any) -> TextBatch:
-    """Sentences of one token up to twelve, in the template of the method."""
-    template = method.evaluation_template
-    generator = torch.Generator().manual_seed(0)
-    rows = [
-        torch.randint(5, 30, (length,), generator=generator).numpy() for length in (7, 1, 12, 3)
-    ]
-    ids, mask = pad(rows, template, kit.tokenizer.pad_token_id)
-    return TextBatch(ids, mask, torch.arange(len(rows)))
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from torch import nn
 from harness.device import in_precision, resolve_precision
 from harness.plugin import registry
 from harness.plugin.kit import Kit
+from harness.plugin.method import Method
 from harness.training.loop import Trainer
 from harness.training.optimisers import LOSS_SCALE, StageOptimiser
 from harness.training.seeds import seed_everything
@@ -16,7 +17,7 @@ from harness.trials.trial import resolve
 from tests.kits import KitFor
 
 
-def optimiser_of(kit: Kit, method: nn.Module, scaling: str | None) -> StageOptimiser:
+def optimiser_of(kit: Kit, method: Method[Any], scaling: str | None) -> StageOptimiser:
     (stage,) = kit.declared.stages
     return StageOptimiser(stage, method, kit.config, 100, scaling)
 
@@ -34,7 +35,7 @@ def test_scaling_changes_no_step_and_no_clipping(kit_for: KitFor) -> None:
         optimiser = optimiser_of(kit, method, scaling)
         for step in range(3):
             loss = torch.stack([(value**2).sum() for value in optimiser.parameters]).sum()
-            optimiser.scaled(loss).backward()
+            optimiser.backward(loss)
             optimiser.step(step)
         ends.append(weights(method))
     for one, other in zip(*ends, strict=True):
@@ -46,7 +47,7 @@ def test_an_overflow_leaves_the_step_out_and_halves_the_scale(kit_for: KitFor) -
     method = kit.build()
     optimiser = optimiser_of(kit, method, "cpu")
     before = weights(method)
-    optimiser.scaled(torch.ones(()))
+    optimiser.scaler.scale(torch.ones(()))
     for value in optimiser.parameters:
         value.grad = torch.full_like(value, torch.inf)
     optimiser.step(0)

@@ -1,0 +1,217 @@
+"""The processes (ranks) that train one trial together, and what passes between them.
+
+Every rank has the same batch, draws the same random numbers and computes the same losses. What
+takes the time, the passes of encoders, each rank computes for its share of the rows; then all get
+the vectors of all rows. So a method is written as for one process, and a loss is that of the whole
+batch, whether it compares items with one another or not.
+
+What the ranks average are gradients. A parameter behind the gathered vectors has the same gradient
+everywhere. One before them has a part of it everywhere, which `gathered` multiplies by the number
+of ranks, so that the mean is the sum of the parts. Where vectors that were gathered enter a further
+pass, `entering` adds the parts up at once.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+Given = TypeVar("Given")
+RANK_SECONDS = 3600
+"""How long a rank waits for the others; one that has died is noticed long before"""
+
+_LOST = ("connection closed by peer", "connection reset", "gloo", "nccl")
+_alone = False
+"""Whether this process computes something without the others"""
+_own: list[Tensor] | None = None
+"""The state of the random numbers that this rank alone draws; None: not drawn from yet"""
+
+
+def rank_count() -> int:
+    """The number of processes that compute together; 1: this one alone."""
+    return dist.get_world_size() if dist.is_initialized() and not _alone else 1
+
+
+def rank_number() -> int:
+    """The number of this process among them, from 0. Rank 0 reports and writes files."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+@contextmanager
+def joined(number: int, count: int, address: str) -> Iterator[None]:
+    """In the block, this process is rank `number` of `count`.
+
+    `address`: where the ranks find one another, as `tcp://host:port` or `file:///path`. Tensors on
+    GPUs go through NCCL, and all others through gloo.
+    """
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    dist.init_process_group(
+        backend,
+        init_method=address,
+        rank=number,
+        world_size=count,
+        timeout=timedelta(seconds=RANK_SECONDS),
+    )
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether another rank has ended, which torch says in the text of a RuntimeError alone."""
+    said = str(error).lower()
+    return isinstance(error, RuntimeError) and any(word in said for word in _LOST)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """In the block, this process computes something by itself, such as an artefact."""
+    global _alone
+    before, _alone = _alone, True
+    try:
+        yield
+    finally:
+        _alone = before
+
+
+def own_share(rows: int) -> slice:
+    """The rows of a batch that this rank computes: at least one, also where others have it too.
+
+    Modules that are sharded over the ranks must run in all of them.
+    """
+    each = -(-rows // rank_count())
+    start = min(rank_number() * each, rows - 1)
+    return slice(start, min(start + each, rows))
+
+
+def gathered(own: Tensor, rows: int) -> Tensor:
+    """The values of all rows, (rows, ...), from those of this rank's share of them.
+
+    The gradient goes back into the own share, multiplied by the number of ranks.
+    """
+    found: Tensor = _Gathered.apply(own, rows)  # type: ignore[no-untyped-call]
+    return found
+
+
+# Its first name is deprecated where the second one exists.
+_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+
+
+class _Gathered(torch.autograd.Function):
+    """All ranks compute the same behind it, so nothing has to be sent on the way back."""
+
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, rows: int) -> Tensor:
+        ctx.rows = rows
+        each = -(-rows // rank_count())
+        sent = own.new_zeros(each, *own.shape[1:])
+        # A rank behind the last row has a row of another one; its place among all is cut off.
+        sent[: len(own)] = own
+        everything = own.new_empty(rank_count() * each, *own.shape[1:])
+        _gather(everything, sent)
+        return everything[:rows]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        [gradient] = gradients
+        share, mine = own_share(ctx.rows), rank_number() * -(-ctx.rows // rank_count())
+        own = gradient[share] * rank_count()
+        # The rank whose row this one has as well gives it its gradient.
+        return (own if mine < ctx.rows else torch.zeros_like(own)), None
+
+
+def entering(values: Tensor) -> Tensor:
+    """The same values, where those of other rows may have come from other ranks.
+
+    The gradient that comes back has the rank's own rows alone. Behind `gathered`, every rank needs
+    that of all rows; elsewhere, what the ranks average in the end is enough.
+    """
+    if not _is_behind_gathered(values):
+        return values
+    found: Tensor = _Entering.apply(values)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _Entering(torch.autograd.Function):
+    @staticmethod
+    def forward(_ctx: Any, values: Tensor) -> Tensor:
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(_ctx: Any, *gradients: Tensor) -> Tensor:
+        # Each part is multiplied by the number of ranks, so the sum of the parts is the mean.
+        whole = gradients[0].contiguous() / rank_count()
+        dist.all_reduce(whole)
+        return whole
+
+
+def _is_behind_gathered(values: Tensor) -> bool:
+    """Whether values were computed from vectors that ranks have sent to one another."""
+    seen, waiting = set(), [values.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        if isinstance(node, _Gathered._backward_cls):
+            return True
+        seen.add(node)
+        waiting += [before for before, _ in node.next_functions]
+    return False
+
+
+def seed_own(seed: int, stage: int, step: int) -> None:
+    """Seed what this rank alone draws in a step.
+
+    The numbers depend on nothing before the step, so a training that was saved goes on with them.
+    """
+    if rank_count() == 1:
+        return
+    with own_random():
+        words = np.random.SeedSequence((seed, stage, step, rank_number()))
+        torch.manual_seed(int(words.generate_state(1, np.uint64)[0] >> 1))
+
+
+@contextmanager
+def own_random() -> Iterator[None]:
+    """In the block, random numbers are this rank's own, as those of dropout in its rows.
+
+    Afterwards all ranks go on with the numbers that they share.
+    """
+    global _own
+    if rank_count() == 1:
+        yield
+        return
+    shared = _random_state()
+    if _own is not None:
+        _set_random_state(_own)
+    try:
+        yield
+    finally:
+        _own = _random_state()
+        _set_random_state(shared)
+
+
+def _random_state() -> list[Tensor]:
+    on_gpu = [torch.cuda.get_rng_state()] if torch.cuda.is_available() else []
+    return [torch.get_rng_state(), *on_gpu]
+
+
+def _set_random_state(state: list[Tensor]) -> None:
+    torch.set_rng_state(state[0])
+    if state[1:]:
+        torch.cuda.set_rng_state(state[1])
+
+
+def agreed(value: Given) -> Given:
+    """What rank 0 gives for `value`, in every rank."""
+    if rank_count() == 1:
+        return value
+    found = [value]
+    dist.broadcast_object_list(found, src=0, device=torch.device("cpu"))
+    return found[0]

@@ -1,0 +1,53 @@
+"""A rank of a trial other than rank 0: it computes its share, reports nothing and writes nothing.
+
+`python -m harness.trials.follower` reads what it is from its first line of input. It ends when the
+input ends, because rank 0 has then ended.
+"""
+
+import json
+import os
+import sys
+import threading
+
+from harness.errors import Interrupted, reason
+from harness.ranks import is_lost
+from harness.trials.run import run_trial
+from harness.trials.trial import Trial
+from harness.trials.workers import OTHERS_LEFT, Place
+
+
+def follow(trial: Trial, place: Place) -> None:
+    """Be a rank of the trial until it ends. Raises whatever ends it before its time."""
+    with place.taken():
+        try:
+            run_trial(trial, lambda _: None)
+        except Interrupted:  # rank 0 has written the checkpoint
+            return
+
+
+def be_a_rank() -> None:
+    """Run as a process of its own, with a line `ready` and then nothing but a reason as output."""
+    told = json.loads(sys.stdin.readline())
+    # What plugins and libraries print is for people, and goes where messages go.
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    threading.Thread(target=_end_with_rank_0, daemon=True).start()
+    try:
+        trial, place = Trial(**told["trial"]), Place(**told["place"])
+        _ = trial.declared
+        os.write(answers, b"ready\n")
+        follow(trial, place)
+    except BaseException as error:
+        if is_lost(error):
+            sys.exit(OTHERS_LEFT)
+        os.write(answers, reason(error).encode())
+        raise
+
+
+def _end_with_rank_0() -> None:
+    sys.stdin.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    be_a_rank()

@@ -1,0 +1,184 @@
+"""The processes of one trial: rank 0 starts the others, and says why one of them ended.
+
+Ranks of one machine find one another through a file and talk on loopback alone. A sweep starts them
+on its cluster instead (harness.sweep.rank_actors).
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from harness.errors import WorkerLost
+from harness.files import PACKAGE
+from harness.plugin.config import TrainingConfig
+from harness.ranks import is_lost, joined
+from harness.trials.trial import Trial, portable
+
+START_LOOK_SECONDS = 0.2
+"""Time between two looks whether all ranks have started"""
+OTHERS_LEFT = 3
+"""The exit code of a rank that ends because another one has"""
+END_SECONDS = 20.0
+"""How long rank 0 waits for the reason of a rank that has ended"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A rank of a trial, as the process that becomes it is told."""
+
+    number: int
+    count: int
+    address: str
+    threads: int
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """In the block, this process is that rank."""
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.threads)
+        if torch.cuda.is_available():
+            # A worker of Ray sees its own GPU alone, so that there it has number 0.
+            torch.cuda.set_device(self.number % torch.cuda.device_count())
+        try:
+            with joined(self.number, self.count, self.address):
+                yield
+        finally:
+            torch.set_num_threads(before)
+
+
+class Others(Protocol):
+    """The other ranks of a trial, as rank 0 sees them."""
+
+    def ready(self) -> bool:
+        """Whether all are about to join. Raises WorkerLost when one has ended."""
+        ...
+
+    def reason(self) -> str | None:
+        """Why one of them has ended, which may take it some seconds; None: they go on."""
+        ...
+
+
+Launch = Callable[[Trial, int], AbstractContextManager[tuple[Others, Place]]]
+"""Trial, number of ranks -> the others, started, and the place of rank 0. They end with the block.
+"""
+
+
+@contextmanager
+def together(trial: Trial, launch: Launch | None = None) -> Iterator[None]:
+    """In the block, this process is rank 0 of the trial, and the others follow it.
+
+    A trial of a single process changes nothing. `launch`: None: on this machine. Raises WorkerLost
+    when another rank ends before its time.
+    """
+    config = trial.config
+    if not isinstance(config, TrainingConfig) or config.engine == "single":
+        yield
+        return
+    with (launch or on_this_machine)(trial, config.workers) as (others, place):
+        while not others.ready():
+            time.sleep(START_LOOK_SECONDS)
+        try:
+            with place.taken():
+                yield
+        except RuntimeError as error:
+            if is_lost(error):
+                raise WorkerLost(others.reason() or f"another worker is lost ({error})") from error
+            raise
+
+
+class _Processes:
+    """Ranks that are processes of this machine."""
+
+    def __init__(self, commands: list[Mapping[str, Any]]) -> None:
+        environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": _search_path()}
+        self._left = self._started = [
+            subprocess.Popen(
+                [sys.executable, "-m", "harness.trials.follower"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=environment,
+                start_new_session=True,  # Ctrl-C is for rank 0, which agrees with the others
+            )
+            for _ in commands
+        ]
+        for process, command in zip(self._started, commands, strict=True):
+            assert process.stdin
+            assert process.stdout
+            os.set_blocking(process.stdout.fileno(), False)
+            process.stdin.write(json.dumps(command).encode() + b"\n")
+            process.stdin.flush()
+        self._said = dict.fromkeys(range(len(commands)), b"")
+
+    def ready(self) -> bool:
+        if why := self._ended():
+            raise WorkerLost(why)
+        return all(said.startswith(b"ready") for said in self._said.values())
+
+    def reason(self) -> str | None:
+        until = time.monotonic() + END_SECONDS
+        while time.monotonic() < until:
+            if why := self._ended():
+                return why
+            time.sleep(START_LOOK_SECONDS)
+        return None
+
+    def close(self) -> None:
+        """End the ranks that have not ended."""
+        for process in self._started:
+            assert process.stdin
+            with suppress(OSError):
+                process.stdin.close()
+        for process in self._started:
+            try:
+                process.wait(timeout=END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _ended(self) -> str | None:
+        """Why the first rank has ended that has."""
+        for place, process in enumerate(self._started):
+            code = process.poll()
+            assert process.stdout
+            self._said[place] += process.stdout.read() or b""
+            if code and code != OTHERS_LEFT:
+                said = self._said[place].decode(errors="replace").removeprefix("ready\n").strip()
+                why = said or f"it ended with the exit code {code}"
+                return f"worker {place + 1} of {len(self._started) + 1}: {why}"
+        return None
+
+
+@contextmanager
+def on_this_machine(trial: Trial, count: int) -> Iterator[tuple[Others, Place]]:
+    """Start the other ranks as processes of this machine, which share its cores with this one."""
+    threads = max(1, torch.get_num_threads() // count)
+    with tempfile.TemporaryDirectory(prefix="harness-ranks-") as folder, ExitStack() as ending:
+        address = f"file://{Path(folder) / 'meeting'}"
+        places = [Place(number, count, address, threads) for number in range(count)]
+        plain = portable(trial)
+        processes = _Processes([{"trial": plain, "place": vars(place)} for place in places[1:]])
+        ending.callback(processes.close)
+        before = os.environ.get("GLOO_SOCKET_IFNAME")
+        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+        try:
+            yield processes, places[0]
+        finally:
+            if before is None:
+                del os.environ["GLOO_SOCKET_IFNAME"]
+            else:
+                os.environ["GLOO_SOCKET_IFNAME"] = before
+
+
+def _search_path() -> str:
+    """Where the other ranks find harness: where this process has found it."""
+    return os.pathsep.join([str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")])

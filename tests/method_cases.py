@@ -1,0 +1,70 @@
+"""Configurations of all methods whose computation is compared with a reference."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.data.batching import TextBatch, pad
+from harness.plugin import registry
+from harness.plugin.kit import Kit
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("simcse", {}),
+    ("simcse", {"setting": "sup", "head": "batchnorm"}),
+    ("simcse", {"setting": "semisup"}),
+    ("simcse", {"masked_language_weight": 0.1, "masking_ratio": 0.5}),
+    ("esimcse", {"queue_ratio": 2.0}),
+    ("consert", {"setting": "sup", "first_view": "adversarial", "second_view": "shuffle"}),
+    ("consert", {"first_view": "token-cutoff", "second_view": "feature-cutoff"}),
+    ("consert", {"first_view": "dropout", "second_view": "none"}),
+    ("sbert", {}),
+    ("promptbert", {}),
+    ("promptbert", {"setting": "sup"}),
+    ("promptbert", {"setting": "semisup", "denoising": "released"}),
+    ("dcpcse", {"mlm": True, "masking_ratio": 0.5}),
+    ("dcpcse", {"prompts": "shallow"}),
+    ("d2cse", {}),
+    ("d2cse", {"cls_prompt": True, "rtd_reduction": "mean_nonpad"}),
+    ("d2cse", {"setting": "sup", "discriminator": "copy", "rtd_reduction": "sum"}),
+    ("diffcse", {}),
+    ("diffcse", {"rtd_reduction": "mean_nonpad", "edit": "all"}),
+    ("diffcse", {"setting": "sup", "objective": "corrective"}),
+    ("diffcse", {"objective": "masked-language"}),
+    ("diffcse", {"objective": "negatives"}),
+    ("diffaug", {}),
+    ("diffaug", {"views": "same", "denoising": "released"}),
+    ("diffaug", {"setting": "sup", "augmentation": "lora", "accumulation": 1}),
+    ("diffaug", {"augmentation": "adapter", "combination": "sum"}),
+    ("clsr", {"batch_size": 20}),
+    ("flow", {"pooling": "last-two"}),
+    ("whitening", {"pooling": "first-last"}),
+    ("pooling", {"pooling": "cls"}),
+    ("pooling", {"pooling": "mean"}),
+    ("pooling", {"pooling": "first-last-embeddings"}),
+]
+IDS = ["-".join([name, *map(str, options.values())]) for name, options in CASES]
+
+
+def values_of(
+    name: str, options: dict[str, Any], encoder: str, triplets: Path, pairs: Path
+) -> dict[str, Any]:
+    """The values of a case. All items of a corpus make a batch, however batches are drawn."""
+    fields = registry.load(name).method.config_type.model_fields
+    wanted = {
+        "batch_size": 50, "stage1_batch_size": 20, "auxiliary_batch_size": 20, "epochs": 1,
+        "pairs": str(triplets if name == "clsr" else pairs), "corpus": str(triplets),
+        "encoder": encoder, "stage1_steps": 3, "prompt_length": 3, "prefix_length": 3,
+    }  # fmt: skip
+    return {field: value for field, value in wanted.items() if field in fields} | options
+
+
+def mixed(kit: Kit, method: Any) -> TextBatch:
+    """Sentences of one token up to twelve, in the template of the method."""
+    template = method.evaluation_template
+    generator = torch.Generator().manual_seed(0)
+    rows = [
+        torch.randint(5, 30, (length,), generator=generator).numpy() for length in (7, 1, 12, 3)
+    ]
+    ids, mask = pad(rows, template, kit.tokenizer.pad_token_id)
+    return TextBatch(ids, mask, torch.arange(len(rows)))

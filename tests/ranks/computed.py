@@ -1,0 +1,105 @@
+"""What methods compute in a training step, by this process alone or by several ranks together.
+
+`python -m tests.ranks.computed FILE` is one rank: FILE has the cases, its place and the file in
+which rank 0 leaves what was computed.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+
+from harness.modules.prefixes import PrefixModules
+from harness.modules.prompts import DeepPrompts
+from harness.plugin import registry
+from harness.plugin.config import TrainingConfig
+from harness.plugin.kit import Kit
+from harness.ranks import rank_number
+from harness.training.engines import stage_optimiser
+from harness.training.feeding import made
+from harness.training.seeds import seed_everything
+from harness.training.stages import stage_streams
+from harness.trials.trial import resolve
+from harness.trials.workers import Place
+from tests.method_cases import mixed
+
+Computed = dict[str, Tensor]
+"""Stage, step and loss, or `gradient` and stage, step and parameter -> what was computed"""
+
+
+def kit_of(name: str, values: dict[str, Any]) -> Kit:
+    """A kit on the CPU."""
+    plugin = registry.load(name)
+    return Kit(plugin.declare(resolve(plugin, values)), torch.device("cpu"))
+
+
+def without_dropout(kit: Kit) -> Any:
+    """The method without dropout, of which every rank draws its own."""
+    seed_everything(0)
+    method = kit.build()
+    for module in method.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        if isinstance(module, DeepPrompts | PrefixModules):
+            module.dropout = 0.0
+    return method
+
+
+def computed(name: str, values: dict[str, Any]) -> Computed:
+    """Losses and gradients of the first steps of all stages, and test embeddings."""
+    kit = kit_of(name, values)
+    assert isinstance(kit.config, TrainingConfig)
+    method = without_dropout(kit).train()
+    found: Computed = {}
+    for stage in kit.declared.stages:
+        batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
+        optimiser = stage_optimiser(stage, method, kit.config, 2, None)
+        optimiser.peaks = [0.0 for _ in optimiser.peaks]  # so that both steps have the same weights
+        for step in range(2):  # a queue of negatives is empty in the first one
+            torch.manual_seed(step)
+            with optimiser.accumulating(last=True):
+                losses = optimiser.losses(next(batches), stage)
+                optimiser.backward(torch.stack(list(losses.values())).sum())
+            found |= {f"{stage.name} {step} {loss}": each for loss, each in losses.items()}
+            for parameter, gradient in gradients(method).items():
+                found[f"gradient {stage.name} {step} {parameter}"] = gradient
+            optimiser.step(step)
+    method.eval()
+    with torch.no_grad():
+        vectors = method.embed(mixed(kit, method))
+    return {part: each.detach().clone() for part, each in (found | {"vectors": vectors}).items()}
+
+
+def gradients(method: nn.Module) -> dict[str, Tensor]:
+    """The whole gradient of every parameter that has one, also where it is sharded."""
+    found = {}
+    for name, parameter in method.named_parameters():
+        gradient = parameter.grad
+        if hasattr(parameter, "_hp_mapping") or hasattr(parameter, "ds_id"):
+            from deepspeed.utils import safe_get_full_grad
+
+            gradient = safe_get_full_grad(parameter) if parameter.requires_grad else None
+        if gradient is not None:
+            found[name] = gradient.detach().clone()
+    return found
+
+
+def main() -> None:
+    """Be one rank."""
+    told = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    with Place(**told["place"]).taken():
+        everything = {}
+        for case, (name, values) in told["cases"].items():
+            everything[case] = computed(name, values)
+        if rank_number() == 0:
+            torch.save(everything, told["results"])
+
+
+if __name__ == "__main__":
+    main()
