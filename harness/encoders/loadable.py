@@ -8,7 +8,7 @@ import transformers
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
-from harness.data.hub import model_folder, model_shape
+from harness.data.hub import SIZES, model_folder, model_shape
 from harness.encoders.families import check_text_encoder
 from harness.errors import UserError, explained
 
@@ -29,6 +29,18 @@ def parameter_count(name: str) -> int:
     """The number of parameters of an encoder without a pooler. Raises UserError as above."""
     named = _without_memory(name).named_parameters()
     return sum(value.numel() for path, value in named if not path.startswith("pooler."))
+
+
+def common_sizes(name: str) -> dict[str, int]:
+    """The sizes in a model's config.json, under the names that BERT has for them.
+
+    Raises UserError when there is no such model.
+    """
+    with explained(f'model "{name}" cannot be loaded: '):
+        config = transformers.AutoConfig.from_pretrained(
+            model_folder(name, download=False), trust_remote_code=False
+        )
+    return {size: found for size in SIZES if (found := getattr(config, size, None)) is not None}
 
 
 def stored_in_bf16(name: str) -> bool:

@@ -133,8 +133,8 @@ def load_masked_lm(name: str, role: str) -> Any:
     shape = model_shape(name)  # it refuses sizes with which transformers fails without a clear word
     if not has_masked_lm(shape):
         raise UserError(
-            f'{role} "{name}" ({shape.get("model_type")}) is no masked language model: choose one '
-            f"such as BERT"
+            f'{role} "{name}" ({shape.get("model_type")}) is no masked language model: choose an '
+            f"encoder such as BERT, or a method without one"
         )
     with explained(f'{role} "{name}" cannot be loaded: '):
         model, loading = transformers.AutoModelForMaskedLM.from_pretrained(

@@ -137,9 +137,7 @@ def test_prompts_change_a_row_as_if_it_were_alone(
     assert (slots.abs().amax(dim=(0, 2)) > 0).all(), "a layer has no prompts"
 
 
-def test_prompts_of_a_decoder_are_a_cache_of_keys_and_values(
-    saved: Saved, batch: TextBatch
-) -> None:
+def test_prompts_of_a_decoder_are_a_cache_of_keys(saved: Saved, batch: TextBatch) -> None:
     """transformers' own way of putting keys and values in front, as peft's prefix tuning has it."""
     encoder = Encoder(str(saved("Llama"))).double().eval()
     prompts = DeepPrompts(encoder, 3).double().eval()
@@ -172,7 +170,7 @@ def test_dropout_is_set_whatever_the_family_calls_it(
     one, other = texts.split(dropped.cls(texts))
     assert (one - other).abs().max() > 0.01
     still = Encoder(str(saved(name)), dropout=0.0).train()
-    with pytest.raises(UserError, match="two views of a sentence are the same.*encoder_dropout"):
+    with pytest.raises(UserError, match=r"two views of a sentence are the same.*encoder_dropout"):
         still.cls(texts)
     again = still.cls(batch)
     assert (again - still.cls(batch)).abs().max() < 1e-6, "something is still random"
