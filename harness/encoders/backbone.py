@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from harness.data.batching import TextBatch
 from harness.encoders.attention import OnePosition, select
 from harness.encoders.decoders import Decoding, averaged, last_positions
-from harness.encoders.families import Family, embedding_output
-from harness.encoders.pretrained import Reading, pretrained_model
+from harness.encoders.families import EncoderFamily, embedding_output
+from harness.encoders.pretrained import Loading, pretrained_model
 from harness.encoders.reach import Reach
 from harness.encoders.row_shares import Pass, Where, run_in_shares
 from harness.encoders.trained import load_trained
@@ -36,7 +36,7 @@ class Encoder(nn.Module):
         *,
         checkpointing: bool = False,
         chunk_size: int | None = None,
-        **reading: Unpack[Reading],
+        **loading: Unpack[Loading],
     ) -> None:
         """Load the model.
 
@@ -47,13 +47,13 @@ class Encoder(nn.Module):
         """
         super().__init__()
         self.name = name
-        self.model = pretrained_model(name, **reading)
+        self.model = pretrained_model(name, **loading)
         load_trained(self.model, name)
-        self.family = Family(name, self.model)
+        self.family = EncoderFamily(name, self.model)
         """What the model has a place for"""
-        self.decoding = reading.get("decoding", Decoding())
-        self._views_differ = False
-        """Whether views of a sentence were seen that are not the same"""
+        self.decoding = loading.get("decoding", Decoding())
+        self.checks_views = True
+        """Whether the next pass in training over copies of rows refuses it when they stay equal"""
         self.unpads = unpads(self.model.config)
         """Whether padding is left out of forward passes"""
         self.reach: Reach = {}
@@ -94,9 +94,9 @@ class Encoder(nn.Module):
         """
         where, self._wanted = self._wanted, None
         states = self._shared_out(self._states, batch, reach, where)[0]
-        if self.training and batch.copies > 1 and not self._views_differ:
+        if self.training and batch.copies > 1 and self.checks_views:
             check_views(self.name, states, batch, reach)
-            self._views_differ = True
+            self.checks_views = False
         return states
 
     def at(self, batch: TextBatch, where: Tensor | int, **reach: Unpack[Reach]) -> Tensor:

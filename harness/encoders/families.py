@@ -109,7 +109,7 @@ def embedding_output(model: Any) -> nn.Module:
     return found
 
 
-class Family:
+class EncoderFamily:
     """What a model of transformers has a place for."""
 
     def __init__(self, name: str, model: Any) -> None:

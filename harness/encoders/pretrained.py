@@ -1,7 +1,7 @@
 """A pretrained encoder of transformers, with the attention of this package where it fits."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import Any, TypedDict, Unpack
 
 import torch
@@ -20,7 +20,7 @@ from harness.encoders.loadable import stored_in_bf16
 from harness.errors import UserError, explained
 
 
-class Reading(TypedDict, total=False):
+class Loading(TypedDict, total=False):
     """How a model is read from its files. What is left out stays as it is there."""
 
     dropout: float | None
@@ -33,7 +33,7 @@ class Reading(TypedDict, total=False):
     """Where the weights go; otherwise to the CPU"""
 
 
-def pretrained_model(name: str, **reading: Unpack[Reading]) -> Any:
+def pretrained_model(name: str, **loading: Unpack[Loading]) -> Any:
     """The model of transformers.
 
     Raises UserError when it is not a complete text model, and for a decoder that cannot read as it
@@ -41,17 +41,17 @@ def pretrained_model(name: str, **reading: Unpack[Reading]) -> Any:
     """
     shape = model_shape(name)  # it refuses sizes with which transformers fails without a clear word
     decoder = is_decoder(shape)
-    ahead = decoder and reading.get("decoding", Decoding()).attention == "bidirectional"
-    half = reading.get("as_stored", False) and stored_in_bf16(name)
+    ahead = decoder and loading.get("decoding", Decoding()).attention == "bidirectional"
+    half = loading.get("as_stored", False) and stored_in_bf16(name)
     with explained(f'encoder "{name}" cannot be loaded: '):
-        config = _configured(name, reading.get("dropout"), decoder=decoder, ahead=ahead)
+        config = _configured(name, loading.get("dropout"), decoder=decoder, ahead=ahead)
         dtype = torch.bfloat16 if half else torch.float32
-        model, loading = _loaded(name, config, dtype, reading.get("device"))
+        model, missing = _loaded(name, config, dtype, loading.get("device"))
     # transformers would fill what is missing with random numbers and go on. A pooler may be
     # missing: no method reads it.
-    missing = sorted(key for key in loading["missing_keys"] if not key.startswith("pooler."))
-    if missing:
-        some = ", ".join(missing[:3])
+    lacking = sorted(key for key in missing if not key.startswith("pooler."))
+    if lacking:
+        some = ", ".join(lacking[:3])
         raise UserError(f'encoder "{name}" is incomplete (missing weights: {some})')
     if ahead and not _sees_ahead(model):
         raise UserError(
@@ -76,8 +76,8 @@ def _configured(name: str, dropout: float | None, *, decoder: bool, ahead: bool)
 
 def _loaded(
     name: str, config: Any, dtype: torch.dtype, device: torch.device | None
-) -> tuple[Any, Mapping[str, Any]]:
-    """The model of transformers, and what transformers says about loading it."""
+) -> tuple[Any, Collection[str]]:
+    """The model of transformers, and the names of weights that its files lack."""
     # The models of transformers take seconds to import, and `import transformers` takes none.
     from harness.encoders.prefix_attention import ATTENTION
 
@@ -88,7 +88,7 @@ def _loaded(
         options["add_pooling_layer"] = False
     if device is not None and device.type != "cpu" and transformers.utils.is_accelerate_available():
         options["device_map"] = device  # each shard goes there at once, past the host's memory
-    model, loading = transformers.AutoModel.from_pretrained(
+    model, said = transformers.AutoModel.from_pretrained(
         model_folder(name),
         config=config,
         dtype=dtype,
@@ -100,7 +100,7 @@ def _loaded(
     if takes_our_attention(model):
         model.set_attn_implementation(ATTENTION)
         number_attentions(model)
-    return model, loading
+    return model, said["missing_keys"]
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ from torch import Tensor
 from harness import plugin
 from harness.data.hub import model_folder
 from harness.data.tokens import Template, piece_ids
-from harness.encoders.families import Family
+from harness.encoders.families import EncoderFamily
 from harness.plugin import Kit, TextBatch
 
 from .loading import add_lower_case, load_model
@@ -69,7 +69,7 @@ class Method(plugin.Method[Config]):
 
         Those of RoBERTa begin behind its padding_idx.
         """
-        positions = Family(self.config.encoder, self.encoder[0].model).longest
+        positions = EncoderFamily(self.config.encoder, self.encoder[0].model).longest
         return min(int(self.encoder.max_seq_length), positions)
 
     def embed(self, batch: TextBatch) -> Tensor:

@@ -12,7 +12,7 @@ from transformers import BertConfig, BertModel
 from harness.data.batching import TextBatch
 from harness.encoders.attention import KeyValues
 from harness.encoders.backbone import Encoder
-from harness.encoders.families import Family
+from harness.encoders.families import EncoderFamily
 from harness.modules.prefixes import PrefixModules
 
 LENGTH, LAYERS, HEADS, WIDTH = 3, 2, 4, 32
@@ -44,7 +44,7 @@ def modules_of(encoder: Any, **options: Any) -> PrefixModules:
 def base_shaped() -> Any:
     with torch.device("meta"):
         model = BertModel(BertConfig())
-    return SimpleNamespace(hidden_size=768, model=model, family=Family("base", model))
+    return SimpleNamespace(hidden_size=768, model=model, family=EncoderFamily("base", model))
 
 
 def test_parameter_counts_of_bert_base() -> None:
