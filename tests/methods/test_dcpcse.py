@@ -37,10 +37,9 @@ TEMPLATE = "the old {s} sees [MASK]"
 
 
 @pytest.fixture
-def still(
-    request: pytest.FixtureRequest, tmp_path: Path, equal_views: None
-) -> Callable[[str], str]:
+def still(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
     """The model of a fixture without dropout."""
+    request.getfixturevalue("equal_views")
 
     def make(family: str) -> str:
         folder = tmp_path / family

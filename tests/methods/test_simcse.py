@@ -84,9 +84,8 @@ def closed_form(anchors: np.ndarray, candidates: np.ndarray, temperature: float)
     return float(total / len(anchors))
 
 
-def test_without_dropout_the_views_are_one(
-    kit_for: KitFor, without_dropout: Path, equal_views: None
-) -> None:
+@pytest.mark.usefixtures("equal_views")
+def test_without_dropout_the_views_are_one(kit_for: KitFor, without_dropout: Path) -> None:
     kit = kit_for("simcse", encoder=str(without_dropout), temperature=0.1)
     method = build(kit)
     batch = one_batch(kit, method)
@@ -427,14 +426,11 @@ def test_three_steps(kit_for: KitFor, setting: str, head: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("equal_views")
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
 def test_checkpointed_gradients_are_the_same(
-    kit_for: KitFor,
-    family: str,
-    precision: str,
-    request: pytest.FixtureRequest,
-    equal_views: None,
+    kit_for: KitFor, family: str, precision: str, request: pytest.FixtureRequest
 ) -> None:
     """There is no dropout here, because the last layer draws fewer masks without checkpointing."""
     gradients = []
