@@ -112,7 +112,8 @@ def run_command(record: "Record", locator: str | None) -> str:
     values = {name: value for name, value in record.configuration.items() if name != "encoder"}
     try:
         plugin = registry.load(method)
-        values = given_values(plugin, resolve(plugin, record.configuration))
+        wanted = {**record.configuration, **record.engine}
+        values = given_values(plugin, resolve(plugin, wanted))
     except UserError:
         values = {name: value for name, value in values.items() if value is not None}
     words = ["harness", "run", method, "--encoder", record.encoder, "--seed", str(record.seed)]

@@ -1,14 +1,17 @@
 """What a method may ask of the self-attention: prompts in every layer, and one position."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 
-@dataclass(frozen=True)
-class KeyValues:
-    """Keys and values that stand in front of a layer's own, for every layer."""
+class KeyValues(NamedTuple):
+    """Keys and values that stand in front of a layer's own, for every layer.
+
+    It is a tuple, in which libraries that shard weights find the tensors of a module's output.
+    """
 
     keys: tuple[Tensor, ...]
     """One tensor for each layer, (rows, heads, prompts, head size)"""

@@ -1,8 +1,7 @@
 """How a method reaches into one forward pass of an encoder."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import torch
 from torch import Tensor
@@ -15,8 +14,7 @@ EmbeddingEdit = Callable[[Tensor], Tensor]
 What it gives at padding is not read."""
 
 
-@dataclass(frozen=True)
-class WordVectors:
+class WordVectors(NamedTuple):
     """Trained vectors that stand where word embeddings would.
 
     Position and type embeddings, LayerNorm and dropout follow as for any token.

@@ -6,7 +6,6 @@ GradCache (Gao et al., 2021, arXiv 2101.06983), which keeps them at the vectors 
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import cast
 
 import torch
@@ -61,9 +60,9 @@ def _entering(reach: Reach) -> Reach:
     found = cast("Reach", dict(reach))
     if prefix := reach.get("prefix"):
         keys, values = (tuple(map(entering, part)) for part in (prefix.keys, prefix.values))
-        found["prefix"] = replace(prefix, keys=keys, values=values)
+        found["prefix"] = prefix._replace(keys=keys, values=values)
     if words := reach.get("words"):
-        found["words"] = replace(words, vectors=entering(words.vectors))
+        found["words"] = words._replace(vectors=entering(words.vectors))
     if (mixture := reach.get("mixture")) is not None:
         found["mixture"] = entering(mixture)
     return found
@@ -77,7 +76,7 @@ def _reach_of(reach: Reach, rows: slice) -> Reach:
         visible = None if prefix.visible is None else prefix.visible[rows]
         found["prefix"] = KeyValues(keys, values, visible)
     if words := reach.get("words"):
-        found["words"] = replace(words, positions=words.positions[rows])
+        found["words"] = words._replace(positions=words.positions[rows])
     if (positions := reach.get("positions")) is not None:
         found["positions"] = positions[rows]
     if (mixture := reach.get("mixture")) is not None:

@@ -63,7 +63,8 @@ def _packed_type() -> torch.dtype:
 def _packable(weight: Tensor) -> bool:
     # The operators are private ones of torch, so a build may lack them.
     return (
-        weight.device.type == "cpu"
+        weight.dim() == 2  # one that is sharded over several processes is not there now
+        and weight.device.type == "cpu"
         and weight.dtype == torch.float32
         and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")

@@ -139,6 +139,7 @@ class Declared:
         _ = self.models, self.files, self.artefacts, self.sources
         for stage in self.stages:
             where = f'method {self.name}: stage "{stage.name}"'
+            self._check_engine(stage, where)
             for stream in stage.streams:
                 if stream not in self.corpora:
                     raise UserError(
@@ -151,6 +152,17 @@ class Declared:
                         f'{where} trains at the rate "{field}", which is no field of the '
                         f"configuration{suggest(field, type(self.config).model_fields)}"
                     )
+
+    def _check_engine(self, stage: Stage, where: str) -> None:
+        """Raises UserError when a stage needs whole weights and they would be sharded."""
+        how = stage.optimisation
+        whole = {"lars": how.optimiser == "lars", "released clipping": how.clipping == "released"}
+        needs = [name for name, needed in whole.items() if needed]
+        if needs and getattr(self.config, "engine", "single") == "deepspeed":
+            raise UserError(
+                f"{where} has {needs[0]}, which needs whole gradients, and deepspeed shards them; "
+                f"choose engine=ddp"
+            )
 
     def items(self, stream: str) -> int | None:
         """Items of a stream; of a labelled corpus, those of the drawn subset.

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import ray
@@ -10,6 +11,8 @@ from harness.errors import UserError
 from harness.sweep.on_machines import on_every_machine
 from harness.sweep.process_memory import machine_memory
 from harness.sweep.resources import Gpu, Resources
+from harness.trials.trial import Trial
+from harness.trials.workers import worker_count
 
 REPLY_SECONDS = 180.0
 """A machine starts a worker for its answer"""
@@ -77,3 +80,18 @@ def affordable(wanted: Resources) -> Resources:
         f"{most.get('CPU', 0):g} and {most.get('GPU', 0):g}; lower --cpus-per-trial or "
         f"--gpus-per-trial"
     )
+
+
+def check_workers(trial: Trial, each: Resources, total: Mapping[str, float]) -> None:
+    """Raises UserError for a trial whose workers can never run all at the same time.
+
+    `each`: what one of them occupies; a trial of several has whole GPUs. `total`: of all machines.
+    """
+    count = worker_count(trial)
+    gpus = count if each.gpus else 0
+    if count > 1 and (total.get("CPU", 0) < count * each.cpus or total.get("GPU", 0) < gpus):
+        raise UserError(
+            f"{trial.label} cannot run: its {count} workers need {count * each.cpus:g} CPUs and "
+            f"{gpus} GPUs, and all machines have {total.get('CPU', 0):g} and "
+            f"{total.get('GPU', 0):g}; lower workers or --cpus-per-trial"
+        )

@@ -41,7 +41,7 @@ from harness.sweep.least_memory import check_fits, largest_room
 from harness.sweep.limits import Limits
 from harness.sweep.local_files import LocalFiles
 from harness.sweep.machine_check import check_machines
-from harness.sweep.machines import Machine, affordable, all_machines
+from harness.sweep.machines import Machine, affordable, all_machines, check_workers
 from harness.sweep.ray_session import ray_session
 from harness.sweep.relay import Feed, Relay
 from harness.sweep.resources import Resources
@@ -137,6 +137,7 @@ class Engine:
         room = largest_room(self._machines, on_gpu=on_gpu, limit=self.limits.memory_bytes)
         for trial in trials:
             check_fits(trial, room)
+            check_workers(trial, self.resources, ray.cluster_resources())
 
     def prepare(self, trials: Mapping[str, Trial], watcher: TrialWatcher) -> None:
         """Make the parts that the trials (key -> trial) share, and run no trial."""
@@ -202,4 +203,5 @@ def _name(trial: Any) -> str:
 
 def _resources(settings: dict[str, Any], *, cpus: float) -> Any:
     """What a job occupies."""
-    return tune.PlacementGroupFactory([{"CPU": cpus, "GPU": settings["gpus"]}])
+    bundles = [{"CPU": cpus, "GPU": settings["gpus"]} for _ in range(settings["workers"])]
+    return tune.PlacementGroupFactory(bundles)

@@ -116,6 +116,8 @@ class Relay(tune.Callback):  # type: ignore[misc]
         key, report = trial.config["key"], trial.last_result
         ours = self.queue.trial(key)
         self.shares.ended(key, ours, report)
+        if report.get("lost") and not self._runs_again(key):
+            report = self._recorded_failure(ours, report["reason"])
         if report["status"] == worker.POSTPONED:
             self.queue.postponed(key, report["reason"])
             if not self.stopping.asked:

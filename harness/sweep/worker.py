@@ -14,11 +14,12 @@ from typing import Any
 import torch
 from ray import tune
 
-from harness.errors import Interrupted, Postponed, Pruned, TrialFailure, UserError
+from harness.errors import Interrupted, Postponed, Pruned, TrialFailure, UserError, WorkerLost
 from harness.locks import postponing
 from harness.sweep.gpu_share import NEEDS_MORE
 from harness.sweep.limits import Limits, limited, stopped, watched
 from harness.sweep.local_files import LocalFiles
+from harness.sweep.rank_actors import in_this_group
 from harness.sweep.received_files import receive
 from harness.sweep.stopping import stop_note
 from harness.sweep.trial_queue import Job
@@ -31,6 +32,7 @@ from harness.trials.store import Store
 from harness.trials.trained_encoder import provide
 from harness.trials.trial import Trial, failed, portable
 from harness.trials.trial import key as key_of
+from harness.trials.workers import Launch, worker_count
 
 POSTPONED = "postponed"
 """The status of a trial that waits or gave way, and so has no record yet"""
@@ -52,7 +54,8 @@ def settings_of(job: Job, gpus: float, files: LocalFiles | None) -> dict[str, An
         sent = trial_settings(job.trial, files)
     except UserError:  # the trial itself says in its record which file is missing
         sent = trial_settings(job.trial, None)
-    return {"key": job.key, "part": part, "gpus": gpus, **sent}
+    workers = 1 if job.part else worker_count(job.trial)
+    return {"key": job.key, "part": part, "gpus": gpus, "workers": workers, **sent}
 
 
 def given_trial(settings: Mapping[str, Any]) -> Trial:
@@ -78,7 +81,8 @@ def run_one(
     torch.set_num_threads(max(1, int(cpus)))
     found = store_at(store)
     limits = replace(limits, gpus=settings["gpus"])
-    do = _make_part if settings["part"] else partial(_run_trial, commit=commit)
+    launch = in_this_group(store, cpus, settings["gpus"], settings["files"])
+    do = _make_part if settings["part"] else partial(_run_trial, commit=commit, launch=launch)
     try:
         if settings["files"]:
             _arrive(settings)
@@ -88,6 +92,8 @@ def run_one(
             tune.report(do(settings, found, sweep, limits))
     except (Postponed, Interrupted) as why:
         tune.report({"status": POSTPONED, "reason": str(why), "dev": None})
+    except WorkerLost as why:
+        tune.report({"status": POSTPONED, "reason": str(why), "dev": None, "lost": True})
     except torch.OutOfMemoryError:
         if not limits.shares_gpu:
             raise
@@ -134,7 +140,13 @@ def _make_part(
 
 
 def _run_trial(
-    settings: Mapping[str, Any], found: Store, sweep: str, limits: Limits, *, commit: str
+    settings: Mapping[str, Any],
+    found: Store,
+    sweep: str,
+    limits: Limits,
+    *,
+    commit: str,
+    launch: Launch,
 ) -> dict[str, Any]:
     """Run one trial, unless another process has finished it in the meantime, or runs it.
 
@@ -158,7 +170,7 @@ def _run_trial(
         except UserError as why:  # the trial that trains the encoder has failed
             return failed(trial, str(why))
         weights, shared = found.weights(key), limits.shares_gpu
-        made.append(attempt(trial, report, weights, running, shares_gpu=shared))
+        made.append(attempt(trial, report, weights, running, shares_gpu=shared, launch=launch))
         return made[0]
 
     def of_commit() -> Record:

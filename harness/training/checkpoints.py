@@ -64,7 +64,7 @@ class Checkpoint:
             return None
         theirs = saved.facts.get("identity", {})
         for name, value in self.identity.items():
-            if theirs.get(name) != value:
+            if theirs.get(name, value) != value:
                 _logger.warning(
                     "the trial begins at step 0: its checkpoint %s is of %s %s, and this is %s",
                     self.path, name, theirs.get(name), value,

@@ -5,10 +5,18 @@ from typing import Any
 import torch.distributed as dist
 
 from harness.plugin.config import TrainingConfig
+from harness.plugin.engine import EngineName
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
 from harness.training.data_parallel import DataParallelOptimiser
 from harness.training.optimisers import StageOptimiser
+from harness.training.zero import ZeroOptimiser
+
+ENGINES: dict[EngineName, type[StageOptimiser]] = {
+    "single": StageOptimiser,
+    "ddp": DataParallelOptimiser,
+    "deepspeed": ZeroOptimiser,
+}
 
 
 def stage_optimiser(
@@ -18,5 +26,5 @@ def stage_optimiser(
 
     The arguments are those of `StageOptimiser`. A process that has joined no others trains alone.
     """
-    kind = DataParallelOptimiser if dist.is_initialized() else StageOptimiser
+    kind = ENGINES[config.engine] if dist.is_initialized() else StageOptimiser
     return kind(stage, method, config, steps, scaling)

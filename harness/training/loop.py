@@ -26,6 +26,7 @@ from harness.training.progress import Outcome, Progress
 from harness.training.saved_state import SavedState, state
 from harness.training.seeds import seed_stage
 from harness.training.sent_states import from_rank_0
+from harness.training.sharded import load_weights
 from harness.training.shared_stages import StageStates
 from harness.training.snapshots import restore, snapshot
 from harness.training.stages import evaluation_interval, patience_spent, stage_streams
@@ -59,6 +60,8 @@ class Trainer:
         self.precision = resolve_precision(config.precision, kit.device)
         self._reported = time.monotonic()
         self._asked: Collection[int] = ()
+        self._optimiser: StageOptimiser | None = None
+        """Of the stage that runs. It is kept, because sharded weights work with it alone"""
         self._pruned = False
         """Whether the training is to end after this step"""
         self._began: float | None = None
@@ -81,10 +84,10 @@ class Trainer:
                 self._run_stage(number, streams[number], lengths[number], saved)
                 saved = None
                 if stages[number].selection.own_run:
-                    self.method.load_state_dict(self.outcome.forget_best(), strict=False)
+                    load_weights(self.method, self.outcome.forget_best())
         except Pruned:
             self.outcome.pruned = True
-        self.method.load_state_dict(self.outcome.best_state, strict=False)
+        load_weights(self.method, self.outcome.best_state)
         self.outcome.best_state = {}
         return self.outcome
 
@@ -118,14 +121,15 @@ class Trainer:
     ) -> None:
         """Run stage `number`; `saved`: the checkpoint in this stage from which it goes on."""
         stage = self.kit.declared.stages[number]
-        scaling = self.kit.device.type if self.precision == "fp16" else None
-        optimiser = stage_optimiser(stage, self.method, self.config, steps, scaling)
         start = saved.facts["step"] if saved else 0
         states = self._states(stage, steps)
         with states.held() if states else nullcontext():
             if stage.shared is not None:  # another trial may be further than the checkpoint
                 latest, found = states.latest(start, steps) if states else (start, None)
                 start, saved = agreed(latest), from_rank_0(found) or saved
+            if saved:
+                load_weights(self.method, saved.weights)
+            optimiser = self._stage_optimiser(stage, steps)
             if saved:
                 self.outcome = restore(saved, self.method, self._trained, optimiser)
             # An earlier stage may have ended before its last step.
@@ -145,6 +149,14 @@ class Trainer:
                     self._save(number, step + 1, steps, optimiser, states)
         self._stop_clock()
         self._losses.check()
+
+    def _stage_optimiser(self, stage: Stage, steps: int) -> StageOptimiser:
+        """The optimiser of the stage, in the place of that of an earlier one."""
+        scaling = self.kit.device.type if self.precision == "fp16" else None
+        if self._optimiser:
+            self._optimiser.close()
+        self._optimiser = stage_optimiser(stage, self.method, self.config, steps, scaling)
+        return self._optimiser
 
     def _save(
         self,

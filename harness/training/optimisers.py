@@ -171,12 +171,39 @@ class StageOptimiser:
             clip_released(self.parameters, self.frozen, self.largest_norm, scale)
         else:
             clip(self.parameters, self.largest_norm)
-        schedule = self.stage.optimisation.schedule
-        factor = rate_factor(schedule, step, self.warmup, self.decay_steps)
-        for group, peak in zip(self.torch.param_groups, self.peaks, strict=True):
-            group["lr"] = peak * factor
+        self.set_rates(step)
         self.scaler.step(self.torch)
         self.scaler.update()
         # The optimiser's own zero_grad would leave the gradients of the frozen parameters.
         for parameter in (*self.parameters, *self.frozen):
             parameter.grad = None
+
+    def set_rates(self, step: int) -> None:
+        """Set the learning rates of step number `step`."""
+        schedule = self.stage.optimisation.schedule
+        factor = rate_factor(schedule, step, self.warmup, self.decay_steps)
+        for group, peak in zip(self.torch.param_groups, self.peaks, strict=True):
+            group["lr"] = peak * factor
+
+    def tensors(self) -> dict[str, Tensor]:
+        """NUMBER/NAME -> a tensor of the optimiser's state; parameters are numbered from 0."""
+        return {
+            f"{number}/{name}": value
+            for number, values in self.torch.state_dict()["state"].items()
+            for name, value in values.items()
+        }
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put back what `tensors` gave, perhaps under another engine."""
+        parameters = [each for group in self.torch.param_groups for each in group["params"]]
+        found: dict[int, dict[str, Tensor]] = {}
+        for place, value in tensors.items():
+            number, _, name = place.partition("/")
+            parameter = parameters[int(number)]
+            # A fused optimiser needs its tensors laid out in memory as the parameter is.
+            like = parameter if value.shape == parameter.shape else value
+            found.setdefault(int(number), {})[name] = torch.empty_like(like).copy_(value)
+        self.torch.load_state_dict({**self.torch.state_dict(), "state": found})
+
+    def close(self) -> None:
+        """Let go of the parameters, which another stage trains from now on."""

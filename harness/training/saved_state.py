@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from harness.errors import UserError
 from harness.files import written_whole
+from harness.training.sharded import whole
 
 EXTRA = "_extra_state"
 """How torch calls what a module adds to its state (`get_extra_state`)"""
@@ -79,9 +80,10 @@ class SavedState:
 
 def current(method: nn.Module, names: Collection[str]) -> dict[str, Tensor]:
     """The named parameters, all buffers, and the modules' extra state; not copies."""
+    parameters = dict(method.named_parameters())
     chosen = {*names, *(name for name, _ in method.named_buffers())}
     return {
-        name: value.detach()
+        name: whole(parameters[name]) if name in parameters else value.detach()
         for name, value in method.state_dict().items()
         if name in chosen or name.endswith(EXTRA)
     }
@@ -92,16 +94,8 @@ def state(method: nn.Module, names: Collection[str]) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in current(method, names).items()}
 
 
-def save_state(method: nn.Module, names: Collection[str], path: Path) -> None:
-    """Write the weights of a method: the named parameters, all buffers, and the extra state.
-
-    Raises OSError when that is not possible.
-    """
-    SavedState(current(method, names)).write(path)
-
-
 def load_state(method: nn.Module, names: Collection[str], path: Path) -> None:
-    """Put what `save_state` wrote into a method of the same configuration.
+    """Put the weights that a trial has kept into a method of the same configuration.
 
     Raises UserError when the file is damaged or does not fit.
     """

@@ -5,9 +5,7 @@ Batches are a function of seed and step, so a position in the streams is the num
 
 from collections.abc import Collection
 from dataclasses import asdict, replace
-from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from harness.training.optimisers import StageOptimiser
@@ -28,7 +26,7 @@ def snapshot(
     return SavedState(
         weights=current(method, names),
         best=outcome.best_state,
-        optimiser=_optimiser_tensors(optimiser.torch),
+        optimiser=optimiser.tensors(),
         facts={
             "outcome": kept,
             "random": random_states(),
@@ -43,10 +41,10 @@ def restore(
     names: Collection[str],
     optimiser: StageOptimiser,
 ) -> Outcome:
-    """Bring method, optimiser and random sources to the state of a snapshot; its outcome.
+    """Bring optimiser and random sources to the state of a snapshot; its outcome.
 
-    `names`: the parameters that all stages train. Those that the snapshot does not have stay as
-    they are, in the best state as well.
+    The method has the weights of the snapshot already. `names`: the parameters that all stages
+    train. Those that the snapshot does not have stay as they are in the best state.
     """
     best: dict[str, Tensor] = {}
     if saved.best:
@@ -54,30 +52,8 @@ def restore(
         best = there | {
             name: value.to(there[name], copy=True) for name, value in saved.best.items()
         }
-    method.load_state_dict(saved.weights, strict=False)
     if saved.optimiser:
-        _load_optimiser(optimiser.torch, saved.optimiser)
+        optimiser.load(saved.optimiser)
         optimiser.scaler.load_state_dict(saved.facts["scaler"])
     set_random_states(saved.facts["random"])
     return Outcome(**saved.facts["outcome"], best_state=best)
-
-
-def _optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """NUMBER/NAME -> tensor."""
-    return {
-        f"{number}/{name}": value
-        for number, values in optimiser.state_dict()["state"].items()
-        for name, value in values.items()
-    }
-
-
-def _load_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    parameters = [each for group in optimiser.param_groups for each in group["params"]]
-    found: dict[int, dict[str, Any]] = {}
-    for place, value in tensors.items():
-        number, _, name = place.partition("/")
-        parameter = parameters[int(number)]
-        # A fused optimiser needs its tensors laid out in memory as the parameter is.
-        like = parameter if value.shape == parameter.shape else value
-        found.setdefault(int(number), {})[name] = torch.empty_like(like).copy_(value)
-    optimiser.load_state_dict({**optimiser.state_dict(), "state": found})

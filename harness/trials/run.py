@@ -20,14 +20,16 @@ from harness.files import content_digest, discard
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import FrozenMethod, Method
+from harness.ranks import rank_count
 from harness.training.checkpoints import Checkpoint
 from harness.training.interruption import giving_way
 from harness.training.loop import Trainer
 from harness.training.memory import Peak, peak_memory
 from harness.training.parameters import added, count, trained_names
 from harness.training.progress import Outcome, Progress
-from harness.training.saved_state import load_state, save_state
+from harness.training.saved_state import SavedState, current, load_state
 from harness.training.seeds import seed_everything
+from harness.training.sharded import readable
 from harness.trials.record import Record
 from harness.trials.running import noted
 from harness.trials.trial import Trial, describe, failed
@@ -57,8 +59,8 @@ def attempt(
     another process makes what the trial needs and this one does not wait for it, and, where other
     trials share its GPU (`shares_gpu`), torch.OutOfMemoryError when its memory is used up.
     `launch`: starts the other processes of a trial with several workers; None: on this machine.
-    With `launch`, WorkerLost is raised when one of them ends before its time. When `report` raises
-    Pruned, the training ends, and the record has the best dev score until then.
+    Raises WorkerLost when one of them ends before its time. When `report` raises Pruned, the
+    training ends, and the record has the best dev score until then.
     """
     started, clock = datetime.now(UTC), time.perf_counter()
     if running is not None:  # an earlier process may have died before it heeded a request
@@ -66,13 +68,11 @@ def attempt(
     try:
         with noted(trial.label, report, running) as heard, together(trial, launch):
             record = run_trial(trial, heard, weights, running)
-    except Postponed:
+    except (Postponed, WorkerLost):
         raise  # the trial is run later, and has no record until then
     except (Exception, SystemExit) as error:  # a method that exits must not end the program
         # The two expected errors explain themselves; any other is logged with its traceback.
         if shares_gpu and isinstance(error, torch.OutOfMemoryError):
-            raise
-        if launch is not None and isinstance(error, WorkerLost):
             raise
         if not isinstance(error, TrialFailure | UserError):
             _logger.exception("trial %s failed", trial.label)
@@ -103,9 +103,11 @@ def run_trial(
         elif precision == "fp32" or outcome.pruned:
             dev = outcome.best_dev
         else:  # it was chosen in bf16 or fp16, and what is stored is embedded in float32
-            dev = measured.score_dev(embedder)
-        kept = keep(method, kit, weights) if final and weights is not None else None
-        found = measured.score_test(embedder) if final else Scores({})
+            with readable(method):
+                dev = measured.score_dev(embedder)
+        kept = keep(method, kit, weights) if final else None
+        with readable(method):
+            found = measured.score_test(embedder) if final else Scores({})
     why = f"its search pruned it after {outcome.steps} steps" if outcome.pruned else None
     return replace(
         describe(trial),
@@ -186,7 +188,7 @@ def _dev_score(
     chosen = "fp32" if isinstance(method, FrozenMethod) else precision
 
     def evaluate() -> float:
-        with in_precision(chosen, kit.device):
+        with in_precision(chosen, kit.device), readable(method):
             return measured.score_dev(embedder)
 
     return evaluate
@@ -195,21 +197,27 @@ def _dev_score(
 def _identity(trial: Trial, precision: str) -> dict[str, Any]:
     """What two processes must agree in, so that one can go on from the checkpoint of the other."""
     record = describe(trial)
-    computed = {"device": record.device, "threads": record.threads, "precision": precision}
+    computed: dict[str, Any] = {"device": record.device, "precision": precision}
+    # Several processes draw other numbers anyway, and another number of them may go on.
+    if rank_count() == 1:
+        computed["threads"] = record.threads
     versions = {name: record.versions[name] for name in ("harness", "torch", "transformers")}
     return {"trial": record.key, **computed, **versions}
 
 
-def keep(method: Method[Any], kit: Kit, path: Path) -> str | None:
+def keep(method: Method[Any], kit: Kit, path: Path | None) -> str | None:
     """Write the parameters that training changed, and return the SHA-256 of the file.
 
-    None: nothing trains, or the file cannot be written, for example on a full disk; this is logged
-    and does not fail the trial.
+    None: nothing trains, no file is wanted, or it cannot be written, for example on a full disk;
+    this is logged and does not fail the trial. All ranks of a trial call it.
     """
     if not kit.declared.stages:
         return None
+    weights = current(method, _changed(method, kit))
+    if path is None:
+        return None
     try:
-        save_state(method, _changed(method, kit), path)
+        SavedState(weights).write(path)
         return content_digest(path)
     except OSError as error:
         _logger.warning("the weights %s are not kept: %s", path, error)

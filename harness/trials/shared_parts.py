@@ -84,11 +84,13 @@ def _tokenizer(encoder: str, ends: bool) -> Any:
 
 
 def _first_stage(trial: Trial, kit: Kit) -> list[Part]:
-    """The first stage of a trial, when trials share it."""
+    """The first stage of a trial, when trials share it, and one process alone can run it."""
     config, stage = kit.config, next(iter(kit.declared.stages), None)
     if stage is None or stage.shared is None:
         return []
     assert isinstance(config, TrainingConfig)
+    if config.engine != "single":
+        return []
     steps = kit.declared.steps_of(stage) or 0
     interval = evaluation_interval(stage, config, steps)
     key = StageStates.identity(stage, kit, trial.seed, interval)

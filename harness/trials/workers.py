@@ -28,6 +28,7 @@ START_LOOK_SECONDS = 0.2
 """Time between two looks whether all ranks have started"""
 OTHERS_LEFT = 3
 """The exit code of a rank that ends because another one has"""
+_INTERFACE = "GLOO_SOCKET_IFNAME"
 END_SECONDS = 20.0
 """How long rank 0 waits for the reason of a rank that has ended"""
 
@@ -84,7 +85,7 @@ def together(trial: Trial, launch: Launch | None = None) -> Iterator[None]:
     if not isinstance(config, TrainingConfig) or config.engine == "single":
         yield
         return
-    with (launch or on_this_machine)(trial, config.workers) as (others, place):
+    with (launch or on_this_machine)(trial, worker_count(trial)) as (others, place):
         while not others.ready():
             time.sleep(START_LOOK_SECONDS)
         try:
@@ -92,15 +93,22 @@ def together(trial: Trial, launch: Launch | None = None) -> Iterator[None]:
                 yield
         except RuntimeError as error:
             if is_lost(error):
-                raise WorkerLost(others.reason() or f"another worker is lost ({error})") from error
+                why = others.reason() or f"another worker is lost ({error})"
+                raise WorkerLost(f"{why}; another attempt goes on from the checkpoint") from error
             raise
+
+
+def worker_count(trial: Trial) -> int:
+    """The number of processes that train a trial."""
+    config = trial.config
+    return config.workers if isinstance(config, TrainingConfig) else 1
 
 
 class _Processes:
     """Ranks that are processes of this machine."""
 
     def __init__(self, commands: list[Mapping[str, Any]]) -> None:
-        environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": _search_path()}
+        environment = {**os.environ, "PYTHONPATH": _search_path()}
         self._left = self._started = [
             subprocess.Popen(
                 [sys.executable, "-m", "harness.trials.follower"],
@@ -154,7 +162,7 @@ class _Processes:
             if code and code != OTHERS_LEFT:
                 said = self._said[place].decode(errors="replace").removeprefix("ready\n").strip()
                 why = said or f"it ended with the exit code {code}"
-                return f"worker {place + 1} of {len(self._started) + 1}: {why}"
+                return f"worker {place + 2} of {len(self._started) + 1}: {why}"
         return None
 
 
@@ -162,21 +170,30 @@ class _Processes:
 def on_this_machine(trial: Trial, count: int) -> Iterator[tuple[Others, Place]]:
     """Start the other ranks as processes of this machine, which share its cores with this one."""
     threads = max(1, torch.get_num_threads() // count)
-    with tempfile.TemporaryDirectory(prefix="harness-ranks-") as folder, ExitStack() as ending:
-        address = f"file://{Path(folder) / 'meeting'}"
+    with on_loopback() as address, ExitStack() as ending:
         places = [Place(number, count, address, threads) for number in range(count)]
         plain = portable(trial)
         processes = _Processes([{"trial": plain, "place": vars(place)} for place in places[1:]])
         ending.callback(processes.close)
-        before = os.environ.get("GLOO_SOCKET_IFNAME")
-        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-        try:
-            yield processes, places[0]
-        finally:
-            if before is None:
-                del os.environ["GLOO_SOCKET_IFNAME"]
-            else:
-                os.environ["GLOO_SOCKET_IFNAME"] = before
+        yield processes, places[0]
+
+
+@contextmanager
+def on_loopback() -> Iterator[str]:
+    """In the block, gloo talks on loopback alone; yields a place in which ranks find one another.
+
+    It is a file that only this user can read.
+    """
+    before = os.environ.get(_INTERFACE)
+    os.environ[_INTERFACE] = "lo"
+    try:
+        with tempfile.TemporaryDirectory(prefix="harness-ranks-") as folder:
+            yield f"file://{Path(folder) / 'meeting'}"
+    finally:
+        if before is None:
+            del os.environ[_INTERFACE]
+        else:
+            os.environ[_INTERFACE] = before
 
 
 def _search_path() -> str:

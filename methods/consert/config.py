@@ -79,3 +79,14 @@ class Config(plugin.SemiSupervisedConfig):
                 f"(setting sup has labels)"
             )
         return self
+
+    @model_validator(mode="after")
+    def _adversarial_needs_whole_weights(self) -> Self:
+        # Sharded weights are gathered for one backward pass of a step, and this view needs two.
+        views = (self.first_view, self.second_view)
+        if self.engine == "deepspeed" and self.zero == 3 and "adversarial" in views:
+            raise UserError(
+                "consert: the adversarial view needs gradients within a step, which zero=3 does "
+                "not give; choose zero=2 or engine=ddp"
+            )
+        return self

@@ -5,14 +5,15 @@ vectors that the frozen encoder draws with its dropout on, as released.
 """
 
 from collections.abc import Collection, Mapping
-from typing import Literal
+from typing import Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from harness import plugin
 from harness.encoders.pooling import Pooling, pooled
+from harness.errors import UserError
 from harness.modules.flow import Flow, Permutation
 from harness.modules.vector_table import VectorTable
 from harness.plugin import Artefact, Batches, Kit, Optimisation, Stage, TextBatch
@@ -46,6 +47,15 @@ class Config(plugin.TrainingConfig):
     def unused(self) -> Collection[str]:
         # Where vectors are looked up, nothing is padded, and no encoder runs in training.
         return () if self.vector_dropout else {"batching", "encoder_dropout"}
+
+    @model_validator(mode="after")
+    def _starts_from_a_batch(self) -> Self:
+        if self.engine == "deepspeed":
+            raise UserError(
+                "flow: its first batch sets its first weights, which deepspeed does not see; "
+                "choose engine=ddp"
+            )
+        return self
 
 
 class Method(plugin.FrozenMethod[Config]):

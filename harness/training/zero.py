@@ -1,0 +1,113 @@
+"""DeepSpeed's ZeRO: the optimiser's state, gradients and weights are sharded over the ranks."""
+
+import os
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harness.errors import UserError
+from harness.plugin.config import TrainingConfig
+from harness.plugin.method import Method
+from harness.plugin.stage import Stage
+from harness.training.data_parallel import Losses
+from harness.training.optimisers import StageOptimiser
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+"""How the optimisers of the AdamW kind call the two tensors of a parameter"""
+
+
+class ZeroOptimiser(StageOptimiser):
+    """The optimiser of a stage whose state DeepSpeed shards over the ranks."""
+
+    def __init__(
+        self, stage: Stage, method: Method[Any], config: TrainingConfig, *arguments: Any
+    ) -> None:
+        """The arguments are those of `StageOptimiser`. Raises UserError in fp16."""
+        if arguments[-1] is not None:
+            raise UserError("engine: deepspeed does not scale losses here; set precision=fp32")
+        deepspeed = library()
+        super().__init__(stage, method, config, *arguments)
+        self._numbered = [each for group in self.torch.param_groups for each in group["params"]]
+        """The parameters in the order in which `tensors` numbers them"""
+        self._engine, _, _, _ = deepspeed.initialize(
+            model=Losses(method),
+            optimizer=self.torch,
+            config=settings(config),
+            dist_init_required=False,
+        )
+        self.losses = self._engine
+
+    def backward(self, loss: Tensor) -> None:
+        self._engine.backward(loss, scale_wrt_gas=False)
+
+    def step(self, step: int) -> None:
+        self.set_rates(step)
+        self._engine.step()
+
+    def tensors(self) -> dict[str, Tensor]:
+        from deepspeed.utils import safe_get_full_optimizer_state
+
+        steps = [values["step"] for values in self.torch.state.values()]
+        found = {}
+        for number, parameter in enumerate(self._numbered if steps else ()):
+            found[f"{number}/step"] = steps[0]
+            for name in MOMENTS:
+                found[f"{number}/{name}"] = safe_get_full_optimizer_state(parameter, name)
+        return found
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        from deepspeed.utils import safe_set_full_optimizer_state
+
+        zero = self._engine.optimizer
+        shards = getattr(zero, "fp32_partitioned_groups_flat", None)
+        for shard in shards or zero.single_partition_of_fp32_groups:
+            moments = {name: torch.zeros_like(shard) for name in MOMENTS}
+            self.torch.state[shard] = {"step": tensors["0/step"].clone(), **moments}
+        if shards is None:  # ZeRO 1 and 2 look for the state when they do their first step
+            zero._lazy_init_hp_params_optimizer_state()
+        for number, parameter in enumerate(self._numbered):
+            for name in MOMENTS:
+                value = tensors[f"{number}/{name}"].to(parameter.device)
+                safe_set_full_optimizer_state(parameter, value, name)
+
+    def close(self) -> None:
+        self._engine.destroy()
+
+
+def library() -> Any:
+    """DeepSpeed. Raises UserError when it is not installed."""
+    try:
+        import deepspeed
+    except ImportError:
+        raise UserError(
+            "engine: deepspeed is not installed; pip install harness-embeddings[deepspeed]"
+        ) from None
+    # It calls torch by names that torch will change; a user can do nothing about it.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
+    # It asks the environment which GPU of the machine is this process's.
+    gpu = torch.cuda.current_device() if torch.cuda.is_available() else 0
+    os.environ["LOCAL_RANK"] = str(gpu)
+    # On a CPU it would compile a kernel for minutes, which serves processes of one machine alone.
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    return deepspeed
+
+
+def settings(config: TrainingConfig) -> dict[str, Any]:
+    """What DeepSpeed is told."""
+    zero: dict[str, Any] = {"stage": config.zero}
+    if config.offload_optimiser:
+        zero["offload_optimizer"] = {"device": "cpu"}
+    if config.offload_parameters:
+        zero["offload_param"] = {"device": "cpu"}
+    return {
+        "train_micro_batch_size_per_gpu": 1,  # it is needed and only counted
+        "gradient_accumulation_steps": 1,
+        "gradient_clipping": config.gradient_clipping,  # without it, DeepSpeed clips at 1
+        "zero_optimization": zero,
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+        "steps_per_print": 2**62,
+    }
