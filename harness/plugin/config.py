@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar, Literal, Self, TypedDict, Unpack
 
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
@@ -14,12 +13,9 @@ from pydantic import (
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
 from harness.data.batch_items import Batching
-from harness.data.hub import model_shape
 from harness.data.trained_encoders import parts_of
-from harness.encoders.decoders import DecoderAttention, DecoderPooling
-from harness.encoders.families import is_decoder
-from harness.errors import UserError
 from harness.inputs import checked_number
+from harness.plugin.decoder import DECODER_FIELDS, DecoderConfig, may_decode
 from harness.plugin.engine import EngineConfig
 from harness.plugin.stage import Batches, LossWeight, Optimisation, Selection, Stage
 from harness.relocation import travelled
@@ -30,11 +26,9 @@ Precision = Literal["auto", "bf16", "fp16", "fp32"]
 """What products are computed in while a method trains; weights and losses are float32"""
 TRANSFER_SUITES: Mapping[object, str] = {"minimum": "transfer", "senteval": "transfer-senteval"}
 """Classifier of the transfer tasks -> the suite that has it"""
-DECODER_FIELDS = ("decoder_pooling", "decoder_attention")
-"""Fields that change nothing in a bidirectional encoder"""
 
 
-class MethodConfig(BaseModel):
+class MethodConfig(DecoderConfig):
     """The fields of every method.
 
     A configuration is frozen, it refuses unknown keys, and it reads the text `3e-5` as a number.
@@ -61,14 +55,6 @@ class MethodConfig(BaseModel):
     transfer_classifier: Literal["minimum", "senteval"] = Field(
         "minimum",
         description="of the suite transfer: fitted to its minimum, or SentEval's early-stopped one",
-    )
-    decoder_pooling: DecoderPooling = Field(
-        "last-token",
-        description="what stands for a sentence where a bidirectional encoder has [CLS]: the state "
-        "of the last token, the mean, or the mean in which token k counts k times",
-    )
-    decoder_attention: DecoderAttention = Field(
-        "causal", description="of a decoder: as it was pretrained, or every token sees every token"
     )
 
     @classmethod
@@ -110,23 +96,11 @@ class MethodConfig(BaseModel):
         unused = {*found.unused}
         if found.suite not in TRANSFER_SUITES.values():
             unused.add("transfer_classifier")
-        if found._decodes and not _may_decode(found.encoder):
+        if found.decodes and not may_decode(found.encoder):
             unused.update(DECODER_FIELDS)
         if not isinstance(given, Mapping) or given.keys().isdisjoint(unused):
             return found
         return parse({name: given[name] for name in given if name not in unused})
-
-    @property
-    def ends_sentences(self) -> bool:
-        """Whether a decoder reads a token behind each sentence, whose state can stand for it."""
-        return self.decoder_pooling == "last-token"
-
-    @property
-    def _decodes(self) -> bool:
-        """Whether something is asked of a decoder."""
-        return any(
-            getattr(self, name) != type(self).model_fields[name].default for name in DECODER_FIELDS
-        )
 
     @model_validator(mode="before")
     @classmethod
@@ -170,14 +144,6 @@ def _one_classifier(values: Mapping[str, object]) -> dict[str, object]:
                 {"suite": TRANSFER_SUITES[chosen], "transfer_classifier": chosen} if known else {}
             )
     return {}
-
-
-def _may_decode(encoder: str) -> bool:
-    """Whether an encoder is a decoder; also where it is not on this machine, which cannot know."""
-    try:
-        return is_decoder(model_shape(encoder, download=False))
-    except UserError:
-        return True
 
 
 class StageOptions(TypedDict, total=False):

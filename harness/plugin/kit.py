@@ -19,11 +19,11 @@ from harness.data.tokenizers import load_tokenizer
 from harness.data.tokens import Template, Tokens, tokenised
 from harness.device import random_state_kept
 from harness.encoders.backbone import Encoder
-from harness.encoders.decoders import Decoding
 from harness.encoders.masked_lm import Generator, VocabularyHead
 from harness.files import cache_folder, digest_files, digest_of
-from harness.plugin.config import DECODER_FIELDS, MethodConfig, TrainingConfig, label_share
+from harness.plugin.config import MethodConfig, TrainingConfig, label_share
 from harness.plugin.declared import Declared
+from harness.plugin.decoder import DECODER_FIELDS
 from harness.ranks import alone
 
 TOKENIZER_FILES = (
@@ -106,12 +106,11 @@ class Kit:
         dropout: 0 to 1, in every layer; None: `encoder_dropout` of the configuration.
         """
         config = self.config
-        decoding = Decoding(config.decoder_pooling, config.decoder_attention)
         if not isinstance(config, TrainingConfig):
             return Encoder(
                 config.encoder,
                 dropout=dropout,
-                decoding=decoding,
+                decoding=config.decoding,
                 as_stored=True,
                 device=self.device,
             )
@@ -120,7 +119,7 @@ class Kit:
             dropout=config.encoder_dropout if dropout is None else dropout,
             checkpointing=config.gradient_checkpointing,
             chunk_size=config.chunk_size,
-            decoding=decoding,
+            decoding=config.decoding,
             as_stored=config.precision != "fp32",
             device=self.device,
         )
