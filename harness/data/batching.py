@@ -45,6 +45,9 @@ class TextBatch:
     host_mask: Tensor | None = None
     """The attention mask in the memory of the CPU, for a batch that has gone to a GPU, so that
     nobody has to wait for the GPU to know it; None: it is not known"""
+    copies: int = 1
+    """Rows, one after the other, that are the same, so that only what an encoder draws at random
+    tells them apart"""
 
     def repeated(self, times: int) -> "TextBatch":
         """Every row `times` times in a row, as views of its item.
@@ -52,7 +55,7 @@ class TextBatch:
         The encoder draws a dropout mask for every row, so these views differ by dropout alone.
         """
         repeated = self._each(lambda value: value.repeat_interleave(times, dim=0))
-        return replace(repeated, views=self.views * times)
+        return replace(repeated, views=self.views * times, copies=self.copies * times)
 
     @property
     def mask_on_host(self) -> Tensor:
@@ -70,7 +73,11 @@ class TextBatch:
         if attention_mask is self.attention_mask:
             host_mask = self.host_mask
         return replace(
-            self, input_ids=input_ids, attention_mask=attention_mask, host_mask=host_mask
+            self,
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            host_mask=host_mask,
+            copies=1,
         )
 
     def rows(self, chosen: slice) -> "TextBatch":
@@ -81,7 +88,7 @@ class TextBatch:
 
     def view(self, number: int) -> "TextBatch":
         """One view of every item, as a batch of its own."""
-        return replace(self._each(lambda value: value[number :: self.views]), views=1)
+        return replace(self._each(lambda value: value[number :: self.views]), views=1, copies=1)
 
     def split(self, vectors: Tensor) -> tuple[Tensor, ...]:
         """Split vectors of all rows, (rows, ...), into those of each view, (items, ...)."""

@@ -3,6 +3,7 @@
 The method with hard prompts is PromptBERT (promptbert.md, section 1).
 """
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 from harness.data.batching import TextBatch
 from harness.data.hub import model_shape
 from harness.data.tokens import Template, piece_ids
+from harness.errors import UserError
 
 SENTENCE, MASK = "{s}", "[MASK]"
 """What stands for the sentence and for the mask token in the text of a template"""
@@ -45,8 +47,9 @@ def hard_prompt(tokenizer: Any, text: str) -> Template:
     """A `TemplateText` in word pieces, special tokens included.
 
     [MASK] in the text stands for the tokenizer's own mask token. Raises ValueError unless the text
-    has one {s} and one [MASK].
+    has one {s} and one [MASK], and UserError where the tokenizer has no mask token.
     """
+    require_mask(tokenizer, "a hard prompt")
     before, after = _complete(text).split(SENTENCE)
     # The space before the sentence belongs to the sentence's first piece (`leading_space`).
     begin = (tokenizer.cls_token_id, *_pieces(tokenizer, before.rstrip()))
@@ -64,6 +67,16 @@ def hard_prompt(tokenizer: Any, text: str) -> Template:
 def first_prompt(tokenizer: Any, encoder: str, text: str | None) -> Template:
     """The hard prompt `text`, or without one the published one of the first view."""
     return hard_prompt(tokenizer, text or published_templates(encoder)[0])
+
+
+def require_mask(tokenizer: Any, what: str) -> None:
+    """Raise UserError when a tokenizer has no mask token. what: what needs it."""
+    if tokenizer.mask_token_id is None:
+        name = Path(tokenizer.name_or_path).name
+        raise UserError(
+            f'{what} needs a mask token, and encoder "{name}" has none: choose a masked language '
+            f"model such as BERT, or another method"
+        )
 
 
 def _pieces(tokenizer: Any, text: str) -> tuple[int, ...]:

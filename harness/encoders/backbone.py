@@ -1,9 +1,9 @@
-"""A pretrained bidirectional encoder, with the places where methods reach into it.
+"""A pretrained encoder, with the places where methods reach into it.
 
 A method can put key/value pairs in front of every layer's own (deep prompts, prefixes), move the
 positions of the tokens, put vectors in the place of word embeddings, change the output of the
-embedding layer, and mix adapter modules in. Anything that transformers loads as an encoder with an
-`embeddings` module works. Nothing in its code is copied or changed.
+embedding layer, and mix adapter modules in. Anything that transformers loads as a text model works,
+decoders included. Nothing in its code is copied or changed.
 """
 
 from typing import Any, Unpack
@@ -13,16 +13,19 @@ from torch import Tensor, nn
 
 from harness.data.batching import TextBatch
 from harness.encoders.attention import OnePosition, select
-from harness.encoders.pretrained import pretrained_model
-from harness.encoders.reach import Reach
+from harness.encoders.decoders import Decoding, averaged, last_positions
+from harness.encoders.families import EncoderFamily, embedding_output
+from harness.encoders.pretrained import Loading, pretrained_model
+from harness.encoders.reach import Embedded, Reach, ended
 from harness.encoders.row_shares import Pass, Where, run_in_shares
 from harness.encoders.trained import load_trained
-from harness.encoders.unpadding import Padded, Unpadded, first_position, layout_of, unpads
+from harness.encoders.unpadding import Padded, Unpadded, layout_of, unpads
+from harness.encoders.views import check_views
 from harness.ranks import entering, rank_count
 
 
 class Encoder(nn.Module):
-    """A pretrained encoder. Its weights are float32. Every forward pass numbers the positions.
+    """A pretrained encoder. Every forward pass numbers the positions.
 
     H is the width of its hidden states.
     """
@@ -31,21 +34,26 @@ class Encoder(nn.Module):
         self,
         name: str,
         *,
-        dropout: float | None = None,
         checkpointing: bool = False,
         chunk_size: int | None = None,
+        **loading: Unpack[Loading],
     ) -> None:
         """Load the model.
 
-        name: as on the Hub, a folder, or an encoder that a trial has trained. dropout: 0 to 1, in
-        every layer; None: the model's own. checkpointing: compute activations a second time in the
-        backward pass instead of keeping them. chunk_size: the same for this many rows at a time;
-        None: for no rows. Raises UserError when the model cannot be loaded as an encoder.
+        name: as on the Hub, a folder, or an encoder that a trial has trained. checkpointing:
+        compute activations a second time in the backward pass instead of keeping them. chunk_size:
+        the same for this many rows at a time; None: for no rows. Raises UserError when the model
+        cannot be loaded as an encoder.
         """
         super().__init__()
         self.name = name
-        self.model = pretrained_model(name, dropout)
+        self.model = pretrained_model(name, **loading)
         load_trained(self.model, name)
+        self.family = EncoderFamily(name, self.model)
+        """What the model has a place for"""
+        self.decoding = loading.get("decoding", Decoding())
+        self.checks_views = True
+        """Whether the next pass in training over copies of rows refuses it when they stay equal"""
         self.unpads = unpads(self.model.config)
         """Whether padding is left out of forward passes"""
         self.reach: Reach = {}
@@ -62,7 +70,7 @@ class Encoder(nn.Module):
         # Hooks, because transformers has no arguments for these places.
         self._hook_last_layer()
         self.model.get_input_embeddings().register_forward_hook(self._put_words)
-        self.model.embeddings.register_forward_hook(self._edit_embedding)
+        embedding_output(self.model).register_forward_hook(self._edit_embedding)
 
     @property
     def hidden_size(self) -> int:
@@ -71,13 +79,13 @@ class Encoder(nn.Module):
 
     @property
     def longest(self) -> int:
-        """The most tokens of a row: as many as there are position embeddings."""
-        return int(self.model.config.max_position_embeddings) - self.first_position
+        """The most tokens of a row: as many as there are positions."""
+        return self.family.longest
 
     @property
     def first_position(self) -> int:
         """Number of the first position: 0 in BERT."""
-        return first_position(self.model)
+        return self.family.first_position
 
     def forward(self, batch: TextBatch, **reach: Unpack[Reach]) -> Tensor:
         """Hidden states of the last layer, (rows, length, H).
@@ -85,7 +93,11 @@ class Encoder(nn.Module):
         What stands at padding has no meaning, unless `reach` asks for it.
         """
         where, self._wanted = self._wanted, None
-        return self._shared_out(self._states, batch, reach, where)[0]
+        states = self._shared_out(self._states, batch, reach, where)[0]
+        if self.training and batch.copies > 1 and self.checks_views:
+            check_views(self.name, states, batch, reach)
+            self.checks_views = False
+        return states
 
     def at(self, batch: TextBatch, where: Tensor | int, **reach: Unpack[Reach]) -> Tensor:
         """The last layer's state at one position of every row, (rows, H).
@@ -102,8 +114,16 @@ class Encoder(nn.Module):
         return self.forward(batch, **reach)[:, 0]
 
     def cls(self, batch: TextBatch, **reach: Unpack[Reach]) -> Tensor:
-        """The last layer's state at position 0, (rows, H)."""
-        return self.at(batch, 0, **reach)
+        """The state that stands for a sentence, (rows, H): the last layer's at position 0.
+
+        A decoder sees nothing of the sentence there; in its place, `Decoding` says what counts.
+        """
+        if not self.family.decoder:
+            return self.at(batch, 0, **reach)
+        if self.decoding.pooling == "last-token":
+            return self.at(batch, last_positions(batch.attention_mask), **reach)
+        weighted = self.decoding.pooling == "weighted-mean"
+        return averaged(self.forward(batch, **reach), batch.attention_mask, weighted=weighted)
 
     def layers(self, batch: TextBatch, **reach: Unpack[Reach]) -> tuple[Tensor, ...]:
         """The embedding output, then the hidden states of every layer, each (rows, length, H)."""
@@ -127,7 +147,7 @@ class Encoder(nn.Module):
         self._where = where
         try:
             output, layout = self._run(batch, reach)
-            states: Tensor = output.last_hidden_state
+            states = _full(output.last_hidden_state, self.model)
             if where is None:
                 return (layout.padded(states),)
             # The last layer may have gone on with the one position alone.
@@ -138,23 +158,22 @@ class Encoder(nn.Module):
     def _all_states(self, batch: TextBatch, reach: Reach, _: Where) -> tuple[Tensor, ...]:
         """The embedding output, then the hidden states of every layer, each (rows, length, H)."""
         output, layout = self._run(batch, reach, output_hidden_states=True)
-        return tuple(layout.padded(states) for states in output.hidden_states)
+        return tuple(layout.padded(_full(each, self.model)) for each in output.hidden_states)
 
     def _embedded(self, batch: TextBatch, reach: Reach) -> Tensor:
         """The embedding output, (rows, length, H), without an edit."""
-        self.reach = {"words": reach.get("words")}
         try:
-            output: Tensor = self.model.embeddings(
-                input_ids=batch.input_ids, position_ids=self._positions(batch, reach)
-            )
-        finally:
-            self.reach = {}
-        return output
+            self._run(batch, {**reach, "edit": ended})
+        except Embedded as found:
+            return found.output
+        raise AssertionError("the embeddings were not reached")
 
     def _positions(self, batch: TextBatch, reach: Reach) -> Tensor:
         """The number of each token's position, (rows, length)."""
         positions = reach.get("positions")
-        if positions is None:
+        if positions is not None:
+            self.family.need_positions("this method moves", "choose another method")
+        else:
             row = torch.arange(batch.input_ids.shape[1], device=batch.input_ids.device)
             positions = row.expand_as(batch.input_ids)
         # Always given, so that the numbering does not depend on the family of the encoder.
@@ -163,17 +182,21 @@ class Encoder(nn.Module):
     def _run(self, batch: TextBatch, reach: Reach, **options: Any) -> tuple[Any, Padded | Unpadded]:
         """What the model of transformers gives, and how its states lie in memory."""
         if reach.get("prefix") is not None:
+            self.family.need_prefix("prompts")
             options["prefix"] = reach["prefix"]
         if self._where is not None and self._one_position:
             options["only"] = OnePosition(self._where, self.model.config.num_hidden_layers - 1)
         unpad = self.unpads and not reach.get("padding", False)
-        layout = layout_of(batch.attention_mask, unpad=unpad, known=batch.host_mask)
+        layout = layout_of(
+            batch.attention_mask, unpad=unpad, known=batch.host_mask, masks=self.family.decoder
+        )
+        if self.family.takes_positions:
+            options["position_ids"] = layout.tokens(self._positions(batch, reach))
         # The hooks read these two, because they cannot be given arguments of a forward pass.
         self.reach, self.layout = reach, layout
         try:
             output = self.model(
                 input_ids=layout.tokens(batch.input_ids),
-                position_ids=layout.tokens(self._positions(batch, reach)),
                 **layout.arguments,
                 **options,
             )
@@ -186,7 +209,8 @@ class Encoder(nn.Module):
         layers = getattr(getattr(self.model, "encoder", None), "layer", None)
         attention: Any = None if layers is None else getattr(layers[-1], "attention", None)
         # Other families name these parts differently; for them `at` selects from all positions.
-        self._one_position = hasattr(attention, "self") and hasattr(attention, "output")
+        parts = hasattr(attention, "self") and hasattr(attention, "output")
+        self._one_position = parts and self.family.our_attention and not self.family.decoder
         if self._one_position:
             attention.self.register_forward_hook(self._keep_attended)
             # The residual connection around the attention must shrink as well.
@@ -211,3 +235,8 @@ class Encoder(nn.Module):
     def _edit_embedding(self, _module: nn.Module, _inputs: Any, output: Tensor) -> Tensor | None:
         edit = self.reach.get("edit")
         return None if edit is None else self.layout.tokens(edit(self.layout.padded(output)))
+
+
+def _full(states: Tensor, model: Any) -> Tensor:
+    """In float32, which the modules of a method have, the states of a model in bf16."""
+    return states.float() if model.dtype == torch.bfloat16 else states

@@ -1,14 +1,15 @@
 """Whether a pretrained model can be loaded, found without reading its weights."""
 
 import functools
-from pathlib import Path
+from collections.abc import Iterator
 
 import torch
 import transformers
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
-from harness.data.hub import model_folder, model_shape
+from harness.data.hub import SIZES, model_folder, model_shape
+from harness.encoders.families import check_text_encoder
 from harness.errors import UserError, explained
 
 
@@ -19,8 +20,7 @@ def check_loadable(name: str) -> None:
     there are no weights, and when their shapes differ.
     """
     model_shape(name)
-    folder = model_folder(name)
-    shapes = dict(pair for path in _weights(name, folder) for pair in _shapes(name, path))
+    shapes = {key: shape for key, shape, _ in _tensors(name)}
     _compare(name, _without_memory(name), shapes)
 
 
@@ -31,35 +31,53 @@ def parameter_count(name: str) -> int:
     return sum(value.numel() for path, value in named if not path.startswith("pooler."))
 
 
+def common_sizes(name: str) -> dict[str, int]:
+    """The sizes in a model's config.json, under the names that BERT has for them.
+
+    Raises UserError when there is no such model.
+    """
+    with explained(f'model "{name}" cannot be loaded: '):
+        config = transformers.AutoConfig.from_pretrained(
+            model_folder(name, download=False), trust_remote_code=False
+        )
+    return {size: found for size in SIZES if (found := getattr(config, size, None)) is not None}
+
+
+def stored_in_bf16(name: str) -> bool:
+    """Whether all weights of a model are stored in bf16. Raises UserError as above."""
+    return {kind for _, _, kind in _tensors(name)} == {"BF16"}
+
+
 def _without_memory(name: str) -> nn.Module:
     """A model whose parameters have a shape and no memory.
 
-    Raises UserError when transformers has no such model.
+    Raises UserError when transformers has no such text model.
     """
     transformers.logging.set_verbosity_error()
     with explained(f'model "{name}" cannot be loaded: '):
         config = transformers.AutoConfig.from_pretrained(
             model_folder(name), trust_remote_code=False
         )
+        check_text_encoder(name, config)
         with torch.device("meta"):
             model: nn.Module = transformers.AutoModel.from_config(config, trust_remote_code=False)
     return model
 
 
-def _weights(name: str, folder: Path) -> list[Path]:
+def _tensors(name: str) -> Iterator[tuple[str, list[int], str]]:
+    """The name, the shape and the type of each tensor in the files of a model."""
+    folder = model_folder(name)
     found = sorted(folder.glob("*.safetensors"))
     if not found:
         raise UserError(f'model "{name}": {folder} has no weights (*.safetensors)')
-    return found
-
-
-def _shapes(name: str, path: Path) -> list[tuple[str, list[int]]]:
-    """The name and the shape of each tensor in a file."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            return [(key, file.get_slice(key).get_shape()) for key in file.keys()]  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise UserError(f'model "{name}": {path} cannot be read ({error})') from None
+    for path in found:
+        try:
+            with safe_open(path, framework="pt") as file:
+                for key in file.keys():  # noqa: SIM118
+                    tensor = file.get_slice(key)
+                    yield key, tensor.get_shape(), tensor.get_dtype()
+        except (SafetensorError, OSError) as error:
+            raise UserError(f'model "{name}": {path} cannot be read ({error})') from None
 
 
 def _compare(name: str, model: nn.Module, shapes: dict[str, list[int]]) -> None:

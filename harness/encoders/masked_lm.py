@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from harness.data.hub import model_folder, model_shape
+from harness.encoders.families import has_masked_lm
 from harness.encoders.unpadding import first_position, layout_of, unpads
 from harness.errors import UserError, explained
 
@@ -129,7 +130,12 @@ def load_masked_lm(name: str, role: str) -> Any:
     role: what the model is for, in error messages. Raises UserError when the model cannot be
     loaded or has no masked-LM head.
     """
-    model_shape(name)  # it refuses sizes with which transformers fails without a clear word
+    shape = model_shape(name)  # it refuses sizes with which transformers fails without a clear word
+    if not has_masked_lm(shape):
+        raise UserError(
+            f'{role} "{name}" ({shape.get("model_type")}) is no masked language model: choose an '
+            f"encoder such as BERT, or a method without one"
+        )
     with explained(f'{role} "{name}" cannot be loaded: '):
         model, loading = transformers.AutoModelForMaskedLM.from_pretrained(
             model_folder(name),

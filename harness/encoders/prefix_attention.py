@@ -112,8 +112,9 @@ def _attended(
         # The mask hides padding alone, so its rows are all the same and the first one serves.
         mask = None if mask is None else mask[:, :, :1]
     # Without is_causal, transformers may take a pass without a mask for a decoder's.
+    kwargs = {**kwargs, "is_causal": False}
     states: Tensor
-    states, _ = sdpa_attention_forward(module, query, key, value, mask, is_causal=False, **kwargs)
+    states, _ = sdpa_attention_forward(module, query, key, value, mask, **kwargs)
     # What follows in the layer expects the length of the text; `Encoder.at` takes one position.
     return states if wanted.where is None else states.expand(-1, length, -1, -1)
 
@@ -134,10 +135,11 @@ def _widened(
 def padding_mask(*, attention_mask: Tensor | None = None, **given: Any) -> Tensor | None:
     """The mask of transformers for SDPA, (rows, 1, length, length) bool; None without padding.
 
-    transformers would ask whether the mask hides anything, and the CPU would wait for a GPU.
+    transformers would ask whether the mask hides anything, and the CPU would wait for a GPU. A
+    decoder always gets a mask, because prompts stand in front of it.
     """
     if attention_mask is not None:
-        given["allow_is_bidirectional_skip"] = False
+        given["allow_is_bidirectional_skip"] = given["allow_is_causal_skip"] = False
     found: Tensor | None = sdpa_mask(attention_mask=attention_mask, **given)
     return found
 

@@ -1,56 +1,112 @@
-"""A pretrained encoder of transformers, with the attention of this package."""
+"""A pretrained encoder of transformers, with the attention of this package where it fits."""
 
-from typing import Any
+import inspect
+from collections.abc import Collection
+from typing import Any, TypedDict, Unpack
 
 import torch
 import transformers
 
 from harness.data.hub import model_folder, model_shape
+from harness.encoders.decoders import Decoding
+from harness.encoders.families import (
+    check_text_encoder,
+    is_decoder,
+    number_attentions,
+    set_dropout,
+    takes_our_attention,
+)
+from harness.encoders.loadable import stored_in_bf16
 from harness.errors import UserError, explained
 
 
-def pretrained_model(name: str, dropout: float | None) -> Any:
-    """The model of transformers, in float32.
+class Loading(TypedDict, total=False):
+    """How a model is read from its files. What is left out stays as it is there."""
 
-    dropout: 0 to 1, in every layer; None: the model's own. Raises UserError when it is not a
-    complete encoder.
+    dropout: float | None
+    """0 to 1, in every layer; None: the model's own"""
+    decoding: Decoding
+    """How a decoder reads a sentence"""
+    as_stored: bool
+    """Keep weights in bf16 that are stored so; otherwise all weights are float32"""
+    device: torch.device
+    """Where the weights go; otherwise to the CPU"""
+
+
+def pretrained_model(name: str, **loading: Unpack[Loading]) -> Any:
+    """The model of transformers.
+
+    Raises UserError when it is not a complete text model, and for a decoder that cannot read as it
+    should.
     """
+    shape = model_shape(name)  # it refuses sizes with which transformers fails without a clear word
+    decoder = is_decoder(shape)
+    ahead = decoder and loading.get("decoding", Decoding()).attention == "bidirectional"
+    half = loading.get("as_stored", False) and stored_in_bf16(name)
     with explained(f'encoder "{name}" cannot be loaded: '):
-        model, loading = _loaded(name, dropout)
+        config = _configured(name, loading.get("dropout"), decoder=decoder, ahead=ahead)
+        dtype = torch.bfloat16 if half else torch.float32
+        model, missing = _loaded(name, config, dtype, loading.get("device"))
     # transformers would fill what is missing with random numbers and go on. A pooler may be
     # missing: no method reads it.
-    missing = sorted(key for key in loading["missing_keys"] if not key.startswith("pooler."))
-    if missing:
-        some = ", ".join(missing[:3])
+    lacking = sorted(key for key in missing if not key.startswith("pooler."))
+    if lacking:
+        some = ", ".join(lacking[:3])
         raise UserError(f'encoder "{name}" is incomplete (missing weights: {some})')
-    if not hasattr(model, "embeddings"):
+    if ahead and not _sees_ahead(model):
         raise UserError(
-            f'encoder "{name}" ({model.config.model_type}) is not a bidirectional encoder: '
-            f"it has no embeddings"
+            f'encoder "{name}" ({config.model_type}) sees no later tokens, whatever is asked of '
+            f"it: set decoder_attention to causal"
         )
     return model
 
 
-def _loaded(name: str, dropout: float | None) -> tuple[Any, dict[str, Any]]:
-    """The model of transformers, and what transformers says about loading it."""
+def _configured(name: str, dropout: float | None, *, decoder: bool, ahead: bool) -> Any:
+    """The configuration, with another dropout, and with a mask that shows what lies `ahead`."""
+    config = transformers.AutoConfig.from_pretrained(model_folder(name), trust_remote_code=False)
+    check_text_encoder(name, config)
+    if dropout is not None:
+        set_dropout(config, dropout)
+    if decoder:
+        config.use_cache = False  # it is for writing texts
+    if ahead:
+        config.is_causal = False  # transformers then makes the masks of an encoder
+    return config
+
+
+def _loaded(
+    name: str, config: Any, dtype: torch.dtype, device: torch.device | None
+) -> tuple[Any, Collection[str]]:
+    """The model of transformers, and the names of weights that its files lack."""
     # The models of transformers take seconds to import, and `import transformers` takes none.
     from harness.encoders.prefix_attention import ATTENTION
 
-    folder = model_folder(name)
-    model_shape(name)  # it refuses sizes with which transformers fails without a clear word
-    config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    if dropout is not None:
-        config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
-    # BERT's own pooler (dense and tanh on [CLS]) is not part of any method here.
-    has_pooler = config.model_type in ("bert", "roberta", "xlm-roberta")
-    model, loading = transformers.AutoModel.from_pretrained(
-        folder,
+    options: dict[str, Any] = {}
+    kind = transformers.MODEL_MAPPING[type(config)]
+    # A pooler (BERT's is dense and tanh on [CLS]) is not part of any method here.
+    if inspect.isclass(kind) and "add_pooling_layer" in inspect.signature(kind).parameters:
+        options["add_pooling_layer"] = False
+    if device is not None and device.type != "cpu" and transformers.utils.is_accelerate_available():
+        options["device_map"] = device  # each shard goes there at once, past the host's memory
+    model, said = transformers.AutoModel.from_pretrained(
+        model_folder(name),
         config=config,
-        attn_implementation=ATTENTION,
-        dtype=torch.float32,
+        dtype=dtype,
         use_safetensors=True,
         trust_remote_code=False,
         output_loading_info=True,
-        **({"add_pooling_layer": False} if has_pooler else {}),
+        **options,
     )
-    return model, loading
+    if takes_our_attention(model):
+        model.set_attn_implementation(ATTENTION)
+        number_attentions(model)
+    return model, said["missing_keys"]
+
+
+@torch.no_grad()
+def _sees_ahead(model: Any) -> bool:
+    """Whether the state of a token depends on the one behind it."""
+    pairs = torch.tensor([[0, 0], [0, 1]], device=model.device)
+    output = model(input_ids=pairs, attention_mask=torch.ones_like(pairs))
+    first, second = output.last_hidden_state[:, 0]
+    return not torch.equal(first, second)

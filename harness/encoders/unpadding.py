@@ -43,18 +43,24 @@ def first_position(model: Any) -> int:
 
     The relatives of RoBERTa start behind their padding_idx, which their embeddings keep.
     """
-    padding = getattr(model.embeddings, "padding_idx", None)
+    embeddings = getattr(model, "embeddings", None)
+    if isinstance(embeddings, torch.nn.Embedding):  # XLM's words alone
+        return 0
+    padding = getattr(embeddings, "padding_idx", None)
     return 0 if padding is None else int(padding) + 1
 
 
 def layout_of(
-    attention_mask: Tensor, *, unpad: bool, known: Tensor | None = None
+    attention_mask: Tensor, *, unpad: bool, known: Tensor | None = None, masks: bool = False
 ) -> "Padded | Unpadded":
     """How a model reads rows with this mask, (rows, length).
 
     unpad: whether it may leave the padding out. known: the mask in the memory of the CPU. Without
-    it the CPU waits for a GPU.
+    it the CPU waits for a GPU. masks: whether it gets a mask also without padding; otherwise
+    transformers guesses from the positions of a decoder's tokens where sentences end.
     """
+    if masks:
+        return Padded(attention_mask)
     mask = (attention_mask.cpu() if known is None else known).numpy().astype(bool)
     if mask.all():
         return Padded(None)

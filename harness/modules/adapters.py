@@ -3,7 +3,7 @@
 They are DiffAug's alternatives to prefixes (diffaug.md, section 6).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -23,6 +23,11 @@ COMBINATION_WEIGHTS: dict[Combination, tuple[float, float]] = {
     "second": (0.0, 1.0),
 }
 """How much each set counts at test time, where a sentence has no view"""
+PLACES: dict[LowRankKind, tuple[str, str]] = {
+    "adapter": ("attention.output.dense", "output.dense"),
+    "lora": ("attention.self.query", "attention.self.value"),
+}
+"""The linear layers of a layer of BERT that a set changes"""
 Hook = Callable[[nn.Module, tuple[Tensor], Tensor], Tensor | None]
 
 
@@ -105,13 +110,11 @@ class LowRankModules(nn.Module):
         return add
 
 
-def _places(encoder: Encoder, kind: LowRankKind) -> Iterator[nn.Linear]:
+def _places(encoder: Encoder, kind: LowRankKind) -> list[nn.Linear]:
     """The linear layers that a set changes, two in every layer of the encoder."""
-    layers = getattr(getattr(encoder.model, "encoder", None), "layer", None)
-    if layers is None or not hasattr(layers[0], "attention") or not hasattr(layers[0], "output"):
+    layers = getattr(getattr(encoder.model, "encoder", None), "layer", ())
+    found = [dict(layer.named_modules()).get(path) for layer in layers for path in PLACES[kind]]
+    places = [place for place in found if isinstance(place, nn.Linear)]
+    if not found or len(places) < len(found):
         raise UserError(f'encoder "{encoder.name}": {kind} modules need layers built like BERT\'s')
-    for layer in layers:
-        if kind == "adapter":
-            yield from (layer.attention.output.dense, layer.output.dense)
-        else:
-            yield from (layer.attention.self.query, layer.attention.self.value)
+    return places

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from harness.encoders.attention import KeyValues
 from harness.encoders.backbone import Encoder
+from harness.encoders.families import key_shape
 from harness.encoders.reach import Reach
 
 VIEW_MODULES = 2
@@ -18,10 +19,10 @@ VIEW_MODULES = 2
 class PrefixModules(nn.Module):
     """Two modules of `length` rows; a network turns a row into keys and values of all layers.
 
-    The network is Linear(H, H), tanh, Linear(H, 2 * layers * H). Weights start from N(0, 0.02) and
-    biases from 0. The modules share the network in the released code. There are then
-    2 * length * H + (H + 1) * H + (H + 1) * 2 * layers * H parameters, and 2 * length * 2 * layers
-    * H numbers once the network is folded away.
+    The network is Linear(H, H), tanh, Linear(H, 2 * layers * H), or narrower where heads of queries
+    share those of keys. Weights start from N(0, 0.02) and biases from 0. The modules share the
+    network in the released code. There are then 2 * length * H + (H + 1) * H + (H + 1) * 2 * layers
+    * H parameters, and 2 * length * 2 * layers * H numbers once the network is folded away.
     """
 
     def __init__(
@@ -30,19 +31,21 @@ class PrefixModules(nn.Module):
         """length: rows of one module. share_network: whether one network serves both modules.
 
         shift: whether the text starts behind the rows of both modules, also where a row of the
-        batch sees one module alone (diffaug.md, section 1.4).
+        batch sees one module alone (diffaug.md, section 1.4). Raises UserError for an encoder that
+        has no place for them.
         """
         super().__init__()
+        encoder.family.need_prefix("prefixes")
         self.position_offset = VIEW_MODULES * length if shift else 0
         """What is added to the positions of the text"""
-        config, width = encoder.model.config, encoder.hidden_size
-        self.layers, self.heads = int(config.num_hidden_layers), config.num_attention_heads
-        self.length, self.dropout = length, float(config.hidden_dropout_prob)
+        width = encoder.hidden_size
+        self.layers, self.heads, size = key_shape(encoder.model.config)
+        self.length, self.dropout = length, encoder.family.dropout
         self.table = nn.Parameter(torch.empty(VIEW_MODULES, length, width))
         # Small: the first keys and values are much shorter than the encoder's own, as in the paper.
         nn.init.normal_(self.table, std=0.02)
         count = 1 if share_network else VIEW_MODULES
-        outputs = 2 * self.layers * width
+        outputs = 2 * self.layers * self.heads * size
         self.networks = nn.ModuleList([_network(width, outputs) for _ in range(count)])
 
     def reach(self, rows: int, modules: Tensor | None) -> Reach:

@@ -11,25 +11,30 @@ from harness.data.batching import TextBatch
 from harness.data.tokens import Template
 from harness.encoders.attention import KeyValues
 from harness.encoders.backbone import Encoder
+from harness.encoders.families import key_shape
 from harness.encoders.reach import Reach, WordVectors
 
 
 class DeepPrompts(nn.Module):
     """A table of key/value pairs for every layer, as in P-tuning v2.
 
-    The table has the shape (length, 2 * layers * H) and starts from N(0, 0.02).
+    The table has the shape (length, 2 * layers * width) and starts from N(0, 0.02). The width is
+    that of all heads of keys: H, and less where heads of queries share them.
     """
 
     def __init__(self, encoder: Encoder, length: int, *, shift: bool = True) -> None:
-        """length: prompt positions in a layer. shift: whether the text starts behind them."""
+        """length: prompt positions in a layer. shift: whether the text starts behind them.
+
+        Raises UserError for an encoder that has no place for them.
+        """
         super().__init__()
-        config = encoder.model.config
+        encoder.family.need_prefix("deep prompts")
         self.position_offset = length if shift else 0
         """What is added to the positions of the text"""
-        self.layers, self.heads = int(config.num_hidden_layers), int(config.num_attention_heads)
-        self.dropout = float(config.hidden_dropout_prob)
+        self.layers, self.heads, size = key_shape(encoder.model.config)
+        self.dropout = encoder.family.dropout
         # Keys and values of all layers are one tensor, as in the released code.
-        self.table = nn.Parameter(torch.empty(length, 2 * self.layers * encoder.hidden_size))
+        self.table = nn.Parameter(torch.empty(length, 2 * self.layers * self.heads * size))
         nn.init.normal_(self.table, std=0.02)
 
     @property

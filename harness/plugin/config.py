@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar, Literal, Self, TypedDict, Unpack
 
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
@@ -16,6 +15,7 @@ from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 from harness.data.batch_items import Batching
 from harness.data.trained_encoders import parts_of
 from harness.inputs import checked_number
+from harness.plugin.decoder import DECODER_FIELDS, DecoderConfig, may_decode
 from harness.plugin.engine import EngineConfig
 from harness.plugin.stage import Batches, LossWeight, Optimisation, Selection, Stage
 from harness.relocation import travelled
@@ -28,7 +28,7 @@ TRANSFER_SUITES: Mapping[object, str] = {"minimum": "transfer", "senteval": "tra
 """Classifier of the transfer tasks -> the suite that has it"""
 
 
-class MethodConfig(BaseModel):
+class MethodConfig(DecoderConfig):
     """The fields of every method.
 
     A configuration is frozen, it refuses unknown keys, and it reads the text `3e-5` as a number.
@@ -96,6 +96,8 @@ class MethodConfig(BaseModel):
         unused = {*found.unused}
         if found.suite not in TRANSFER_SUITES.values():
             unused.add("transfer_classifier")
+        if found.decodes and not may_decode(found.encoder):
+            unused.update(DECODER_FIELDS)
         if not isinstance(given, Mapping) or given.keys().isdisjoint(unused):
             return found
         return parse({name: given[name] for name in given if name not in unused})
@@ -183,6 +185,9 @@ class TrainingConfig(MethodConfig, EngineConfig):
     gradient_clipping: float = Field(1.0, gt=0, description="largest norm of the gradient")
     precision: Precision = Field(
         "auto", description="auto: bf16 where the hardware has it, or else fp16 on a GPU"
+    )
+    encoder_dropout: float | None = Field(
+        None, ge=0, lt=1, description="in every layer of the encoder; null: the model's own"
     )
     # Checkpoints and data (simcse.md, sections 1.1 and 1.4)
     evaluation_interval: int = Field(125, ge=1, description="steps between two evaluations on dev")

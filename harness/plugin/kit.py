@@ -2,32 +2,30 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import transformers
 
 from harness import PROTOCOL
 from harness.arrays import SharedArrays
 from harness.data.corpora import source
 from harness.data.hub import model_folder, model_shape
 from harness.data.label_subsets import label_subset
+from harness.data.tokenizers import load_tokenizer
 from harness.data.tokens import Template, Tokens, tokenised
 from harness.device import random_state_kept
 from harness.encoders.backbone import Encoder
 from harness.encoders.masked_lm import Generator, VocabularyHead
-from harness.errors import UserError, explained
 from harness.files import cache_folder, digest_files, digest_of
 from harness.plugin.config import MethodConfig, TrainingConfig, label_share
 from harness.plugin.declared import Declared
+from harness.plugin.decoder import DECODER_FIELDS
 from harness.ranks import alone
 
-VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
-"""A tokenizer needs one of these files. Where there is none, transformers silently builds a
-tokenizer that knows no word."""
 TOKENIZER_FILES = (
     "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt",
 )  # fmt: skip
@@ -77,26 +75,53 @@ class Kit:
 
     def build(self) -> Any:
         """The method itself, with its modules, on the kit's device."""
-        return self.declared.method(self.config, self).to(self.device)
+        method = self.declared.method(self.config, self).to(self.device)
+        self._widen_trained(method)
+        return method
+
+    def _widen_trained(self, method: Any) -> None:
+        """What a stage changes becomes float32; where that is a part of an encoder, all of it."""
+        stages = self.declared.stages
+        patterns = [each for stage in stages for each in (*stage.trains, *stage.moves)]
+        changed = {
+            name: parameter
+            for name, parameter in method.named_parameters()
+            if any(fnmatchcase(name, pattern) for pattern in patterns)
+        }
+        for parameter in changed.values():
+            parameter.data = parameter.data.float()
+        for name, part in method.named_modules():
+            if isinstance(part, Encoder) and any(each.startswith(f"{name}.") for each in changed):
+                part.float()
 
     @cached_property
     def tokenizer(self) -> Any:
         """The encoder's tokenizer, without truncation. Raises UserError when the model has none."""
-        return self._tokenizer or load_tokenizer(self.config.encoder)
+        config = self.config
+        return self._tokenizer or load_tokenizer(config.encoder, ends=config.ends_sentences)
 
     def encoder(self, *, dropout: float | None = None) -> Encoder:
         """The encoder of the configuration. The stages say which of its weights train.
 
-        dropout: 0 to 1, in every layer; None: the model's own.
+        dropout: 0 to 1, in every layer; None: `encoder_dropout` of the configuration.
         """
         config = self.config
         if not isinstance(config, TrainingConfig):
-            return Encoder(config.encoder, dropout=dropout)
+            return Encoder(
+                config.encoder,
+                dropout=dropout,
+                decoding=config.decoding,
+                as_stored=True,
+                device=self.device,
+            )
         return Encoder(
             config.encoder,
-            dropout=dropout,
+            dropout=config.encoder_dropout if dropout is None else dropout,
             checkpointing=config.gradient_checkpointing,
             chunk_size=config.chunk_size,
+            decoding=config.decoding,
+            as_stored=config.precision != "fp32",
+            device=self.device,
         )
 
     def vocabulary_head(self) -> VocabularyHead:
@@ -164,7 +189,8 @@ class Kit:
         """The arrays of an artefact, which may not be there yet."""
         name = artefact.name
         # The plugin's source is part of the digest, so a changed `build` builds again.
-        values = {field: getattr(self.config, field) for field in artefact.fields}
+        fields = (*artefact.fields, *DECODER_FIELDS)  # they change what an encoder gives
+        values = {field: getattr(self.config, field) for field in fields}
         digest = digest_of([self.identity(), values])
         folder = cache_folder() / "artefacts" / f"{self.declared.name}-{name}-{digest}"
 
@@ -202,19 +228,3 @@ class Kit:
         readers = [corpus.read.__name__ for corpus in declared.sources]
         models, data = declared.model_digests(), declared.data_digest()
         return [declared.source_digest, models, data, readers, PROTOCOL]
-
-
-def load_tokenizer(encoder: str) -> Any:
-    """The tokenizer of an encoder, without truncation. Raises UserError when it has none."""
-    folder = model_folder(encoder)
-    # Checked first: transformers would not complain (see VOCABULARIES).
-    if not any(path for name in VOCABULARIES for path in folder.glob(name)):
-        raise UserError(f'encoder "{encoder}" has no tokenizer: {folder} has no {VOCABULARIES[0]}')
-    with explained(f'encoder "{encoder}" has no usable tokenizer: '):
-        tokenizer = transformers.AutoTokenizer.from_pretrained(
-            folder, use_fast=True, trust_remote_code=False
-        )
-        # Batches cut and pad, because only they know a method's template and limits.
-        tokenizer.backend_tokenizer.no_truncation()
-        tokenizer.backend_tokenizer.no_padding()
-    return tokenizer

@@ -12,6 +12,7 @@ import torch
 from harness.data.hub import model_shape
 from harness.data.trained_encoders import parts_of
 from harness.device import device, resolve_precision
+from harness.encoders.loadable import common_sizes
 from harness.errors import NotHere
 from harness.evaluation.suites import suite
 from harness.plugin.config import TrainingConfig
@@ -80,7 +81,7 @@ def layer_parameters(encoder: str) -> int:
     """The number of weights in the Transformer layers, which do nearly all of the arithmetic.
 
     A model that the papers use need not be on this machine. Raises NotHere for another one that is
-    not, and KeyError for a size that it lacks.
+    not, and KeyError for a size that it lacks under any name.
     """
     try:
         shape = model_shape(encoder, download=False)
@@ -89,6 +90,8 @@ def layer_parameters(encoder: str) -> int:
         if model in PUBLISHED_PARAMETERS:
             return PUBLISHED_PARAMETERS[model]
         raise
+    if "hidden_size" not in shape:  # DistilBERT, GPT-2 and others have other names in their files
+        shape = common_sizes(encoder)
     hidden = int(shape["hidden_size"])
     inner = int(shape.get("intermediate_size", 4 * hidden))
     # Four square matrices of the attention, and two matrices of the feed-forward part.

@@ -4,15 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from harness.encoders.loadable import parameter_count
+from harness.encoders.loadable import parameter_count, stored_in_bf16
 from harness.errors import UserError
+from harness.plugin.config import TrainingConfig
 from harness.plugin.declared import Declared
 from harness.plugin.stage import Stage
 from harness.sweep.machines import Machine
 from harness.trials.trial import Trial
 
-FLOAT32 = 4
-"""Bytes of a number: bf16 is used for products alone, weights and losses are float32"""
+FLOAT32, BF16 = 4, 2
+"""Bytes of a number. Weights and losses are float32, and bf16 is used for products; only a frozen
+encoder that is stored in bf16 stays so"""
 _GIB = 2**30
 
 
@@ -42,7 +44,7 @@ def least_memory(declared: Declared) -> list[LeastMemory]:
     """What each stage of a trial needs at least; the weights alone where nothing trains.
 
     It is a lower bound, because it counts only what is certainly there at one moment. A method
-    loads the models that it declares, in float32; a pooler, which no method reads, is not counted.
+    loads the models that it declares; a pooler, which no method reads, is not counted.
     When the optimiser does a step, every weight that trains has a gradient and a state of one
     number (LARS) or two (AdamW). When the loss `contrastive` is computed, which compares every item
     of a batch with every other, there are the weights, a float32 matrix of similarities, and the
@@ -50,20 +52,32 @@ def least_memory(declared: Declared) -> list[LeastMemory]:
     takes several times as much.
     """
     encoder = declared.config.encoder
-    weights = FLOAT32 * parameter_count(encoder) if encoder in declared.models else 0
+    weights = _size_of(declared) * parameter_count(encoder) if encoder in declared.models else 0
     return [_of_stage(declared, stage, weights) for stage in declared.stages] or [
         LeastMemory(weights)
     ]
 
 
+def _size_of(declared: Declared) -> int:
+    """Bytes of one weight of the encoder."""
+    config = declared.config
+    exact = isinstance(config, TrainingConfig) and config.precision == "fp32"
+    if exact or any(_trains_encoder(stage) for stage in declared.stages):
+        return FLOAT32
+    return BF16 if stored_in_bf16(config.encoder) else FLOAT32
+
+
+def _trains_encoder(stage: Stage) -> bool:
+    return any(fnmatchcase("encoder.model", pattern) for pattern in stage.trains)
+
+
 def _of_stage(declared: Declared, stage: Stage, weights: int) -> LeastMemory:
-    trains = any(fnmatchcase("encoder.model", pattern) for pattern in stage.trains)
     states = 1 if stage.optimisation.optimiser == "lars" else 2
     # A corpus may have fewer items than a batch; where its size is not known, none are certain.
     sizes = [min(size, declared.items(name) or 0) for name, size in stage.streams.items()]
     items = min(sizes) if "contrastive" in stage.losses else 0
     return LeastMemory(
-        weights=weights * (2 + states) if trains else weights,
+        weights=weights * (2 + states) if _trains_encoder(stage) else weights,
         batch=weights + 2 * FLOAT32 * items**2,
         items=items,
     )

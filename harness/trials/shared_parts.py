@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.arrays import SharedArrays
+from harness.data.tokenizers import load_tokenizer
 from harness.device import device
 from harness.files import cache_folder, digest
 from harness.plugin.config import TrainingConfig
-from harness.plugin.kit import Kit, load_tokenizer
+from harness.plugin.kit import Kit
 from harness.training.shared_stages import StageStates
 from harness.training.stages import evaluation_interval
 from harness.trials.run import Report, run_shared_stage
@@ -54,7 +55,8 @@ def missing_parts(trial: Trial) -> list[Part]:
     declared = trial.declared
     if not declared.corpora:
         return []
-    kit = Kit(declared, device(), _tokenizer(declared.config.encoder))
+    config = declared.config
+    kit = Kit(declared, device(), _tokenizer(config.encoder, config.ends_sentences))
     for computes, group in zip((False, False, True), kit.shared(), strict=True):
         missing = [arrays for arrays in group if arrays.missing]
         if missing:
@@ -76,9 +78,9 @@ def part_of(trial: Trial, key: str) -> Part | None:
 
 
 @functools.cache
-def _tokenizer(encoder: str) -> Any:
+def _tokenizer(encoder: str, ends: bool) -> Any:
     """It serves all trials of an encoder, because here nothing changes it."""
-    return load_tokenizer(encoder)
+    return load_tokenizer(encoder, ends=ends)
 
 
 def _first_stage(trial: Trial, kit: Kit) -> list[Part]:

@@ -61,7 +61,8 @@ class Config(plugin.TrainingConfig):
 
     @property
     def unused(self) -> Collection[str]:
-        return {"batching"}  # vectors are looked up, so there is no padding to save
+        # Vectors are looked up, so nothing is padded, and no encoder runs in training.
+        return {"batching", "encoder_dropout"}
 
 
 class Method(plugin.FrozenMethod[Config]):

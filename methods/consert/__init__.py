@@ -54,7 +54,11 @@ class Method(plugin.Method[Config]):
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
-        self.encoder = kit.encoder(dropout=config.encoder_dropout)
+        self.encoder = kit.encoder()
+        if "shuffle" in (config.first_view, config.second_view):
+            self.encoder.family.need_positions(
+                "the view shuffle moves", "choose other views, such as token-cutoff"
+            )
         if config.setting != "unsup":
             classes = 3 if config.setting == "sup" else 2
             self.classifier = PairClassifier(

@@ -86,6 +86,9 @@ class Method(plugin.Method[Config]):
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
         self.encoder = kit.encoder()
+        self.encoder.family.need_positions(
+            "denoising sets", "choose an encoder such as BERT or ModernBERT"
+        )
         width = self.encoder.hidden_size
         self.head = TanhHead(width)
         self.classifier = PairClassifier(width, classes=2)

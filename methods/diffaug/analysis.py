@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from harness.data.batching import Stream, StreamOptions
 from harness.encoders.backbone import Encoder
+from harness.errors import UserError
 from harness.modules.prefixes import VIEW_MODULES, PrefixModules
 from harness.plugin import Kit, TextBatch
 
@@ -63,8 +64,16 @@ class PrefixAnalysis:
     """
 
     def __init__(self, method: "Method", kit: Kit, sentences: str, triplets: str) -> None:
-        """sentences, triplets: names of the corpora. The method must have prefixes."""
+        """sentences, triplets: names of the corpora. The method must have prefixes.
+
+        Raises UserError for an encoder that is not built like BERT.
+        """
         assert isinstance(method.augmentation, PrefixModules), "the configuration refuses others"
+        if not hasattr(getattr(method.encoder.model, "encoder", None), "layer"):
+            raise UserError(
+                f'analysis=true compares keys, and encoder "{method.encoder.name}" has none where '
+                f"BERT has them: choose analysis=false, or an encoder such as BERT"
+            )
         self.encoder, self.prefixes = method.encoder, method.augmentation
         self.template, self.view = method.template, method.states
         self.sentences = _sample(method, kit, sentences)

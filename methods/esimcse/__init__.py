@@ -67,7 +67,7 @@ class Method(plugin.Method[Config]):
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
-        self.encoder = kit.encoder(dropout=config.encoder_dropout)
+        self.encoder = kit.encoder()
         width = self.encoder.hidden_size
         self.head = TanhHead(width)
         self.queue = VectorQueue(int(config.queue_ratio * config.batch_size), width)

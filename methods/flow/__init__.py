@@ -45,8 +45,8 @@ class Config(plugin.TrainingConfig):
 
     @property
     def unused(self) -> Collection[str]:
-        # Where vectors are looked up, there is no padding to save.
-        return () if self.vector_dropout else {"batching"}
+        # Where vectors are looked up, nothing is padded, and no encoder runs in training.
+        return () if self.vector_dropout else {"batching", "encoder_dropout"}
 
     @model_validator(mode="after")
     def _starts_from_a_batch(self) -> Self:

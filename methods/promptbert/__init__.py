@@ -47,6 +47,8 @@ class Method(plugin.Method[Config]):
         _, second = published_templates(config.encoder)  # promptbert.md, section 1
         self.second_template = hard_prompt(self.tokenizer, config.second_template or second)
         self.encoder = kit.encoder()
+        if config.denoising != "none":  # what stands behind a sentence keeps its position
+            self.encoder.family.need_positions("denoising sets", "choose denoising=none")
         width = self.encoder.hidden_size
         self.transforms = config.head_is_transform  # promptbert.md, section 3
         self.head = kit.vocabulary_head().transform if self.transforms else TanhHead(width)

@@ -52,6 +52,5 @@ class Config(plugin.SemiSupervisedConfig):
     def head_is_transform(self) -> bool:
         """Whether the head is the transform of the masked-LM head (promptbert.md, section 3)."""
         if self.head == "paper":
-            roberta = "roberta" in model_shape(self.encoder)["model_type"]
-            return self.setting == "sup" and not roberta
+            return self.setting == "sup" and model_shape(self.encoder)["model_type"] == "bert"
         return self.head == "transform"

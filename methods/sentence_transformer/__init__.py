@@ -5,6 +5,7 @@ and length. The harness batches and evaluates as for any other method. `--encode
 or the Hub's model.
 """
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from harness import plugin
 from harness.data.hub import model_folder
 from harness.data.tokens import Template, piece_ids
+from harness.encoders.families import EncoderFamily
 from harness.plugin import Kit, TextBatch
 
 from .loading import add_lower_case, load_model
@@ -27,6 +29,15 @@ class Config(plugin.MethodConfig):
         description="folder or Hub name with a modules.json",
     )
     setting: Literal["unsup"] = "unsup"
+
+    @property
+    def unused(self) -> Collection[str]:
+        # The folder says what stands for a sentence.
+        return {"decoder_pooling", "decoder_attention"}
+
+    @property
+    def ends_sentences(self) -> bool:
+        return False  # the library's tokenizer does that where it is wanted
 
 
 class Method(plugin.Method[Config]):
@@ -58,10 +69,7 @@ class Method(plugin.Method[Config]):
 
         Those of RoBERTa begin behind its padding_idx.
         """
-        model = self.encoder[0].model
-        padding = getattr(model.embeddings, "padding_idx", None)
-        first = 0 if padding is None else int(padding) + 1
-        positions = int(model.config.max_position_embeddings) - first
+        positions = EncoderFamily(self.config.encoder, self.encoder[0].model).longest
         return min(int(self.encoder.max_seq_length), positions)
 
     def embed(self, batch: TextBatch) -> Tensor:

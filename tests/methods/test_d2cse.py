@@ -569,6 +569,7 @@ def test_bfloat16_runs(kit_for: KitFor, tiny_roberta: Path, discriminator: str) 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("equal_views")
 @pytest.mark.parametrize("discriminator", ["shared", "plain", "copy", "unconditional"])
 def test_gradient_checkpointing_gives_the_same_gradients(
     kit_for: KitFor, tiny_encoder: Path, tmp_path: Path, discriminator: str

@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from transformers import AutoModel, AutoModelForMaskedLM, DynamicCache
+from transformers import AutoModel, AutoModelForMaskedLM, BertConfig, BertModel, DynamicCache
 
 from harness.data.batching import Stream, StreamOptions, TextBatch
+from harness.encoders.families import EncoderFamily
 from harness.errors import UserError
 from harness.modules.heads import TanhHead
 from harness.modules.prompts import DeepPrompts
@@ -38,6 +39,7 @@ TEMPLATE = "the old {s} sees [MASK]"
 @pytest.fixture
 def still(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
     """The model of a fixture without dropout."""
+    request.getfixturevalue("equal_views")
 
     def make(family: str) -> str:
         folder = tmp_path / family
@@ -328,11 +330,10 @@ def test_masked_language_loss_touches_no_sentence_vector(kit_for: KitFor) -> Non
 def test_trainable_parameters(
     layers: int, width: int, heads: int, length: int, prompts: int, total: int
 ) -> None:
-    shape = SimpleNamespace(
-        num_hidden_layers=layers, num_attention_heads=heads, hidden_dropout_prob=0.1
-    )
-    encoder: Any = SimpleNamespace(hidden_size=width, model=SimpleNamespace(config=shape))
+    sizes = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads}
     with torch.device("meta"):
+        model = BertModel(BertConfig(**sizes))
+        encoder: Any = SimpleNamespace(model=model, family=EncoderFamily("NAME", model))
         found = DeepPrompts(encoder, length).table.numel()
         assert (found, found + count(TanhHead(width), trained=False)) == (prompts, total)
 

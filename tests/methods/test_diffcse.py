@@ -670,6 +670,7 @@ def test_roberta_in_bfloat16(kit_for: KitFor, tiny_roberta: Path, values: dict[s
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("equal_views")
 @pytest.mark.parametrize("values", VARIANTS[:4])
 def test_gradient_checkpointing_gives_the_same_gradients(
     kit_for: KitFor, without_dropout: Path, values: dict[str, Any]

@@ -84,6 +84,7 @@ def closed_form(anchors: np.ndarray, candidates: np.ndarray, temperature: float)
     return float(total / len(anchors))
 
 
+@pytest.mark.usefixtures("equal_views")
 def test_without_dropout_the_views_are_one(kit_for: KitFor, without_dropout: Path) -> None:
     kit = kit_for("simcse", encoder=str(without_dropout), temperature=0.1)
     method = build(kit)
@@ -425,6 +426,7 @@ def test_three_steps(kit_for: KitFor, setting: str, head: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("equal_views")
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
 def test_checkpointed_gradients_are_the_same(

@@ -57,6 +57,7 @@ def built(kit: Kit, *, unpads: bool) -> Any:
         if isinstance(module, Encoder):
             assert module.unpads
             module.unpads = unpads
+            module.checks_views = False
     return method
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from transformers import BertConfig, BertModel
 
 from harness.data.batching import TextBatch
 from harness.encoders.backbone import Encoder
@@ -153,13 +154,7 @@ def test_lora_starts_as_no_change_and_adapters_nearly(tiny_encoder: Path, batch:
 def test_parameter_counts_of_bert_base(kind: LowRankKind, rank: int, weights: int) -> None:
     """They are those of two sets. The paper's 4.8 % at rank 64 is its rounded 0.3 % times 16."""
     with torch.device("meta"):
-        square, down = nn.Linear(768, 768), nn.Linear(3072, 768)
-    dense = SimpleNamespace(dense=square)
-    layer = SimpleNamespace(
-        attention=SimpleNamespace(output=dense, self=SimpleNamespace(query=square, value=square)),
-        output=SimpleNamespace(dense=down),
-    )
-    model = SimpleNamespace(encoder=SimpleNamespace(layer=[layer] * 12))
+        model = BertModel(BertConfig())
     encoder: Any = SimpleNamespace(model=model, checkpointing=False, name="base", reach={})
     modules = LowRankModules(encoder, kind, rank)
     assert sum(parameter.numel() for parameter in modules.parameters()) == weights

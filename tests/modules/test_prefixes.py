@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import BertConfig, BertModel
 
 from harness.data.batching import TextBatch
 from harness.encoders.attention import KeyValues
 from harness.encoders.backbone import Encoder
+from harness.encoders.families import EncoderFamily
 from harness.modules.prefixes import PrefixModules
 
 LENGTH, LAYERS, HEADS, WIDTH = 3, 2, 4, 32
@@ -40,8 +42,9 @@ def modules_of(encoder: Any, **options: Any) -> PrefixModules:
 
 
 def base_shaped() -> Any:
-    config = SimpleNamespace(num_hidden_layers=12, num_attention_heads=12, hidden_dropout_prob=0.1)
-    return SimpleNamespace(hidden_size=768, model=SimpleNamespace(config=config))
+    with torch.device("meta"):
+        model = BertModel(BertConfig())
+    return SimpleNamespace(hidden_size=768, model=model, family=EncoderFamily("base", model))
 
 
 def test_parameter_counts_of_bert_base() -> None:

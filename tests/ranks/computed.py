@@ -13,6 +13,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 
+from harness.encoders.backbone import Encoder
 from harness.modules.prefixes import PrefixModules
 from harness.modules.prompts import DeepPrompts
 from harness.plugin import registry
@@ -46,6 +47,8 @@ def without_dropout(kit: Kit) -> Any:
             module.p = 0.0
         if isinstance(module, DeepPrompts | PrefixModules):
             module.dropout = 0.0
+        if isinstance(module, Encoder):
+            module.checks_views = False
     return method
 
 

@@ -1,0 +1,109 @@
+"""Tiny random models of many families, with the tokenizer of the embedded model."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from tokenizers import Tokenizer, processors
+
+from harness.data.hub import EMBEDDED
+
+TOKENIZER = EMBEDDED / "models" / "tiny-bert" / "tokenizer.json"
+WIDTH, LAYERS, HEADS, SIZE = 32, 2, 4, 8
+SIZES = {
+    "hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
+    "intermediate_size": 48, "max_position_embeddings": 66, "initializer_range": 0.2,
+}  # fmt: skip
+DISTILBERT = {
+    "dim": WIDTH, "n_layers": LAYERS, "n_heads": HEADS, "hidden_dim": 48,
+    "max_position_embeddings": 66, "initializer_range": 0.2,
+}  # fmt: skip
+
+
+DEBERTA_V3 = {
+    "relative_attention": True, "position_buckets": 8, "pos_att_type": ["p2c", "c2p"],
+    "norm_rel_ebd": "layer_norm", "share_att_key": True, "position_biased_input": False,
+    "type_vocab_size": 0,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A family of transformers, as a small model of it is made."""
+
+    kind: str
+    """`model_type`"""
+    own: dict[str, Any] = field(default_factory=dict)
+    """What differs from `SIZES`"""
+    sizes: dict[str, Any] = field(default_factory=SIZES.copy)
+    decoder: bool = False
+
+
+GROUPED = {"num_key_value_heads": 2}
+ARCHITECTURES = {
+    "BERT": Architecture("bert"),
+    "RoBERTa": Architecture("roberta"),
+    "XLM-R": Architecture("xlm-roberta"),
+    "DistilBERT": Architecture("distilbert", sizes=DISTILBERT),
+    "MPNet": Architecture("mpnet"),
+    "DeBERTa-v3": Architecture("deberta-v2", DEBERTA_V3),
+    "ELECTRA": Architecture("electra", {"embedding_size": 16}),
+    "ALBERT": Architecture("albert", {"embedding_size": 16}),
+    "ModernBERT": Architecture("modernbert", {"local_attention": 8}),
+    "Llama": Architecture("llama", GROUPED, decoder=True),
+    "Qwen2": Architecture("qwen2", GROUPED, decoder=True),
+    "Qwen3": Architecture("qwen3", {**GROUPED, "head_dim": 2 * SIZE}, decoder=True),
+    "Gemma": Architecture("gemma", {"num_key_value_heads": 1, "head_dim": SIZE}, decoder=True),
+    "Gemma 3": Architecture(
+        "gemma3_text",
+        {**GROUPED, "head_dim": SIZE, "sliding_window": 8, "query_pre_attn_scalar": SIZE},
+        decoder=True,
+    ),
+    "Mistral": Architecture("mistral", {**GROUPED, "sliding_window": 8}, decoder=True),
+}
+"""Name in docs/methods.md -> the family"""
+
+
+def save(name: str, folder: Path, seed: int = 0, **changed: Any) -> Path:
+    """Write a random model of an architecture with its tokenizer into a folder.
+
+    changed: of its configuration.
+    """
+    found = ARCHITECTURES[name]
+    backend = Tokenizer.from_file(str(TOKENIZER))
+    config = transformers.AutoConfig.for_model(
+        found.kind,
+        vocab_size=backend.get_vocab_size(),
+        pad_token_id=0,
+        **{**found.sizes, **found.own, **changed},
+    )
+    torch.manual_seed(seed)
+    kind: Callable[..., Any] = transformers.AutoModelForMaskedLM.from_config
+    if found.decoder:
+        kind = transformers.AutoModelForCausalLM.from_config
+    kind(config).save_pretrained(folder)
+    _tokenizer(found, backend).save_pretrained(folder)
+    return folder
+
+
+def _tokenizer(found: Architecture, backend: Tokenizer) -> Any:
+    """That of the embedded model; a decoder's has no padding, and only Qwen has no beginning."""
+    if not found.decoder:
+        return transformers.PreTrainedTokenizerFast(
+            tokenizer_object=backend, cls_token="[CLS]", pad_token="[PAD]", sep_token="[SEP]",
+            unk_token="[UNK]", mask_token="[MASK]",
+        )  # fmt: skip
+    begins = not found.kind.startswith("qwen")
+    single = "[CLS] $A" if begins else "$A"
+    backend.post_processor = processors.TemplateProcessing(
+        single=single, special_tokens=[("[CLS]", backend.token_to_id("[CLS]"))]
+    )
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        bos_token="[CLS]" if begins else None,
+        eos_token="[SEP]",
+        unk_token="[UNK]",
+    )
