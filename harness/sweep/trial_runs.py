@@ -1,6 +1,7 @@
 """The trials of a sweep: those that the store lacks are run, and all of them are remembered."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,7 @@ class TrialRuns:
 
     def check_first(self, searches: list[Search]) -> None:
         """Check every search that the store has not finished, before anything runs."""
-        known = [{key(trial): trial for trial in each.known_trials()} for each in searches]
+        known = [_by_key(each.known_trials()) for each in searches]
         settled = settled_keys({name: each[name] for each in known for name in each}, self.store)
         for search, trials in zip(searches, known, strict=True):
             if trials.keys() - settled:
@@ -72,8 +73,8 @@ class TrialRuns:
         # A later round may ask for a configuration that an earlier one has tried.
         starts = {trial.start for trial in trials}
         by_key = {name: each for name, each in self.trainers.items() if name in starts}
-        by_key |= {key(trial): trial for trial in trials}
-        self._asked |= by_key
+        by_key |= _by_key(trials)
+        self._asked |= {name: replace(trial) for name, trial in by_key.items()}
         settled = settled_keys(by_key, self.store)
         missing = {name: trial for name, trial in by_key.items() if name not in settled}
         # Without a trial to run, Ray need not start.
@@ -92,7 +93,8 @@ class TrialRuns:
         self, missing: dict[str, Trial], source: Callable[[], TrialSource] | None
     ) -> TrialSource:
         # Long trials first, so that at the end no worker is idle while another has a long one.
-        order = sorted(missing, key=lambda name: -training_operations(missing[name].declared))
+        work = {name: training_operations(replace(each).declared) for name, each in missing.items()}
+        order = sorted(missing, key=lambda name: -work[name])
         # What decides about a search's trials does not know those that train its encoder.
         listed = [name for name in order if source is None or name in self.trainers]
         sources: list[TrialSource] = [Listed({name: missing[name] for name in listed})]
@@ -101,7 +103,7 @@ class TrialRuns:
 
     def prepare(self, trials: list[Trial]) -> None:
         """Make what those of the trials share that the store has not finished."""
-        by_key = {key(trial): trial for trial in trials}
+        by_key = _by_key(trials)
         missing = {name: by_key[name] for name in by_key.keys() - self.store.finished_keys()}
         if missing:
             self.engine.prepare(missing, self.watcher)
@@ -119,3 +121,11 @@ class TrialRuns:
             if row["search"] in samplers and row["role"] == "search"
         }
         return len(sampled | (self._asked.keys() - settled_keys(self._asked, self.store)))
+
+
+def _by_key(trials: Iterable[Trial]) -> dict[str, Trial]:
+    """Key -> trial. A trial remembers what its method declares, so copies are asked for the keys.
+
+    That is some kilobytes of each of the trials that wait.
+    """
+    return {key(replace(trial)): trial for trial in trials}
