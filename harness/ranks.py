@@ -11,6 +11,7 @@ of ranks, so that the mean is the sum of the parts. Where vectors that were gath
 pass, `entering` adds the parts up at once.
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -60,6 +61,17 @@ def joined(number: int, count: int, address: str) -> Iterator[None]:
     try:
         yield
     finally:
+        _forget_group()
+
+
+def _forget_group() -> None:
+    """Leave the other ranks, so that this process may join others for its next trial."""
+    # DeepSpeed keeps groups of its own, which belong to the one that ends.
+    deepspeed: Any = sys.modules.get("deepspeed.comm.comm")
+    if deepspeed and deepspeed.cdb is not None:
+        deepspeed.destroy_process_group()
+        deepspeed.cdb = None
+    if dist.is_initialized():
         dist.destroy_process_group()
 
 

@@ -16,7 +16,7 @@ from harness.encoders.attention import OnePosition, select
 from harness.encoders.decoders import Decoding, averaged, last_positions
 from harness.encoders.families import EncoderFamily, embedding_output
 from harness.encoders.pretrained import Loading, pretrained_model
-from harness.encoders.reach import Reach
+from harness.encoders.reach import Embedded, Reach, ended
 from harness.encoders.row_shares import Pass, Where, run_in_shares
 from harness.encoders.trained import load_trained
 from harness.encoders.unpadding import Padded, Unpadded, layout_of, unpads
@@ -163,9 +163,9 @@ class Encoder(nn.Module):
     def _embedded(self, batch: TextBatch, reach: Reach) -> Tensor:
         """The embedding output, (rows, length, H), without an edit."""
         try:
-            self._run(batch, {**reach, "edit": _ended})
-        except _Embedded as ended:
-            return ended.output
+            self._run(batch, {**reach, "edit": ended})
+        except Embedded as found:
+            return found.output
         raise AssertionError("the embeddings were not reached")
 
     def _positions(self, batch: TextBatch, reach: Reach) -> Tensor:
@@ -235,19 +235,6 @@ class Encoder(nn.Module):
     def _edit_embedding(self, _module: nn.Module, _inputs: Any, output: Tensor) -> Tensor | None:
         edit = self.reach.get("edit")
         return None if edit is None else self.layout.tokens(edit(self.layout.padded(output)))
-
-
-class _Embedded(Exception):
-    """Ends a pass behind the embeddings."""
-
-    def __init__(self, output: Tensor) -> None:
-        super().__init__()
-        self.output = output
-
-
-def _ended(output: Tensor) -> Tensor:
-    """An edit that ends the pass with what it got."""
-    raise _Embedded(output)
 
 
 def _full(states: Tensor, model: Any) -> Tensor:

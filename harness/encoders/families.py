@@ -123,10 +123,10 @@ class EncoderFamily:
         names = inspect.signature(type(model).forward).parameters
         self.takes_positions = "position_ids" in names
         """Whether a forward pass can be told where the tokens stand"""
-        self.first_position = first_position(model)
+        self.first_position = first_position(model) or _first_in_buffer(model)
         """Number of the first position: 0 in BERT"""
-        positions = getattr(config, "max_position_embeddings", None)
-        self.longest = LONGEST if positions is None else int(positions) - self.first_position
+        positions = int(getattr(config, "max_position_embeddings", None) or -1)
+        self.longest = positions - self.first_position if positions > 0 else LONGEST
         """The most tokens of a row: as many as there are positions, if they are numbered"""
         rates = [getattr(config, name, None) for name in HIDDEN_DROPOUTS]
         self.dropout: float = next((float(rate) for rate in rates if _is_rate(rate)), 0.0)
@@ -166,6 +166,15 @@ def _why_no_prefix(model: Any, *, ours: bool) -> str | None:
         return "whose layers do not have an attention each"
     # Multi-head latent attention has keys and values of other sizes.
     return "which compresses its keys" if hasattr(model.config, "kv_lora_rank") else None
+
+
+def _first_in_buffer(model: Any) -> int:
+    """Number of the first position in an embedding module that has all numbers, or else 0.
+
+    Nystromformer counts from 2.
+    """
+    numbers = getattr(getattr(model, "embeddings", None), "position_ids", None)
+    return 0 if numbers is None or numbers.is_meta else int(numbers.flatten()[0])
 
 
 def key_shape(config: Any) -> tuple[int, int, int]:

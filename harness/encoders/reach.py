@@ -55,3 +55,17 @@ def first_replaced(vectors: Tensor) -> EmbeddingEdit:
     The vectors keep their gradient (diffcse.md, section 1.3).
     """
     return lambda output: torch.cat([vectors.to(output.dtype)[:, None], output[:, 1:]], dim=1)
+
+
+class Embedded(Exception):
+    """Ends a pass behind the embeddings, whose output it carries."""
+
+    def __init__(self, output: Tensor) -> None:
+        """output: of the embeddings, (rows, length, H)."""
+        super().__init__()
+        self.output = output
+
+
+def ended(output: Tensor) -> Tensor:
+    """An edit that changes nothing, and ends the pass. Raises Embedded."""
+    raise Embedded(output)

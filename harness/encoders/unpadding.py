@@ -43,7 +43,10 @@ def first_position(model: Any) -> int:
 
     The relatives of RoBERTa start behind their padding_idx, which their embeddings keep.
     """
-    padding = getattr(getattr(model, "embeddings", None), "padding_idx", None)
+    embeddings = getattr(model, "embeddings", None)
+    if isinstance(embeddings, torch.nn.Embedding):  # XLM's words alone
+        return 0
+    padding = getattr(embeddings, "padding_idx", None)
     return 0 if padding is None else int(padding) + 1
 
 

@@ -71,6 +71,16 @@ class Config(plugin.SemiSupervisedConfig):
     }  # fmt: skip
 
     @model_validator(mode="after")
+    def _views_differ(self) -> Self:
+        unchanged = self.first_view == self.second_view == "none"
+        if unchanged and self.contrastive_weight and not self.encoder_dropout:
+            raise UserError(
+                "consert: two views that nothing changes are the same: choose another view, or "
+                "encoder_dropout above 0"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _adversarial_needs_labels(self) -> Self:
         if self.setting != "sup" and "adversarial" in (self.first_view, self.second_view):
             raise UserError(

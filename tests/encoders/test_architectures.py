@@ -13,8 +13,6 @@ from transformers import (
     AutoConfig,
     AutoModel,
     DynamicCache,
-    GPT2Config,
-    GPT2Model,
     T5Config,
     T5Model,
 )
@@ -28,7 +26,7 @@ from harness.encoders.loadable import check_loadable, parameter_count
 from harness.errors import UserError
 from harness.modules.prompts import DeepPrompts
 from harness.plugin.kit import Kit
-from tests.architectures import ARCHITECTURES, GROUPED, save
+from tests.architectures import ARCHITECTURES, GROUPED, SIZES, save
 
 LENGTHS = [6, 4, 1]
 ALL = pytest.mark.parametrize("name", ARCHITECTURES)
@@ -258,10 +256,45 @@ def test_an_encoder_with_a_decoder_is_refused(tmp_path: Path) -> None:
             load(str(tmp_path))
 
 
-def test_a_family_that_no_one_names_here(tmp_path: Path, batch: TextBatch) -> None:
+@pytest.mark.parametrize(
+    ("kind", "sizes", "longest", "prompts"),
+    [
+        ("gpt2", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 40}, 40, True),
+        ("phi3", SIZES, 66, True),
+        ("nomic_bert", SIZES, 66, True),
+        ("gemma2", {**SIZES, "num_key_value_heads": 2, "head_dim": 8}, 66, False),
+        ("bloom", {"hidden_size": 32, "n_layer": 2, "n_head": 4}, 512, False),
+        ("mamba", {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}, 512, False),
+        ("xlm", {"emb_dim": 32, "n_layers": 2, "n_heads": 4}, 512, False),
+        ("nystromformer", SIZES, 64, False),
+    ],
+)
+def test_families_that_no_list_names(
+    kind: str,
+    sizes: dict[str, Any],
+    longest: int,
+    prompts: bool,
+    tmp_path: Path,
+    batch: TextBatch,
+) -> None:
+    """They number positions from elsewhere, or not at all, and have attentions of all kinds."""
     torch.manual_seed(0)
-    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 40, "vocab_size": 300}
-    GPT2Model(GPT2Config(**sizes, initializer_range=0.2)).save_pretrained(tmp_path)
-    encoder = Encoder(str(tmp_path)).double().eval()
-    assert largest(encoder(batch), expected(tmp_path, batch), batch) < 1e-5
-    assert (encoder.longest, encoder.hidden_size, encoder.family.dropout) == (40, 32, 0.1)
+    config = AutoConfig.for_model(kind, vocab_size=300, pad_token_id=0, **sizes)
+    AutoModel.from_config(config).save_pretrained(tmp_path)
+    encoder = Encoder(str(tmp_path)).eval()
+    model = AutoModel.from_pretrained(tmp_path, dtype=torch.float32).eval()
+    states = model(input_ids=batch.input_ids, attention_mask=batch.attention_mask)
+    assert largest(encoder(batch), states.last_hidden_state, batch) < 1e-5
+    assert (encoder.longest, encoder.hidden_size) == (longest, 32)
+    if prompts:
+        DeepPrompts(encoder, 3)
+    else:
+        with pytest.raises(UserError, match="deep prompts have no place in encoder"):
+            DeepPrompts(encoder, 3)
+
+
+def test_a_decoder_that_cannot_look_ahead_is_refused(tmp_path: Path) -> None:
+    config = AutoConfig.for_model("mamba", vocab_size=40, hidden_size=16, num_hidden_layers=1)
+    AutoModel.from_config(config).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="sees no later tokens, whatever is asked of it: set"):
+        Encoder(str(tmp_path), decoding=Decoding("mean", "bidirectional"))

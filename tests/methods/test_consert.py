@@ -259,6 +259,13 @@ def test_adversarial_without_labels_is_refused(setting: str, view: str) -> None:
         resolve(registry.load("consert"), {"setting": setting, view: "adversarial"})
 
 
+def test_views_that_nothing_changes_are_refused() -> None:
+    same = {"first_view": "none", "second_view": "none"}
+    with pytest.raises(UserError, match="two views that nothing changes are the same: choose"):
+        resolve(registry.load("consert"), same)
+    assert resolve(registry.load("consert"), {**same, "encoder_dropout": 0.1}).encoder_dropout
+
+
 def test_an_unknown_view_is_refused() -> None:
     with pytest.raises(UserError, match="first_view"):
         resolve(registry.load("consert"), {"first_view": "cutoff"})
@@ -286,7 +293,8 @@ def test_without_dropout_clean_views_are_one(small: KitFor, watch: Watch) -> Non
     """There is no dropout in attention, either."""
     same = []
     for rate in (0.0, 0.1):
-        kit = small(first_view="none", second_view="none", encoder_dropout=rate)
+        views = {"first_view": "none", "second_view": "dropout", "second_rate": 0.0}
+        kit = small(**views, encoder_dropout=rate)
         method = build(kit)
         encoder = watch(method.encoder)
         losses(kit, method)

@@ -118,3 +118,19 @@ def test_ranks(
         if (difference := largest_difference(found[case], alone[case])) > 1e-5
     }
     assert not wrong
+
+
+@pytest.mark.slow
+def test_chunks(cases: dict[str, Any], alone: dict[str, Computed]) -> None:
+    """A batch in chunks of seven rows, the last of which is shorter."""
+    wrong = {
+        case: difference
+        for case, (name, values) in cases.items()
+        if (
+            difference := largest_difference(
+                computed(name, values | {"chunk_size": 7}), alone[case]
+            )
+        )
+        > 1e-5
+    }
+    assert not wrong

@@ -1,0 +1,96 @@
+"""Chunks of a batch: the loss and the gradients of the whole batch, with less memory."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import losses, modules
+from torch import Tensor, nn
+
+from harness.data.batching import TextBatch
+from harness.encoders import row_shares
+from harness.encoders.backbone import Encoder
+from harness.losses.info_nce import info_nce
+from harness.plugin.kit import Kit
+from harness.training.feeding import made
+from harness.training.seeds import seed_everything
+from harness.training.stages import stage_streams
+
+KitFor = Callable[..., Kit]
+TEXTS = [["the cat", "a dog runs home"], ["one two three four", "two"], ["five", "six seven"]]
+
+
+def gradients(module: nn.Module) -> dict[str, Tensor]:
+    return {
+        name: each.grad.clone() for name, each in module.named_parameters() if each.grad is not None
+    }
+
+
+def step(kit: Kit) -> tuple[float, dict[str, Tensor], int]:
+    """The loss and the gradients of a first step, and the bytes that were kept for them."""
+    seed_everything(0)
+    method = kit.build().train()
+    (stage,) = kit.declared.stages
+    batch = next(made(method, stage, stage_streams(method, kit, stage, seed=0), 0))
+    kept: dict[int, int] = {}
+
+    def keep(value: Tensor) -> Tensor:
+        kept[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
+        return value
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda value: value):
+        loss = torch.stack(list(method.losses(batch, stage).values())).sum()
+    loss.backward()
+    weights = {each.untyped_storage().data_ptr() for each in method.parameters()}
+    return loss.item(), gradients(method), sum(kept[each] for each in kept.keys() - weights)
+
+
+@pytest.mark.parametrize(
+    ("method", "values"),
+    [("simcse", {}), ("dcpcse", {"prompt_length": 3}), ("promptbert", {}), ("diffcse", {})],
+)
+def test_a_chunk_repeats_its_dropout(
+    kit_for: KitFor, monkeypatch: pytest.MonkeyPatch, method: str, values: dict[str, Any]
+) -> None:
+    """The same chunks with all their activations kept are the reference."""
+    kit = kit_for(method, batch_size=40, chunk_size=8, **values)
+    loss, found, memory = step(kit)
+    monkeypatch.setattr(row_shares, "checkpoint", lambda run, *given, **_: run(*given))
+    expected_loss, expected, whole = step(kit)
+    assert loss == expected_loss
+    assert found.keys() == expected.keys()
+    for name, gradient in found.items():
+        torch.testing.assert_close(gradient, expected[name], rtol=1e-6, atol=1e-7)
+    assert memory < whole / 2
+
+
+def test_the_gradients_of_sentence_transformers(tiny_encoder: Path) -> None:
+    """Its cached loss is GradCache by another implementation."""
+    body = modules.Transformer(str(tiny_encoder))
+    theirs = SentenceTransformer(modules=[body, modules.Pooling(32, pooling_mode="cls")])
+    loss = losses.CachedMultipleNegativesRankingLoss(theirs, scale=20.0, mini_batch_size=2)
+    ours = Encoder(str(tiny_encoder), dropout=0.0, chunk_size=2).train()
+    for module in theirs.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    theirs.train()
+    columns = list(zip(*TEXTS, strict=True))
+    features = [theirs.tokenize(list(column)) for column in columns]
+    expected = loss(features, torch.zeros(len(TEXTS)))
+    expected.backward()
+    vectors = [
+        ours.cls(TextBatch(each["input_ids"], each["attention_mask"], torch.arange(len(TEXTS))))
+        for each in features
+    ]
+    found = info_nce(*vectors, temperature=0.05)
+    found.backward()
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+    wanted = {
+        name.split("auto_model.")[-1].split("model.")[-1]: value
+        for name, value in gradients(theirs).items()
+    }
+    for name, gradient in gradients(ours.model).items():
+        torch.testing.assert_close(gradient, wanted[name], rtol=1e-4, atol=1e-6, msg=name)

@@ -1,0 +1,126 @@
+"""Trials with several workers: one that dies, other numbers of them, and sweeps that mix sizes."""
+
+import re
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.trials.store import Store
+from tests.clusters import cluster, start_node
+from tests.sweeping import TRAINED, Answer, write_few_pairs
+
+pytestmark = [pytest.mark.slow, pytest.mark.process]
+
+FALLS_AT = 6
+"""The step at which rank 1 ends its process, once"""
+FALL = f"""
+        self.count = getattr(self, "count", 0) + 1
+        if rank_number() == 1 and self.count == {FALLS_AT} and not Path(REPAIRED).exists():
+            Path(REPAIRED).touch()
+            os._exit(7)
+"""
+SPACE = """\
+setting: unsup
+suite: SUITE
+select: {metric: few-dev}
+final: {seeds: [0]}
+encoders: [tiny-bert]
+set: {sentences: graded-sentences, max_steps: 12, evaluation_interval: 4, precision: fp32}
+methods:
+  falling:
+    variants:
+      alone: {learning_rate: 0.01}
+      two: {learning_rate: 0.02, engine: ddp, workers: 2}
+      also alone: {learning_rate: 0.03}
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Path:
+    """A method whose second worker dies in its first attempt."""
+    path = tmp_path / "falling.py"
+    begin = "    def losses(self, batch, stage):"
+    source = TRAINED.replace(begin, begin + FALL)
+    head = f"from harness.ranks import rank_number\nPAUSE = 0\nREPAIRED = {str(path) + '.fell'!r}\n"
+    path.write_text(head + source, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def run(plugin: Path, tmp_path: Path, environment: dict[str, str]) -> Callable[..., Answer]:
+    """run(store, hyperparameter=value, ...): `harness run` with a checkpoint after every step."""
+    suite = write_few_pairs(tmp_path)
+
+    def call(store: Path, **values: object) -> Answer:
+        fixed = {
+            "suite": suite, "sentences": "graded-sentences", "max_steps": 12, "precision": "fp32",
+        }  # fmt: skip
+        given = [f"--set={name}={value}" for name, value in {**fixed, **values}.items()]
+        done = subprocess.run(
+            [sys.executable, "-m", "harness", "run", plugin, "--encoder", "tiny-bert",
+             "--store", store, *given],
+            env=environment | {"HARNESS_CHECKPOINT_MINUTES": "0"},
+            capture_output=True, text=True, timeout=1200, check=False,
+        )  # fmt: skip
+        return Answer(done.returncode, done.stdout, done.stderr)
+
+    return call
+
+
+def test_a_lost_worker_and_other_numbers_of_them(
+    run: Callable[..., Answer], tmp_path: Path
+) -> None:
+    """What two have trained goes on with one and with four."""
+    store = tmp_path / "store"
+    lost = run(store, engine="ddp", workers=2)
+    assert lost.code == 1, lost.out + lost.err
+    assert "worker 2 of 2: it ended with the exit code 7" in lost.err
+    assert "goes on from the checkpoint" in lost.err
+    assert not Store(store).read().records()
+    scores = []
+    for workers, engine in ((1, "single"), (4, "ddp")):
+        copy = shutil.copytree(store, tmp_path / f"store-{workers}")
+        answer = run(copy, engine=engine, workers=workers)
+        assert answer.code == 0, answer.out + answer.err
+        assert "begins at step 0" not in answer.err
+        steps = [int(step) for step in re.findall(r"^step (\d+)/12", answer.out, re.MULTILINE)]
+        assert min(steps) >= FALLS_AT - 1
+        [record] = Store(copy).read().records()
+        assert (record.steps, record.engine["workers"]) == (12, workers)
+        assert record.configuration.keys().isdisjoint(record.engine)
+        scores.append(record.test["few"])
+    # Without an encoder of harness, all workers draw the same dropout as one does.
+    assert scores[0] == pytest.approx(scores[1], abs=1e-3)
+
+
+def test_a_sweep_mixes_sizes_on_three_nodes(
+    plugin: Path, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """The trial of two workers has one on each of two nodes. Its second attempt goes on."""
+    space, store = tmp_path / "space.yaml", tmp_path / "store"
+    space.write_text(SPACE.replace("SUITE", str(write_few_pairs(tmp_path))), encoding="utf-8")
+    nodes = environment | {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2,
+        "HARNESS_TEST_MARK": uuid.uuid4().hex,
+        "HARNESS_CHECKPOINT_MINUTES": "0",
+        "RAY_worker_niceness": "0",
+    }
+    with cluster(nodes, "--num-cpus=0") as address:
+        for _ in range(3):
+            start_node(nodes, f"--address={address}", "--num-cpus=1")
+        done = subprocess.run(
+            [sys.executable, "-m", "harness", "sweep", plugin, space, "--store", store,
+             "--address", address, "--no-dashboard"],
+            env=nodes, capture_output=True, text=True, timeout=1200, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "worker 2 of 2: it died" in done.stdout
+    records = Store(store).read().records()
+    assert sorted(record.engine["workers"] for record in records) == [1, 1, 2]
+    assert {(record.status, record.steps) for record in records} == {("finished", 12)}
