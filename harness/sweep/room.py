@@ -75,5 +75,5 @@ def _remedy(declared: Declared, room: Room) -> str:
         sharded = engine.model_copy(update={"engine": "deepspeed", "zero": zero})
         most = max(least.weights for least in least_memory(declared, sharded))
         if most <= room.size:
-            return f"engine=deepspeed with zero={zero} would take {most / _GIB:.1f} GiB"
+            return f"engine=deepspeed with zero={zero} would need at least {most / _GIB:.1f} GiB"
     return "no ZeRO stage would fit: set more workers, or choose a smaller encoder"

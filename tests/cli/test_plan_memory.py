@@ -51,7 +51,7 @@ def test_a_plan_refuses_what_no_gpu_has_and_names_the_stage(harness: Any, machin
     assert answer.code == 2
     assert answer.out == ""
     assert "take 5.0 GiB in each of its 8 workers, and the largest GPU (A) has 4.0" in answer.err
-    assert "engine=deepspeed with zero=1 would take 2.8 GiB" in answer.err
+    assert "engine=deepspeed with zero=1 would need at least 2.8 GiB" in answer.err
 
 
 def test_without_gpus_a_plan_says_what_is_too_large_here(harness: Any, machine: Any) -> None:
@@ -60,7 +60,7 @@ def test_without_gpus_a_plan_says_what_is_too_large_here(harness: Any, machine: 
     answer = harness(*EIGHT, "--store", "none")
     assert answer.code == 0, answer.err
     assert "Too large for this machine: simcse unsup bert-large-uncased" in answer.out
-    assert "engine=deepspeed with zero=3 would take 0.6 GiB" in answer.out
+    assert "engine=deepspeed with zero=3 would need at least 0.6 GiB" in answer.out
 
 
 def test_the_size_of_an_unknown_encoder_is_not_known(harness: Any, machine: Any) -> None:

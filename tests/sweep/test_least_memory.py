@@ -139,9 +139,9 @@ def refused(given: Trial, share: float) -> str:
 @pytest.mark.parametrize(
     ("share", "remedy"),
     [
-        (2.6, "engine=deepspeed with zero=1 would take"),
-        (1.8, "engine=deepspeed with zero=2 would take"),
-        (1.1, "engine=deepspeed with zero=3 would take"),
+        (2.6, "engine=deepspeed with zero=1 would need at least"),
+        (1.8, "engine=deepspeed with zero=2 would need at least"),
+        (1.1, "engine=deepspeed with zero=3 would need at least"),
         (0.9, "no ZeRO stage would fit: set more workers, or choose a smaller encoder"),
     ],
 )
