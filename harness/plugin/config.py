@@ -195,6 +195,9 @@ class TrainingConfig(MethodConfig, EngineConfig):
     triplets: str = Field(
         "nli-triplets", description="corpus of premise, entailment, contradiction"
     )
+    accumulation: int = Field(
+        1, ge=1, description="batches per step, each with negatives of its own alone"
+    )
     gradient_checkpointing: bool = Field(
         False, description="less memory, more time: activations are computed twice"
     )
@@ -226,6 +229,7 @@ class TrainingConfig(MethodConfig, EngineConfig):
             config.stage("contrastive", trains=["prompts.*", "head.*"])
         """
         rates = trains if isinstance(trains, Mapping) else dict.fromkeys(trains, "learning_rate")
+        options.setdefault("accumulation", self.accumulation)
         return Stage(
             name,
             trains=rates,

@@ -19,7 +19,6 @@ from harness.modules.prompts import DeepPrompts
 from harness.plugin import registry
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
-from harness.ranks import rank_number
 from harness.training.engines import stage_optimiser
 from harness.training.feeding import made
 from harness.training.seeds import seed_everything
@@ -96,12 +95,13 @@ def main() -> None:
     told = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    with Place(**told["place"]).taken():
-        everything = {}
-        for case, (name, values) in told["cases"].items():
-            everything[case] = computed(name, values)
-        if rank_number() == 0:
-            torch.save(everything, told["results"])
+    everything: dict[str, dict[str, Computed]] = {}
+    for run, cases in told["runs"].items():
+        meeting = f"file://{told['folder']}/{run}"
+        with Place(**told["place"], address=meeting).taken():
+            everything[run] = {case: computed(*given) for case, given in cases.items()}
+    if told["place"]["number"] == 0:
+        torch.save(everything, told["results"])
 
 
 if __name__ == "__main__":

@@ -48,15 +48,33 @@ def alone(cases: dict[str, tuple[str, dict[str, Any]]]) -> dict[str, Computed]:
     return {case: computed(*given) for case, given in cases.items()}
 
 
-def by_ranks(cases: dict[str, Any], folder: Path, **engine: Any) -> dict[str, Computed]:
-    """What so many ranks compute together."""
-    results, count = folder / "results.pt", engine["workers"]
-    processes = []
+@pytest.fixture(scope="module")
+def together(
+    cases: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, Computed]]:
+    """Engine -> what its ranks compute. Ranks of equal number are the same processes."""
+    found: dict[str, dict[str, Computed]] = {}
+    for count in {fields["workers"] for fields in ENGINES.values()}:
+        runs = {
+            engine: {
+                case: (name, values | fields)
+                for case, (name, values) in cases.items()
+                if case not in REFUSED.get(engine, ())
+            }
+            for engine, fields in ENGINES.items()
+            if fields["workers"] == count
+        }
+        found |= by_ranks(runs, count, tmp_path_factory.mktemp("ranks"))
+    return found
+
+
+def by_ranks(runs: dict[str, Any], count: int, folder: Path) -> dict[str, dict[str, Computed]]:
+    """What so many ranks compute together, run after run."""
+    results, processes = folder / "results.pt", []
     for number in range(count):
         told = folder / f"{number}.json"
-        place = {"number": number, "count": count, "address": f"file://{folder}/meeting"}
-        chosen = {case: (name, values | engine) for case, (name, values) in cases.items()}
-        everything = {"cases": chosen, "place": place | {"threads": 1}, "results": str(results)}
+        place = {"number": number, "count": count, "threads": 1}
+        everything = {"runs": runs, "place": place, "folder": str(folder), "results": str(results)}
         told.write_text(json.dumps(everything), encoding="utf-8")
         processes.append(
             subprocess.Popen(
@@ -69,7 +87,7 @@ def by_ranks(cases: dict[str, Any], folder: Path, **engine: Any) -> dict[str, Co
     finally:
         for process in processes:
             process.kill()
-    found: dict[str, Computed] = torch.load(results, weights_only=True)
+    found: dict[str, dict[str, Computed]] = torch.load(results, weights_only=True)
     return found
 
 
@@ -108,14 +126,12 @@ REFUSED = {
 @pytest.mark.process
 @pytest.mark.parametrize("engine", ENGINES)
 def test_ranks(
-    cases: dict[str, Any], alone: dict[str, Computed], engine: str, tmp_path: Path
+    together: dict[str, dict[str, Computed]], alone: dict[str, Computed], engine: str
 ) -> None:
-    chosen = {case: given for case, given in cases.items() if case not in REFUSED.get(engine, ())}
-    found = by_ranks(chosen, tmp_path, **ENGINES[engine])
     wrong = {
         case: difference
-        for case in chosen
-        if (difference := largest_difference(found[case], alone[case])) > 1e-5
+        for case, found in together[engine].items()
+        if (difference := largest_difference(found, alone[case])) > 1e-5
     }
     assert not wrong
 
