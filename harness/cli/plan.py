@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from harness.sweep.resolution import Resolution
     from harness.sweep.search import Search
 
-WIDTHS = {"trials": 6, "stored": 6, "steps": 7, "each": 8}
+WIDTHS = {"trials": 6, "stored": 6, "steps": 7, "each": 8, "GiB": 5}
 """Columns of numbers and their widths"""
+MEMORY = (
+    "GiB: what each worker of a trial needs at least, on its GPU or, without one, in its process; "
+    "activations come on top"
+)
 NOT_FOUND = " was not found: "
 """What stands in the sentence about a missing file behind its name"""
 
@@ -35,7 +39,7 @@ def plan(
 ) -> None:
     """Show the trials of a sweep, what the store already has, and the estimated cost.
 
-    It runs nothing.
+    It runs nothing. What cannot fit on the GPUs of this machine is refused.
 
     Example: harness plan methods/d2cse search_spaces/unsup.yaml
     """
@@ -71,6 +75,7 @@ def print_plan(searches: "list[Search]", store: str | None, cpus_per_trial: floa
     # Where the output is not a terminal, rich would break the lines at 80 characters.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
     shown = [*implied(searches), *searches]
+    too_large = _too_large(shown, made)
     for part in _tables(shown, made):
         console.print(part)
     given = {search.label: _given(search) for search in shown}
@@ -78,10 +83,37 @@ def print_plan(searches: "list[Search]", store: str | None, cpus_per_trial: floa
         if values := given[labels[0]]:
             console.print(f"{name} on {', '.join(encoders)}: {values}", soft_wrap=True)
     console.print(f"\n{made.to_run} trials to run{_cost(made, cpus_per_trial)}")
+    console.print(MEMORY, soft_wrap=True)
+    if too_large:
+        console.print(f"Too large for this machine: {too_large}", soft_wrap=True, markup=False)
     if found := resolution(searches, options.opened(store)):
         console.print(_resolved(found), soft_wrap=True, markup=False)
     for sentence in _missing(made.missing):
         console.print(sentence, soft_wrap=True, markup=False)
+
+
+def _too_large(searches: "list[Search]", made: "Plan") -> str | None:
+    """Why the first trial that does not fit cannot run here; None: as far as is known, all fit.
+
+    Raises UserError when this machine has GPUs. Without them, it may be planning for others.
+    """
+    from harness.errors import UserError
+    from harness.sweep.machines import this_machine
+    from harness.sweep.room import check_fits, largest_room
+
+    machine = this_machine()
+    on_gpu = bool(machine.gpus)
+    room = largest_room([machine], on_gpu=on_gpu, limit=None)
+    for search in searches:
+        if room and any((line.memory or 0) > room.size for line in made.of(search.label)):
+            try:
+                for trial in search.known_trials():
+                    check_fits(trial, room)
+            except UserError as error:
+                if on_gpu:
+                    raise
+                return str(error)
+    return None
 
 
 def _cost(made: "Plan", cpus_per_trial: float) -> str:
@@ -129,17 +161,22 @@ def _tables(searches: "list[Search]", made: "Plan") -> "Iterator[Table | str]":
         yield table
 
 
-def _numbers(lines: "tuple[PlanLine, ...]") -> tuple[str, str, str, str]:
-    """The trials of searches that differ in the encoder, those stored, and the cost of one."""
+def _numbers(lines: "tuple[PlanLine, ...]") -> tuple[str, ...]:
+    """The trials of searches that differ in the encoder, those stored, and the cost of one.
+
+    Of several encoders, the cost is that of the largest.
+    """
     trials = [line.trials for line in lines if line.trials is not None]
     steps = [line.steps for line in lines if line.steps is not None]
     seconds = [line.seconds for line in lines if line.seconds is not None]
+    memory = [line.memory for line in lines if line.memory is not None]
     early = any(line.at_most for line in lines)
     return (
         str(sum(trials)) if len(trials) == len(lines) else "?",
         str(sum(line.stored for line in lines)),
         f"{'≤' if early or len({*steps}) > 1 else ''}{max(steps)}" if steps else "?",
         f"{'≤' if early or len({*seconds}) > 1 else ''}{_short(max(seconds))}" if seconds else "?",
+        _gib(max(memory)) if memory else "?",
     )
 
 
@@ -149,6 +186,12 @@ def _short(seconds: float) -> str:
     if hours >= 1:
         return f"{hours:.1f} h" if hours < 100 else f"{hours:.0f} h"
     return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
+
+
+def _gib(size: int) -> str:
+    """Bytes in GiB, in few characters."""
+    found = size / 2**30
+    return f"{found:.1f}" if found >= 0.1 else "<0.1"
 
 
 def _given(search: "Search") -> str:

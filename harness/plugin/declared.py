@@ -155,12 +155,10 @@ class Declared:
 
     def _check_engine(self, stage: Stage, where: str) -> None:
         """Raises UserError when a stage needs whole weights and they would be sharded."""
-        how = stage.optimisation
-        whole = {"lars": how.optimiser == "lars", "released clipping": how.clipping == "released"}
-        needs = [name for name, needed in whole.items() if needed]
+        needs = stage.needs_whole_gradients
         if needs and getattr(self.config, "engine", "single") == "deepspeed":
             raise UserError(
-                f"{where} has {needs[0]}, which needs whole gradients, and deepspeed shards them; "
+                f"{where} has {needs}, which needs whole gradients, and deepspeed shards them; "
                 f"choose engine=ddp"
             )
 

@@ -104,6 +104,13 @@ class Stage:
         """An epoch has a multiple of this many full batches; 0: a short last batch is kept."""
         return self.accumulation if self.accumulation > 1 or self.batches.full else 0
 
+    @property
+    def needs_whole_gradients(self) -> str | None:
+        """What cannot work where gradients are sharded (deepspeed); None: everything can."""
+        if self.optimisation.optimiser == "lars":
+            return "lars"
+        return "released clipping" if self.optimisation.clipping == "released" else None
+
     def steps(self, items: int) -> int:
         """Steps of the stage when its first stream has this many items.
 

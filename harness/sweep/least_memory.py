@@ -1,26 +1,38 @@
-"""The least memory that a trial needs: a configuration that cannot fit is refused beforehand."""
+"""The least memory that each worker of a trial needs, known before it runs."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from math import ceil
+from pathlib import Path
 
+from harness.data.hub import model_folder
+from harness.data.trained_encoders import parts_of
 from harness.encoders.loadable import parameter_count, stored_in_bf16
-from harness.errors import UserError
+from harness.errors import NotHere, UserError
 from harness.plugin.config import TrainingConfig
 from harness.plugin.declared import Declared
+from harness.plugin.engine import EngineConfig
 from harness.plugin.stage import Stage
-from harness.sweep.machines import Machine
-from harness.trials.trial import Trial
 
 FLOAT32, BF16 = 4, 2
 """Bytes of a number. Weights and losses are float32, and bf16 is used for products; only a frozen
 encoder that is stored in bf16 stays so"""
-_GIB = 2**30
+PUBLISHED_WEIGHTS = {
+    "bert-base-uncased": (108_891_648, FLOAT32),
+    "bert-large-uncased": (334_092_288, FLOAT32),
+    "roberta-base": (124_055_040, FLOAT32),
+    "roberta-large": (354_310_144, FLOAT32),
+    "mistralai/Mistral-7B-v0.1": (7_110_660_096, BF16),
+}
+"""Encoder of a shipped space -> its weights without a pooler (dcpcse.md, section 1.3), and bytes
+of one of them as it is stored, for plans on machines that do not have it"""
 
 
 @dataclass(frozen=True)
 class LeastMemory:
-    """What a training step needs at least, in bytes. Not both are there at the same time."""
+    """What each worker of a trial needs at least in a step, in bytes: the larger of the two."""
 
     weights: int
     """The encoder's weights, and where they train, their gradients and the optimiser's state"""
@@ -29,88 +41,129 @@ class LeastMemory:
     items: int = 0
     """Items of the batch"""
 
-
-@dataclass(frozen=True)
-class Room:
-    """The most memory that a trial can have."""
-
-    owner: str
-    """Who has it, as the beginning of a sentence"""
-    size: float
-    """Bytes"""
+    @property
+    def most(self) -> int:
+        """The larger of the two."""
+        return max(self.weights, self.batch)
 
 
-def least_memory(declared: Declared) -> list[LeastMemory]:
+def least_memory(declared: Declared, engine: EngineConfig | None = None) -> list[LeastMemory]:
     """What each stage of a trial needs at least; the weights alone where nothing trains.
+
+    engine: what computes the steps; None: what the configuration says. Raises NotHere when the
+    encoder is not on this machine and its size is not known.
 
     It is a lower bound, because it counts only what is certainly there at one moment. A method
     loads the models that it declares; a pooler, which no method reads, is not counted.
     When the optimiser does a step, every weight that trains has a gradient and a state of one
     number (LARS) or two (AdamW). When the loss `contrastive` is computed, which compares every item
     of a batch with every other, there are the weights, a float32 matrix of similarities, and the
-    logits that are made of it. Activations are not counted: sentences may be short, so a method
-    takes several times as much.
+    logits that are made of it; every worker has those of the whole batch. Activations are not
+    counted: sentences may be short, so a method takes several times as much.
+
+    Of W bytes of weights, G of gradients and S of state, which are 0 where the encoder is frozen,
+    each of N workers has
+
+        single, ddp          W   + G   + S
+        deepspeed, zero 1    W   + G   + S/N
+        deepspeed, zero 2    W   + G/N + S/N
+        deepspeed, zero 3    W/N + G/N + S/N
+
+    (Rajbhandari et al. 2020, arXiv 1910.02054, sections 3.1 and 5, here with float32 weights). What
+    is offloaded is not counted: with `offload_optimiser` the state and the gradients that are
+    sharded, with `offload_parameters` the weights. Nor is the layer that zero 3 makes whole while
+    it runs.
     """
+    if engine is None:
+        engine = engine_of(declared)
     encoder = declared.config.encoder
-    weights = _size_of(declared) * parameter_count(encoder) if encoder in declared.models else 0
-    return [_of_stage(declared, stage, weights) for stage in declared.stages] or [
+    weights = _encoder_bytes(declared) if encoder in declared.models else 0
+    return [_of_stage(declared, stage, weights, engine) for stage in declared.stages] or [
         LeastMemory(weights)
     ]
 
 
-def _size_of(declared: Declared) -> int:
-    """Bytes of one weight of the encoder."""
+def most_memory(several: Iterable[Declared]) -> int | None:
+    """What a worker of the largest of several trials needs at least, in bytes.
+
+    None: an encoder is not here or cannot be read, and its size is not known.
+    """
+    try:
+        return max(least.most for declared in several for least in least_memory(declared))
+    except UserError:  # a plan names what is missing, and a sweep says what is damaged
+        return None
+
+
+def engine_of(declared: Declared) -> EngineConfig:
+    """What computes the steps of a trial; a method that trains nothing has one process."""
     config = declared.config
+    return config if isinstance(config, EngineConfig) else EngineConfig()
+
+
+def _encoder_bytes(declared: Declared) -> int:
+    """The size of the encoder's weights as the method has them."""
+    config = declared.config
+    count, stored = _stored(config.encoder)
     exact = isinstance(config, TrainingConfig) and config.precision == "fp32"
-    if exact or any(_trains_encoder(stage) for stage in declared.stages):
-        return FLOAT32
-    return BF16 if stored_in_bf16(config.encoder) else FLOAT32
+    widened = exact or any(_trains_encoder(stage) for stage in declared.stages)
+    return count * (FLOAT32 if widened else stored)
+
+
+def _stored(encoder: str) -> tuple[int, int]:
+    """The number of weights of an encoder, and bytes of one of them in its files.
+
+    Raises UserError when the files are damaged, and NotHere as `least_memory`.
+    """
+    try:
+        return _stored_in(model_folder(encoder, download=False), encoder)
+    except NotHere:
+        model, _ = parts_of(encoder)
+        if model in PUBLISHED_WEIGHTS:
+            return PUBLISHED_WEIGHTS[model]
+        raise
+
+
+# Kept, since a plan asks for every trial.
+@functools.cache
+def _stored_in(_folder: Path, encoder: str) -> tuple[int, int]:
+    return parameter_count(encoder), BF16 if stored_in_bf16(encoder) else FLOAT32
 
 
 def _trains_encoder(stage: Stage) -> bool:
     return any(fnmatchcase("encoder.model", pattern) for pattern in stage.trains)
 
 
-def _of_stage(declared: Declared, stage: Stage, weights: int) -> LeastMemory:
+def _of_stage(declared: Declared, stage: Stage, weights: int, engine: EngineConfig) -> LeastMemory:
+    trained = weights if _trains_encoder(stage) else 0
     states = 1 if stage.optimisation.optimiser == "lars" else 2
+    kept = _kept(engine)
     # A corpus may have fewer items than a batch; where its size is not known, none are certain.
     sizes = [min(size, declared.items(name) or 0) for name, size in stage.streams.items()]
     items = min(sizes) if "contrastive" in stage.losses else 0
+    whole = weights * kept.weights + trained * (kept.gradients + states * kept.states)
     return LeastMemory(
-        weights=weights * (2 + states) if _trains_encoder(stage) else weights,
-        batch=weights + 2 * FLOAT32 * items**2,
+        weights=ceil(whole),
+        batch=ceil(weights * kept.weights) + 2 * FLOAT32 * items**2,
         items=items,
     )
 
 
-def largest_room(machines: Sequence[Machine], *, on_gpu: bool, limit: float | None) -> Room | None:
-    """The most memory that any machine has for a trial; None: not known.
+@dataclass(frozen=True)
+class _Kept:
+    """The shares that a worker keeps on its own device, from 0 to 1."""
 
-    `on_gpu`: whether trials compute on GPUs. `limit`: bytes of host memory that a trial may take.
-    """
-    if on_gpu:
-        gpus = {gpu.memory_mib: gpu.name for machine in machines for gpu in machine.gpus}
-        return Room(f"the largest GPU ({gpus[max(gpus)]}) has", max(gpus) * 2**20) if gpus else None
-    if limit is not None:
-        return Room("--memory-per-trial allows", limit)
-    most = max((machine.memory_bytes for machine in machines), default=0)
-    return Room("the largest machine has", most) if most else None
+    weights: float = 1
+    gradients: float = 1
+    states: float = 1
 
 
-def check_fits(trial: Trial, room: Room | None) -> None:
-    """Raises UserError for a trial that certainly needs more memory than there is."""
-    if room is None:
-        return
-    has = f"and {room.owner} {room.size / _GIB:.1f} GiB"
-    for least in least_memory(trial.declared):
-        if least.weights > room.size:
-            raise UserError(
-                f"{trial.label} cannot run: the weights of its encoder and what their training "
-                f"needs take {least.weights / _GIB:.1f} GiB, {has}; choose a smaller encoder"
-            )
-        if least.batch > room.size:
-            raise UserError(
-                f"{trial.label} cannot run: the similarities of a batch of {least.items} items "
-                f"and the encoder take {least.batch / _GIB:.1f} GiB, {has}; choose a smaller "
-                f"batch_size"
-            )
+def _kept(engine: EngineConfig) -> _Kept:
+    if engine.engine != "deepspeed":
+        return _Kept()
+    shard = 1 / engine.workers
+    offloaded = 0 if engine.offload_optimiser else shard
+    return _Kept(
+        weights=(0 if engine.offload_parameters else shard) if engine.zero == 3 else 1,
+        gradients=1 if engine.zero == 1 else offloaded,
+        states=offloaded,
+    )

@@ -11,9 +11,11 @@ from harness.data.hub import model_shape
 from harness.errors import NotHere
 from harness.files import digest_of
 from harness.sweep import cost
-from harness.sweep.axes import Between, SamplerRange, SamplerValues, Span, Values
+from harness.sweep.axes import Between, Values
+from harness.sweep.least_memory import most_memory
 from harness.sweep.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
 from harness.sweep.search import Search, implied
+from harness.sweep.varied import axis_text, repeats_text
 from harness.trials.store import Store
 from harness.trials.trial import Role, Trial, key
 
@@ -40,6 +42,8 @@ class PlanLine:
     """Optimiser steps of a trial; None: the corpus is not here and its size is not published"""
     seconds: float | None
     """Estimate for one trial; None: the encoder or the corpus is not on this machine"""
+    memory: int | None
+    """Least bytes of each worker of a trial; None: as for seconds"""
     at_most: bool = False
     """Whether steps and seconds are upper bounds, because a trial may run out of patience"""
 
@@ -112,7 +116,10 @@ class _Planner:
         search = self._started(search)
         lines, chosen = self._rounds(search)
         finals = search.trials([chosen or search.fixed], "final")[: 1 if only_first else None]
-        return [*lines, self._line(search, "final", _repeats(finals), finals, known=bool(chosen))]
+        return [
+            *lines,
+            self._line(search, "final", repeats_text(finals), finals, known=bool(chosen)),
+        ]
 
     def _started(self, search: Search) -> Search:
         """The search on the encoder that another one trains, if it is known which one that is."""
@@ -130,7 +137,10 @@ class _Planner:
         scored: Scored = []
         complete = search.ready
         for number, axes in enumerate(search.rounds):
-            title, shown = f"round {number + 1}", {name: _axis(axis) for name, axis in axes.items()}
+            title, shown = (
+                f"round {number + 1}",
+                {name: axis_text(axis) for name, axis in axes.items()},
+            )
             # The values of `between` depend on scores that are not there yet.
             if not complete and any(isinstance(axis, Between) for axis in axes.values()):
                 lines.append(self._line(search, title, shown, None))
@@ -155,7 +165,7 @@ class _Planner:
         """The line of a sampler. `known`: number of configurations that the store has settled."""
         assert search.sampler is not None
         budget, hours = search.sampler.configurations, search.sampler.hours
-        ranges = {name: _axis(axis) for name, axis in search.ranges.items()}
+        ranges = {name: axis_text(axis) for name, axis in search.ranges.items()}
         each = len(search.trials([search.fixed], "search"))
         title = search.sampler.name + (f", {hours:g} h" if hours else "")
         line = self._line(search, title, ranges, None)
@@ -178,8 +188,11 @@ class _Planner:
         stored, to_run = self._counts(trials) if trials and known else (0, count or 0)
         steps = search.declared.steps
         seconds = self._seconds(search, steps, "final" if title == "final" else "search")
-        early = search.declared.may_end_early
-        return PlanLine(search.label, title, shown, count, stored, to_run, steps, seconds, early)
+        memory = most_memory([trial.declared for trial in trials or []] or [search.declared])
+        return PlanLine(
+            search.label, title, shown, count, stored, to_run, steps, seconds, memory,
+            at_most=search.declared.may_end_early,
+        )  # fmt: skip
 
     def _counts(self, trials: list[Trial]) -> tuple[int, int]:
         """How many of the trials the store has, and how many nothing has yet."""
@@ -223,29 +236,3 @@ def _scaled(row: Mapping[str, Any], steps: int) -> float:
     """Seconds that the trial would have taken with so many steps."""
     training, whole = row["training_seconds"] or 0.0, row["wall_seconds"] or 0.0
     return float(whole - training + training * steps / max(1, row["steps"] or 0))
-
-
-def _repeats(trials: list[Trial]) -> dict[str, str]:
-    """The seeds of the trials as text, and their label subsets where these matter."""
-    seeds = dict.fromkeys(trial.seed for trial in trials)
-    subsets = dict.fromkeys(
-        trial.configuration["subset"] for trial in trials if "subset" in trial.configuration
-    )
-    repeats = {"seeds": seeds, "subsets": subsets}
-    return {name: ", ".join(map(str, values)) for name, values in repeats.items() if values}
-
-
-def _axis(axis: Any) -> str:
-    """An axis of a round or a range of a sampler, as text."""
-    if isinstance(axis, SamplerRange | SamplerValues) and axis.when:
-        when = [f"{name} {_axis(among)}" for name, among in axis.when.items()]
-        return f"{_axis(axis.model_copy(update={'when': {}}))}, where {' and '.join(when)}"
-    if isinstance(axis, SamplerValues):
-        return _axis(axis.values)
-    if isinstance(axis, Between):
-        return f"between the two best, step {axis.step:g}"
-    if isinstance(axis, SamplerRange):
-        return f"{axis.low:g} to {axis.high:g}" + (", log" if axis.log else "")
-    if isinstance(axis, Span):
-        return f"{axis.start:g} to {axis.stop:g}, step {axis.step:g}"
-    return ", ".join(map(str, axis))

@@ -37,7 +37,6 @@ from ray import tune
 from harness.sweep import worker
 from harness.sweep.dashboard import Dashboard, where_it_is
 from harness.sweep.gpu_share import GpuShares
-from harness.sweep.least_memory import check_fits, largest_room
 from harness.sweep.limits import Limits
 from harness.sweep.local_files import LocalFiles
 from harness.sweep.machine_check import check_machines
@@ -45,6 +44,7 @@ from harness.sweep.machines import Machine, affordable, all_machines, check_work
 from harness.sweep.ray_session import ray_session
 from harness.sweep.relay import Feed, Relay
 from harness.sweep.resources import Resources
+from harness.sweep.room import check_fits, largest_room
 from harness.sweep.stopping import Stopping, stop_note
 from harness.sweep.trainable import trial_worker
 from harness.sweep.trial_order import NextInLine

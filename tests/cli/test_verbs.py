@@ -16,7 +16,7 @@ import pytest
 from harness.trials.store import Store
 
 HEAVY = {"torch", "ray", "transformers", "optuna", "pyarrow", "numpy"}
-SHIPPED_SPACES = ("fractions", "quickstart", "semisup", "sup", "tpe", "unsup")
+SHIPPED_SPACES = ("fractions", "large", "quickstart", "semisup", "sup", "tpe", "unsup")
 ABLATIONS = (
     "clsr-table2", "clsr-table4", "d2cse-table6", "dcpcse-figure2", "dcpcse-table2",
     "diffaug-figure3", "diffaug-figure4", "diffaug-figure5", "diffaug-table3", "diffaug-table4",

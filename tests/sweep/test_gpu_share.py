@@ -1,4 +1,4 @@
-"""Shares of GPUs from planted peaks, and configurations that cannot fit; no GPU, no training."""
+"""Shares of GPUs from planted peaks; no GPU, no training."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +11,6 @@ import torch
 
 from harness.cli.options import gpus_of
 from harness.errors import UserError
-from harness.plugin.kit import Kit
 from harness.sweep import machines
 from harness.sweep.gpu_share import (
     CONTEXT_MIB,
@@ -22,13 +21,11 @@ from harness.sweep.gpu_share import (
     batch_tokens,
     share_of,
 )
-from harness.sweep.least_memory import LeastMemory, Room, check_fits, largest_room, least_memory
-from harness.sweep.machines import Machine, affordable, listed_gpus
+from harness.sweep.machines import affordable, listed_gpus
 from harness.sweep.resources import Gpu, Resources
 from harness.sweep.search import Search
 from harness.sweep.trial_queue import Job
 from harness.sweep.trial_runs import TrialRuns
-from harness.training.parameters import count, trainable
 from harness.trials.run import attempt
 from harness.trials.shared_parts import Part
 from harness.trials.store import Store
@@ -236,80 +233,6 @@ def test_gpus_of_a_trial(text: str | None, gpus: Any) -> None:
 def test_other_gpus_are_refused(text: str) -> None:
     with pytest.raises(UserError, match=r"such as 0\.5, a whole number of GPUs, 0 for none, or"):
         gpus_of(text)
-
-
-# What cannot fit
-
-WEIGHTS = 4 * 506_752
-"""Bytes of tiny-bert, with float32 weights"""
-SENTENCES = 6000
-"""Items of the corpus graded-sentences"""
-
-
-def least_of(method: str, **values: Any) -> list[LeastMemory]:
-    given = {"encoder": "tiny-bert", "suite": "graded", "batch_size": 64}
-    return least_memory(Trial(method, {**given, **values}, 0).declared)
-
-
-def test_least_memory_of_a_trained_encoder() -> None:
-    """Weights, gradients, two moments of AdamW; one batch has 64 x 64 cosines and logits."""
-    [least] = least_of("simcse", sentences="graded-sentences")
-    assert least == LeastMemory(4 * WEIGHTS, WEIGHTS + 2 * 4 * 64**2, 64)
-
-
-def test_a_batch_is_not_larger_than_its_corpus() -> None:
-    [least] = least_of("simcse", sentences="graded-sentences", batch_size=10**6)
-    assert least.items == SENTENCES
-
-
-def test_frozen_weights_have_no_gradient() -> None:
-    [least] = least_of("d2cse", sentences="graded-sentences", generator="tiny-bert")
-    assert least.weights == WEIGHTS
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["simcse", "esimcse", "dcpcse", "consert", "diffaug", "sbert"])
-def test_no_method_needs_less(method: str) -> None:
-    """What a method really holds after a step is not less than the estimate of its weights."""
-    declared = Trial(method, {"encoder": "tiny-bert", "suite": "graded"}, 0).declared
-    built = declared.method(declared.config, Kit(declared, torch.device("cpu")))
-    for stage, least in zip(declared.stages, least_memory(declared), strict=True):
-        trainable(built, stage)
-        held = count(built, trained=False) + 3 * count(built, trained=True)
-        assert 0 < least.weights <= 4 * held
-
-
-@pytest.mark.parametrize(
-    ("sizes", "what"),
-    [((9, 0, 0), "choose a smaller encoder"), ((1, 9, 512), "batch of 512 items")],
-)
-def test_what_cannot_fit_is_refused_with_its_name_and_the_number(
-    monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int, int], what: str
-) -> None:
-    weights, batch, items = sizes
-    least = LeastMemory(weights * 2**30, batch * 2**30, items)
-    monkeypatch.setattr("harness.sweep.least_memory.least_memory", lambda _: [least])
-    trial = job("x").trial
-    check_fits(trial, None)  # not known
-    check_fits(trial, Room("the largest machine has", 9 * 2**30))
-    with pytest.raises(UserError) as refused:
-        check_fits(trial, Room("the largest GPU (A) has", 8 * 2**30))
-    said = str(refused.value)
-    assert said.startswith("simcse unsup tiny-bert seed 0 cannot run: ")
-    assert what in said
-    assert "9.0 GiB, and the largest GPU (A) has 8.0 GiB" in said
-
-
-def test_room_is_that_of_the_largest() -> None:
-    machines = [Machine(4 * 2**30, (A10, H100)), Machine(8 * 2**30)]
-    on_gpu = largest_room(machines, on_gpu=True, limit=1.0)
-    assert on_gpu == Room(f"the largest GPU ({H100.name}) has", H100.memory_mib * 2**20)
-    assert largest_room([Machine(2**30)], on_gpu=True, limit=None) is None
-    on_cpu = largest_room(machines, on_gpu=False, limit=None)
-    assert on_cpu == Room("the largest machine has", 8 * 2**30)
-    assert largest_room([], on_gpu=False, limit=None) is None
-    limited = largest_room(machines, on_gpu=False, limit=5.0)
-    assert limited == Room("--memory-per-trial allows", 5.0)
 
 
 def test_trials_are_checked_before_the_first_one_and_only_those_to_run(

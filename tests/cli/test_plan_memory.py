@@ -1,0 +1,70 @@
+"""`harness plan` says what each worker needs, and refuses what no GPU of this machine has."""
+
+from typing import Any
+
+import pytest
+
+from harness.sweep.machines import Machine
+from harness.sweep.resources import Gpu
+
+LARGE = ("plan", "simcse", "quickstart", "--published", "--encoder", "bert-large-uncased")
+"""4 x 334,092,288 bytes of weights, which one worker of a trial needs four times"""
+EIGHT = (*LARGE, "--set", "engine=ddp", "--set", "workers=8")
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """machine(found): this machine is like that."""
+    return lambda found: monkeypatch.setattr("harness.sweep.machines.this_machine", lambda: found)
+
+
+def memory_of(out: str) -> list[str]:
+    """The last column of the lines about rounds and final seeds."""
+    return [line.split()[-1] for line in out.splitlines() if "seeds: " in line]
+
+
+@pytest.mark.parametrize(
+    ("engine", "gib"),
+    [
+        ((), "5.0"),
+        (("engine=ddp", "workers=8"), "5.0"),
+        (("engine=deepspeed", "workers=8", "zero=1"), "2.8"),
+        (("engine=deepspeed", "workers=8", "zero=2"), "1.7"),
+        (("engine=deepspeed", "workers=8", "zero=3"), "0.6"),
+    ],
+)
+def test_a_plan_says_what_each_worker_needs(
+    harness: Any, machine: Any, engine: tuple[str, ...], gib: str
+) -> None:
+    machine(Machine(2**40))
+    values = [part for value in engine for part in ("--set", value)]
+    answer = harness(*LARGE, *values, "--store", "none")
+    assert answer.code == 0, answer.err
+    assert memory_of(answer.out) == [gib]
+    assert "GiB: what each worker of a trial needs at least" in answer.out
+    assert max(map(len, answer.out.splitlines()[:3])) <= 100
+
+
+def test_a_plan_refuses_what_no_gpu_has_and_names_the_stage(harness: Any, machine: Any) -> None:
+    machine(Machine(2**40, (Gpu("A", 4096), Gpu("B", 2048))))
+    answer = harness(*EIGHT, "--store", "none")
+    assert answer.code == 2
+    assert answer.out == ""
+    assert "take 5.0 GiB in each of its 8 workers, and the largest GPU (A) has 4.0" in answer.err
+    assert "engine=deepspeed with zero=1 would need at least 2.8 GiB" in answer.err
+
+
+def test_without_gpus_a_plan_says_what_is_too_large_here(harness: Any, machine: Any) -> None:
+    """The sweep may run on other machines."""
+    machine(Machine(2**30))
+    answer = harness(*EIGHT, "--store", "none")
+    assert answer.code == 0, answer.err
+    assert "Too large for this machine: simcse unsup bert-large-uncased" in answer.out
+    assert "engine=deepspeed with zero=3 would need at least 0.6 GiB" in answer.out
+
+
+def test_the_size_of_an_unknown_encoder_is_not_known(harness: Any, machine: Any) -> None:
+    machine(Machine(2**30, (Gpu("A", 1),)))
+    answer = harness(*LARGE[:-1], "someone/not-here", "--store", "none")
+    assert answer.code == 0, answer.err
+    assert memory_of(answer.out) == ["?"]

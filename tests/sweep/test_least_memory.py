@@ -1,0 +1,191 @@
+"""The least memory of each worker, and configurations that cannot fit; no GPU, no training."""
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModel, BertConfig, MistralConfig, PretrainedConfig, RobertaConfig
+
+from harness.errors import NotHere, UserError
+from harness.plugin.kit import Kit
+from harness.sweep.least_memory import PUBLISHED_WEIGHTS, LeastMemory, least_memory, most_memory
+from harness.sweep.machines import Machine
+from harness.sweep.resources import Gpu
+from harness.sweep.room import Room, check_fits, largest_room
+from harness.training.parameters import count, trainable
+from harness.trials.trial import Trial
+
+WEIGHTS = 4 * 506_752
+"""Bytes of tiny-bert, with float32 weights"""
+SENTENCES = 6000
+"""Items of the corpus graded-sentences"""
+H100, A10 = Gpu("NVIDIA H100 80GB HBM3", 81559), Gpu("NVIDIA A10", 23028)
+LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16} | {
+    "intermediate_size": 4096
+}
+ROBERTA = {"vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1}
+
+
+def trial(method: str, **values: Any) -> Trial:
+    given = {"encoder": "tiny-bert", "suite": "graded", "batch_size": 64}
+    return Trial(method, {**given, **values}, 0)
+
+
+def simcse(**values: Any) -> Trial:
+    return trial("simcse", sentences="graded-sentences", **values)
+
+
+def frozen(**values: Any) -> Trial:
+    return trial("dcpcse", sentences="graded-sentences", **values)
+
+
+def test_least_memory_of_a_trained_encoder() -> None:
+    """Weights, gradients, two moments of AdamW; one batch has 64 x 64 cosines and logits."""
+    [least] = least_memory(simcse().declared)
+    assert least == LeastMemory(4 * WEIGHTS, WEIGHTS + 2 * 4 * 64**2, 64)
+
+
+def test_a_batch_is_not_larger_than_its_corpus() -> None:
+    [least] = least_memory(simcse(batch_size=10**6).declared)
+    assert least.items == SENTENCES
+
+
+def test_frozen_weights_have_no_gradient() -> None:
+    given = trial("d2cse", sentences="graded-sentences", generator="tiny-bert")
+    [least] = least_memory(given.declared)
+    assert least.weights == WEIGHTS
+
+
+@pytest.mark.parametrize(
+    ("values", "trained", "held"),
+    [
+        ({"engine": "ddp"}, 1 + 1 + 2, 1),
+        ({"engine": "deepspeed", "zero": 1}, 1 + 1 + 2 / 8, 1),
+        ({"engine": "deepspeed", "zero": 2}, 1 + 1 / 8 + 2 / 8, 1),
+        ({"engine": "deepspeed", "zero": 3}, 1 / 8 + 1 / 8 + 2 / 8, 1 / 8),
+        ({"engine": "deepspeed", "zero": 1, "offload_optimiser": True}, 1 + 1, 1),
+        ({"engine": "deepspeed", "zero": 2, "offload_optimiser": True}, 1, 1),
+        ({"engine": "deepspeed", "zero": 3, "offload_optimiser": True}, 1 / 8, 1 / 8),
+        ({"engine": "deepspeed", "zero": 3, "offload_parameters": True}, 1 / 8 + 2 / 8, 0),
+    ],
+    ids=str,
+)
+def test_each_worker_has_its_shard(values: dict[str, Any], trained: float, held: float) -> None:
+    """Sizes in bytes of whole float32 weights: weights, gradients, two moments of AdamW."""
+    [least] = least_memory(simcse(workers=8, **values).declared)
+    assert least.weights == trained * WEIGHTS
+    # Every worker compares all items of the batch, which is that of all workers together.
+    assert least.batch == held * WEIGHTS + 2 * 4 * 64**2
+    [least] = least_memory(frozen(workers=8, **values).declared)
+    assert least.weights == held * WEIGHTS
+
+
+@pytest.mark.parametrize(
+    ("encoder", "config"),
+    [
+        ("bert-base-uncased", BertConfig()),
+        ("bert-large-uncased", BertConfig(**LARGE)),
+        ("roberta-base", RobertaConfig(**ROBERTA)),
+        ("roberta-large", RobertaConfig(**ROBERTA, **LARGE)),
+        ("mistralai/Mistral-7B-v0.1", MistralConfig()),
+    ],
+)
+def test_published_sizes_are_those_of_transformers(encoder: str, config: PretrainedConfig) -> None:
+    with torch.device("meta"):
+        named = AutoModel.from_config(config).named_parameters()
+    weights = sum(value.numel() for path, value in named if not path.startswith("pooler."))
+    assert PUBLISHED_WEIGHTS[encoder][0] == weights
+
+
+def test_a_decoder_that_is_not_here_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frozen weights are bf16 as they are stored, unless the precision is fp32."""
+    monkeypatch.delenv("HARNESS_HUB", raising=False)
+    values = {"encoder": "mistralai/Mistral-7B-v0.1", "engine": "deepspeed", "zero": 3}
+    given = frozen(workers=8, **values)
+    assert most_memory([given.declared]) == pytest.approx(7.11e9 * 2 / 8, rel=1e-3)
+    exact = frozen(workers=8, precision="fp32", **values)
+    assert most_memory([exact.declared]) == pytest.approx(7.11e9 * 4 / 8, rel=1e-3)
+
+
+def test_an_unknown_encoder_has_no_size() -> None:
+    given = simcse(encoder="someone/not-here")
+    assert most_memory([given.declared]) is None
+    with pytest.raises(NotHere):
+        least_memory(given.declared)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["simcse", "esimcse", "dcpcse", "consert", "diffaug", "sbert"])
+def test_no_method_needs_less(method: str) -> None:
+    """What a method really holds after a step is not less than the estimate of its weights."""
+    declared = Trial(method, {"encoder": "tiny-bert", "suite": "graded"}, 0).declared
+    built = declared.method(declared.config, Kit(declared, torch.device("cpu")))
+    for stage, least in zip(declared.stages, least_memory(declared), strict=True):
+        trainable(built, stage)
+        held = count(built, trained=False) + 3 * count(built, trained=True)
+        assert 0 < least.weights <= 4 * held
+
+
+# What cannot fit
+
+
+def refused(given: Trial, share: float) -> str:
+    """The sentence that refuses a trial where a GPU has room for a share of WEIGHTS."""
+    with pytest.raises(UserError) as error:
+        check_fits(given, Room("the largest GPU (A) has", share * WEIGHTS))
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("share", "remedy"),
+    [
+        (2.6, "engine=deepspeed with zero=1 would need at least"),
+        (1.8, "engine=deepspeed with zero=2 would need at least"),
+        (1.1, "engine=deepspeed with zero=3 would need at least"),
+        (0.9, "no ZeRO stage would fit: set more workers, or choose a smaller encoder"),
+    ],
+)
+def test_a_trial_that_cannot_fit_is_told_the_first_stage_that_would(
+    share: float, remedy: str
+) -> None:
+    """With four workers, zero 1, 2 and 3 need 2.5, 1.75 and 1 times the bytes of the weights."""
+    said = refused(simcse(engine="ddp", workers=4), share)
+    assert said.startswith("simcse unsup tiny-bert seed 0 cannot run: the weights of its encoder")
+    assert " in each of its 4 workers, and the largest GPU (A) has " in said
+    assert remedy in said
+
+
+def test_no_stage_is_named_where_none_can_be_used() -> None:
+    assert "no ZeRO stage helps a single worker: set workers" in refused(simcse(), 3)
+    whole = trial("diffaug", stage1_clip="released", engine="ddp", workers=4)
+    assert "it needs whole gradients" in refused(whole, 0.9)
+    pooling = Trial("pooling", {"encoder": "tiny-bert", "suite": "graded"}, 0)
+    assert refused(pooling, 0.9).endswith("; choose a smaller encoder")
+
+
+def test_what_fits_is_not_refused() -> None:
+    check_fits(simcse(), None)  # not known
+    check_fits(simcse(), Room("the largest machine has", 4 * WEIGHTS))
+    sharded = simcse(engine="deepspeed", zero=3, workers=4)
+    check_fits(sharded, Room("the largest machine has", WEIGHTS))
+
+
+def test_a_batch_that_cannot_fit_is_refused_with_its_items(monkeypatch: Any) -> None:
+    least = LeastMemory(2**30, 9 * 2**30, 512)
+    monkeypatch.setattr("harness.sweep.room.least_memory", lambda _: [least])
+    check_fits(simcse(), Room("the largest machine has", 9 * 2**30))
+    said = refused(simcse(), 8 * 2**30 / WEIGHTS)
+    assert "the similarities of a batch of 512 items and the encoder take 9.0 GiB, and" in said
+    assert "(A) has 8.0 GiB; choose a smaller batch_size" in said
+
+
+def test_room_is_that_of_the_largest() -> None:
+    machines = [Machine(4 * 2**30, (A10, H100)), Machine(8 * 2**30)]
+    on_gpu = largest_room(machines, on_gpu=True, limit=1.0)
+    assert on_gpu == Room(f"the largest GPU ({H100.name}) has", H100.memory_mib * 2**20)
+    assert largest_room([Machine(2**30)], on_gpu=True, limit=None) is None
+    on_cpu = largest_room(machines, on_gpu=False, limit=None)
+    assert on_cpu == Room("the largest machine has", 8 * 2**30)
+    assert largest_room([], on_gpu=False, limit=None) is None
+    limited = largest_room(machines, on_gpu=False, limit=5.0)
+    assert limited == Room("--memory-per-trial allows", 5.0)
