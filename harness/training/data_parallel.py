@@ -38,6 +38,7 @@ class DataParallelOptimiser(StageOptimiser):
                 Losses(method),
                 # What a step leaves out, as a loss over nothing does, has no gradient to wait for.
                 find_unused_parameters=True,
+                gradient_as_bucket_view=True,  # no second copy of them
                 broadcast_buffers=False,  # all ranks compute the same ones
             )
         self.losses = self._parallel
