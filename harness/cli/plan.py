@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 WIDTHS = {"trials": 6, "stored": 6, "steps": 7, "each": 8, "GiB": 5}
 """Columns of numbers and their widths"""
-MEMORY = (
-    "GiB: what each worker of a trial needs at least, on its GPU or, without one, in its process; "
-    "activations come on top"
-)
+MEMORY = "GiB: what each worker of a trial needs at least; activations come on top"
 NOT_FOUND = " was not found: "
 """What stands in the sentence about a missing file behind its name"""
 

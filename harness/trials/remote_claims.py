@@ -138,5 +138,11 @@ def _owner(remote: RemoteFolder, name: str) -> Owner | None:
 
 
 def _content(remote: RemoteFolder, name: str) -> dict[str, Any] | None:
-    found = remote.get(f"{RUNNING_OBJECTS}/{name}")
-    return json.loads(found) if found else None
+    for last in (False, False, True):
+        found = remote.get(f"{RUNNING_OBJECTS}/{name}")
+        try:
+            return json.loads(found) if found else None
+        except ValueError:  # it was replaced by a longer one while it was read
+            if last:
+                raise
+    return None

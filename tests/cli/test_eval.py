@@ -879,7 +879,7 @@ def test_a_model_without_its_tokenizer(left: str, harness: Any, copy: Path, stor
 
 def test_a_model_without_its_weights(harness: Any, copy: Path, store: Path) -> None:
     (copy / "model.safetensors").write_bytes(b"")
-    check_sentence(harness("eval", copy, *GRADED_EVAL, "--store", store), copy, "cannot be loaded")
+    check_sentence(harness("eval", copy, *GRADED_EVAL, "--store", store), copy, "cannot be read")
     assert not store.exists()
 
 
