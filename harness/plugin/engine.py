@@ -1,6 +1,7 @@
 """How the steps of a training are computed: by one process or by several.
 
-None of these fields decides a result, so a trial's key does not have them; its record does.
+None of these fields changes a loss or a gradient but by the masks that dropout draws. A trial's key
+does not have them, so that another number of processes can go on with it; its record does.
 """
 
 from typing import ClassVar, Literal, Self

@@ -1,7 +1,7 @@
 """The training loop: a method's stages in order; the best weights on dev are restored."""
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from typing import Any
 
@@ -9,27 +9,27 @@ import torch
 from torch import Tensor
 
 from harness.data.batching import Stream
-from harness.device import in_precision, random_state_kept, resolve_precision, synchronise
+from harness.device import random_state_kept
 from harness.errors import Interrupted, Pruned
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
-from harness.ranks import agreed, rank_number, seed_own
+from harness.ranks import agreed, rank_number
 from harness.training.checkpoints import Checkpoint
 from harness.training.engines import stage_optimiser
-from harness.training.feeding import StepBatches, fed, made
-from harness.training.finite_losses import FiniteLosses
+from harness.training.feeding import fed, made
 from harness.training.optimisers import StageOptimiser
 from harness.training.parameters import moved_names, trained_names
 from harness.training.progress import Outcome, Progress
 from harness.training.saved_state import SavedState, state
 from harness.training.seeds import seed_stage
 from harness.training.sent_states import from_rank_0
-from harness.training.sharded import load_weights
+from harness.training.sharded import load_weights, readable
 from harness.training.shared_stages import StageStates
 from harness.training.snapshots import restore, snapshot
 from harness.training.stages import evaluation_interval, patience_spent, stage_streams
+from harness.training.steps import Steps
 
 REPORT_SECONDS = 2.0
 """Least time between two reports without a dev score"""
@@ -56,16 +56,13 @@ class Trainer:
         self.method, self.kit, self.config, self.seed = method, kit, config, seed
         self.evaluate, self.report, self.checkpoint = evaluate, report, checkpoint
         self.outcome = Outcome()
-        self._losses = FiniteLosses(at_once=kit.device.type == "cpu")
-        self.precision = resolve_precision(config.precision, kit.device)
+        self.steps = Steps(kit, seed)
         self._reported = time.monotonic()
         self._asked: Collection[int] = ()
         self._optimiser: StageOptimiser | None = None
         """Of the stage that runs. It is kept, because sharded weights work with it alone"""
         self._pruned = False
         """Whether the training is to end after this step"""
-        self._began: float | None = None
-        """When the steps began that the outcome's seconds do not count yet"""
 
     def run(self) -> Outcome:
         """Train every stage, restore the best weights on dev, and say what it took.
@@ -144,15 +141,14 @@ class Trainer:
                 for step in range(start, steps):
                     if patience_spent(stage, self.outcome):
                         break
-                    loss = self._step(optimiser, feed, step)
+                    loss = self.steps.run(self.outcome, optimiser, feed, step)
                     self._evaluate(loss, stage, step + 1, steps)
                     self._save(number, step + 1, steps, optimiser, states)
-        self._stop_clock()
-        self._losses.check()
+        self.steps.settle(self.outcome)
 
     def _stage_optimiser(self, stage: Stage, steps: int) -> StageOptimiser:
         """The optimiser of the stage, in the place of that of an earlier one."""
-        scaling = self.kit.device.type if self.precision == "fp16" else None
+        scaling = self.kit.device.type if self.steps.precision == "fp16" else None
         if self._optimiser:
             self._optimiser.close()
         self._optimiser = stage_optimiser(stage, self.method, self.config, steps, scaling)
@@ -181,8 +177,7 @@ class Trainer:
             raise Pruned
         if not (shared or due):
             return
-        self._stop_clock()
-        self._losses.check()
+        self.steps.settle(self.outcome)
         saved = snapshot(self.method, self._changing, optimiser, self.outcome)
         if states and shared:
             states.keep(step, saved)
@@ -201,43 +196,6 @@ class Trainer:
         folder = StageStates.folder_of(stage, self.kit, self.seed, interval)
         return StageStates(folder, elsewhere, self._asked)
 
-    def _step(self, optimiser: StageOptimiser, feed: Iterator[StepBatches], step: int) -> Tensor:
-        """One optimiser step on as many batches as the stage accumulates; their mean loss."""
-        if self._began is None:
-            self._began = time.perf_counter()
-        stage, losses, rows = optimiser.stage, [], 0
-        seed_own(self.seed, self.kit.declared.stages.index(stage), step)
-        for number in range(stage.accumulation):
-            # Negatives are those of one batch, so each batch has its own loss and backward pass.
-            batch = next(feed)
-            with optimiser.accumulating(last=number == stage.accumulation - 1):
-                loss = self._loss(optimiser, batch, step) / stage.accumulation
-                optimiser.backward(loss)
-            losses.append(loss.detach())
-            rows += sum(len(batch[name].input_ids) for name in stage.streams)
-        optimiser.step(step)
-        self.outcome.steps += 1
-        self.outcome.sentences += rows
-        return torch.stack(losses).sum()
-
-    def _stop_clock(self) -> None:
-        """Count the seconds of the steps up to now, which a GPU may still have to compute."""
-        if self._began is not None:
-            synchronise(self.kit.device)
-            self.outcome.seconds += time.perf_counter() - self._began
-            self._began = None
-
-    def _loss(self, optimiser: StageOptimiser, batch: StepBatches, step: int) -> Tensor:
-        stage = optimiser.stage
-        with in_precision(self.precision, self.kit.device):
-            losses = optimiser.losses(batch, stage)
-        weighted = {  # outside of autocast, in which a sum of losses would lose their last digits
-            name: (weight(step) if callable(weight) else weight) * losses[name].float()
-            for name, weight in stage.losses.items()
-        }
-        self._losses.note(stage, self.outcome.steps + 1, weighted)
-        return torch.stack(list(weighted.values())).sum()
-
     def _evaluate(self, loss: Tensor, stage: Stage, step: int, steps: int) -> None:
         """Score on dev when it is time, remember the scores, and report.
 
@@ -251,8 +209,7 @@ class Trainer:
         if not due and not (leads and time.monotonic() - self._reported >= REPORT_SECONDS):
             return
         # Reading a loss waits for the GPU, so it is read only when there is something to report.
-        self._stop_clock()
-        self._losses.check()
+        self.steps.settle(self.outcome)
         dev = self._choose(stage) if due else None
         self._reported, value = time.monotonic(), loss.item()
         if dev is not None:
@@ -285,7 +242,7 @@ class Trainer:
     def _watched(self, stage: Stage) -> dict[str, float]:
         """What the method watches now; its mode and the random state stay as they were."""
         self.method.eval()
-        with torch.no_grad(), random_state_kept(self.kit.device):
+        with torch.no_grad(), random_state_kept(self.kit.device), readable(self.method):
             found = self.method.watched(stage)
         self.method.train()
         return found

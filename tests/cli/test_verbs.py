@@ -293,7 +293,7 @@ def test_plan_of_a_whole_space_fits_a_screen(harness: Any, tmp_path: Path) -> No
     assert len(table) <= 37
     assert max(map(len, table)) <= 100
     on_all = next(line for line in table if "dcpcse unsup" in line).split()
-    assert on_all[-5] == "48"  # twelve configurations on four encoders
+    assert on_all[-6] == "48"  # twelve configurations on four encoders
 
 
 def test_plan_says_once_where_missing_models_are_looked_for(
