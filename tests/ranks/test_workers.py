@@ -49,9 +49,6 @@ def plugin(tmp_path: Path) -> Path:
     path = tmp_path / "falling.py"
     begin = "    def losses(self, batch, stage):"
     source = TRAINED.replace(begin, begin + FALL)
-    head = (
-        f"from harness.ranks import rank_number\nPAUSE = 0.2\nREPAIRED = {str(path) + '.fell'!r}\n"
-    )
     constants = f"PAUSE = 0.2\nREPAIRED = {str(path) + '.fell'!r}\n"
     path.write_text(f"from harness.ranks import rank_number\n{constants}{source}", encoding="utf-8")
     return path
