@@ -3,6 +3,7 @@
 A verb imports heavy modules inside the function, so that `--help` answers at once.
 """
 
+import os
 import sys
 from typing import Any
 
@@ -24,6 +25,9 @@ from harness.cli.sweep import sweep
 from harness.cli.table import table
 from harness.cli.watch import watch
 from harness.errors import SweepStopped, TrialFailure, UserError, one_line
+
+# Torch says on stderr, from its C++, what only its own developers can use.
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, by the convention of shells: 128 + the number of the signal"""
