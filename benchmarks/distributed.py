@@ -19,27 +19,10 @@ from statistics import median
 from typing import Any
 
 import torch
-from transformers import BertConfig, BertForMaskedLM
+from padding import SHAPES, random_encoder
 
-from harness.data.hub import model_folder
-from harness.plugin.kit import load_tokenizer
 from harness.trials.run import attempt
 from harness.trials.trial import Trial
-
-SHAPES: dict[str, dict[str, int]] = {
-    "mini": {
-        "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12,
-        "intermediate_size": 1536,
-    },
-    "base": {},
-}  # fmt: skip
-
-
-def random_encoder(shape: str, folder: Path) -> str:
-    """A BERT of this shape with random weights and the embedded tokenizer."""
-    BertForMaskedLM(BertConfig(**SHAPES[shape])).save_pretrained(folder)
-    load_tokenizer(str(model_folder("tiny-bert"))).save_pretrained(folder)
-    return str(folder)
 
 
 def engine_fields(engine: str, workers: int) -> dict[str, Any]:
@@ -88,7 +71,7 @@ def main() -> None:
     ]
     found: dict[tuple[str, int], list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
-        encoder = random_encoder(options.shape, Path(folder))
+        encoder = random_encoder(options.shape, Path(folder), tokenizer="tiny-bert")
         for _ in range(options.rounds):
             for kind in kinds:
                 found[kind].append(speed(encoder, *kind, options))

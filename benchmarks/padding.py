@@ -44,10 +44,10 @@ SHAPES: dict[str, dict[str, int]] = {
 }  # fmt: skip
 
 
-def random_encoder(shape: str, folder: Path) -> str:
-    """A BERT of this shape with random weights and a real tokenizer."""
+def random_encoder(shape: str, folder: Path, tokenizer: str = TOKENIZER) -> str:
+    """A BERT of this shape with random weights and the tokenizer of a model."""
     BertForMaskedLM(BertConfig(**SHAPES[shape])).save_pretrained(folder)
-    load_tokenizer(str(model_folder(TOKENIZER))).save_pretrained(folder)
+    load_tokenizer(str(model_folder(tokenizer))).save_pretrained(folder)
     return str(folder)
 
 

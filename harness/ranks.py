@@ -12,7 +12,7 @@ pass, `entering` adds the parts up at once.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -66,6 +66,8 @@ def joined(number: int, count: int, address: str) -> Iterator[None]:
 
 def _forget_group() -> None:
     """Leave the other ranks, so that this process may join others for its next trial."""
+    global _own
+    _own = None
     # DeepSpeed keeps groups of its own, which belong to the one that ends.
     deepspeed: Any = sys.modules.get("deepspeed.comm.comm")
     if deepspeed and deepspeed.cdb is not None:
@@ -97,9 +99,14 @@ def own_share(rows: int) -> slice:
 
     Modules that are sharded over the ranks must run in all of them.
     """
-    each = -(-rows // rank_count())
+    each = _share_size(rows)
     start = min(rank_number() * each, rows - 1)
     return slice(start, min(start + each, rows))
+
+
+def _share_size(rows: int) -> int:
+    """Rows of a share; those at the end may have fewer."""
+    return -(-rows // rank_count())
 
 
 def gathered(own: Tensor, rows: int) -> Tensor:
@@ -107,8 +114,7 @@ def gathered(own: Tensor, rows: int) -> Tensor:
 
     The gradient goes back into the own share, multiplied by the number of ranks.
     """
-    found: Tensor = _Gathered.apply(own, rows)  # type: ignore[no-untyped-call]
-    return found
+    return _to_all(own, rows)
 
 
 # Its first name is deprecated where the second one exists.
@@ -121,7 +127,7 @@ class _Gathered(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, own: Tensor, rows: int) -> Tensor:
         ctx.rows = rows
-        each = -(-rows // rank_count())
+        each = _share_size(rows)
         sent = own.new_zeros(each, *own.shape[1:])
         # A rank behind the last row has a row of another one; its place among all is cut off.
         sent[: len(own)] = own
@@ -132,10 +138,14 @@ class _Gathered(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         [gradient] = gradients
-        share, mine = own_share(ctx.rows), rank_number() * -(-ctx.rows // rank_count())
-        own = gradient[share] * rank_count()
+        own = gradient[own_share(ctx.rows)] * rank_count()
         # The rank whose row this one has as well gives it its gradient.
-        return (own if mine < ctx.rows else torch.zeros_like(own)), None
+        has_rows = rank_number() * _share_size(ctx.rows) < ctx.rows
+        return (own if has_rows else torch.zeros_like(own)), None
+
+
+# As typed functions, because torch's `apply` has no types.
+_to_all: Callable[[Tensor, int], Tensor] = _Gathered.apply
 
 
 def entering(values: Tensor) -> Tensor:
@@ -146,8 +156,7 @@ def entering(values: Tensor) -> Tensor:
     """
     if not _is_behind_gathered(values):
         return values
-    found: Tensor = _Entering.apply(values)  # type: ignore[no-untyped-call]
-    return found
+    return _summed_back(values)
 
 
 class _Entering(torch.autograd.Function):
@@ -161,6 +170,9 @@ class _Entering(torch.autograd.Function):
         whole = gradients[0].contiguous() / rank_count()
         dist.all_reduce(whole)
         return whole
+
+
+_summed_back: Callable[[Tensor], Tensor] = _Entering.apply
 
 
 def _is_behind_gathered(values: Tensor) -> bool:

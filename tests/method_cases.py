@@ -4,10 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from harness.data.batching import TextBatch, pad
+from harness.encoders.backbone import Encoder
+from harness.modules.prefixes import PrefixModules
+from harness.modules.prompts import DeepPrompts
 from harness.plugin import registry
 from harness.plugin.kit import Kit
+from harness.training.seeds import seed_everything
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("simcse", {}),
@@ -68,3 +73,17 @@ def mixed(kit: Kit, method: Any) -> TextBatch:
     ]
     ids, mask = pad(rows, template, kit.tokenizer.pad_token_id)
     return TextBatch(ids, mask, torch.arange(len(rows)))
+
+
+def without_dropout(kit: Kit) -> Any:
+    """The method without dropout, which would draw other numbers than its reference does."""
+    seed_everything(0)
+    method = kit.build()
+    for module in method.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        if isinstance(module, DeepPrompts | PrefixModules):
+            module.dropout = 0.0
+        if isinstance(module, Encoder):
+            module.checks_views = False
+    return method

@@ -191,4 +191,4 @@ def number_attentions(model: nn.Module) -> None:
     """Number the attentions of a family that does not, so that prompts find their layer."""
     for number, attention in enumerate(attentions(model)):
         if not hasattr(attention, "layer_idx"):
-            attention.layer_idx = number  # type: ignore[assignment]
+            vars(attention)["layer_idx"] = number  # torch's types know no such attribute

@@ -73,7 +73,8 @@ def _tensors(name: str) -> Iterator[tuple[str, list[int], str]]:
     for path in found:
         try:
             with safe_open(path, framework="pt") as file:
-                for key in file.keys():  # noqa: SIM118
+                names = file.keys()  # the file itself cannot be iterated
+                for key in names:
                     tensor = file.get_slice(key)
                     yield key, tensor.get_shape(), tensor.get_dtype()
         except (SafetensorError, OSError) as error:

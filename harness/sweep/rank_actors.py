@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import ray
-import torch
 from ray.util import get_current_placement_group, get_node_ip_address
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -20,7 +19,7 @@ from harness.trials.follower import follow
 from harness.trials.remote_store import store_at
 from harness.trials.trained_encoder import provide
 from harness.trials.trial import Trial, portable
-from harness.trials.workers import END_SECONDS, Others, Place, on_loopback
+from harness.trials.workers import END_SECONDS, Launch, Others, Place, on_loopback
 
 
 class Rank:
@@ -28,7 +27,6 @@ class Rank:
 
     def ready(self, trial: dict[str, Any], store: str, files: dict[str, str] | None) -> None:
         """Get what the trial needs. Raises UserError when something is missing."""
-        torch.set_num_threads(1)
         if files:
             receive(**files)
         self.trial = Trial(**trial)
@@ -82,8 +80,8 @@ class _Actors:
         return f"worker {self._waiting.index(answer) + 2} of {len(self._waiting) + 1}"
 
 
-def in_this_group(store: str, cpus: float, gpus: float, files: dict[str, str] | None) -> Any:
-    """What starts the other ranks in the placement group of this worker (`workers.Launch`).
+def in_this_group(store: str, cpus: float, gpus: float, files: dict[str, str] | None) -> Launch:
+    """What starts the other ranks in the placement group of this worker.
 
     `store`: its address. `cpus`, `gpus`: of one rank. `files`: what travels to other machines.
     """

@@ -64,6 +64,7 @@ class Checkpoint:
             return None
         theirs = saved.facts.get("identity", {})
         for name, value in self.identity.items():
+            # Several processes name no threads, so one process can go on with theirs.
             if theirs.get(name, value) != value:
                 _logger.warning(
                     "the trial begins at step 0: its checkpoint %s is of %s %s, and this is %s",

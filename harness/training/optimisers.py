@@ -161,7 +161,7 @@ class StageOptimiser:
 
     def backward(self, loss: Tensor) -> None:
         """Add the gradients of a loss to those of the batches before it."""
-        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(self.scaler.scale(loss))
 
     def step(self, step: int) -> None:
         """Do step number `step` of the stage, from 0, and forget the gradients."""

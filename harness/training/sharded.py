@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from harness.ranks import rank_number
 
@@ -34,19 +33,17 @@ def readable(method: nn.Module) -> Iterator[None]:
 
     The modules of pretrained models get their weights when they run; those of a method may not.
     """
-    pretrained = (each for each in method.modules() if isinstance(each, PreTrainedModel))
-    inside = {id(parameter) for model in pretrained for parameter in model.parameters()}
-    beside = [
-        parameter
-        for parameter in method.parameters()
-        if is_sharded(parameter) and id(parameter) not in inside
-    ]
-    if not beside:
+    sharded = [each for each in method.parameters() if is_sharded(each)]
+    if not sharded:
         yield
         return
     import deepspeed
+    from transformers import PreTrainedModel  # it takes seconds to import
 
-    with deepspeed.zero.GatheredParameters(beside):
+    pretrained = (each for each in method.modules() if isinstance(each, PreTrainedModel))
+    inside = {id(parameter) for model in pretrained for parameter in model.parameters()}
+    beside = [parameter for parameter in sharded if id(parameter) not in inside]
+    with deepspeed.zero.GatheredParameters(beside, enabled=bool(beside)):
         yield
 
 

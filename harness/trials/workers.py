@@ -109,7 +109,7 @@ class _Processes:
 
     def __init__(self, commands: list[Mapping[str, Any]]) -> None:
         environment = {**os.environ, "PYTHONPATH": _search_path()}
-        self._left = self._started = [
+        self._started = [
             subprocess.Popen(
                 [sys.executable, "-m", "harness.trials.follower"],
                 stdin=subprocess.PIPE,

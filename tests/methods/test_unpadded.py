@@ -6,20 +6,17 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from harness.encoders.backbone import Encoder
 from harness.encoders.unpadding import Unpadded, layout_of
-from harness.modules.prefixes import PrefixModules
-from harness.modules.prompts import DeepPrompts
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.method import FrozenMethod
 from harness.training.feeding import made
-from harness.training.seeds import seed_everything
 from harness.training.stages import stage_streams
 from tests.families import ENCODERS
-from tests.method_cases import CASES, IDS, mixed, values_of
+from tests.method_cases import CASES, IDS, mixed, values_of, without_dropout
 
 KitFor = Callable[..., Kit]
 ENCODERLESS = {"glove", "sentence_transformer"}
@@ -47,17 +44,11 @@ def make(kit_for: KitFor, encoder: str, pairs: Path, triplets: Path) -> KitFor:
 
 def built(kit: Kit, *, unpads: bool) -> Any:
     """The method without dropout, which would draw other numbers where padding is left out."""
-    seed_everything(0)
-    method = kit.build()
+    method = without_dropout(kit)
     for module in method.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-        if isinstance(module, DeepPrompts | PrefixModules):
-            module.dropout = 0.0
         if isinstance(module, Encoder):
             assert module.unpads
             module.unpads = unpads
-            module.checks_views = False
     return method
 
 

@@ -13,19 +13,15 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from harness.encoders.backbone import Encoder
-from harness.modules.prefixes import PrefixModules
-from harness.modules.prompts import DeepPrompts
 from harness.plugin import registry
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.training.engines import stage_optimiser
 from harness.training.feeding import made
-from harness.training.seeds import seed_everything
 from harness.training.stages import stage_streams
 from harness.trials.trial import resolve
 from harness.trials.workers import Place
-from tests.method_cases import mixed
+from tests.method_cases import mixed, without_dropout
 
 Computed = dict[str, Tensor]
 """Stage, step and loss, or `gradient` and stage, step and parameter -> what was computed"""
@@ -35,20 +31,6 @@ def kit_of(name: str, values: dict[str, Any]) -> Kit:
     """A kit on the CPU."""
     plugin = registry.load(name)
     return Kit(plugin.declare(resolve(plugin, values)), torch.device("cpu"))
-
-
-def without_dropout(kit: Kit) -> Any:
-    """The method without dropout, of which every rank draws its own."""
-    seed_everything(0)
-    method = kit.build()
-    for module in method.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-        if isinstance(module, DeepPrompts | PrefixModules):
-            module.dropout = 0.0
-        if isinstance(module, Encoder):
-            module.checks_views = False
-    return method
 
 
 def computed(name: str, values: dict[str, Any]) -> Computed:
