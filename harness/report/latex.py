@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from harness.report.sheet import Section, Sheet, SheetLine
+from harness.report.rows import Bold, SheetLine
+from harness.report.sheet import Section, Sheet
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -23,6 +24,9 @@ _SPECIAL = {
     "*": "{*}",  # after \\ it would be that command's star
     "±": r"$\pm$",
     "Δ": r"$\Delta$",
+    "≈": r"$\approx$",
+    "≠": r"$\neq$",
+    "†": r"\textdagger{}",
 }
 
 
@@ -68,4 +72,9 @@ def _section(section: Section, width: int) -> list[str]:
 
 
 def _line(cells: Iterable[str] | SheetLine) -> str:
-    return " & ".join(map(escape_latex, cells)) + r" \\"
+    return " & ".join(map(_cell, cells)) + r" \\"
+
+
+def _cell(text: str) -> str:
+    escaped = escape_latex(text)
+    return f"\\textbf{{{escaped}}}" if isinstance(text, Bold) else escaped

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import count
 
 import pyarrow as pa
 
@@ -13,18 +14,16 @@ from harness.report.comparison import ComparedNumber, compare_table
 from harness.report.groups import comparable_groups
 from harness.report.matching import Finder
 from harness.report.notes import unreadable
+from harness.report.ranking import ranked
 from harness.report.reported import Paper, ReportedTable, Systems, load_paper, load_systems
+from harness.report.rows import FOREIGN, ComparedRow, SheetCell
 from harness.report.sheet import (
     CELL_COLUMNS,
     OVER_SUBSETS,
     Section,
     Sheet,
-    SheetLine,
     cell_record,
-    component_lines,
-    difference_text,
     key_list,
-    score_text,
 )
 from harness.trials.reading import Reading
 
@@ -89,10 +88,7 @@ class _PaperSheet:
             title=f"{self.paper.title}. Table {number}: {self.table.about}",
             columns=["", "", "n", *map(str, self.table.columns)],
             text_columns=2,
-            sections=[
-                Section(heading, [line for row in rows for line in self._lines(row)])
-                for heading, rows in self.sections
-            ],
+            sections=self._sections(),
             caption=_caption(self.table),
             notes=[
                 *self._sources(),
@@ -103,38 +99,58 @@ class _PaperSheet:
             make_records=lambda: pa.Table.from_pylist(
                 [self._record(each) for each in self.comparisons], schema=PAPER_SCHEMA
             ),
+            metrics=[str(column) for column in self.table.columns],
+            averages=[str(column) for column in self.table.columns if column == "Avg."],
         )
 
-    def _lines(self, row: list[ComparedNumber]) -> list[SheetLine]:
-        """The published line; then ours and Δ where there are scores, or why there can be none."""
+    def _sections(self) -> list[Section]:
+        directions, numbers = self._directions(), count(1)
+        return [
+            Section(
+                heading,
+                ranked([self._row(row, next(numbers)) for row in rows], directions, average=None),
+            )
+            for heading, rows in self.sections
+        ]
+
+    def _directions(self) -> list[int]:
+        """For each column, whether a higher score is better; dev scores are not ranked."""
+        row = self.sections[0][1][0]
+        return [
+            CARDS[each.metric.suite].directions.get(each.metric.name, 1)
+            if each.metric.split == "test"
+            else 0
+            for each in row
+        ]
+
+    def _row(self, row: list[ComparedNumber], number: int) -> ComparedRow:
         reported = row[0].row
         own = reported.origin == "this paper"
-        runs = str(self.table.runs.get(reported.system, "")) if own else ""
-        label = f"{reported.label} {self._source(str(reported.origin))}"
-        lines = [[label, "published", runs, *(self._published(each) for each in row)]]
-        cells, places = [each.cell for each in row], [each.decimals for each in row]
-        if any(cells):
-            lines.append(["", "ours", _n(row), *map(_own, row)])
-            parts = component_lines(cells, places)
-            lines += [["", name, "", *numbers] for name, numbers in parts]
-            lines.append(
-                ["", "Δ", "", *(difference_text(each.delta, each.decimals) for each in row)]
-            )
-        elif self._without_method(row):
-            lines.append(["", "no method", "", *("" for _ in row)])
-        return lines
+        return ComparedRow(
+            names=(f"{reported.label} {self._source(str(reported.origin))}",),
+            n=_n(row),
+            cells=tuple(map(self._cell, row)),
+            address=f"{self.paper.paper}.{self.name.removeprefix('table')}.{number}",
+            complete=all(each.cell for each in row),
+            published_n=str(self.table.runs.get(reported.system, "")) if own else "",
+            without="no method" if self._without_method(row) else "",
+        )
+
+    def _cell(self, each: ComparedNumber) -> SheetCell:
+        current = each.measured is None or each.measured.current
+        return SheetCell(
+            score=each.cell,
+            decimals=each.decimals,
+            published=each.published,
+            published_std=each.published_std,
+            source="" if each.origin == each.row.origin else self._source(each.origin),
+            mark=("*" if each.stands_in else "") + ("" if current else FOREIGN),
+            comparable=current,
+        )
 
     def _without_method(self, row: list[ComparedNumber]) -> bool:
         needed = {each.wanted.method for each in row if each.wanted}
         return bool(needed) and needed.isdisjoint(self.commands.methods)
-
-    def _published(self, each: ComparedNumber) -> str:
-        """The published number, with a source of its own where this is not that of the row."""
-        if each.published is None:
-            return ""
-        std = "" if each.published_std is None else f"±{each.published_std}"
-        source = "" if each.origin == each.row.origin else f" {self._source(each.origin)}"
-        return f"{each.published:.{each.decimals}f}{std}{source}"
 
     def _source(self, origin: str) -> str:
         return f"[{self.origins.index(origin) + 1}]"
@@ -213,11 +229,6 @@ def _n(row: list[ComparedNumber]) -> str:
     """One n where all columns have the same, else the n of each column."""
     numbers = [each.measured.n if each.measured else "0" for each in row]
     return numbers[0] if len(set(numbers)) == 1 else "/".join(numbers)
-
-
-def _own(each: ComparedNumber) -> str:
-    """Our score as text, with a mark where it is that of a stand-in."""
-    return score_text(each.cell, each.decimals) + ("*" if each.stands_in else "")
 
 
 def _stand_ins(comparisons: Iterable[ComparedNumber]) -> list[str]:

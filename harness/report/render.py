@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.report.latex import latex_text
-from harness.report.sheet import Section, Sheet, SheetLine
+from harness.report.rows import Bold, SheetLine
+from harness.report.sheet import Section, Sheet
 from harness.report.terminal import terminal_text
 
 
@@ -53,7 +54,9 @@ def _with_heading(section: Section, width: int) -> list[SheetLine]:
 
 
 def _markdown_line(cells: Sequence[str]) -> str:
-    return _markdown_row([_escaped(cell) for cell in cells])
+    return _markdown_row(
+        [f"**{_escaped(cell)}**" if isinstance(cell, Bold) else _escaped(cell) for cell in cells]
+    )
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
@@ -66,7 +69,7 @@ def _escaped(text: str) -> str:
 
 
 def _csv(sheets: Sequence[Sheet]) -> bytes:
-    records = _records(sheets)
+    records = _records(sheets).drop_columns("trials")  # a list has no place in a line of CSV
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")  # its default is the line end of Windows
     writer.writerow(records.column_names)

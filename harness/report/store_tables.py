@@ -11,19 +11,18 @@ import pyarrow as pa
 
 from harness.evaluation.catalogue import DISPLAY, rank
 from harness.report.groups import Cell, Group, comparable_groups
-from harness.report.measured_trials import IDENTITY_COLUMNS
+from harness.report.measured_trials import IDENTITY_COLUMNS, Identity
 from harness.report.notes import nothing_yet, shortcomings, unreadable
+from harness.report.ranking import ranked
+from harness.report.rows import FOREIGN, ScoreRow, SheetCell
 from harness.report.sheet import (
     CELL_COLUMNS,
     OVER_SUBSETS,
     Section,
     Sheet,
-    SheetLine,
     cell_record,
-    component_lines,
     key_list,
     percent_text,
-    score_text,
 )
 from harness.trials.reading import Reading
 from harness.trials.record_files import is_text
@@ -32,6 +31,8 @@ from harness.trials.searched import FAMILY_COLUMNS, searched_names
 _Kind = tuple[str | None, ...]
 """Method, setting and encoder"""
 Searched = Mapping[_Kind, Collection[str]]
+Numbers = Mapping[Identity, int]
+"""The number of each group among those of the store, by which `harness show` finds it"""
 STORE_SCHEMA = pa.schema(
     [
         *((name, pa.string()) for name in IDENTITY_COLUMNS[:-1]),
@@ -48,11 +49,14 @@ STORE_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class ScoreColumn:
-    """A column of scores: its heading, and the cell of each group."""
+    """A column of scores: its heading, its name in an address, and the cell of each group."""
 
     heading: str
+    name: str
     cell: Callable[[Group], Cell | None]
     decimals: int = 2
+    direction: int = 0
+    """1 where higher is better, -1 where lower is, and 0 where the column is not ranked"""
 
 
 def store_sheets(reading: Reading, store: Path | str) -> list[Sheet]:
@@ -62,7 +66,9 @@ def store_sheets(reading: Reading, store: Path | str) -> list[Sheet]:
     """
     searched = _searched(reading.table)
     parts: dict[tuple[str, str], list[Group]] = defaultdict(list)
-    for group in comparable_groups(reading.table):
+    found = comparable_groups(reading.table)
+    numbers = {group.identity: number for number, group in enumerate(found, 1)}
+    for group in found:
         for part in group.parts:
             parts[part.selects, str(part.suite)].append(part)
     notes = [*shortcomings(reading.table), *unreadable(reading)]
@@ -70,7 +76,9 @@ def store_sheets(reading: Reading, store: Path | str) -> list[Sheet]:
         notes = [nothing_yet(reading.table, store), *notes]
         return [Sheet("", [], 0, [], "", notes, STORE_SCHEMA.empty_table)]
     order = sorted(parts, key=lambda key: (key[0], rank(key[1]), _tasks(parts[key])))
-    return [_sheet(parts[key], searched, notes if key == order[-1] else []) for key in order]
+    return [
+        _sheet(parts[key], searched, numbers, notes if key == order[-1] else []) for key in order
+    ]
 
 
 def _searched(trials: pa.Table) -> Searched:
@@ -84,22 +92,35 @@ def _searched(trials: pa.Table) -> Searched:
     return found
 
 
-def _sheet(groups: list[Group], searched: Searched, notes: list[str]) -> Sheet:
+def _sheet(groups: list[Group], searched: Searched, numbers: Numbers, notes: list[str]) -> Sheet:
     own = any(group.own for group in groups)
     dev = _dev_columns(groups, own=own)
     columns = [*dev, *_test_columns(groups)]
     names = _names(groups, searched)
-    rows = zip(zip(*names.values(), strict=True), groups, strict=True)
-    lines = [line for name, group in rows for line in _lines(name, group, columns)]
+    rows = [
+        _row(name, group, columns, numbers[group.identity])
+        for name, group in zip(zip(*names.values(), strict=True), groups, strict=True)
+    ]
+    averages = [name for name in (groups[0].card.average,) if name]
+    ways = [column.direction for column in columns]
     return Sheet(
         title="" if own else f"suite {groups[0].suite}",
         columns=[*names, "n", *(column.heading for column in columns)],
         text_columns=len(names),
-        sections=[Section("", lines)],
+        sections=[Section("", ranked(rows, ways, _grouping(columns, averages)))],
         caption=_caption(groups, selected=any(column.heading == "dev" for column in dev)),
         notes=notes,
         make_records=lambda: records_of(groups),
+        metrics=[column.name for column in columns],
+        averages=[*averages, "dev"],
     )
+
+
+def _grouping(columns: Sequence[ScoreColumn], averages: Sequence[str]) -> int | None:
+    """The column by which rows are grouped: the average, or the only column that is ranked."""
+    ranking = [index for index, column in enumerate(columns) if column.direction]
+    named = [index for index in ranking if columns[index].name in averages]
+    return next(iter(named or (ranking if len(ranking) == 1 else [])), None)
 
 
 def _tasks(groups: list[Group]) -> tuple[str, ...]:
@@ -115,7 +136,13 @@ def _test_columns(groups: list[Group]) -> list[ScoreColumn]:
 
     def column(name: str) -> ScoreColumn:
         heading = card.headings.get(name) or DISPLAY.get(name, name)
-        return ScoreColumn(heading, lambda group: group.test.get(name), _decimals(groups, name))
+        return ScoreColumn(
+            heading,
+            name,
+            lambda group: group.test.get(name),
+            _decimals(groups, name),
+            card.directions.get(name, 1),
+        )
 
     return [column(name) for name in names]
 
@@ -128,11 +155,12 @@ def _dev_columns(groups: list[Group], *, own: bool) -> list[ScoreColumn]:
     """
 
     def column(heading: str, name: str) -> ScoreColumn:
-        return ScoreColumn(heading, lambda group: group.dev.get(name))
+        address = "dev" if name == selects else name
+        return ScoreColumn(heading, address, lambda group: group.dev.get(name))
 
     selects, dev = groups[0].selects, groups[0].card.dev
     if own:
-        before = ScoreColumn("dev before", lambda group: group.dev_before)
+        before = ScoreColumn("dev before", "dev-before", lambda group: group.dev_before)
         return [before, column("dev", selects)]
     named = {selects: "dev"}
     if dev and dev != selects:
@@ -167,16 +195,26 @@ def _names(groups: list[Group], searched: Searched) -> dict[str, list[str]]:
     return columns
 
 
-def _lines(name: Sequence[str], group: Group, columns: Sequence[ScoreColumn]) -> list[SheetLine]:
-    """The line of the group's scores, and lines of the components of their variance, if any."""
-    cells = [column.cell(group) for column in columns]
-    places = [column.decimals for column in columns]
-    # The first column has the name of the component; the other text columns and n are empty.
-    blank = [""] * len(name)
-    return [
-        [*name, group.n, *map(score_text, cells, places)],
-        *([part, *blank, *numbers] for part, numbers in component_lines(cells, places)),
-    ]
+def _row(
+    names: tuple[str, ...], group: Group, columns: Sequence[ScoreColumn], number: int
+) -> ScoreRow:
+    tasks = {*group.tasks, *([group.card.average] if group.card.average else [])}
+    return ScoreRow(
+        names,
+        group.n,
+        tuple(
+            SheetCell(
+                column.cell(group),
+                column.decimals,
+                mark="" if group.current else FOREIGN,
+                comparable=group.current,
+            )
+            for column in columns
+        ),
+        address=str(number),
+        complete=tasks <= group.test.keys(),
+        block=(group.setting, group.encoder, percent_text(group.label_fraction)),
+    )
 
 
 def _caption(groups: list[Group], *, selected: bool) -> str:

@@ -7,7 +7,8 @@ from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
 from rich.text import Text
 
-from harness.report.sheet import Sheet, SheetLine
+from harness.report.rows import SheetLine
+from harness.report.sheet import Sheet
 
 _CONSOLE = Console(file=io.StringIO())
 """What rich wants to know for wrapping: how wide a tab is"""

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from harness import PROTOCOL
 from harness.evaluation.scores import Uncertainty
 from harness.report.commands import Commands
 from harness.report.paper_tables import paper_sheets
-from harness.report.sheet import Sheet, SheetLine
+from harness.report.rows import SheetLine
+from harness.report.sheet import Sheet
 from harness.trials.record import Record
 from harness.trials.store import Store
 
@@ -42,7 +44,7 @@ def record(number: int, configuration: dict[str, Any] | None = None) -> dict[str
         "source_digest": "source-1",
         "data_digest": "data-1",
         "model_digest": "model-1",
-        "protocol": 1,
+        "protocol": PROTOCOL,
     }
 
 

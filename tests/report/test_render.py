@@ -16,7 +16,8 @@ from harness.report.commands import Commands
 from harness.report.latex import escape_latex
 from harness.report.paper_tables import paper_sheets
 from harness.report.render import render_sheets
-from harness.report.sheet import Section, Sheet, difference_text
+from harness.report.rows import difference_text
+from harness.report.sheet import Section, Sheet
 from harness.report.store_tables import store_sheets
 from harness.trials.store import Store
 

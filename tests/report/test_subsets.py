@@ -182,7 +182,7 @@ def test_a_share_of_the_labels_answers_its_own_column(store: Store, add_trial: A
         ["ours", "0/2x2/0/1", "", "74.50±4.43", "", "81.00"],
         ["std between subsets", "", "", "4.69", "", ""],
         ["std within subsets", "", "", "2.24", "", ""],
-        ["Δ", "", "", "-0.76", "", "-0.58"],
+        ["Δ", "", "", "-0.76≈", "", "-0.58"],
     ]
 
 
