@@ -10,7 +10,7 @@ from harness.cli import options
 if TYPE_CHECKING:
     from harness.report.sheet import Sheet
 
-TableFormat = Literal["terminal", "markdown", "csv", "latex", "parquet"]
+TableFormat = Literal["terminal", "markdown", "latex", "html", "csv", "json", "parquet"]
 NOT_A_TERMINAL_WIDTH = 140
 """Characters in a line of a table that goes to a file or to another program"""
 
@@ -58,7 +58,7 @@ def table(
         raise UserError(f"{output} is {found} and cannot be written; choose another file")
     to_screen = output is None and sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if to_screen else NOT_A_TERMINAL_WIDTH
-    content = render_sheets(_sheets(paper, number, store), format, width)
+    content = render_sheets(_sheets(paper, number, store), format, width, bold=to_screen)
     if output is None:
         typer.echo(content, nl=False)
     else:

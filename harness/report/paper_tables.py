@@ -1,7 +1,7 @@
 """The tables of a paper: each published number, ours below it, and commands for missing ones."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import count
 
@@ -13,7 +13,8 @@ from harness.report.commands import Commands
 from harness.report.comparison import ComparedNumber, compare_table
 from harness.report.groups import comparable_groups
 from harness.report.matching import Finder
-from harness.report.notes import unreadable
+from harness.report.measured_trials import MeasuredTrial
+from harness.report.notes import made_on, unreadable
 from harness.report.ranking import ranked
 from harness.report.reported import Paper, ReportedTable, Systems, load_paper, load_systems
 from harness.report.rows import FOREIGN, ComparedRow, SheetCell
@@ -89,7 +90,7 @@ class _PaperSheet:
             columns=["", "", "n", *map(str, self.table.columns)],
             text_columns=2,
             sections=self._sections(),
-            caption=_caption(self.table),
+            caption=" ".join(filter(None, [_caption(self.table), made_on(self._trials())])),
             notes=[
                 *self._sources(),
                 *_stand_ins(self.comparisons),
@@ -101,6 +102,14 @@ class _PaperSheet:
             ),
             metrics=[str(column) for column in self.table.columns],
             averages=[str(column) for column in self.table.columns if column == "Avg."],
+        )
+
+    def _trials(self) -> Iterator[MeasuredTrial]:
+        return (
+            trial
+            for each in self.comparisons
+            if each.measured and each.cell
+            for trial in each.measured.trials
         )
 
     def _sections(self) -> list[Section]:

@@ -36,6 +36,8 @@ class SheetCell:
     """Whether our score may be subtracted from and ranked; else its mark says why not"""
     best: bool = False
     """Whether it is the best of its column, or not significantly worse"""
+    group: int | None = None
+    """The group of rows that cannot be told apart in this column, 1 for the best; None: no group"""
 
     @property
     def delta(self) -> float | None:
@@ -61,7 +63,10 @@ class SheetCell:
     @property
     def text(self) -> str:
         """Our score as text: `mean±std` and the mark; "" where there is none."""
-        shown = score_text(self.score, self.decimals) + (self.mark if self.score else "")
+        if self.score is None:
+            return ""
+        group = "" if self.group is None else f" ({self.group})"
+        shown = score_text(self.score, self.decimals) + self.mark + group
         return Bold(shown) if self.best else shown
 
     @property
@@ -92,8 +97,11 @@ class ScoreRow:
     """Whether no test of the suite is missing; else the row is never the best"""
     block: tuple[str, ...] = ()
     """The rows with the same values here are ranked together"""
-    group: int | None = None
-    """The group of rows that cannot be told apart, 1 for the best; None: not ranked"""
+
+    @property
+    def score_line(self) -> int:
+        """The line that has the scores."""
+        return 0
 
     @property
     def lines(self) -> list[SheetLine]:
@@ -114,6 +122,11 @@ class ComparedRow(ScoreRow):
     """The number of runs behind the published numbers, where the paper says it"""
     without: str = ""
     """Why there can be no score of ours, such as `no method`"""
+
+    @property
+    def score_line(self) -> int:
+        """The line that has the scores."""
+        return 1
 
     @property
     def lines(self) -> list[SheetLine]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from harness.evaluation.catalogue import DISPLAY, rank
 from harness.report.groups import Cell, Group, comparable_groups
 from harness.report.measured_trials import IDENTITY_COLUMNS, Identity
-from harness.report.notes import nothing_yet, shortcomings, unreadable
+from harness.report.notes import made_on, nothing_yet, shortcomings, unreadable
 from harness.report.ranking import ranked
 from harness.report.rows import FOREIGN, ScoreRow, SheetCell
 from harness.report.sheet import (
@@ -226,6 +226,7 @@ def _caption(groups: list[Group], *, selected: bool) -> str:
         card.protocol,
         "1=: nothing is trained, so there is no seed." if untrained else "",
         OVER_SUBSETS if any(group.subsets > 1 for group in groups) else "",
+        made_on(trial for group in groups for trial in group.trials),
     ]
     return " ".join(part for part in parts if part)
 
