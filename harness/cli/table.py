@@ -1,5 +1,6 @@
 """`harness table`: prints the results of a store, alone or beside the numbers of a paper."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -25,6 +26,25 @@ def table(
     number: Annotated[
         int | None, typer.Option("--table", min=1, help="With --paper: only the table N.")
     ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,...",
+            help="A row for each value of these: method, setting, encoder or any hyperparameter.",
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="METRIC,...", help="A column for each of these: avg, stsb, dev, ..."),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SQL",
+            help="Only the rows for which this holds, such as \"encoder = 'roberta-base' and "
+            'learning_rate < 1e-4".',
+        ),
+    ] = None,
     store: options.StoreOption = None,
     format: Annotated[
         TableFormat,
@@ -36,7 +56,8 @@ def table(
 ) -> None:
     """Print the results as mean±std over seeds and label subsets, with n.
 
-    The table has our results alone, or beside the numbers of a paper.
+    The table has our results alone, or beside the numbers of a paper, or the rows and columns that
+    you name.
 
     Example: harness table --paper diffaug --format latex --output table1.tex
     """
@@ -56,9 +77,10 @@ def table(
         raise UserError("--format parquet is not for the screen; name a file with --output")
     if output is not None and (found := kind_of(output)) not in ("a file", "nothing"):
         raise UserError(f"{output} is {found} and cannot be written; choose another file")
+    own = _Own(_names(rows, "--rows"), _names(columns, "--columns"), where)
     to_screen = output is None and sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if to_screen else NOT_A_TERMINAL_WIDTH
-    content = render_sheets(_sheets(paper, number, store), format, width, bold=to_screen)
+    content = render_sheets(_sheets(paper, number, own, store), format, width, bold=to_screen)
     if output is None:
         typer.echo(content, nl=False)
     else:
@@ -77,7 +99,26 @@ def _write(content: bytes, output: Path) -> None:
         ) from None
 
 
-def _sheets(paper: str | None, number: int | None, store: str | None) -> "list[Sheet]":
+@dataclass(frozen=True)
+class _Own:
+    """What a user wants of a table of the store."""
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    where: str | None
+
+
+def _names(given: str | None, option: str) -> tuple[str, ...]:
+    """The names in a text like `method,encoder`. Raises UserError for an empty name."""
+    from harness.errors import UserError
+
+    names = tuple(name.strip() for name in given.split(",")) if given is not None else ()
+    if not all(names):
+        raise UserError(f"{option} {given}: write names with commas between them, without gaps")
+    return tuple(dict.fromkeys(names))
+
+
+def _sheets(paper: str | None, number: int | None, own: _Own, store: str | None) -> "list[Sheet]":
     """The tables of the store, or those of a paper with our numbers."""
     from harness.errors import UserError
     from harness.report.measured_trials import TABLE_COLUMNS
@@ -87,9 +128,15 @@ def _sheets(paper: str | None, number: int | None, store: str | None) -> "list[S
     if paper is None:
         if number is not None:
             raise UserError(f"--table {number} needs the name of its paper: --paper PAPER")
+        if own.rows or own.columns:
+            from harness.report.own_tables import own_sheet
+
+            return [own_sheet(reading, found.place, own.rows, own.columns, own.where)]
         from harness.report.store_tables import store_sheets
 
-        return store_sheets(reading, found.place)
+        return store_sheets(reading, found.place, own.where)
+    if own != _Own((), (), None):
+        raise UserError("--rows, --columns and --where make a table of your own; leave --paper out")
     from harness.plugin.registry import names
     from harness.report.commands import Commands
     from harness.report.paper_tables import paper_sheets

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import UserError
-from harness.evaluation.catalogue import STSB_DEV
-from harness.report.groups import Group
+from harness.report.groups import Group, best_on_dev
 from harness.report.reported import ReportedRow, ReportedRun, Systems
 
 ALL_LABELS: Mapping[str, Any] = {"label_fraction": 1}
@@ -101,19 +100,12 @@ class Finder:
             self._groups[group.method, group.setting, group.encoder].append(group)
 
     def find(self, target: Wanted) -> Found | None:
-        """The group with the best mean dev score; of equal ones, that with more trials.
-
-        The papers select by STS-B dev. A group with this score therefore goes before a group with
-        another dev score, because two dev scores cannot be compared.
-        """
+        """The fitting group with the best mean dev score; None where no group fits."""
         alike = self._groups.get((target.method, target.setting, target.encoder), [])
         fitting = [group for group in alike if _fits(group, target)]
         if not fitting:
             return None
-        best = max(
-            fitting, key=lambda group: (group.selects == STSB_DEV, group.dev_mean, len(group.keys))
-        )
-        return Found(best, len(fitting))
+        return Found(best_on_dev(fitting), len(fitting))
 
 
 def _fits(group: Group, target: Wanted) -> bool:

@@ -104,7 +104,8 @@ def _blocks(sheet: Sheet, width: int) -> list[_Block]:
             return [whole]
     n, *scores = scores
     names = dict(enumerate(sheet.metrics, n + 1))
-    scores.sort(key=lambda at: names.get(at) not in sheet.averages)
+    first = [name for name in sheet.averages if name in names.values()]
+    scores.sort(key=lambda at: first.index(names[at]) if names.get(at) in first else len(first))
     return _filled_blocks(sheet, width, [*texts, n], scores)
 
 

@@ -56,7 +56,7 @@ def test_tables_of_a_store_and_of_a_paper_compile(
     pdflatex: str, tmp_path: Path, store: Store, add_trial: AddTrial
 ) -> None:
     for score in (74.2, 75.1, 76.9):
-        add_trial(score=score, device="NVIDIA H100 80GB_HBM3", commit="0123456789abcdef")
+        add_trial(score=score, device="NVIDIA H100 80GB_HBM3", commit="0123456789ab+")
         add_trial({"prompt": "[MASK] means_&"}, score=score - 9)
     for seed in (0, 1):
         for subset in (0, 1):
@@ -74,7 +74,7 @@ def test_tables_of_a_store_and_of_a_paper_compile(
         r"\textbf{75.40$\pm$1.37}",
         "over n seeds",
         "selected on dev",
-        r"Hardware: NVIDIA H100 80GB\_HBM3; commit: 0123456789.",
+        r"Hardware: NVIDIA H100 80GB\_HBM3; commit: 0123456789ab+.",
         "Welch",
         r"$\approx$",
         r"\textdagger{}",
