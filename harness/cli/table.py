@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from harness.cli import options
+from harness.inputs import finite
 
 if TYPE_CHECKING:
     from harness.report.sheet import Sheet
@@ -53,6 +54,23 @@ def table(
     output: Annotated[
         Path | None, typer.Option(help="Write to this file instead of the screen.")
     ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="End with exit code 1 when a cell is missing, or when a published number lies "
+            "outside the spread of our seeds.",
+        ),
+    ] = False,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            callback=finite,
+            help="With --strict and --paper: the largest difference, in points, instead of the "
+            "spread of the seeds.",
+        ),
+    ] = None,
 ) -> None:
     """Print the results as mean±std over seeds and label subsets, with n.
 
@@ -77,14 +95,34 @@ def table(
         raise UserError("--format parquet is not for the screen; name a file with --output")
     if output is not None and (found := kind_of(output)) not in ("a file", "nothing"):
         raise UserError(f"{output} is {found} and cannot be written; choose another file")
+    if tolerance is not None and not (strict and paper):
+        raise UserError("--tolerance needs --strict and --paper, whose numbers it is compared with")
     own = _Own(_names(rows, "--rows"), _names(columns, "--columns"), where)
     to_screen = output is None and sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if to_screen else NOT_A_TERMINAL_WIDTH
-    content = render_sheets(_sheets(paper, number, own, store), format, width, bold=to_screen)
+    sheets = _sheets(paper, number, own, store)
+    content = render_sheets(sheets, format, width, bold=to_screen)
     if output is None:
         typer.echo(content, nl=False)
     else:
         _write(content, output)
+    if strict:
+        _end_if_incomplete(sheets, tolerance)
+
+
+def _end_if_incomplete(sheets: "list[Sheet]", tolerance: float | None) -> None:
+    """Name what is missing or differs, and end with exit code 1 if there is anything."""
+    from harness.report.notes import SHOWN, counted
+    from harness.report.strict import failures
+
+    found = failures(sheets, tolerance)
+    if not any(True for sheet in sheets for _ in sheet.score_rows):
+        found = ["the table has no rows"]
+    if found:
+        more = [f"and {len(found) - SHOWN} more"] if found[SHOWN:] else []
+        shown = "; ".join([*found[:SHOWN], *more])
+        typer.echo(f"--strict: {counted(len(found), 'failure')}: {shown}", err=True)
+        raise typer.Exit(1)
 
 
 def _write(content: bytes, output: Path) -> None:

@@ -155,6 +155,11 @@ class _PaperSheet:
             source="" if each.origin == each.row.origin else self._source(each.origin),
             mark=("*" if each.stands_in else "") + ("" if current else FOREIGN),
             comparable=current,
+            expected=bool(
+                each.published is not None
+                and each.wanted
+                and not self.commands.obstacle(each.wanted)
+            ),
         )
 
     def _without_method(self, row: list[ComparedNumber]) -> bool:

@@ -22,7 +22,13 @@ class ScoreColumn:
     def sheet_cell(self, group: Group) -> SheetCell:
         """The cell of a group, with its mark."""
         mark = "" if group.current else FOREIGN
-        return SheetCell(self.cell(group), self.decimals, mark=mark, comparable=group.current)
+        return SheetCell(
+            self.cell(group),
+            self.decimals,
+            mark=mark,
+            comparable=group.current,
+            expected=self.name != "dev-before",  # only a training has it
+        )
 
 
 def tasks_of(groups: list[Group]) -> tuple[str, ...]:
