@@ -1,0 +1,95 @@
+"""`harness figure`: draws the figures of a sweep or of a paper from the store."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from harness.cli import options
+from harness.errors import UserError, suggest
+
+if TYPE_CHECKING:
+    from harness.report.figures.report_figure import ReportFigure
+    from harness.report.figures.sweep_trials import SweepSearch
+
+
+def figure(
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            help="Draw a sweep: the name or file of its search space, or the identifier of a "
+            "search of the store."
+        ),
+    ] = None,
+    store: options.StoreOption = None,
+    output: Annotated[Path, typer.Option(help="The folder for the figures.")] = Path("figures"),
+    format: Annotated[
+        Literal["png", "svg", "pdf"], typer.Option(help="The format of the files.")
+    ] = "png",
+) -> None:
+    """Draw the figures of a sweep from what the store has.
+
+    Example: harness figure --sweep quickstart --format pdf
+    """
+    if sweep is None:
+        raise UserError("name what is drawn: a sweep with --sweep S")
+    made, notes = _of_sweep(sweep, store)
+    from harness.report.figures.writing import write_figures
+
+    with writing(output):
+        output.mkdir(parents=True, exist_ok=True)
+        for path in write_figures(made, output, format):
+            typer.echo(str(path))
+    for note in notes:
+        typer.echo(note)
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Raises UserError when `folder` cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"{folder} cannot be written ({error.strerror}); choose another folder with --output"
+        ) from None
+
+
+def _of_sweep(sweep: str, store: str | None) -> "tuple[list[ReportFigure], list[str]]":
+    """The figures of a sweep. Raises UserError when the store has none of its trials."""
+    from harness.report.figures.sweep_figures import sweep_figures
+    from harness.report.figures.sweep_trials import FIGURE_COLUMNS, sweep_searches
+
+    found = options.opened(store)
+    searches = sweep_searches(found.read(FIGURE_COLUMNS).table)
+    if not searches:
+        raise UserError(f"the store {found.place} has no trial of a sweep: run harness sweep")
+    chosen = _chosen(sweep, searches)
+    if not chosen:
+        known = "; ".join(f"{each.id[:10]} ({each.label})" for each in searches[:5])
+        raise UserError(
+            f"the store {found.place} has no trial of {sweep}; it has these searches, which "
+            f"--sweep may name: {known}"
+        )
+    return sweep_figures(chosen, Path(sweep).stem)
+
+
+def _chosen(sweep: str, searches: "list[SweepSearch]") -> "list[SweepSearch]":
+    """The searches whose identifier begins so, or those of the search space of this name."""
+    if by_id := [each for each in searches if each.id.startswith(sweep)]:
+        return by_id
+    from harness.cli.targets import shipped_spaces, space_file
+    from harness.inputs import is_file
+    from harness.sweep.overrides import Overrides
+    from harness.sweep.overrides import searches as searches_of
+    from harness.sweep.space import load_space
+
+    if not is_file(Path(sweep)) and sweep not in shipped_spaces():
+        names = [*shipped_spaces(), *(each.id[:10] for each in searches)]
+        raise UserError(
+            f'"{sweep}" is neither a search space nor a search of the store{suggest(sweep, names)}'
+        )
+    wanted = {each.id for each in searches_of(*load_space(space_file(sweep)), Overrides())}
+    return [each for each in searches if each.id in wanted]
