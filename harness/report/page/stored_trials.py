@@ -1,0 +1,75 @@
+"""The records of a store as the page numbers them, and the files with all about each of them."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from harness.evaluation.catalogue import DISPLAY
+from harness.report.row_names import text_of
+from harness.trials.record import Record
+
+IN_A_FILE = 200
+"""Trials in one file of details, which is read when one of them is shown"""
+_FACTS = (
+    "key", "status", "role", "suite", "evaluates", "search", "selected_by", "dev_before", "steps",
+    "wall_seconds", "training_seconds", "evaluation_seconds", "sentences_per_second",
+    "peak_host_memory_mib", "peak_gpu_memory_mib", "parameters_total", "parameters_trainable",
+    "parameters_added", "precision", "engine", "threads", "host", "device", "started", "commit",
+    "protocol", "versions", "source_digest", "data_digest", "model_digest", "weights_digest",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StoredTrials:
+    """The records of a store, sorted by key; a record's place is its number in the page."""
+
+    records: Sequence[Record]
+    command: Callable[[Record], str]
+    """The command that makes a record again"""
+
+    @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """Key -> number; a trial that the store has only an evaluation of has that one's number."""
+        found = {str(each.evaluates): number for number, each in enumerate(self.records)}
+        return found | {each.key: number for number, each in enumerate(self.records)}
+
+    @property
+    def files(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+        """The files of details: their names and contents."""
+        for start in range(0, len(self.records), IN_A_FILE):
+            own = self.records[start : start + IN_A_FILE]
+            yield f"trials-{start // IN_A_FILE}", [self._details(each) for each in own]
+
+    def _details(self, record: Record) -> dict[str, Any]:
+        facts = ((name, getattr(record, name)) for name in _FACTS)
+        return {
+            "label": record.label,
+            "key": record.key,
+            "status": record.status,
+            "seed": record.seed,
+            "subset": record.subset,
+            "device": record.device or "",
+            "reason": record.reason or "",
+            "command": self.command(record),
+            "configuration": _texts(record.configuration),
+            "scores": [
+                [split, DISPLAY.get(name, name), round(value, 4)]
+                for split in ("dev", "test")
+                for name, value in getattr(record, split).items()
+            ],
+            "facts": [[name, _fact(value)] for name, value in facts if value not in (None, "", {})],
+        }
+
+
+def _texts(values: Mapping[str, Any]) -> list[list[str]]:
+    return [[name, text_of(value)] for name, value in sorted(values.items())]
+
+
+def _fact(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {inner}" for name, inner in sorted(value.items()))
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    return value if isinstance(value, str) else json.dumps(value, default=str).strip('"')

@@ -1,0 +1,98 @@
+"""Writes a report as a folder of static files; the same content gives the same bytes."""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from pydantic_core import to_json
+
+from harness.errors import UserError
+from harness.report.figures.report_figure import ReportFigure
+from harness.report.figures.writing import write_figures
+from harness.report.page.charts import Chart, chart_of
+from harness.report.page.grid import Grid
+from harness.report.page.report_page import ReportPage
+
+START = "index.html"
+"""The file to open"""
+DATA = "data"
+"""The folder of tables, charts and trials"""
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class ShownFigure:
+    """A figure of the page: a chart in a file of data, or a picture."""
+
+    name: str
+    figure: ReportFigure
+    chart: Chart | None
+
+
+def write_report(page: ReportPage, folder: Path) -> Path:
+    """Write a report, and return the file to open.
+
+    A report that is in the folder already is replaced. Raises UserError for a folder with other
+    files, and OSError when it cannot be written.
+    """
+    _make_room(folder)
+    for source in sorted((_HERE / "static").iterdir()):
+        shutil.copyfile(source, folder / source.name)
+    results, others = page.result_grids, page.store_grids
+    figures = [
+        ShownFigure(f"figure-{place}", figure, chart_of(figure))
+        for place, figure in enumerate(page.figures, 1)
+    ]
+    for name, content in _data(page, [*results, *(grid for _, grid in others)], figures):
+        (folder / DATA / f"{name}.js").write_text(_script(name, content), encoding="utf-8")
+    pictures = [each.figure for each in figures if each.chart is None]
+    for _ in write_figures(pictures, folder / DATA, "svg"):
+        pass
+    words = {"page": page, "results": results, "others": others, "figures": figures}
+    (folder / START).write_text(_filled(words), encoding="utf-8")
+    return folder / START
+
+
+def _make_room(folder: Path) -> None:
+    """Make an empty folder of data; raises UserError where something else is in the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()) and not (folder / START).is_file():
+        raise UserError(
+            f"{folder} has other files in it; choose an empty folder, or one with an earlier report"
+        )
+    shutil.rmtree(folder / DATA, ignore_errors=True)
+    (folder / DATA).mkdir()
+
+
+def _data(
+    page: ReportPage, grids: list[Grid], figures: list[ShownFigure]
+) -> Iterator[tuple[str, Any]]:
+    """The files of data: their names and contents."""
+    for grid in grids:
+        yield grid.name, grid.data
+    for each in figures:
+        if each.chart:
+            yield each.name, each.chart.data(page.trials.numbers)
+    yield from page.trials.files
+
+
+def _script(name: str, content: Any) -> str:
+    """The content as a script: a page from disk may load scripts, and may not fetch JSON."""
+    text = to_json(content, inf_nan_mode="null").decode()
+    return f"harnessReport.receive({json.dumps(name)}, {text});\n"
+
+
+def _filled(words: Mapping[str, Any]) -> str:
+    """The page with these words in their places, all of them escaped."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(START).render(words)
