@@ -9,6 +9,7 @@ from harness.cli import options
 
 if TYPE_CHECKING:
     from harness.report.sheet import Sheet
+    from harness.trials.store import Store
 
 TableFormat = Literal["terminal", "markdown", "csv", "latex", "parquet"]
 NOT_A_TERMINAL_WIDTH = 140
@@ -24,6 +25,10 @@ def table(
     ] = None,
     number: Annotated[
         int | None, typer.Option("--table", min=1, help="With --paper: only the table N.")
+    ] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(help="With --paper: show trials on this encoder in the place of the paper's."),
     ] = None,
     store: options.StoreOption = None,
     format: Annotated[
@@ -58,7 +63,7 @@ def table(
         raise UserError(f"{output} is {found} and cannot be written; choose another file")
     to_screen = output is None and sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if to_screen else NOT_A_TERMINAL_WIDTH
-    content = render_sheets(_sheets(paper, number, store), format, width)
+    content = render_sheets(_sheets(paper, number, encoder, store), format, width)
     if output is None:
         typer.echo(content, nl=False)
     else:
@@ -77,22 +82,43 @@ def _write(content: bytes, output: Path) -> None:
         ) from None
 
 
-def _sheets(paper: str | None, number: int | None, store: str | None) -> "list[Sheet]":
+def _sheets(
+    paper: str | None, number: int | None, encoder: str | None, store: str | None
+) -> "list[Sheet]":
     """The tables of the store, or those of a paper with our numbers."""
     from harness.errors import UserError
     from harness.report.measured_trials import TABLE_COLUMNS
 
     found = options.opened(store)
-    reading = found.read(TABLE_COLUMNS)
-    if paper is None:
-        if number is not None:
-            raise UserError(f"--table {number} needs the name of its paper: --paper PAPER")
-        from harness.report.store_tables import store_sheets
+    if paper is not None:
+        return _paper_sheets(paper, number, encoder, found)
+    if number is not None:
+        raise UserError(f"--table {number} needs the name of its paper: --paper PAPER")
+    if encoder is not None:
+        raise UserError(f"--encoder {encoder} needs the name of a paper: --paper PAPER")
+    from harness.report.store_tables import store_sheets
 
-        return store_sheets(reading, found.place)
+    return store_sheets(found.read(TABLE_COLUMNS), found.place)
+
+
+def _paper_sheets(
+    paper: str, number: int | None, encoder: str | None, store: "Store"
+) -> "list[Sheet]":
+    """The tables of a paper; the store's models are asked where a single table is wanted."""
+    from rich.console import Console
+
     from harness.plugin.registry import names
+    from harness.report.answers import Answers
     from harness.report.commands import Commands
     from harness.report.paper_tables import paper_sheets
+    from harness.report.quantities import PAPER_COLUMNS
 
-    only = None if number is None else str(number)
-    return paper_sheets(reading, paper, Commands(names(), found.place), only)
+    with Console(stderr=True).status("reading the store") as status:
+        return paper_sheets(
+            store.read(PAPER_COLUMNS),
+            paper,
+            Commands(names(), store.place),
+            None if number is None else str(number),
+            encoder=encoder,
+            answers=None if number is None else Answers(store, status.update),
+        )

@@ -156,7 +156,7 @@ class Group:
         """The dev score before training, where every trial has it."""
         scores = [trial.dev_before for trial in self.trials]
         known = [score for score in scores if score is not None]
-        return _cell(known, self.trials, None) if len(known) == len(scores) else None
+        return cell_of(known, self.trials) if len(known) == len(scores) else None
 
     @cached_property
     def test(self) -> Mapping[str, Cell]:
@@ -225,13 +225,15 @@ def _cells(
 ) -> dict[str, Cell]:
     names = set.intersection(*(set(found) for found in scores))
     return {
-        name: _cell([found[name] for found in scores], trials, spread.get(name))
+        name: cell_of([found[name] for found in scores], trials, spread.get(name))
         for name in sorted(names)
     }
 
 
-def _cell(
-    values: Sequence[float], trials: tuple[MeasuredTrial, ...], uncertainty: Uncertainty | None
+def cell_of(
+    values: Sequence[float],
+    trials: tuple[MeasuredTrial, ...],
+    uncertainty: Uncertainty | None = None,
 ) -> Cell:
     """The cell of the values. With fsum it does not depend on the order of the trials."""
     n = len(values)
