@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import options
+from harness.cli.paper_suites import announce, lacking_suites, measure
 from harness.cli.plan import print_plan
 from harness.cli.table import table
 from harness.cli.targets import SweepOptions, split_targets
@@ -83,6 +84,7 @@ def sweep(
     searches = chosen.searches()
     if dry_run:
         print_plan(searches, store, cpus_per_trial)
+        announce(chosen)
         return
     options.use_cluster(address)
     import os
@@ -103,14 +105,17 @@ def sweep(
     found = options.opened(store)
     with publishing(found) as publish, Terminal(console, publish) as terminal:
         result = run_sweep(searches, found, resources, limits, terminal, dashboard=dashboard)
+    measured = True
     if chosen.of_table:
-        table(paper=paper, number=number, store=store)
+        measured = measure(lacking_suites(chosen.compared()), found, console)
+        for each in encoder or (None,):
+            table(paper=paper, number=number, encoder=each, store=store)
         name = f"{paper}-table-{number}"
     else:
         table(store=store)
         name = split_targets(targets or [])[1].stem
     _leave_table(console, found, name, result)
-    _print_problems(console, result, found)
+    _print_problems(console, result, found, measured=measured)
 
 
 def _leave_table(console: "Console", store: "Store", space: str, result: "SweepResult") -> None:
@@ -137,8 +142,13 @@ def _leave_table(console: "Console", store: "Store", space: str, result: "SweepR
         console.print(f"  {command}", soft_wrap=True, markup=False)
 
 
-def _print_problems(console: "Console", result: "SweepResult", store: "Store") -> None:
-    """Print what the sweep could not do, and end with exit code 1 if there is anything."""
+def _print_problems(
+    console: "Console", result: "SweepResult", store: "Store", *, measured: bool
+) -> None:
+    """Print what the sweep could not do, and end with exit code 1 if there is anything.
+
+    measured: whether all suites of a published table could be measured.
+    """
     for label in result.undecided:
         console.print(f"No configuration of {label} finished, so none could be chosen.")
     if result.failed or result.undecided:
@@ -151,5 +161,5 @@ def _print_problems(console: "Console", result: "SweepResult", store: "Store") -
             "machine, and the same command sends them.",
             soft_wrap=True,
         )
-    if result.failed or result.undecided or unsent:
+    if result.failed or result.undecided or unsent or not measured:
         raise typer.Exit(1)

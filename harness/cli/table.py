@@ -27,6 +27,10 @@ def table(
     number: Annotated[
         int | None, typer.Option("--table", min=1, help="With --paper: only the table N.")
     ] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(help="With --paper: show trials on this encoder in the place of the paper's."),
+    ] = None,
     rows: Annotated[
         str | None,
         typer.Option(
@@ -100,7 +104,11 @@ def table(
     own = _Own(_names(rows, "--rows"), _names(columns, "--columns"), where)
     to_screen = output is None and sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if to_screen else NOT_A_TERMINAL_WIDTH
-    sheets = _sheets(paper, number, own, store)
+    sheets = (
+        _own_sheets(own, number, encoder, store)
+        if paper is None
+        else _paper_sheets(paper, number, encoder, own, store)
+    )
     content = render_sheets(sheets, format, width, bold=to_screen)
     if output is None:
         typer.echo(content, nl=False)
@@ -156,28 +164,50 @@ def _names(given: str | None, option: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _sheets(paper: str | None, number: int | None, own: _Own, store: str | None) -> "list[Sheet]":
-    """The tables of the store, or those of a paper with our numbers."""
+def _own_sheets(
+    own: _Own, number: int | None, encoder: str | None, store: str | None
+) -> "list[Sheet]":
+    """The tables of the store, or the one that the user describes."""
     from harness.errors import UserError
     from harness.report.measured_trials import TABLE_COLUMNS
 
     found = options.opened(store)
+    if number is not None:
+        raise UserError(f"--table {number} needs the name of its paper: --paper PAPER")
+    if encoder is not None:
+        raise UserError(f"--encoder {encoder} needs the name of a paper: --paper PAPER")
     reading = found.read(TABLE_COLUMNS)
-    if paper is None:
-        if number is not None:
-            raise UserError(f"--table {number} needs the name of its paper: --paper PAPER")
-        if own.rows or own.columns:
-            from harness.report.own_tables import own_sheet
+    if own.rows or own.columns:
+        from harness.report.own_tables import own_sheet
 
-            return [own_sheet(reading, found.place, own.rows, own.columns, own.where)]
-        from harness.report.store_tables import store_sheets
+        return [own_sheet(reading, found.place, own.rows, own.columns, own.where)]
+    from harness.report.store_tables import store_sheets
 
-        return store_sheets(reading, found.place, own.where)
-    if own != _Own((), (), None):
-        raise UserError("--rows, --columns and --where make a table of your own; leave --paper out")
+    return store_sheets(reading, found.place, own.where)
+
+
+def _paper_sheets(
+    paper: str, number: int | None, encoder: str | None, own: _Own, store: str | None
+) -> "list[Sheet]":
+    """The tables of a paper; the store's models are asked where a single table is wanted."""
+    from rich.console import Console
+
+    from harness.errors import UserError
     from harness.plugin.registry import names
+    from harness.report.answers import Answers
     from harness.report.commands import Commands
     from harness.report.paper_tables import paper_sheets
+    from harness.report.quantities import PAPER_COLUMNS
 
-    only = None if number is None else str(number)
-    return paper_sheets(reading, paper, Commands(names(), found.place), only)
+    if own != _Own((), (), None):
+        raise UserError("--rows, --columns and --where make a table of your own; leave --paper out")
+    found = options.opened(store)
+    with Console(stderr=True).status("reading the store") as status:
+        return paper_sheets(
+            found.read(PAPER_COLUMNS),
+            paper,
+            Commands(names(), found.place),
+            None if number is None else str(number),
+            encoder=encoder,
+            answers=None if number is None else Answers(found, status.update),
+        )

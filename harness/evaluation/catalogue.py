@@ -177,6 +177,16 @@ class Metric:
     split: str = "test"
 
 
+def metric_named(name: str) -> Metric | None:
+    """The metric of a shipped suite with this name; None where no suite has it."""
+    for suite, known in CARDS.items():
+        if name in known.dev_tasks:
+            return Metric(suite, name, "dev")
+        if name in known.headings:
+            return Metric(suite, name)
+    return None
+
+
 def card(name: str, dumped: str | None = None) -> SuiteCard:
     """The card of a suite.
 

@@ -156,7 +156,7 @@ class Group:
         """The dev score before training, where every trial has it."""
         scores = [trial.dev_before for trial in self.trials]
         known = [score for score in scores if score is not None]
-        return _cell(known, self.trials, None) if len(known) == len(scores) else None
+        return cell_of(known, self.trials) if len(known) == len(scores) else None
 
     @cached_property
     def test(self) -> Mapping[str, Cell]:
@@ -209,10 +209,17 @@ def best_on_dev(groups: Iterable[Group]) -> Group:
     """The group with the best mean dev score; of equal ones, that with more trials.
 
     The papers select by STS-B dev. A group with this score therefore goes before a group with
-    another dev score, because two dev scores cannot be compared.
+    another dev score, because two dev scores cannot be compared. For the same reason a group of
+    another protocol comes last.
     """
     return max(
-        groups, key=lambda group: (group.selects == STSB_DEV, group.dev_mean, len(group.keys))
+        groups,
+        key=lambda group: (
+            group.current,
+            group.selects == STSB_DEV,
+            group.dev_mean,
+            len(group.keys),
+        ),
     )
 
 
@@ -236,13 +243,15 @@ def _cells(
 ) -> dict[str, Cell]:
     names = set.intersection(*(set(found) for found in scores))
     return {
-        name: _cell([found[name] for found in scores], trials, spread.get(name))
+        name: cell_of([found[name] for found in scores], trials, spread.get(name))
         for name in sorted(names)
     }
 
 
-def _cell(
-    values: Sequence[float], trials: tuple[MeasuredTrial, ...], uncertainty: Uncertainty | None
+def cell_of(
+    values: Sequence[float],
+    trials: tuple[MeasuredTrial, ...],
+    uncertainty: Uncertainty | None = None,
 ) -> Cell:
     """The cell of the values. With fsum it does not depend on the order of the trials."""
     n = len(values)

@@ -28,6 +28,8 @@ class SheetCell:
     decimals: int = 2
     published: float | None = None
     published_std: float | None = None
+    printed: str = ""
+    """The published value where it is no number, such as `yes`"""
     source: str = ""
     """A mark at the published number that cites its source, such as `[2]`"""
     mark: str = ""
@@ -36,6 +38,8 @@ class SheetCell:
     """Whether our score may be subtracted from and ranked; else its mark says why not"""
     expected: bool = False
     """Whether trials of ours can fill it; else the published number is only quoted"""
+    same_setup: bool = True
+    """Whether ours has the encoder and the units of the published number; else there is no Δ"""
     best: bool = False
     """Whether it is the best of its column, or not significantly worse"""
     group: int | None = None
@@ -44,7 +48,8 @@ class SheetCell:
     @property
     def delta(self) -> float | None:
         """Our mean minus the published number, where both are there and comparable."""
-        if self.score is None or self.published is None or not self.comparable:
+        alike = self.comparable and self.same_setup
+        if self.score is None or self.published is None or not alike:
             return None
         return self.score.mean - self.published
 
@@ -73,9 +78,9 @@ class SheetCell:
 
     @property
     def published_text(self) -> str:
-        """The published number as text, with its source; "" where there is none."""
+        """The published value as text, with its source; "" where there is none."""
         if self.published is None:
-            return ""
+            return self.printed
         std = "" if self.published_std is None else f"±{self.published_std}"
         return f"{self.published:.{self.decimals}f}{std}{self.source and f' {self.source}'}"
 
@@ -145,6 +150,13 @@ class ComparedRow(ScoreRow):
         elif self.without:
             lines.append(["", self.without, "", *("" for _ in self.cells)])
         return lines
+
+
+def value_text(value: float | bool | str) -> str:
+    """A published value or one of our defaults as text: `yes`, `0.001`, `2`."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, int | float) else value
 
 
 def score_text(cell: Cell | None, decimals: int = 2) -> str:

@@ -8,7 +8,14 @@ from harness.evaluation.catalogue import DISPLAY, rank
 from harness.report.group_filter import filtered
 from harness.report.groups import Group, comparable_groups
 from harness.report.measured_trials import Identity
-from harness.report.notes import made_on, nothing_such, nothing_yet, shortcomings, unreadable
+from harness.report.notes import (
+    foreign,
+    made_on,
+    nothing_such,
+    nothing_yet,
+    shortcomings,
+    unreadable,
+)
 from harness.report.ranking import ranked
 from harness.report.row_names import Searched, names_of, searched_by
 from harness.report.rows import ScoreRow
@@ -37,10 +44,11 @@ def store_sheets(reading: Reading, store: Path | str, where: str | None = None) 
     parts: dict[tuple[str, str], list[Group]] = defaultdict(list)
     found = comparable_groups(reading.table)
     numbers = group_numbers(found)
-    for group in filtered(found, where):
+    shown = filtered(found, where)
+    for group in shown:
         for part in group.parts:
             parts[part.selects, str(part.suite)].append(part)
-    notes = [*shortcomings(reading.table), *unreadable(reading)]
+    notes = [*foreign(shown), *shortcomings(reading.table), *unreadable(reading)]
     if not parts:
         empty = nothing_such(where) if found else nothing_yet(reading.table, store)
         return [Sheet("", [], 0, [], "", [empty, *notes], STORE_SCHEMA.empty_table)]

@@ -44,8 +44,8 @@ def address_note(sheets: Sequence[Sheet]) -> str:
         name = next(shown, None)
         if row.address and name:
             return (
-                f"harness show {row.address}.{address_name(name)}: the trials of this cell, and "
-                "the command that runs them again\n"
+                f"harness show {row.address}.{address_name(name)}: its trials, and the command that "
+                "runs them again\n"
             )
     return ""
 

@@ -8,7 +8,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from harness import PROTOCOL
+from harness.plugin import registry
+from harness.trials.record import Record
 from harness.trials.store import Store
+from harness.trials.trial import resolve
 
 Planned = Callable[..., str]
 
@@ -70,8 +74,52 @@ def test_a_row_that_cannot_run_here_is_left_out(harness: Any, tmp_path: Path) ->
     assert "d2cse unsup" in answer.out
 
 
-def test_an_ablation_table_is_its_search_space(planned: Planned) -> None:
-    assert planned("--paper", "diffaug", "--table", "8") == planned("diffaug-table8")
+@pytest.mark.parametrize(("paper", "table"), [("diffaug", 8), ("diffcse", 7), ("d2cse", 6)])
+def test_an_ablation_table_runs_what_its_search_space_runs(
+    paper: str, table: int, planned: Planned
+) -> None:
+    trials = re.compile(r"\n(\d+) trials to run")
+    of_table = trials.findall(planned("--paper", paper, "--table", table))
+    assert of_table == trials.findall(planned(f"{paper}-table{table}"))
+    assert len(of_table) == 1
+
+
+@pytest.mark.parametrize(
+    ("paper", "table", "reason"),
+    [
+        ("diffaug", 3, "synonyms=*: it needs a thesaurus: --set synonyms=FILE"),
+        ("diffcse", 3, "edited=next needs running text, sentences=neighbours:FILE"),
+    ],
+)
+def test_a_row_that_needs_a_file_of_the_user(
+    paper: str, table: int, reason: str, harness: Any, tmp_path: Path
+) -> None:
+    words = ["--paper", paper, "--table", table, "--store", tmp_path / "store"]
+    answer = harness("plan", *words)
+    assert answer.code == 0
+    assert reason in answer.err
+
+
+def test_suites_that_trials_lack_are_planned(harness: Any, tmp_path: Path) -> None:
+    """An encoder that nothing trained is measured, and asked for one more suite."""
+    store = Store(tmp_path / "store")
+    configuration = resolve(registry.load("pooling"), {"pooling": "cls"}).deciding()
+    store.write(
+        Record(
+            key="a" * 32,
+            status="finished",
+            role="final",
+            method="pooling",
+            setting="unsup",
+            encoder="bert-base-uncased",
+            seed=0,
+            configuration=configuration,
+            protocol=PROTOCOL,
+            steps=0,
+        )
+    )
+    answer = harness("plan", "--paper", "diffcse", "--table", "2", "--store", store.folder)
+    assert "Trials of the store to measure: 1 with transfer-senteval" in answer.out
 
 
 @pytest.mark.slow
