@@ -64,16 +64,24 @@ def _of_sweep(sweep: str, store: str | None) -> "tuple[list[ReportFigure], list[
 
     found = options.opened(store)
     searches = sweep_searches(found.read(FIGURE_COLUMNS).table)
+    return sweep_figures(searches_of_sweep(sweep, searches, found.place), Path(sweep).stem)
+
+
+def searches_of_sweep(sweep: str, searches: "list[SweepSearch]", store: str) -> "list[SweepSearch]":
+    """The searches of a sweep, among those of a store at this place.
+
+    Raises UserError when there are none, and for a name that is no sweep.
+    """
     if not searches:
-        raise UserError(f"the store {found.place} has no trial of a sweep: run harness sweep")
+        raise UserError(f"the store {store} has no trial of a sweep: run harness sweep")
     chosen = _chosen(sweep, searches)
     if not chosen:
         known = "; ".join(f"{each.id[:10]} ({each.label})" for each in searches[:5])
         raise UserError(
-            f"the store {found.place} has no trial of {sweep}; it has these searches, which "
+            f"the store {store} has no trial of {sweep}; it has these searches, which "
             f"--sweep may name: {known}"
         )
-    return sweep_figures(chosen, Path(sweep).stem)
+    return chosen
 
 
 def _chosen(sweep: str, searches: "list[SweepSearch]") -> "list[SweepSearch]":

@@ -30,6 +30,10 @@ class Commands:
                 words += ["--subsets", SUBSETS]
         return shlex.join([*words, *store_option(self.store)])
 
+    def space(self, space: str) -> str:
+        """The command that runs what a search space lacks. `space`: its name or file."""
+        return shlex.join(["harness", "sweep", space, *store_option(self.store)])
+
     def table(self, paper: str, number: str, encoder: str | None = None) -> str:
         """The command that fills what a published table lacks."""
         words = ["harness", "sweep", "--paper", paper, "--table", number]

@@ -1,7 +1,7 @@
 """The table of what a store holds: for each suite, one row for each group of comparable trials."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 
 from harness.evaluation.catalogue import DISPLAY, rank
@@ -34,17 +34,25 @@ GroupNumbers = Mapping[Identity, int]
 """The number of each group among those of the store, by which `harness show` finds it"""
 
 
-def store_sheets(reading: Reading, store: Path | str, where: str | None = None) -> list[Sheet]:
+def store_sheets(
+    reading: Reading,
+    store: Path | str,
+    where: str | None = None,
+    keys: Set[str] | None = None,
+) -> list[Sheet]:
     """The sheets of a store: one for each suite and each metric that selected.
 
     The notes stand under the last one. `store`: its place, which a note may name. `where`: an SQL
-    expression; other rows are left out. Raises UserError for an expression that cannot be used.
+    expression; other rows are left out, and so are those without a trial of `keys`, where these
+    are given. Raises UserError for an expression that cannot be used.
     """
     searched = searched_by(reading.table)
     parts: dict[tuple[str, str], list[Group]] = defaultdict(list)
     found = comparable_groups(reading.table)
     numbers = group_numbers(found)
-    shown = filtered(found, where)
+    shown = [
+        group for group in filtered(found, where) if keys is None or not keys.isdisjoint(group.keys)
+    ]
     for group in shown:
         for part in group.parts:
             parts[part.selects, str(part.suite)].append(part)

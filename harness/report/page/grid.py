@@ -30,6 +30,8 @@ class Grid:
     """Whether it has published numbers, which the reader may show and hide"""
     quoted: bool = False
     """Whether it has no score of ours, so that the published numbers are shown from the start"""
+    sortable: bool = True
+    """Whether every row stands for itself"""
 
     @property
     def rows(self) -> int:
@@ -47,6 +49,7 @@ class Grid:
             "sections": [{"name": name, "rows": rows} for name, rows in self.sections],
             "compared": self.compared,
             "quoted": self.quoted,
+            "sortable": self.sortable,
         }
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from harness.report.figures.report_figure import ReportFigure
 from harness.report.page.grid import Grid
+from harness.report.page.missing import Missing
 from harness.report.page.sheet_grids import sheet_grid
 from harness.report.page.store_grids import (
     cost_grid,
@@ -14,14 +15,6 @@ from harness.report.page.store_grids import (
 )
 from harness.report.page.stored_trials import StoredTrials
 from harness.report.sheet import Sheet
-
-
-@dataclass(frozen=True)
-class Missing:
-    """Something that the store lacks, and the command that fills it."""
-
-    what: str
-    command: str
 
 
 @dataclass(frozen=True)

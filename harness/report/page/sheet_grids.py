@@ -33,6 +33,7 @@ def sheet_grid(name: str, sheet: Sheet, numbers: Mapping[str, int]) -> Grid:
         ],
         notes=[note.strip() for note in sheet.notes],
         compared=compared,
+        sortable=all(isinstance(row, ScoreRow) for each in sheet.sections for row in each.rows),
         quoted=compared and not any(cell.score for cell in sheet.cells),
     )
 
@@ -53,9 +54,7 @@ def _text_row(line: SheetLine, texts: int, *, compared: bool) -> list[GridCell]:
     return [*line[: texts - 1], *line[texts:]] if compared else list(line)
 
 
-def _score_row(
-    row: ScoreRow, metrics: Sequence[str], numbers: Mapping[str, int]
-) -> list[GridCell]:
+def _score_row(row: ScoreRow, metrics: Sequence[str], numbers: Mapping[str, int]) -> list[GridCell]:
     title = " ".join(filter(None, row.names))
     addresses = [f"{row.address}.{address_name(metric)}" for metric in metrics]
     return [
@@ -76,9 +75,7 @@ def _number_of_runs(row: ScoreRow) -> GridCell:
     return found
 
 
-def _score_cell(
-    cell: SheetCell, title: str, address: str, numbers: Mapping[str, int]
-) -> GridCell:
+def _score_cell(cell: SheetCell, title: str, address: str, numbers: Mapping[str, int]) -> GridCell:
     """A score with its trials, and beside a paper the published number."""
     found: dict[str, Any] = {}
     if cell.published is not None:

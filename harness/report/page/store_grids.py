@@ -30,9 +30,7 @@ def trials_grid(records: Sequence[Record]) -> Grid:
     dev = f" dev: {', '.join(DISPLAY.get(name, name) for name in metrics)}." if metrics else ""
     texts = ["key", "method", "setting", "encoder", "role", "status"]
     caption = f"{counted(len(records), 'trial and evaluation')} of the store.{dev}"
-    return Grid(
-        "trials", "", caption, [*texts, "seed", "dev", "seconds"], len(texts), [("", rows)]
-    )
+    return Grid("trials", "", caption, [*texts, "seed", "dev", "seconds"], len(texts), [("", rows)])
 
 
 def cost_grid(records: Sequence[Record]) -> Grid:

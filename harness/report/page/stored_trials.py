@@ -1,15 +1,22 @@
 """The records of a store as the page numbers them, and the files with all about each of them."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from harness.evaluation.catalogue import DISPLAY
 from harness.report.row_names import text_of
-from harness.trials.record import Record
+from harness.trials.record import WITHOUT_LARGE, Record, record_of
 
+STORED_COLUMNS = WITHOUT_LARGE
+"""The columns of the store that a record of a report has"""
+REPORT_COLUMNS = (*STORED_COLUMNS, "uncertainty")
+"""The columns of the store that a report needs"""
 IN_A_FILE = 200
 """Trials in one file of details, which is read when one of them is shown"""
 _FACTS = (
@@ -61,6 +68,16 @@ class StoredTrials:
             ],
             "facts": [[name, _fact(value)] for name, value in facts if value not in (None, "", {})],
         }
+
+
+def stored_records(table: pa.Table, keys: Collection[str] | None) -> list[Record]:
+    """The records of a store, sorted by key. `keys`: only these trials, and evaluations of them."""
+    kept = table.select(STORED_COLUMNS)
+    if keys is not None:
+        wanted = pa.array(sorted(keys))
+        of_them = [pc.is_in(kept[name], wanted) for name in ("key", "evaluates")]
+        kept = kept.filter(pc.or_(*of_them))
+    return [record_of(row) for row in kept.sort_by("key").to_pylist()]
 
 
 def _texts(values: Mapping[str, Any]) -> list[list[str]]:

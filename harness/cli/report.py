@@ -1,0 +1,147 @@
+"""`harness report`: writes the results of a store as a folder that a browser shows."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli import options
+from harness.errors import UserError
+
+if TYPE_CHECKING:
+    from harness.report.commands import Commands
+    from harness.report.figures.sweep_trials import SweepSearch
+    from harness.report.page.missing import Missing
+    from harness.report.page.report_page import ReportPage
+    from harness.report.sheet import Sheet
+    from harness.trials.reading import Reading
+    from harness.trials.store import Store
+
+
+def report(
+    out: Annotated[Path, typer.Option(help="The folder of the report.")],
+    paper: Annotated[
+        str | None,
+        typer.Option(
+            help="Show the tables of this paper: clsr, d2cse, dcpcse, diffaug or diffcse."
+        ),
+    ] = None,
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            help="Show only this sweep: the name or file of its search space, or the identifier of "
+            "a search of the store."
+        ),
+    ] = None,
+    store: options.StoreOption = None,
+) -> None:
+    """Write a report: tables, figures, cost, failures, environment, and what is missing.
+
+    The folder opens from disk and from any web server, and asks for nothing outside of it.
+
+    Example: harness report --paper diffaug --out report
+    """
+    from rich.console import Console
+
+    from harness.report.page.writing import write_report
+
+    if paper and sweep:
+        raise UserError("--paper and --sweep are two reports; leave one of them out")
+    with Console(stderr=True).status("reading the store"):
+        page = _page(paper, sweep, options.opened(store))
+    with Console(stderr=True).status("writing the report"):
+        try:
+            start = write_report(page, out)
+        except OSError as error:
+            raise UserError(
+                f"{out} cannot be written ({error.strerror}); choose another folder with --out"
+            ) from None
+    typer.echo(f"{start}: open it in a browser")
+
+
+def _page(paper: str | None, sweep: str | None, store: "Store") -> "ReportPage":
+    """The content of a report. Raises UserError for an unknown paper and an unknown sweep."""
+    from harness.cli.figure import searches_of_sweep
+    from harness.cli.show import again
+    from harness.plugin.registry import names
+    from harness.report.commands import Commands
+    from harness.report.figures.sweep_figures import sweep_figures
+    from harness.report.figures.sweep_trials import sweep_searches
+    from harness.report.page.missing import failed_trials
+    from harness.report.page.report_page import ReportPage
+    from harness.report.page.stored_trials import (
+        REPORT_COLUMNS,
+        STORED_COLUMNS,
+        StoredTrials,
+        stored_records,
+    )
+    from harness.report.page.sweep_curves import with_histories
+
+    reading = store.read(REPORT_COLUMNS)
+    searches = sweep_searches(reading.table.select(STORED_COLUMNS))
+    keys = None
+    if sweep:
+        searches = searches_of_sweep(sweep, searches, store.place)
+        keys = {trial.record.key for search in searches for trial in search.trials}
+    trials = StoredTrials(stored_records(reading.table, keys), again)
+    figures, notes = sweep_figures(with_histories(searches, store), Path(sweep or "store").stem)
+    commands = Commands(names(), store.place)
+    tables = _of_paper(paper, reading, commands) if paper else _of_store(reading, commands, keys)
+    sheets, gaps = tables
+    if sweep:
+        gaps = [*gaps, *_of_space(sweep, commands)]
+    return ReportPage(
+        title=_title(paper, sweep),
+        store=store.place,
+        trials=trials,
+        sheets=sheets,
+        figures=figures,
+        missing=[*gaps, *failed_trials(trials.records, again)],
+        notes=notes if searches else [],
+    )
+
+
+def _title(paper: str | None, sweep: str | None) -> str:
+    from harness.report.reported import load_paper
+
+    if paper:
+        return f"{load_paper(paper).title}: the published tables and ours"
+    return f"Sweep {Path(sweep).stem}" if sweep else "Results"
+
+
+def _of_paper(
+    paper: str, reading: "Reading", commands: "Commands"
+) -> "tuple[list[Sheet], list[Missing]]":
+    """The tables of a paper, and what the store lacks of them."""
+    from harness.report.comparison import Comparer
+    from harness.report.page.missing import paper_gaps
+    from harness.report.paper_tables import paper_sheets
+    from harness.report.reported import load_paper
+
+    gaps = paper_gaps(load_paper(paper), Comparer(reading.table), commands)
+    return paper_sheets(reading, paper, commands), list(gaps)
+
+
+def _of_store(
+    reading: "Reading", commands: "Commands", keys: set[str] | None
+) -> "tuple[list[Sheet], list[Missing]]":
+    """The tables of a store, and the tests that its trials lack. `keys`: only of these trials."""
+    from harness.report.groups import comparable_groups
+    from harness.report.page.missing import store_gaps
+    from harness.report.store_tables import store_sheets
+
+    groups = comparable_groups(reading.table)
+    shown = [each for each in groups if keys is None or not keys.isdisjoint(each.keys)]
+    return store_sheets(reading, commands.store, keys=keys), list(store_gaps(shown, commands))
+
+
+def _of_space(sweep: str, commands: "Commands") -> "list[Missing]":
+    """The command that runs what a search space still lacks; a search alone does not name one."""
+    from harness.cli.targets import shipped_spaces
+    from harness.inputs import is_file
+    from harness.report.page.missing import Missing
+
+    if not is_file(Path(sweep)) and sweep not in shipped_spaces():
+        return []
+    what = f"Trials of {sweep} that the store has not; `harness plan {sweep}` counts them"
+    return [Missing(what, commands.space(sweep))]

@@ -1,0 +1,82 @@
+"use strict";
+
+// Shows the trials behind a score, or a single trial, in the dialog.
+
+const TRIALS_IN_A_FILE = 200; // as in stored_trials.py
+
+async function trialDetails(number) {
+  const trials = await harnessReport.load(`trials-${Math.floor(number / TRIALS_IN_A_FILE)}`);
+  return trials[number % TRIALS_IN_A_FILE];
+}
+
+async function showTrial(number) {
+  const trial = await trialDetails(number);
+  showDialog(trial.label, [
+    ...configurationOf([trial]),
+    ...commandOf([trial]),
+    ...aboutTrial(trial),
+  ]);
+}
+
+// Show a score: its trials with their seeds, the configuration and the commands.
+async function showScore(cell, column) {
+  const { row, address, trials: numbers, values, verdict } = cell.score;
+  const trials = await Promise.all(numbers.map(trialDetails));
+  const rows = trials.map((trial, place) => [
+    String(trial.seed),
+    trial.subset === null ? "" : String(trial.subset),
+    String(values[place]),
+    trial.key.slice(0, 10),
+    trial.status,
+    trial.device,
+  ]);
+  const lines = [element("p", { class: "large" }, cell.text)];
+  if (cell.published) {
+    lines.push(element("p", {}, `Published: ${cell.published}. Difference: ${cell.delta || "none"}. ${verdict}`));
+  }
+  if (address) lines.push(element("p", {}, element("code", {}, `harness show ${address}`)));
+  showDialog(`${row}: ${column}`, [
+    ...lines,
+    textTable("Trials", ["seed", "subset", "score", "key", "status", "device"], rows),
+    ...configurationOf(trials),
+    ...commandOf(trials),
+    ...trials.map((trial) =>
+      element("details", {}, element("summary", {}, `All about ${trial.label}`), ...aboutTrial(trial)),
+    ),
+  ]);
+}
+
+// What the trials share stands first; what they differ in is in the label of each.
+function configurationOf(trials) {
+  const [first, ...others] = trials;
+  const shared = first.configuration.filter(([name, value]) =>
+    others.every((trial) => trial.configuration.some((pair) => pair[0] === name && pair[1] === value)),
+  );
+  return shared.length ? [textTable("Configuration", [], shared)] : [];
+}
+
+function commandOf(trials) {
+  const commands = trials.map((trial) => trial.command).join("\n");
+  return [element("h3", {}, "Run again"), scrollable(element("pre", {}, commands), "Commands")];
+}
+
+function aboutTrial(trial) {
+  const parts = [];
+  if (trial.reason) {
+    parts.push(element("h3", {}, "Reason and log"), scrollable(element("pre", {}, trial.reason), "Log"));
+  }
+  if (trial.scores.length) {
+    const scores = trial.scores.map(([split, name, value]) => [name, split, String(value)]);
+    parts.push(textTable("Scores", ["metric", "split", "score"], scores));
+  }
+  parts.push(textTable("Record", [], trial.facts));
+  return parts;
+}
+
+function showDialog(title, content) {
+  const dialog = document.getElementById("details");
+  const place = document.getElementById("details-content");
+  place.replaceChildren(element("h2", { id: "details-title" }, title), ...content);
+  if (!dialog.open) dialog.showModal();
+  dialog.scrollTop = 0;
+}

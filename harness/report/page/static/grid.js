@@ -1,0 +1,207 @@
+"use strict";
+
+// A table with sorting, filters and pages. Only the rows of one page are in the document.
+
+const PAGE_ROWS = 50;
+const MOST_CHOICES = 20; // a text column with so many values or fewer gets a list to choose from
+
+class Grid {
+  constructor(place, name, data) {
+    this.place = place;
+    this.name = name;
+    this.data = data;
+    this.words = [];
+    this.chosen = new Map(); // column -> the text that its cells have
+    this.sorted = { column: null, ascending: false };
+    this.first = 0;
+    this.status = element("p", { class: "status", role: "status" });
+    this.head = element("thead");
+    this.body = element("div"); // replaced when the rows are drawn
+    this.pages = element("div", { class: "pages" });
+    this.table = element("table", {}, element("caption", {}, data.caption), this.head);
+    if (data.quoted) this.table.classList.add("with-published");
+    place.replaceChildren(
+      this.controls(),
+      scrollable(this.table, data.title || `Table ${name}`),
+      element("div", { class: "below" }, this.status, this.pages),
+    );
+    this.drawHead();
+    this.draw();
+  }
+
+  // The filters, and what else the reader may choose.
+  controls() {
+    const rows = this.data.sections.flatMap((section) => section.rows);
+    const made = element("div", { class: "controls" });
+    if (rows.length > 1) {
+      const search = element("input", { type: "search", autocomplete: "off" });
+      search.addEventListener("input", () => {
+        this.words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+        this.redraw();
+      });
+      made.append(labelled("Filter", search));
+      for (let column = 0; column < this.data.textColumns; column += 1) {
+        const texts = [...new Set(rows.map((row) => textOf(row[column])))].sort();
+        const heading = this.data.columns[column];
+        if (!heading || texts.length < 2 || texts.length > MOST_CHOICES) continue;
+        const all = ["", ...texts.filter(Boolean)];
+        const list = choice(all, (text) => {
+          this.chosen.set(column, text);
+          this.redraw();
+        }, ["all", ...all.slice(1)]);
+        made.append(labelled(heading, list));
+      }
+    }
+    if (this.data.compared) {
+      const box = element("input", { type: "checkbox" });
+      box.checked = this.data.quoted;
+      box.addEventListener("change", () => this.table.classList.toggle("with-published", box.checked));
+      made.append(element("label", {}, box, " published values"));
+    }
+    return made;
+  }
+
+  redraw() {
+    this.first = 0;
+    this.draw();
+  }
+
+  drawHead() {
+    const cells = this.data.columns.map((heading, column) => {
+      const cell = element("th", { scope: "col", class: this.kind(column) });
+      if (!heading) return element("td");
+      if (!this.data.sortable) {
+        cell.append(heading);
+        return cell;
+      }
+      const own = this.sorted.column === column;
+      cell.setAttribute("aria-sort", own ? (this.sorted.ascending ? "ascending" : "descending") : "none");
+      cell.append(button(heading, { "data-column": column }, () => this.sortBy(column)));
+      return cell;
+    });
+    this.head.replaceChildren(element("tr", {}, ...cells));
+  }
+
+  // Numbers start with the largest, texts with A; a second click turns round, a third one ends it.
+  sortBy(column) {
+    const first = column < this.data.textColumns;
+    if (this.sorted.column !== column) this.sorted = { column, ascending: first };
+    else if (this.sorted.ascending === first) this.sorted = { column, ascending: !first };
+    else this.sorted = { column: null, ascending: false };
+    this.drawHead();
+    this.redraw();
+    this.head.querySelector(`[data-column="${column}"]`).focus();
+  }
+
+  shown(row) {
+    for (const [column, text] of this.chosen) {
+      if (text && textOf(row[column]) !== text) return false;
+    }
+    if (!this.words.length) return true;
+    const text = row.slice(0, this.data.textColumns).map(textOf).join(" ").toLowerCase();
+    return this.words.every((word) => text.includes(word));
+  }
+
+  // [heading of the section, row] of all rows that are shown, in order.
+  get ordered() {
+    const { column, ascending } = this.sorted;
+    return this.data.sections.flatMap(({ name, rows }) => {
+      const found = rows.filter((row) => this.shown(row));
+      if (column !== null) found.sort((one, other) => compare(one[column], other[column], ascending));
+      return found.map((row) => [name, row]);
+    });
+  }
+
+  draw() {
+    const rows = this.ordered;
+    const page = rows.slice(this.first, this.first + PAGE_ROWS);
+    const bodies = [];
+    let heading = null;
+    for (const [name, row] of page) {
+      if (name !== heading) {
+        heading = name;
+        bodies.push(element("tbody"));
+        if (name) bodies.at(-1).append(this.sectionRow(name));
+      }
+      bodies.at(-1).append(this.row(row));
+    }
+    this.table.querySelectorAll("tbody").forEach((body) => body.remove());
+    this.table.append(...bodies);
+    const total = this.data.sections.reduce((sum, section) => sum + section.rows.length, 0);
+    const shown = rows.length === total ? `${total}` : `${rows.length} of ${total}`;
+    const last = Math.min(this.first + PAGE_ROWS, rows.length);
+    const part = rows.length > PAGE_ROWS ? `, ${this.first + 1} to ${last} shown` : "";
+    this.status.textContent = `${shown} ${total === 1 ? "row" : "rows"}${part}`;
+    this.drawPages(rows.length);
+  }
+
+  drawPages(rows) {
+    if (rows <= PAGE_ROWS) {
+      this.pages.replaceChildren();
+      return;
+    }
+    const go = (first) => () => {
+      this.first = first;
+      this.draw();
+    };
+    const before = button("Previous", {}, go(Math.max(0, this.first - PAGE_ROWS)));
+    const after = button("Next", {}, go(this.first + PAGE_ROWS));
+    before.disabled = this.first === 0;
+    after.disabled = this.first + PAGE_ROWS >= rows;
+    this.pages.replaceChildren(before, after);
+  }
+
+  sectionRow(name) {
+    const span = this.data.columns.length;
+    return element("tr", {}, element("th", { scope: "rowgroup", colspan: span, class: "text" }, name));
+  }
+
+  row(cells) {
+    const header = cells.findIndex((cell, column) => column < this.data.textColumns && textOf(cell));
+    return element(
+      "tr",
+      {},
+      ...cells.map((cell, column) => {
+        const attributes = { class: this.kind(column) };
+        if (column === header) return element("th", { ...attributes, scope: "row" }, ...this.content(cell, column));
+        return element("td", attributes, ...this.content(cell, column));
+      }),
+    );
+  }
+
+  // What stands in a cell: text, or a button that shows a score or a trial.
+  content(cell, column) {
+    if (typeof cell === "string") return [cell];
+    const parts = [];
+    if (cell.score) {
+      const name = cell.best ? "score best" : "score";
+      const shows = () => showScore(cell, this.data.columns[column]);
+      parts.push(button(cell.text, { class: name, "data-cell": cell.score.address }, shows));
+    } else if (Number.isInteger(cell.trial)) {
+      parts.push(button(cell.text, { class: "score" }, () => showTrial(cell.trial)));
+    } else {
+      parts.push(cell.text);
+    }
+    for (const name of ["published", "delta"]) {
+      if (cell[name]) parts.push(element("span", { class: name }, cell[name]));
+    }
+    return parts;
+  }
+
+  kind(column) {
+    return column < this.data.textColumns ? "text" : "number";
+  }
+}
+
+function textOf(cell) {
+  return typeof cell === "string" ? cell : cell.text;
+}
+
+// Empty cells come last in both orders.
+function compare(one, other, ascending) {
+  const sign = ascending ? 1 : -1;
+  const [first, second] = [textOf(one), textOf(other)];
+  if (!first || !second) return Boolean(second) - Boolean(first);
+  if (Number.isFinite(one.value) && Number.isFinite(other.value)) return sign * (one.value - other.value);
+  return sign * first.localeCompare(second, "en", { numeric: true });
+}
