@@ -10,7 +10,6 @@ from harness.errors import UserError
 
 if TYPE_CHECKING:
     from harness.report.commands import Commands
-    from harness.report.figures.sweep_trials import SweepSearch
     from harness.report.page.missing import Missing
     from harness.report.page.report_page import ReportPage
     from harness.report.sheet import Sheet

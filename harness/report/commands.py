@@ -1,7 +1,7 @@
 """The commands that fill the gaps of a table."""
 
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +38,11 @@ class Commands:
         """The command that fills what a published table lacks."""
         words = ["harness", "sweep", "--paper", paper, "--table", number]
         words += ["--encoder", encoder] if encoder else []
+        return shlex.join([*words, *store_option(self.store)])
+
+    def evaluation(self, model: Sequence[str], suite: str) -> str:
+        """The command that measures a model with a suite. `model`: the words that name it."""
+        words = ["harness", "eval", *model, "--suite", suite]
         return shlex.join([*words, *store_option(self.store)])
 
     def obstacle(self, target: Wanted) -> str:

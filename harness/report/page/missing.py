@@ -46,7 +46,11 @@ def store_gaps(groups: Iterable[Group], commands: Commands) -> Iterator[Missing]
         )
         tests = ", ".join(DISPLAY.get(name, name) for name in lacking)
         row = f"{part.method} {part.setting} {part.encoder}"
-        yield Missing(f"{row} has no score of {tests}", commands.evaluation(trial, part, suite))
+        # An encoder that only `harness eval` has measured has a name and no key.
+        model = [trial.key[:10]]
+        if trial.own is None and part.method == "pooling":
+            model = [part.encoder, "--pooling", str(part.configuration["pooling"])]
+        yield Missing(f"{row} has no score of {tests}", commands.evaluation(model, suite))
 
 
 def failed_trials(records: Iterable[Record], command: Callable[[Record], str]) -> Iterator[Missing]:
