@@ -74,7 +74,7 @@ def _page(paper: str | None, sweep: str | None, store: "Store") -> "ReportPage":
         StoredTrials,
         stored_records,
     )
-    from harness.report.page.sweep_curves import with_histories
+    from harness.report.page.sweep_curves import figured, with_histories
 
     reading = store.read(REPORT_COLUMNS)
     searches = sweep_searches(reading.table.select(STORED_COLUMNS))
@@ -83,7 +83,8 @@ def _page(paper: str | None, sweep: str | None, store: "Store") -> "ReportPage":
         searches = searches_of_sweep(sweep, searches, store.place)
         keys = {trial.record.key for search in searches for trial in search.trials}
     trials = StoredTrials(stored_records(reading.table, keys), again)
-    figures, notes = sweep_figures(with_histories(searches, store), Path(sweep or "store").stem)
+    drawn, others = figured(searches)
+    figures, notes = sweep_figures(with_histories(drawn, store), Path(sweep or "store").stem)
     commands = Commands(names(), store.place)
     tables = _of_paper(paper, reading, commands) if paper else _of_store(reading, commands, keys)
     sheets, gaps = tables
@@ -96,7 +97,7 @@ def _page(paper: str | None, sweep: str | None, store: "Store") -> "ReportPage":
         sheets=sheets,
         figures=figures,
         missing=[*gaps, *failed_trials(trials.records, again)],
-        notes=notes if searches else [],
+        notes=[*others, *notes] if searches else [],
     )
 
 

@@ -36,13 +36,17 @@ class Chart:
     """The reader chooses a value of this column, and sees its rows"""
     error: str = ""
     """Half the length of the error bars"""
+    front: str = ""
+    """Whether a row is on the line of those that no cheaper one beats"""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Column -> what its axis says, where that is not the column's name"""
 
     def data(self, trials: Mapping[str, int]) -> dict[str, Any]:
         """What the script reads. `trials`: key of a trial -> its number in the page."""
         columns = {name: values for name, values in self.numbers.items() if name != "key"}
-        parts = {name: getattr(self, name) for name in ("x", "y", "series", "view", "error")}
+        parts = {
+            name: getattr(self, name) for name in ("x", "y", "series", "view", "error", "front")
+        }
         return {
             "mark": self.mark,
             **{name: value for name, value in parts.items() if value},
@@ -67,7 +71,8 @@ def chart_of(figure: ReportFigure) -> Chart | None:
 
 
 def _curves(table: pa.Table) -> Chart:
-    columns = table.to_pydict()
+    rows = sorted(table.to_pylist(), key=lambda row: row["metric"] != "dev")  # dev comes first
+    columns = {name: [row[name] for row in rows] for name in table.column_names}
     stages = len(set(columns["stage"]))
     views = [
         f"{metric} ({stage})" if stages > 1 else metric
@@ -110,10 +115,16 @@ def _dev_and_test(table: pa.Table) -> Chart:
 
 
 def _costs(table: pa.Table) -> Chart:
-    columns = table.to_pydict()
-    kept = {name: columns[name] for name in ("search", "values", "seconds", "dev", "std", "n")}
-    labels = {"seconds": "training seconds"}
-    return Chart("point", kept, "seconds", "dev", "search", error="std", labels=labels)
+    return Chart(
+        "point",
+        table.drop_columns(["pruned"]).to_pydict(),
+        "seconds",
+        "dev",
+        "search",
+        error="std",
+        front="front",
+        labels={"seconds": "training seconds"},
+    )
 
 
 _SPLITS = ("dev", "test")

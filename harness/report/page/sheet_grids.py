@@ -79,7 +79,13 @@ def _score_cell(cell: SheetCell, title: str, address: str, numbers: Mapping[str,
     """A score with its trials, and beside a paper the published number."""
     found: dict[str, Any] = {}
     if cell.published is not None:
-        found = {"published": cell.published_text, "delta": cell.delta_text}
+        found = {
+            "published": cell.published_text,
+            "publishedValue": cell.published,
+            "delta": cell.delta_text,
+        }
+    elif cell.printed:
+        found = {"published": cell.printed}
     if cell.score is None:
         return {"text": "", **found} if found else ""
     score = {

@@ -45,7 +45,7 @@ function axes(chart, rows, width) {
     lines.push(svgElement("text", { x: tick.place, y: bottom + 18, class: "tick middle" }, tick.text));
   }
   const names = [
-    svgElement("text", { x: (EDGE.left + width) / 2, y: HEIGHT - 6, class: "middle" }, chart.label(chart.x)),
+    svgElement("text", { x: (EDGE.left + width) / 2, y: HEIGHT - 10, class: "middle" }, chart.label(chart.x)),
     svgElement(
       "text",
       { transform: `translate(14 ${HEIGHT / 2 - 16}) rotate(-90)`, class: "middle" },
@@ -77,6 +77,7 @@ function drawLines(chart, rows, width, points) {
 
 function drawPoints(chart, rows, width, points) {
   const { x, y, parts } = axes(chart, rows, width);
+  if (chart.front) parts.push(frontLine(chart, rows, x, y));
   for (const row of rows) {
     const [across, value] = [x.place(chart.value(chart.x, row)), chart.value(chart.y, row)];
     const spread = chart.error ? chart.value(chart.error, row) : null;
@@ -91,6 +92,16 @@ function drawPoints(chart, rows, width, points) {
     points.push({ row, x: across, y: y.place(value) });
   }
   return parts;
+}
+
+// The steps through the rows that no cheaper one beats; the cheapest comes first.
+function frontLine(chart, rows, x, y) {
+  let path = "";
+  for (const row of rows.filter((each) => chart.value(chart.front, each))) {
+    const [across, up] = [x.place(chart.value(chart.x, row)), y.place(chart.value(chart.y, row))];
+    path += path ? `H${across}V${up}` : `M${across} ${up}`;
+  }
+  return svgElement("path", { class: "line pale", d: path });
 }
 
 const BAR = 26;
@@ -135,7 +146,7 @@ function drawParallel(chart, rows, width, points) {
     return [
       svgElement("line", { class: "axis", x1: x, x2: x, y1: EDGE.top, y2: HEIGHT - EDGE.bottom }),
       ...scales[at].ticks.map((tick) => svgElement("text", { x: x - 5, y: tick.place, class: "tick end" }, tick.text)),
-      svgElement("text", { x, y: HEIGHT - (at % 2 ? 6 : 22), class: "middle" }, name),
+      svgElement("text", { x, y: HEIGHT - (at % 2 ? 10 : 26), class: "middle" }, name),
     ];
   });
   return [...lines, ...parts];

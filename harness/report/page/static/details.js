@@ -12,8 +12,9 @@ async function trialDetails(number) {
 async function showTrial(number) {
   const trial = await trialDetails(number);
   showDialog(trial.label, [
-    ...configurationOf([trial]),
+    ...reasonOf(trial),
     ...commandOf([trial]),
+    ...configurationOf([trial]),
     ...aboutTrial(trial),
   ]);
 }
@@ -21,15 +22,13 @@ async function showTrial(number) {
 // Show a score: its trials with their seeds, the configuration and the commands.
 async function showScore(cell, column) {
   const { row, address, trials: numbers, values, verdict } = cell.score;
-  const trials = await Promise.all(numbers.map(trialDetails));
-  const rows = trials.map((trial, place) => [
-    String(trial.seed),
-    trial.subset === null ? "" : String(trial.subset),
-    String(values[place]),
-    trial.key.slice(0, 10),
-    trial.status,
-    trial.device,
-  ]);
+  const found = await Promise.all(numbers.map(trialDetails));
+  const order = [...found.keys()].sort((one, other) => drawn(found[one], found[other]));
+  const trials = order.map((place) => found[place]);
+  const rows = order.map((place) => {
+    const { seed, subset, key, status, device } = found[place];
+    return [String(seed), subset === null ? "" : String(subset), values[place].toFixed(4), key.slice(0, 10), status, device];
+  });
   const lines = [element("p", { class: "large" }, cell.text)];
   if (cell.published) {
     lines.push(element("p", {}, `Published: ${cell.published}. Difference: ${cell.delta || "none"}. ${verdict}`));
@@ -38,15 +37,20 @@ async function showScore(cell, column) {
   showDialog(`${row}: ${column}`, [
     ...lines,
     textTable("Trials", ["seed", "subset", "score", "key", "status", "device"], rows),
-    ...configurationOf(trials),
     ...commandOf(trials),
+    ...configurationOf(trials),
     ...trials.map((trial) =>
       element("details", {}, element("summary", {}, `All about ${trial.label}`), ...aboutTrial(trial)),
     ),
   ]);
 }
 
-// What the trials share stands first; what they differ in is in the label of each.
+// The order of trials: by label subset, then by seed.
+function drawn(one, other) {
+  return one.subset - other.subset || one.seed - other.seed;
+}
+
+// The values that all of the trials share; they differ in no more than the subset.
 function configurationOf(trials) {
   const [first, ...others] = trials;
   const shared = first.configuration.filter(([name, value]) =>
@@ -60,11 +64,13 @@ function commandOf(trials) {
   return [element("h3", {}, "Run again"), scrollable(element("pre", {}, commands), "Commands")];
 }
 
+function reasonOf(trial) {
+  if (!trial.reason) return [];
+  return [element("h3", {}, "Reason and log"), scrollable(element("pre", {}, trial.reason), "Log")];
+}
+
 function aboutTrial(trial) {
   const parts = [];
-  if (trial.reason) {
-    parts.push(element("h3", {}, "Reason and log"), scrollable(element("pre", {}, trial.reason), "Log"));
-  }
   if (trial.scores.length) {
     const scores = trial.scores.map(([split, name, value]) => [name, split, String(value)]);
     parts.push(textTable("Scores", ["metric", "split", "score"], scores));

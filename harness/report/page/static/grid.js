@@ -3,6 +3,7 @@
 // A table with sorting, filters and pages. Only the rows of one page are in the document.
 
 const PAGE_ROWS = 50;
+const SHORT = 20; // a text of so many characters stays on one line
 const MOST_CHOICES = 20; // a text column with so many values or fewer gets a list to choose from
 
 class Grid {
@@ -19,7 +20,7 @@ class Grid {
     this.body = element("div"); // replaced when the rows are drawn
     this.pages = element("div", { class: "pages" });
     this.table = element("table", {}, element("caption", {}, data.caption), this.head);
-    if (data.quoted) this.table.classList.add("with-published");
+    if (data.quoted) this.table.classList.add("with-published", "quoted");
     place.replaceChildren(
       this.controls(),
       scrollable(this.table, data.title || `Table ${name}`),
@@ -33,7 +34,7 @@ class Grid {
   controls() {
     const rows = this.data.sections.flatMap((section) => section.rows);
     const made = element("div", { class: "controls" });
-    if (rows.length > 1) {
+    if (rows.length > 1 && this.data.sortable) {
       const search = element("input", { type: "search", autocomplete: "off" });
       search.addEventListener("input", () => {
         this.words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -162,7 +163,8 @@ class Grid {
       "tr",
       {},
       ...cells.map((cell, column) => {
-        const attributes = { class: this.kind(column) };
+        const short = textOf(cell).length <= SHORT ? " short" : "";
+        const attributes = { class: this.kind(column) + short };
         if (column === header) return element("th", { ...attributes, scope: "row" }, ...this.content(cell, column));
         return element("td", attributes, ...this.content(cell, column));
       }),
@@ -197,11 +199,17 @@ function textOf(cell) {
   return typeof cell === "string" ? cell : cell.text;
 }
 
+// The number by which a cell is sorted: ours, or else the published one.
+function numberOf(cell) {
+  return cell.value ?? cell.publishedValue;
+}
+
 // Empty cells come last in both orders.
 function compare(one, other, ascending) {
   const sign = ascending ? 1 : -1;
-  const [first, second] = [textOf(one), textOf(other)];
-  if (!first || !second) return Boolean(second) - Boolean(first);
-  if (Number.isFinite(one.value) && Number.isFinite(other.value)) return sign * (one.value - other.value);
-  return sign * first.localeCompare(second, "en", { numeric: true });
+  const [first, second] = [numberOf(one), numberOf(other)];
+  if (first !== undefined && second !== undefined) return sign * (first - second);
+  const empty = [one, other].map((cell) => !textOf(cell) && numberOf(cell) === undefined);
+  if (empty[0] || empty[1]) return empty[0] - empty[1];
+  return sign * textOf(one).localeCompare(textOf(other), "en", { numeric: true });
 }

@@ -1,0 +1,296 @@
+"""`harness report`, opened from disk in a real Chromium."""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import cli
+from tests.cli import reports
+
+playwright = pytest.importorskip("playwright.sync_api")
+pytestmark = [pytest.mark.slow, pytest.mark.process]
+Page = Any
+TABLE = "[data-grid=table-1]"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report") / "store"
+    reports.fill(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def report(store: Path) -> Callable[..., Path]:
+    """report(option, ...): the folder of the report of the store with these options."""
+    made: dict[tuple[str, ...], Path] = {}
+
+    def write(*given: str) -> Path:
+        if given not in made:
+            folder = store.parent / f"report-{len(made)}"
+            assert run("report", *given, "--store", str(store), "--out", str(folder)) == 0
+            made[given] = folder
+        return made[given]
+
+    return write
+
+
+def run(*arguments: str) -> int:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["harness", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = next(filter(None, map(shutil.which, names)), None)
+    if not found and not os.environ.get("CI"):
+        pytest.skip("there is no Chromium here")
+    assert found, "CI needs Chromium; .ci/run installs it"
+    with playwright.sync_playwright() as tool:
+        # Chromium's sandbox does not start as root in a container; the page is our own.
+        chromium = tool.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def opened(browser: Any) -> Iterator[Callable[..., Page]]:
+    """opened(folder, ...): the page, drawn. At the end nothing was said and nothing asked for.
+
+    Further arguments are those of Playwright's `new_page`, such as `color_scheme`.
+    """
+    said: list[str] = []
+    pages = []
+
+    def open_page(folder: Path, **options: Any) -> Page:
+        page = browser.new_page(**options)
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        inside = folder.resolve().as_uri()
+        page.on("request", lambda each: each.url.startswith(inside) or said.append(each.url))
+        page.goto(f"{inside}/index.html")
+        page.wait_for_selector("html[data-ready]", timeout=60_000)
+        pages.append(page)
+        return page
+
+    yield open_page
+    for page in pages:
+        assert page.evaluate("globalThis.ran") is None
+        page.close()
+    assert said == []
+
+
+def column(page: Page, number: int) -> list[str]:
+    """The texts of a column of the first table, as far as its page shows them."""
+    cells = f"{TABLE} tbody tr > :nth-child({number})"
+    return [text.strip() for text in page.locator(cells).all_text_contents()]
+
+
+def heading(page: Page, name: str) -> int:
+    """The number of the column with this heading."""
+    names = page.locator(f"{TABLE} thead tr > *").all_text_contents()
+    return names.index(name) + 1
+
+
+def test_the_numbers_are_those_of_harness_table(
+    store: Path, report: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert run("table", "--store", str(store), "--format", "json") == 0
+    records = json.loads(capsys.readouterr().out)[0]["records"]
+    wanted = {
+        (row["method"], row["encoder"], row["metric"]): (row["mean"], row["n"])
+        for row in records
+        if row["split"] == "test" and row["metric"] in ("sts12", "avg")
+    }
+    text = (report() / "data" / "table-1.js").read_text(encoding="utf-8")
+    grid = json.loads(text[text.index("{") : text.rindex("}") + 1])
+    places = {"sts12": grid["columns"].index("STS12"), "avg": grid["columns"].index("Avg.")}
+    shown = {
+        (row[0], row[2], metric): (row[place]["value"], len(row[place]["score"]["trials"]))
+        for row in grid["sections"][0]["rows"]
+        for metric, place in places.items()
+    }
+    assert shown == wanted
+    assert shown["simcse", "bert-base-uncased", "avg"] == (77.0, 3)
+
+
+def test_a_click_on_a_heading_sorts(
+    report: Callable[..., Path], opened: Callable[..., Page]
+) -> None:
+    page = opened(report())
+    page.set_viewport_size({"width": 1280, "height": 800})
+    place = heading(page, "Avg.")
+    button = page.locator(f"{TABLE} thead button", has_text="Avg.")
+    button.click()
+    numbers = [float(text.split("±")[0]) for text in column(page, place)]
+    assert numbers == sorted(numbers, reverse=True)
+    assert numbers[0] == 77
+    assert button.locator("..").get_attribute("aria-sort") == "descending"
+    page.locator(f"{TABLE} thead button", has_text="Avg.").press("Enter")  # by keyboard
+    numbers = [float(text.split("±")[0]) for text in column(page, place)]
+    assert numbers[:3] == [0, 1, 2]
+
+
+def test_rows_are_filtered_and_come_in_pages(
+    report: Callable[..., Path], opened: Callable[..., Page]
+) -> None:
+    page = opened(report())
+    assert len(column(page, 1)) == 50
+    page.locator(f"{TABLE} button", has_text="Next").click()
+    assert len(column(page, 1)) == reports.MANY + 2 - 50
+    page.locator(f"{TABLE} input[type=search]").fill("pooling encoder-07")
+    assert column(page, 3) == ["encoder-07"]
+    assert page.locator(f"{TABLE} [role=status]").text_content() == "1 of 62 rows"
+    page.locator(f"{TABLE} input[type=search]").fill("")
+    page.locator(f"{TABLE} select").first.select_option("simcse")
+    assert column(page, 1) == ["simcse"]
+
+
+def test_a_score_shows_its_trials_configuration_and_command(
+    report: Callable[..., Path], opened: Callable[..., Page]
+) -> None:
+    page = opened(report())
+    page.locator(f"{TABLE} select").first.select_option("simcse")
+    score = page.locator(f"{TABLE} tbody button").last
+    assert score.text_content() == "77.00±2.00"
+    score.press("Enter")
+    dialog = page.locator("dialog[open]")
+    text = dialog.inner_text()
+    trials = [row.split("\t") for row in dialog.locator("tbody").first.inner_text().split("\n")]
+    assert [(row[0], row[2]) for row in trials] == [
+        ("0", "75.0000"),
+        ("1", "77.0000"),
+        ("2", "79.0000"),
+    ]
+    assert "learning_rate\t3e-05" in text
+    assert "harness run simcse --encoder bert-base-uncased --seed 1" in text
+    assert "harness show" in text
+    page.keyboard.press("Escape")
+    assert dialog.count() == 0
+    assert score.evaluate("element => element === document.activeElement")
+
+
+def test_a_failure_shows_its_log_as_text(
+    report: Callable[..., Path], opened: Callable[..., Page]
+) -> None:
+    page = opened(report())
+    failures = page.locator("[data-grid=failures] tbody tr")
+    assert failures.count() == 1
+    assert "the loss is not finite" in failures.inner_text()
+    failures.locator("button").click()
+    assert reports.LOG in page.locator("dialog[open] pre").first.text_content()
+    assert "harness sweep" not in page.locator("#missing").inner_text()
+    assert "1 failed trial of simcse unsup" in page.locator("#missing").inner_text()
+
+
+def test_cost_and_environment(report: Callable[..., Path], opened: Callable[..., Page]) -> None:
+    page = opened(report())
+    page.locator("[data-grid=cost] input").fill("simcse search")
+    cost = page.locator("[data-grid=cost] tbody tr")
+    assert cost.locator("td.number").all_text_contents()[:3] == ["8", "4.00", "3.33"]
+    environment = page.locator("[data-grid=environment] tbody").inner_text()
+    for text in ("host-1", "Test GPU", "abc123", "torch 2.9"):
+        assert text in environment
+
+
+def test_figures_answer_to_keyboard_and_pointer(
+    report: Callable[..., Path], opened: Callable[..., Page]
+) -> None:
+    page = opened(report())
+    curves = page.locator("figure").filter(has_text="curves of")
+    plot = curves.locator(".plot")
+    plot.focus()
+    page.keyboard.press("ArrowRight")
+    said = curves.locator("output").text_content()
+    assert "curve: dev" in said
+    page.keyboard.press("Enter")
+    assert "simcse unsup" in page.locator("dialog[open] h2").text_content()
+    page.keyboard.press("Escape")
+    curves.locator("select").select_option("loss/contrastive")
+    assert curves.locator("polyline.line").count() > 0
+    curves.locator("summary").click()
+    assert curves.locator("tbody tr").count() == 48  # 8 trials, 3 steps, 2 curves
+
+
+def test_published_values_are_shown_on_demand(
+    report: Callable[..., Path], opened: Callable[..., Page]
+) -> None:
+    page = opened(report("--paper", "diffaug"))
+    table = page.locator("#results article").first
+    published = table.locator(".published").last
+    assert table.locator(".score").count() > 0
+    assert not published.is_visible()
+    table.locator("input[type=checkbox]").check()
+    assert published.is_visible()
+    assert "harness sweep --paper diffaug --table 1" in page.locator("#missing").inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("options", [(), ("--paper", "diffaug")])
+def test_it_conforms_to_wcag_aa(
+    report: Callable[..., Path],
+    opened: Callable[..., Page],
+    options: tuple[str, ...],
+    scheme: str,
+) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    page = opened(report(*options), color_scheme=scheme)
+    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+    # It would read the style sheet a second time, which the page's policy forbids.
+    rules = {"preload": False, "runOnly": {"type": "tag", "values": tags}}
+    page_found = axe.run(page, options=rules)
+    page.locator(".score").first.click()
+    page.wait_for_selector("dialog[open]")
+    dialog_found = axe.run(page, options=rules)
+    for found in (page_found, dialog_found):
+        assert found.violations_count == 0, found.generate_report()
+
+
+def test_it_fits_a_phone_and_paper(
+    report: Callable[..., Path], opened: Callable[..., Page]
+) -> None:
+    page = opened(report(), viewport={"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.emulate_media(media="print")
+    assert not page.locator("nav").is_visible()
+    assert page.locator(f"{TABLE} table").is_visible()
+
+
+def test_the_same_store_gives_the_same_bytes(
+    store: Path, tmp_path: Path, report: Callable[..., Path]
+) -> None:
+    first, again = report(), tmp_path / "again"
+    for _ in range(2):  # the second replaces the first
+        assert run("report", "--store", str(store), "--out", str(again)) == 0
+    files = {path.relative_to(first) for path in first.rglob("*")}
+    assert files == {path.relative_to(again) for path in again.rglob("*")}
+    for name in files:
+        assert (first / name).is_dir() or (first / name).read_bytes() == (again / name).read_bytes()
+
+
+def test_a_sweep_shows_its_own_trials_only(
+    report: Callable[..., Path], opened: Callable[..., Page]
+) -> None:
+    page = opened(report("--sweep", "5ea4c4"))
+    assert sorted(column(page, 1)) == sorted(["simcse", reports.SCRIPT])
+    assert "14 records" in page.locator("header").inner_text()
+
+
+def test_other_files_stay_where_they_are(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "thesis.tex").touch()
+    assert run("report", "--store", str(store), "--out", str(tmp_path)) == 2
+    assert "has other files in it" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
