@@ -43,10 +43,8 @@ def address_note(sheets: Sequence[Sheet]) -> str:
         shown = (name for name in (*sheet.averages, *sheet.metrics) if scores.get(name))
         name = next(shown, None)
         if row.address and name:
-            return (
-                f"harness show {row.address}.{address_name(name)}: its trials, and the command that "
-                "runs them again\n"
-            )
+            address = f"{row.address}.{address_name(name)}"
+            return f"harness show {address}: its trials, and the command that runs them again\n"
     return ""
 
 
