@@ -40,7 +40,8 @@ def address_note(sheets: Sequence[Sheet]) -> str:
     """A line that says how to ask for a cell of the tables; "" where no cell has an address."""
     for sheet, row in ((each, row) for each in sheets for row in each.score_rows):
         scores = dict(zip(sheet.metrics, (cell.score for cell in row.cells), strict=False))
-        shown = (name for name in (*sheet.averages, *sheet.metrics) if scores.get(name))
+        named = [name for name in sheet.averages if name != "dev"]
+        shown = (name for name in (*named, *reversed(sheet.metrics)) if scores.get(name))
         name = next(shown, None)
         if row.address and name:
             address = f"{row.address}.{address_name(name)}"
