@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from harness.report.sheet import Sheet
 
 TableFormat = Literal["terminal", "markdown", "latex", "html", "csv", "json", "parquet"]
-NOT_A_TERMINAL_WIDTH = 140
+NOT_A_TERMINAL_WIDTH = 180
 """Characters in a line of a table that goes to a file or to another program"""
 
 
