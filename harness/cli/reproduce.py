@@ -8,10 +8,11 @@ from harness.cli import options
 from harness.cli.paper_suites import announce, lacking_suites, measure
 from harness.cli.plan import print_plan
 from harness.cli.sweeping import Means, print_problems, run_searches
-from harness.cli.table import table
+from harness.cli.table import table, width_of
 from harness.cli.targets import SweepOptions
 
 if TYPE_CHECKING:
+    from harness.report.compared import ComparedTable
     from harness.sweep.search import Search
 
 
@@ -93,13 +94,14 @@ def _searches(targets: list[SweepOptions]) -> "list[Search]":
     return list(found.values())
 
 
-def _compared(targets: list[SweepOptions]):  # type: ignore[no-untyped-def]
+def _compared(targets: list[SweepOptions]) -> "list[ComparedTable]":
     return [compared for each in targets for compared in each.compared()]
 
 
 def _print_verdict(target: SweepOptions) -> None:
     """Print the verdict on a table of scores; a table of examples has none."""
-    from harness.cli.table import width_of
+    import sys
+
     from harness.report.render import render_sheets
     from harness.report.setups import SETUP_COLUMNS, Setups
     from harness.report.verdicts import verdict_sheet
@@ -110,5 +112,7 @@ def _print_verdict(target: SweepOptions) -> None:
         for compared in target.compared()
         if compared.table.kind == "scores"
     ]
+    to_screen = sys.stdout.isatty()
+    width = width_of(to_screen=to_screen)
     typer.echo("")
-    typer.echo(render_sheets(sheets, "terminal", width_of()), nl=False)
+    typer.echo(render_sheets(sheets, "terminal", width, bold=to_screen), nl=False)

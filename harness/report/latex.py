@@ -42,7 +42,9 @@ def latex_text(sheet: Sheet) -> str:
         return "".join(f"% {' '.join(note.split())}\n" for note in sheet.notes)
     columns = "l" * sheet.text_columns + "r" * (len(sheet.columns) - sheet.text_columns)
     caption = " ".join(
-        part for part in (f"{sheet.title}." if sheet.title else "", sheet.caption) if part
+        part
+        for part in (f"{sheet.title}." if sheet.title else "", sheet.caption, sheet.legend())
+        if part
     )
     return "\n".join(
         [

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import UserError
-from harness.evaluation.catalogue import STSB_DEV
-from harness.report.groups import Group
+from harness.report.groups import Group, best_on_dev
 from harness.report.reported import ReportedRow
 from harness.report.systems import ColumnRun, ReportedRun, Systems
 
@@ -145,26 +144,16 @@ class Finder:
             self._groups[group.method, group.setting, group.encoder].append(group)
 
     def find(self, target: Wanted) -> Found | None:
-        """The group with the best mean dev score; of equal ones, that with more trials.
+        """The fitting group with the best mean dev score; None where no group fits.
 
-        The papers select by STS-B dev. A group with this score therefore goes before a group with
-        another dev score, because two dev scores cannot be compared. For the same reason a group of
-        another protocol comes last.
+        A group of another protocol comes last, because its scores cannot be compared.
         """
         alike = self._groups.get((target.method, target.setting, target.encoder), [])
         fitting = [group for group in alike if _fits(group, target)]
         if not fitting:
             return None
-        best = max(
-            fitting,
-            key=lambda group: (
-                group.current,
-                group.selects == STSB_DEV,
-                group.dev_mean,
-                len(group.keys),
-            ),
-        )
-        return Found(best, sum(group.current == best.current for group in fitting))
+        current = [group for group in fitting if group.current] or fitting
+        return Found(best_on_dev(current), len(current))
 
 
 def _fits(group: Group, target: Wanted) -> bool:

@@ -1,5 +1,6 @@
 """The tables of a paper: each published number, and ours below it."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 
@@ -11,7 +12,8 @@ from harness.report.compared import ComparedNumber, ComparedTable
 from harness.report.comparison import Comparer
 from harness.report.example_tables import example_sheet
 from harness.report.hyperparameter_tables import hyperparameter_sheet
-from harness.report.notes import unreadable
+from harness.report.measured_trials import MeasuredTrial
+from harness.report.notes import made_on, unreadable
 from harness.report.paper_notes import Sources, choice_notes, filling_notes, mark_notes
 from harness.report.paper_records import paper_records
 from harness.report.ranking import ranked
@@ -86,7 +88,7 @@ class _ScoreSheet:
             columns=["", "", "n", *columns],
             text_columns=2,
             sections=self._sections(),
-            caption=_caption(self.table),
+            caption=" ".join(filter(None, [_caption(self.table), made_on(self._trials())])),
             notes=[
                 *self.sources.notes,
                 *mark_notes(self.numbers),
@@ -96,6 +98,11 @@ class _ScoreSheet:
             make_records=lambda: paper_records(self.table, self.commands),
             metrics=columns,
             averages=[column for column in columns if column == "Avg."],
+        )
+
+    def _trials(self) -> Iterator[MeasuredTrial]:
+        return (
+            trial for each in self.numbers if each.found and each.cell for trial in each.cell.trials
         )
 
     def _sections(self) -> list[Section]:
@@ -142,6 +149,7 @@ class _ScoreSheet:
             mark=("*" if each.stands_in else "") + (FOREIGN if each.foreign else ""),
             comparable=not each.foreign,
             same_setup=each.same_setup,
+            expected=bool(numeric and each.wanted and not self.commands.obstacle(each.wanted)),
         )
 
     def _why_empty(self, row: list[ComparedNumber]) -> str:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from harness.report.groups import Cell
-from harness.report.significance import LEVEL
+from harness.report.significance import SIGNIFICANT
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Prediction:
         """The two ends between which one more run is with a probability of 95 %."""
         from scipy.special import stdtrit
 
-        reach = float(stdtrit(self.n - 1, 1 - LEVEL / 2)) * self._spread
+        reach = float(stdtrit(self.n - 1, 1 - SIGNIFICANT / 2)) * self._spread
         return self.mean - reach, self.mean + reach
 
     def p_value(self, published: float) -> float:

@@ -35,11 +35,13 @@ def ranked(rows: Sequence[_Row], directions: Sequence[int], average: int | None)
         best = best_cells(columns, directions)
         grouped = _groups(columns[average], directions[average]) if average is not None else {}
         for place, index in enumerate(block):
-            cells = tuple(
+            cells = [
                 replace(cell, best=True) if mark else cell
                 for cell, mark in zip(rows[index].cells, best[place], strict=True)
-            )
-            found[index] = replace(rows[index], cells=cells, group=grouped.get(place))
+            ]
+            if average is not None and place in grouped:
+                cells[average] = replace(cells[average], group=grouped[place])
+            found[index] = replace(rows[index], cells=tuple(cells))
     return found
 
 

@@ -38,8 +38,12 @@ class SheetCell:
     """Whether our score may be subtracted from and ranked; else its mark says why not"""
     same_setup: bool = True
     """Whether ours has the encoder and the units of the published number; else there is no Δ"""
+    expected: bool = False
+    """Whether trials of ours can fill it; else the published number is only quoted"""
     best: bool = False
     """Whether it is the best of its column, or not significantly worse"""
+    group: int | None = None
+    """The group of rows that cannot be told apart in this column, 1 for the best; None: no group"""
 
     @property
     def delta(self) -> float | None:
@@ -66,7 +70,10 @@ class SheetCell:
     @property
     def text(self) -> str:
         """Our score as text: `mean±std` and the mark; "" where there is none."""
-        shown = score_text(self.score, self.decimals) + (self.mark if self.score else "")
+        if self.score is None:
+            return ""
+        group = "" if self.group is None else f" ({self.group})"
+        shown = score_text(self.score, self.decimals) + self.mark + group
         return Bold(shown) if self.best else shown
 
     @property
@@ -97,8 +104,11 @@ class ScoreRow:
     """Whether no test of the suite is missing; else the row is never the best"""
     block: tuple[str, ...] = ()
     """The rows with the same values here are ranked together"""
-    group: int | None = None
-    """The group of rows that cannot be told apart, 1 for the best; None: not ranked"""
+
+    @property
+    def score_line(self) -> int:
+        """The line that has the scores."""
+        return 0
 
     @property
     def lines(self) -> list[SheetLine]:
@@ -119,6 +129,11 @@ class ComparedRow(ScoreRow):
     """The number of runs behind the published numbers, where the paper says it"""
     without: str = ""
     """Why there can be no score of ours, such as `no method`"""
+
+    @property
+    def score_line(self) -> int:
+        """The line that has the scores."""
+        return 1
 
     @property
     def lines(self) -> list[SheetLine]:

@@ -1,6 +1,6 @@
 """A table as typed cells (sections of rows) and as data (records)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -8,12 +8,24 @@ from typing import Any
 import pyarrow as pa
 
 from harness.report.groups import Cell
-from harness.report.rows import ScoreRow, SheetLine
+from harness.report.rows import FOREIGN, ScoreRow, SheetCell, SheetLine
 
 OVER_SUBSETS = (
     "n = 5x3: 3 seeds on each of 5 random subsets of the labels, mean±std over all of them."
 )
 """The sentence under a table whose trials differ in the label subset"""
+BOLD_NOTE = (
+    "Bold: the best of its column, and what is not significantly worse (Welch over seeds, "
+    "Holm over columns, 5 %), among rows of one setting, encoder and share of the labels."
+)
+GROUP_NOTE = (
+    "(1), (2): groups that differ significantly (Welch over seeds, Holm over pairs, 5 %); rows of "
+    "one group cannot be told apart."
+)
+AGREES_NOTE = (
+    "≈: the published number lies in the 95 % prediction interval of our seeds; ≠: it does not."
+)
+FOREIGN_NOTE = f"{FOREIGN}: measured by another protocol, and not compared."
 
 TRIALS = pa.list_(
     pa.struct(
@@ -80,6 +92,30 @@ class Sheet:
     """The name of each column of scores in the address of a cell, such as `avg`"""
     averages: Sequence[str] = ()
     """The metrics that stand first where a terminal is narrow"""
+
+    @property
+    def score_rows(self) -> Iterator[ScoreRow]:
+        """All rows of scores."""
+        rows = (row for section in self.sections for row in section.rows)
+        return (row for row in rows if isinstance(row, ScoreRow))
+
+    @property
+    def cells(self) -> Iterator[SheetCell]:
+        """All cells of scores."""
+        return (cell for row in self.score_rows for cell in row.cells)
+
+    def legend(self, *, bold: bool = True) -> str:
+        """What the marks in the table mean, for those that it has.
+
+        `bold`: whether the format can show it.
+        """
+        shown = [
+            (bold and any(cell.best for cell in self.cells), BOLD_NOTE),
+            (any(cell.group for cell in self.cells), GROUP_NOTE),
+            (any(cell.agrees is not None for cell in self.cells), AGREES_NOTE),
+            (any(cell.score and not cell.comparable for cell in self.cells), FOREIGN_NOTE),
+        ]
+        return " ".join(note for is_shown, note in shown if is_shown)
 
     @cached_property
     def records(self) -> pa.Table:

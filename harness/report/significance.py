@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-LEVEL = 0.05
+SIGNIFICANT = 0.05
 """A difference is significant where its corrected p-value is at most this"""
 
 
@@ -39,7 +39,7 @@ def agrees(mean: float, std: float | None, n: int, published: float) -> bool | N
         return None
     from scipy.special import stdtrit
 
-    reach = float(stdtrit(n - 1, 1 - LEVEL / 2)) * std * float(np.sqrt(1 + 1 / n))
+    reach = float(stdtrit(n - 1, 1 - SIGNIFICANT / 2)) * std * float(np.sqrt(1 + 1 / n))
     # The numbers of papers are rounded, and so are not all digits of a sum.
     return abs(mean - published) <= reach + 1e-9
 
@@ -98,7 +98,7 @@ def best_cells(columns: Sequence[Samples], directions: Sequence[int]) -> np.ndar
     top = scores == scores[best, np.arange(len(columns))]
     # A cell is not compared with itself, and what is not ranked is no test.
     values[top | ~ranked] = np.nan
-    shown: np.ndarray = (top | (holm(values) > LEVEL)) & ranked & ~np.isnan(scores)
+    shown: np.ndarray = (top | (holm(values) > SIGNIFICANT)) & ranked & ~np.isnan(scores)
     return shown
 
 
@@ -112,7 +112,7 @@ def groups(samples: Samples, direction: int) -> np.ndarray:
     ordered, rows = samples[order], len(samples.mean)
     upper = np.triu_indices(rows, 1)
     differs = np.ones((rows, rows), bool)
-    differs[upper] = holm(p_values(ordered[upper[0]], ordered[upper[1]])) <= LEVEL
+    differs[upper] = holm(p_values(ordered[upper[0]], ordered[upper[1]])) <= SIGNIFICANT
     borders = [differs[:end, end:].all() for end in range(1, rows)]
     found = np.empty(rows, int)
     found[order] = 1 + np.cumsum([False, *borders])

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from harness.report.groups import Group, comparable_groups
 from harness.report.reported import papers
-from harness.report.store_tables import records_of
+from harness.report.store_records import records_of
 from harness.trials.store_folders import store_option
 
 

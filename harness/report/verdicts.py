@@ -11,7 +11,7 @@ from harness.report.prediction import prediction
 from harness.report.rows import SheetLine
 from harness.report.setups import Setups
 from harness.report.sheet import Section, Sheet
-from harness.report.significance import LEVEL
+from harness.report.significance import SIGNIFICANT
 
 COLUMNS = (
     "row", "column", "n", "ours", "lowest", "highest", "95 % of runs", "published", "p", "verdict",
@@ -19,8 +19,8 @@ COLUMNS = (
 CAPTION = (
     "ours: mean±sample std over n runs, with the lowest and the highest of them. 95 % of runs: "
     "where one more run of ours would be with that probability (mean ± t(n - 1) * std * "
-    "sqrt(1 + 1/n), for normal values). p: how likely one more run is at least as far from our mean "
-    "as the published number. One run has neither."
+    "sqrt(1 + 1/n), for normal values). p: how likely one more run is at least as far from our "
+    "mean as the published number. One run has neither."
 )
 
 
@@ -46,9 +46,7 @@ def verdict_sheet(table: ComparedTable, setups: Setups) -> Sheet:
 def _main(row: Sequence[ComparedNumber]) -> list[ComparedNumber]:
     """The average of a row where it has one, or else its columns of scores."""
     scores = [each for each in row if each.published is not None]
-    averages = [
-        each for each in scores if each.metric and each.metric.name in _AVERAGES
-    ]
+    averages = [each for each in scores if each.metric and each.metric.name in _AVERAGES]
     return averages or scores
 
 
@@ -66,7 +64,11 @@ def _line(each: ComparedNumber) -> SheetLine:
     ends = " to ".join(format(end, places) for end in found.interval) if found else ""
     compared = found is not None and each.delta is not None
     p = f"{found.p_value(float(each.published or 0)):.3f}" if found and compared else ""
-    numbers = [f"{cell.mean:{places}}{std}", format(min(values), places), format(max(values), places)]
+    numbers = [
+        f"{cell.mean:{places}}{std}",
+        format(min(values), places),
+        format(max(values), places),
+    ]
     return [*names, *numbers, ends, published, p, verdict(each)]
 
 
@@ -91,7 +93,7 @@ def verdict(each: ComparedNumber) -> str:
     found = prediction(each.cell)
     if found is None:
         return "one run"
-    return "agrees" if found.p_value(float(each.published or 0)) >= LEVEL else "differs"
+    return "agrees" if found.p_value(float(each.published or 0)) >= SIGNIFICANT else "differs"
 
 
 def _count(shown: Iterable[ComparedNumber]) -> str:

@@ -16,9 +16,11 @@ from torch import Tensor, nn
 from harness.plugin import registry
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
+from harness.ranks import has_ranks
 from harness.training.engines import stage_optimiser
 from harness.training.feeding import made
 from harness.training.stages import stage_streams
+from harness.training.zero import shard
 from harness.trials.trial import resolve
 from harness.trials.workers import Place
 from tests.method_cases import mixed, without_dropout
@@ -38,6 +40,8 @@ def computed(name: str, values: dict[str, Any]) -> Computed:
     kit = kit_of(name, values)
     assert isinstance(kit.config, TrainingConfig)
     method = without_dropout(kit).train()
+    if kit.config.shards_weights and has_ranks():
+        shard(method, kit.config, kit.device)
     found: Computed = {}
     for stage in kit.declared.stages:
         batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
