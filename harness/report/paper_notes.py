@@ -7,7 +7,6 @@ from harness.evaluation.catalogue import CARDS, DISPLAY, STAND_INS
 from harness.report.commands import Commands
 from harness.report.compared import ComparedNumber, ComparedTable
 from harness.report.quantities import Quantity
-from harness.report.rows import FOREIGN
 
 
 class Sources:
@@ -43,7 +42,7 @@ class Sources:
 
 def mark_notes(numbers: Sequence[ComparedNumber]) -> list[str]:
     """What the marks at our numbers mean, and why some of them have no difference."""
-    return [*_stand_ins(numbers), *_foreign(numbers), *_quantities(numbers), *_encoders(numbers)]
+    return [*_stand_ins(numbers), *_quantities(numbers), *_encoders(numbers)]
 
 
 def _stand_ins(numbers: Iterable[ComparedNumber]) -> list[str]:
@@ -54,16 +53,6 @@ def _stand_ins(numbers: Iterable[ComparedNumber]) -> list[str]:
         f"{CARDS[suite].protocol}"
         for suite in sorted(marked)
     ]
-
-
-def _foreign(numbers: Iterable[ComparedNumber]) -> list[str]:
-    found = {
-        each.found.group.provenance["protocol"]
-        for each in numbers
-        if each.foreign and each.cell and each.found
-    }
-    numbered = ", ".join(map(str, sorted(found)))
-    return [f"{FOREIGN} trained or measured by protocol {numbered}, not compared"] if found else []
 
 
 def _quantities(numbers: Iterable[ComparedNumber]) -> list[str]:

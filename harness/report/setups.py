@@ -59,6 +59,8 @@ class Setups:
         for wanted, (label, group) in found.items():
             differs = "; ".join([*differences(wanted, group), *self._steps(group)])
             alike[differs][f"{label} ({wanted.setting})"] = None
+        if len(alike) == 1:
+            return [f"Set-up of every row: {next(iter(alike)) or 'as published'}"]
         return [
             f"Set-up of {', '.join(labels)}: {text or 'as published'}"
             for text, labels in alike.items()
@@ -83,11 +85,15 @@ def differences(wanted: Wanted, group: Group) -> list[str]:
     return [
         *(other if wanted.published_encoder else []),
         *(
-            f"{name} {yaml_text(value)} (paper: {yaml_text(published[name])})"
+            f"{name} {_text(value)} (paper: {_text(published[name])})"
             for name, value in sorted(group.configuration.items())
             if name in published and name not in _NOT_COMPARED and value != published[name]
         ),
     ]
+
+
+def _text(value: Any) -> str:
+    return "none" if value is None else yaml_text(value)
 
 
 def _versions(text: str | None) -> str:

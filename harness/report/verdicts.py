@@ -81,7 +81,8 @@ def verdict(each: ComparedNumber) -> str:
     if each.wanted is None:
         return "quoted only"
     if each.cell is None:
-        return f"needs {each.wanted.needs.partition(':')[0]}" if each.wanted.needs else "not run"
+        missing = "not measured" if each.found else "not run"
+        return "needs input" if each.wanted.needs and not each.found else missing
     if each.foreign:
         return "another protocol"
     if each.wanted.published_encoder:

@@ -53,7 +53,7 @@ def test_a_dry_run_says_trials_steps_and_hours(planned: Planned) -> None:
     out = planned("--paper", "diffaug", "--table", "6", *small, *corpora, *phase)
     # Three methods on three seeds; the phase on labels alone has one step more. ConSERT may stop.
     assert f"27 trials to run, at most {3 * 3 * (2 + 3 + 3)} steps; estimated time with" in out
-    assert re.search(r"\(\d+\.\d (CPU|GPU) hours\)", out)
+    assert re.search(r"\(\d+\.\d (CPU|GPU)\s+hours\)", out)
 
 
 def test_methods_seeds_and_subsets_narrow_a_table(planned: Planned) -> None:
