@@ -112,6 +112,8 @@ def _print_verdict(target: SweepOptions) -> None:
         for compared in target.compared()
         if compared.table.kind == "scores"
     ]
+    if not sheets:
+        return
     to_screen = sys.stdout.isatty()
     width = width_of(to_screen=to_screen)
     typer.echo("")

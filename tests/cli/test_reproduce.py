@@ -1,5 +1,8 @@
 """`harness reproduce`: the sweep, the table and the verdict in one."""
 
+import csv
+import io
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from harness.trials.store import Store
 from tests.serial import SerialEngine
 
 SMALL = (
@@ -23,14 +27,14 @@ def reproduce(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., Any]:
-    """reproduce(argument, ...): DCPCSE's Table 2 on the tiny encoder and a small STS archive."""
+    """reproduce(argument, ..., paper=..., table=...): on the tiny encoder and a small archive."""
     senteval()
     engine = SimpleNamespace(Engine=SerialEngine)
     monkeypatch.setitem(sys.modules, "harness.sweep.ray_engine", engine)
 
-    def call(*arguments: str) -> Any:
-        table = ("dcpcse", "--table", "2", "--store", tmp_path / "store")
-        return harness("reproduce", *table, *SMALL, *arguments)
+    def call(*arguments: str, paper: str = "dcpcse", table: int = 2) -> Any:
+        named = (paper, "--table", table, "--store", tmp_path / "store")
+        return harness("reproduce", *named, *SMALL, *arguments)
 
     return call
 
@@ -56,6 +60,31 @@ def test_sweep_table_and_verdict(reproduce: Callable[..., Any]) -> None:
     assert second.code == 0, second.err
     verdicts = [text[text.index("Verdict on Table 2") :] for text in (first.out, second.out)]
     assert verdicts[0] == verdicts[1]
+
+
+@pytest.mark.slow
+def test_examples_are_those_of_the_kept_models(
+    reproduce: Callable[..., Any], harness: Any, tmp_path: Path
+) -> None:
+    answer = reproduce(paper="diffcse", table=9)
+    assert answer.code == 0, answer.err
+    assert "The sentences of STS-B test nearest to the query" in answer.out
+    assert "Verdict" not in answer.out
+    store = ("--store", tmp_path / "store")
+    rows = harness("table", "--paper", "diffcse", "--table", "9", "--encoder", "tiny-bert",
+                   "--format", "csv", *store)  # fmt: skip
+    found = list(csv.DictReader(io.StringIO(rows.out)))
+    ours = [row["ours"] for row in found if row["label"] == "SimCSE-BERT base"]
+    assert len(ours) == 9
+    assert all(ours)
+    # The model with the best dev score answers.
+    trials = Store(tmp_path / "store").read().records()
+    best = max(
+        (each for each in trials if each.method == "simcse"), key=lambda each: each.dev["stsb-dev"]
+    )
+    asked = harness("retrieve", best.key, "you can do it, too.", *store)
+    for rank, sentence in enumerate(ours[:3], start=1):
+        assert re.search(rf"  {rank}  [\d.-]+  {re.escape(sentence)}\n", asked.out)
 
 
 @pytest.mark.parametrize(
