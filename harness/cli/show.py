@@ -1,4 +1,4 @@
-"""`harness show`: shows everything about one trial."""
+"""`harness show`: shows everything about one trial, a cell of a table, or a method."""
 
 import json
 import shlex
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.cli import options
-from harness.errors import UserError
+from harness.errors import UserError, suggest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,26 +19,53 @@ if TYPE_CHECKING:
 
 
 def show(
-    key: Annotated[
+    what: Annotated[
         str,
-        typer.Argument(help="The trial's key or its first characters (see `harness list trials`)."),
+        typer.Argument(
+            metavar="KEY|CELL|METHOD",
+            help="A trial's key or its first characters (see `harness list trials`); a cell of a "
+            "table, such as 3.avg or diffaug.1.3.avg; or the name or path of a method.",
+        ),
     ],
     store: options.StoreOption = None,
 ) -> None:
-    """Show one trial: configuration, scores, cost, machine, versions and digests.
+    """Show a trial, a cell of a table with its trials, or a method with its hyperparameters.
 
-    The last line is the command that runs it again.
+    The last line of a trial or a cell is the command that runs it again. A cell is named by the
+    number of its row in `harness table` and its column, and in a published table by paper, table,
+    row and column.
 
-    Example: harness show 4f2a
+    Example: harness show 3.avg
     """
     from rich.console import Console
 
-    if not set(key) <= set(string.hexdigits.lower()):
+    console = Console(highlight=False)
+    if set(what) <= set(string.hexdigits.lower()) and not _is_method(what):
+        print_record(options.opened(store).find(what), console)
+    elif _is_method(what):
+        from harness.cli.show_method import print_method
+
+        print_method(what, console)
+    elif "." in what:
+        from harness.cli.show_cell import print_cell
+
+        print_cell(what, store, console)
+    else:
         raise UserError(
-            f'"{key}" cannot be the key of a trial: keys have the characters 0 to 9 and a to f; '
-            f"see `harness list trials`"
+            f'"{what}" cannot be the key of a trial: keys have the characters 0 to 9 and a to f; '
+            f"see `harness list trials`; nor is it a method{suggest(what, _methods())}"
         )
-    print_record(options.opened(store).find(key), Console(highlight=False))
+
+
+def _methods() -> list[str]:
+    from harness.plugin import registry
+
+    return registry.names()
+
+
+def _is_method(what: str) -> bool:
+    """Whether it is the name or the path of a method."""
+    return "/" in what or what.endswith(".py") or what in _methods()
 
 
 def print_record(record: "Record", console: "Console", locator: str | None = None) -> None:
@@ -58,8 +85,7 @@ def print_record(record: "Record", console: "Console", locator: str | None = Non
         elif value not in (None, "", {}):
             shown = _number(value).replace("\n", "\n  ")  # a reason has lines of output
             console.print(f"{name}: {shown}", soft_wrap=True, markup=False)
-    again = _evaluation(record) if record.role == "evaluation" else run_command(record, locator)
-    console.print(f"again: {again}", soft_wrap=True, markup=False)
+    console.print(f"again: {again(record, locator)}", soft_wrap=True, markup=False)
 
 
 def _curves(history: list[Mapping[str, Any]]) -> Iterator[str]:
@@ -85,6 +111,11 @@ def _number(value: Any) -> str:
 def _interval(spread: "Uncertainty") -> str:
     interval = f"95 % from {spread.low:.2f} to {spread.high:.2f}"
     return f"standard error {spread.standard_error:.2f}, {interval}"
+
+
+def again(record: "Record", locator: str | None = None) -> str:
+    """The command that makes a record again. `locator`: the name or path of the method."""
+    return _evaluation(record) if record.role == "evaluation" else run_command(record, locator)
 
 
 def _evaluation(record: "Record") -> str:

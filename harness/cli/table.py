@@ -11,10 +11,9 @@ from harness.inputs import finite
 
 if TYPE_CHECKING:
     from harness.report.sheet import Sheet
-    from harness.trials.store import Store
 
 TableFormat = Literal["terminal", "markdown", "latex", "html", "csv", "json", "parquet"]
-NOT_A_TERMINAL_WIDTH = 140
+NOT_A_TERMINAL_WIDTH = 180
 """Characters in a line of a table that goes to a file or to another program"""
 
 
@@ -103,7 +102,11 @@ def table(
         raise UserError("--tolerance needs --strict and --paper, whose numbers it is compared with")
     own = _Own(_names(rows, "--rows"), _names(columns, "--columns"), where)
     to_screen = output is None and sys.stdout.isatty()
-    sheets = _sheets(paper, number, encoder, own, store)
+    sheets = (
+        _own_sheets(own, number, encoder, store)
+        if paper is None
+        else _paper_sheets(paper, number, encoder, own, store)
+    )
     content = render_sheets(sheets, format, width_of(to_screen=to_screen), bold=to_screen)
     if output is None:
         typer.echo(content, nl=False)
@@ -166,23 +169,18 @@ def _names(given: str | None, option: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _sheets(
-    paper: str | None, number: int | None, encoder: str | None, own: _Own, store: str | None
+def _own_sheets(
+    own: _Own, number: int | None, encoder: str | None, store: str | None
 ) -> "list[Sheet]":
-    """The tables of the store, or those of a paper with our numbers."""
+    """The tables of the store, or the one that the user describes."""
     from harness.errors import UserError
     from harness.report.measured_trials import TABLE_COLUMNS
 
     found = options.opened(store)
-    if paper is not None:
-        if own != _Own((), (), None):
-            raise UserError(
-                "--rows, --columns and --where make a table of your own; leave --paper out"
-            )
-        return _paper_sheets(paper, number, encoder, found)
-    for option, value in (("--table", number), ("--encoder", encoder)):
-        if value is not None:
-            raise UserError(f"{option} {value} needs the name of its paper: --paper PAPER")
+    if number is not None:
+        raise UserError(f"--table {number} needs the name of its paper: --paper PAPER")
+    if encoder is not None:
+        raise UserError(f"--encoder {encoder} needs the name of a paper: --paper PAPER")
     reading = found.read(TABLE_COLUMNS)
     if own.rows or own.columns:
         from harness.report.own_tables import own_sheet
@@ -194,23 +192,27 @@ def _sheets(
 
 
 def _paper_sheets(
-    paper: str, number: int | None, encoder: str | None, store: "Store"
+    paper: str, number: int | None, encoder: str | None, own: _Own, store: str | None
 ) -> "list[Sheet]":
     """The tables of a paper; the store's models are asked where a single table is wanted."""
     from rich.console import Console
 
+    from harness.errors import UserError
     from harness.plugin.registry import names
     from harness.report.answers import Answers
     from harness.report.commands import Commands
     from harness.report.paper_tables import paper_sheets
     from harness.report.quantities import PAPER_COLUMNS
 
+    if own != _Own((), (), None):
+        raise UserError("--rows, --columns and --where make a table of your own; leave --paper out")
+    found = options.opened(store)
     with Console(stderr=True).status("reading the store") as status:
         return paper_sheets(
-            store.read(PAPER_COLUMNS),
+            found.read(PAPER_COLUMNS),
             paper,
-            Commands(names(), store.place),
+            Commands(names(), found.place),
             None if number is None else str(number),
             encoder=encoder,
-            answers=None if number is None else Answers(store, status.update),
+            answers=None if number is None else Answers(found, status.update),
         )

@@ -209,10 +209,17 @@ def best_on_dev(groups: Iterable[Group]) -> Group:
     """The group with the best mean dev score; of equal ones, that with more trials.
 
     The papers select by STS-B dev. A group with this score therefore goes before a group with
-    another dev score, because two dev scores cannot be compared.
+    another dev score, because two dev scores cannot be compared. For the same reason a group of
+    another protocol comes last.
     """
     return max(
-        groups, key=lambda group: (group.selects == STSB_DEV, group.dev_mean, len(group.keys))
+        groups,
+        key=lambda group: (
+            group.current,
+            group.selects == STSB_DEV,
+            group.dev_mean,
+            len(group.keys),
+        ),
     )
 
 

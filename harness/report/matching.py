@@ -144,16 +144,13 @@ class Finder:
             self._groups[group.method, group.setting, group.encoder].append(group)
 
     def find(self, target: Wanted) -> Found | None:
-        """The fitting group with the best mean dev score; None where no group fits.
-
-        A group of another protocol comes last, because its scores cannot be compared.
-        """
+        """The fitting group with the best mean dev score; None where no group fits."""
         alike = self._groups.get((target.method, target.setting, target.encoder), [])
         fitting = [group for group in alike if _fits(group, target)]
         if not fitting:
             return None
-        current = [group for group in fitting if group.current] or fitting
-        return Found(best_on_dev(current), len(current))
+        best = best_on_dev(fitting)
+        return Found(best, sum(group.current == best.current for group in fitting))
 
 
 def _fits(group: Group, target: Wanted) -> bool:

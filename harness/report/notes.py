@@ -9,7 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.errors import headline
+from harness.report.groups import Group
 from harness.report.measured_trials import MeasuredTrial
+from harness.report.rows import FOREIGN
 from harness.trials.reading import Reading
 from harness.trials.record import trial_label
 from harness.trials.record_files import is_text
@@ -44,6 +46,13 @@ def unreadable(reading: Reading) -> list[str]:
         return []
     files = "; ".join(f"{name} ({reason})" for name, reason in reading.unreadable)
     return [f"{counted(len(reading.unreadable), 'file')} of the store could not be read: {files}"]
+
+
+def foreign(groups: Iterable[Group]) -> list[str]:
+    """A note about the groups of another protocol, if there are any."""
+    found = {str(group.provenance["protocol"]) for group in groups if not group.current}
+    numbers = ", ".join(sorted(found))
+    return [f"{FOREIGN} trained or measured by protocol {numbers}, not compared"] if found else []
 
 
 def made_on(trials: Iterable[MeasuredTrial]) -> str:

@@ -8,14 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from harness.errors import UserError, suggest
-from harness.evaluation.catalogue import DISPLAY
+from harness.evaluation.catalogue import DISPLAY, Metric
 from harness.report.group_filter import filtered, traits
 from harness.report.groups import Cell, Group, best_on_dev, comparable_groups
-from harness.report.notes import SHOWN, made_on, nothing_such, nothing_yet, unreadable
-from harness.report.ranking import ranked
+from harness.report.notes import SHOWN, foreign, made_on, nothing_such, nothing_yet, unreadable
 from harness.report.row_names import text_of
 from harness.report.rows import ScoreRow
-from harness.report.score_columns import ScoreColumn, decimals_of, grouping_column
+from harness.report.score_columns import ScoreColumn, decimals_of, rank_rows
 from harness.report.sheet import OVER_SUBSETS, Section, Sheet
 from harness.report.store_records import STORE_SCHEMA, records_of
 from harness.report.store_tables import GroupNumbers, group_numbers
@@ -42,7 +41,7 @@ def own_sheet(
     if not groups:
         return _empty(nothing_yet(reading.table, store), reading)
     known = {name for group in groups for name in traits(group)}
-    metrics = _metrics(groups)
+    metrics = known_metrics(groups)
     _check("--rows", rows, known)
     _check("--columns", columns, metrics)
     shown = filtered(groups, where)
@@ -61,7 +60,7 @@ def _empty(note: str, reading: Reading) -> Sheet:
     return Sheet("", [], 0, [], "", [note, *unreadable(reading)], STORE_SCHEMA.empty_table)
 
 
-def _metrics(groups: Sequence[Group]) -> dict[str, Group | None]:
+def known_metrics(groups: Sequence[Group]) -> dict[str, Group | None]:
     """Metric -> a group that its suite measured; None for dev scores."""
     found: dict[str, Group | None] = dict.fromkeys(_DEV)
     found |= {name: None for group in groups for name in group.dev}
@@ -95,20 +94,19 @@ def _sheet(
         named = [own.get(name) for name in rows]
         alike[tuple("" if value is None else text_of(value) for value in named)].append(group)
     chosen = {
-        names: best_on_dev([group for group in alike[names] if group.current] or alike[names])
+        names: best_on_dev(alike[names])
         for names in sorted(alike, key=lambda names: [_order(name) for name in names])
     }
     columns = [_column(name, known[name], list(chosen.values()), metrics) for name in metrics]
     averages = [name for name in metrics if _is_average(name, known[name])]
     made = [_row(names, group, columns, numbers) for names, group in chosen.items()]
-    ways = [column.direction for column in columns]
     return Sheet(
         title="",
         columns=[*rows, "n", *(column.heading for column in columns)],
         text_columns=len(rows),
-        sections=[Section("", ranked(made, ways, grouping_column(columns, averages)))],
+        sections=[Section("", rank_rows(made, columns, averages))],
         caption=_caption(list(chosen.values()), metrics, known),
-        notes=[*_choices(alike, chosen, numbers), *notes],
+        notes=[*foreign(chosen.values()), *_choices(alike, chosen, numbers), *notes],
         make_records=lambda: _records(list(chosen.values()), metrics),
         metrics=list(metrics),
         averages=[*averages, "dev"],
@@ -127,28 +125,29 @@ def _column(
     name: str, part: Group | None, groups: list[Group], metrics: Sequence[str]
 ) -> ScoreColumn:
     if part is None:
-        return ScoreColumn(name.replace("-before", " before"), name, partial(_dev, name))
+        return ScoreColumn(name.replace("-before", " before"), name, partial(column_cell, name))
     heading = part.card.headings.get(name) or DISPLAY.get(name, name)
     same = [other for other in metrics if DISPLAY.get(other) == heading]
     measured = [found for group in groups for found in group.parts if name in found.test]
     return ScoreColumn(
         heading if len(same) <= 1 else name,
         name,
-        partial(_test, name),
+        partial(column_cell, name),
         decimals_of(measured, name) if measured else 2,
+        Metric(part.card.name, name),
         part.card.directions.get(name, 1),
     )
 
 
-def _dev(name: str, group: Group) -> Cell | None:
+def column_cell(name: str, group: Group) -> Cell | None:
+    """The score of a group in the column of a metric: in the first suite of the group that has it.
+
+    `dev` is the metric that selected, and `dev-before` is its score before training.
+    """
     if name == "dev-before":
         return group.dev_before
-    return group.dev.get(group.selects if name == "dev" else name)
-
-
-def _test(name: str, group: Group) -> Cell | None:
-    """The score in the first suite of the group that has it."""
-    return next((part.test[name] for part in group.parts if name in part.test), None)
+    tested = (part.test[name] for part in group.parts if name in part.test)
+    return next(tested, None) or group.dev.get(group.selects if name == "dev" else name)
 
 
 def _row(

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from harness.evaluation.catalogue import CARDS, DISPLAY, STAND_INS
 from harness.report.commands import Commands
 from harness.report.compared import ComparedNumber, ComparedTable
+from harness.report.groups import Group
+from harness.report.notes import foreign
 from harness.report.quantities import Quantity
 
 
@@ -42,7 +44,16 @@ class Sources:
 
 def mark_notes(numbers: Sequence[ComparedNumber]) -> list[str]:
     """What the marks at our numbers mean, and why some of them have no difference."""
-    return [*_stand_ins(numbers), *_quantities(numbers), *_encoders(numbers)]
+    return [
+        *_stand_ins(numbers),
+        *foreign(_shown_groups(numbers)),
+        *_quantities(numbers),
+        *_encoders(numbers),
+    ]
+
+
+def _shown_groups(numbers: Iterable[ComparedNumber]) -> Iterator[Group]:
+    return (each.found.group for each in numbers if each.cell and each.found)
 
 
 def _stand_ins(numbers: Iterable[ComparedNumber]) -> list[str]:

@@ -110,7 +110,12 @@ class _ScoreSheet:
         return [
             Section(
                 heading,
-                ranked([self._row(row, next(places)) for row in rows], directions, average=None),
+                ranked(
+                    [self._row(row, next(places)) for row in rows],
+                    directions,
+                    average=None,
+                    metrics=[each.metric for each in rows[0]],
+                ),
             )
             for heading, rows in self.table.sections
         ]

@@ -36,10 +36,10 @@ class SheetCell:
     """A mark at our score, which a note under the table explains"""
     comparable: bool = True
     """Whether our score may be subtracted from and ranked; else its mark says why not"""
-    same_setup: bool = True
-    """Whether ours has the encoder and the units of the published number; else there is no Δ"""
     expected: bool = False
     """Whether trials of ours can fill it; else the published number is only quoted"""
+    same_setup: bool = True
+    """Whether ours has the encoder and the units of the published number; else there is no Δ"""
     best: bool = False
     """Whether it is the best of its column, or not significantly worse"""
     group: int | None = None

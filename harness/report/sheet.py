@@ -8,15 +8,15 @@ from typing import Any
 import pyarrow as pa
 
 from harness.report.groups import Cell
-from harness.report.rows import FOREIGN, ScoreRow, SheetCell, SheetLine
+from harness.report.rows import ScoreRow, SheetCell, SheetLine
 
 OVER_SUBSETS = (
     "n = 5x3: 3 seeds on each of 5 random subsets of the labels, mean±std over all of them."
 )
 """The sentence under a table whose trials differ in the label subset"""
 BOLD_NOTE = (
-    "Bold: the best of its column, and what is not significantly worse (Welch over seeds, "
-    "Holm over columns, 5 %), among rows of one setting, encoder and share of the labels."
+    "Bold: the best of its column among the rows that it is compared with, and what is not "
+    "significantly worse (Welch over seeds, Holm over columns, 5 %)."
 )
 GROUP_NOTE = (
     "(1), (2): groups that differ significantly (Welch over seeds, Holm over pairs, 5 %); rows of "
@@ -25,7 +25,6 @@ GROUP_NOTE = (
 AGREES_NOTE = (
     "≈: the published number lies in the 95 % prediction interval of our seeds; ≠: it does not."
 )
-FOREIGN_NOTE = f"{FOREIGN}: measured by another protocol, and not compared."
 
 TRIALS = pa.list_(
     pa.struct(
@@ -113,7 +112,6 @@ class Sheet:
             (bold and any(cell.best for cell in self.cells), BOLD_NOTE),
             (any(cell.group for cell in self.cells), GROUP_NOTE),
             (any(cell.agrees is not None for cell in self.cells), AGREES_NOTE),
-            (any(cell.score and not cell.comparable for cell in self.cells), FOREIGN_NOTE),
         ]
         return " ".join(note for is_shown, note in shown if is_shown)
 

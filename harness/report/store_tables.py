@@ -8,14 +8,20 @@ from harness.evaluation.catalogue import DISPLAY, rank
 from harness.report.group_filter import filtered
 from harness.report.groups import Group, comparable_groups
 from harness.report.measured_trials import Identity
-from harness.report.notes import made_on, nothing_such, nothing_yet, shortcomings, unreadable
-from harness.report.ranking import ranked
+from harness.report.notes import (
+    foreign,
+    made_on,
+    nothing_such,
+    nothing_yet,
+    shortcomings,
+    unreadable,
+)
 from harness.report.row_names import Searched, names_of, searched_by
 from harness.report.rows import ScoreRow
 from harness.report.score_columns import (
     ScoreColumn,
     dev_columns,
-    grouping_column,
+    rank_rows,
     tasks_of,
     test_columns,
 )
@@ -37,10 +43,11 @@ def store_sheets(reading: Reading, store: Path | str, where: str | None = None) 
     parts: dict[tuple[str, str], list[Group]] = defaultdict(list)
     found = comparable_groups(reading.table)
     numbers = group_numbers(found)
-    for group in filtered(found, where):
+    shown = filtered(found, where)
+    for group in shown:
         for part in group.parts:
             parts[part.selects, str(part.suite)].append(part)
-    notes = [*shortcomings(reading.table), *unreadable(reading)]
+    notes = [*foreign(shown), *shortcomings(reading.table), *unreadable(reading)]
     if not parts:
         empty = nothing_such(where) if found else nothing_yet(reading.table, store)
         return [Sheet("", [], 0, [], "", [empty, *notes], STORE_SCHEMA.empty_table)]
@@ -67,12 +74,11 @@ def _sheet(
         for name, group in zip(zip(*names.values(), strict=True), groups, strict=True)
     ]
     averages = [name for name in (groups[0].card.average,) if name]
-    ways = [column.direction for column in columns]
     return Sheet(
         title="" if own else f"suite {groups[0].suite}",
         columns=[*names, "n", *(column.heading for column in columns)],
         text_columns=len(names),
-        sections=[Section("", ranked(rows, ways, grouping_column(columns, averages)))],
+        sections=[Section("", rank_rows(rows, columns, averages))],
         caption=_caption(groups, selected=any(column.heading == "dev" for column in dev)),
         notes=notes,
         make_records=lambda: records_of(groups),

@@ -8,7 +8,7 @@ import typer
 from harness.cli.table import table
 from harness.errors import UserError
 from harness.report.comparison import Comparer
-from harness.report.measured_trials import TABLE_COLUMNS
+from harness.report.quantities import PAPER_COLUMNS
 from harness.report.reported import load_paper
 from harness.trials.record_files import no_rows
 from harness.trials.store import Store
@@ -21,10 +21,10 @@ TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "avg")
 @pytest.fixture
 def reproduce(add_trial: AddTrial) -> Callable[..., None]:
     """reproduce(shifts): a trial of every row of DiffAug's Table 1 for each shift of its scores."""
-    compared = Comparer(no_rows(TABLE_COLUMNS)).table(load_paper("diffaug"), "table1")
+    compared = Comparer(no_rows(PAPER_COLUMNS)).table(load_paper("diffaug"), "table1")
 
     def add(shifts: Sequence[float], leave_out: int = 0) -> None:
-        rows = [row for row in compared.rows if row[0].wanted]
+        rows = [row for _, section in compared.sections for row in section if row[0].wanted]
         for row in rows[leave_out:]:
             wanted = row[0].wanted
             for shift in shifts if wanted.method != "pooling" else (0.0,):

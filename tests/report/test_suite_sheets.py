@@ -36,7 +36,7 @@ WITHOUT_EVALUATIONS = """\
 
 Spearman x100, mean±sample std over n seeds; selected on dev (STS-B dev), test never selects. 1=: nothing is trained, so there is no seed.
 1 failed trial: simcse unsup bert-base-uncased seed 3 (loss is nan)
-harness show 1.avg: the trials of this cell, and the command that runs them again
+harness show 1.avg: its trials, and the command that runs them again
 """  # noqa: E501
 
 
