@@ -12,7 +12,7 @@ from harness.report.matching import Finder, Found, Wanted, run_of, wanted_for
 from harness.report.measures import Measure, Special, decimals, measure_of
 from harness.report.quantities import Costs, Quantity
 from harness.report.reported import Paper, ReportedRow
-from harness.report.systems import load_systems
+from harness.report.systems import ColumnRun, load_systems
 
 
 class Comparer:
@@ -58,6 +58,22 @@ class Comparer:
                 for group in table.groups
             ],
         )
+
+    def figure(self, place: str) -> list[tuple[Wanted, Found | None]]:
+        """What is run for the points of the figure `<paper>.<figure>`, and what the store has."""
+        figure = self._systems.figures[place]
+        points = [{name: value} for name, values in figure.axis.items() for value in values] or [{}]
+        wanted = [
+            wanted_for(
+                row,
+                run_of(self._systems, place, row, ColumnRun()),
+                ColumnRun(configuration=point),
+                encoder=self._encoder,
+            )
+            for row in figure.rows
+            for point in points
+        ]
+        return [(each, self._finder.find(each)) for each in wanted if each]
 
     def _number(
         self, paper: Paper, name: str, heading: str, row: ReportedRow, index: int

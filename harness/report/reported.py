@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import headed
@@ -55,7 +55,7 @@ class ReportedRow(Data):
     variant: str | None = None
     origin: str | None = None  # "this paper", "run by this paper", "quoted:<who>", ...
     origins: list[str] | None = None  # one for each value, where the values have different ones
-    values: list[Value]
+    values: list[Value] = Field(default=[])
     std: list[float | None] | None = None
     check_avg: float | None = None  # the mean of the columns, where the printed Avg. differs
     picked: int | None = None

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from harness.report.reported import SYSTEMS_FILE, Data, folder, load_yaml
+from harness.report.reported import SYSTEMS_FILE, Data, ReportedRow, folder, load_yaml
 
 Values = dict[str, Any]
 """Hyperparameters by name; a value that differs between encoders is a mapping from the encoder"""
@@ -49,12 +49,23 @@ class TableRuns(Data):
     columns: dict[str, ColumnRun] = Field(default={})
 
 
+class FigureRuns(Data):
+    """The curves of a figure."""
+
+    about: str
+    rows: list[ReportedRow]
+    axis: dict[str, list[int | float]] = Field(default={})
+    """The hyperparameter along a curve -> its values; empty: each row is one model"""
+
+
 class Systems(Data):
     """What harness runs for each `system` of a row; None: the numbers are only quoted."""
 
     systems: dict[str, ReportedRun | None]
     table_runs: dict[str, TableRuns] = Field(default={}, alias="tables")
     """`<paper>.<table>` -> what is said of it"""
+    figures: dict[str, FigureRuns] = Field(default={})
+    """`<paper>.<figure>` -> its curves"""
 
     def column(self, table: str, column: str) -> ColumnRun:
         """What is said of a column of the table `<paper>.<table>`, with what the table says."""
