@@ -20,6 +20,7 @@ from harness.cli.picture import picture
 from harness.cli.plan import plan
 from harness.cli.prepare import prepare
 from harness.cli.report import report
+from harness.cli.reproduce import reproduce
 from harness.cli.retrieve import retrieve
 from harness.cli.run import run
 from harness.cli.show import show
@@ -43,8 +44,8 @@ app = typer.Typer(
     add_completion=True,
 )
 for verb in (
-    *(sweep, prepare, run, plan, watch, table, show, report),
-    *(figure, compare, retrieve, picture, check, new, clean),
+    *(sweep, reproduce, prepare, run, plan, watch, table, figure, report, show),
+    *(compare, retrieve, picture, check, new, clean),
 ):
     app.command()(verb)
 app.command("list")(list_)

@@ -64,14 +64,16 @@ def table_searches(
 
     methods = {registry.locate(name).stem: name for name in overrides.methods}
     draws = len(overrides.seeds or FINAL_SEEDS), len(overrides.subsets or FINAL_SUBSETS)
-    missing = [
-        wanted
-        for table in compared_tables(paper, number, overrides, store)
-        for wanted in lacking(table, *draws)
-        if not methods or wanted.method in methods
-    ]
-    plugins = {wanted.method: methods.get(wanted.method, wanted.method) for wanted in missing}
+    tables = compared_tables(paper, number, overrides, store)
+    needed = {each.wanted.method for table in tables for each in table.numbers if each.wanted}
+    plugins = {
+        name: methods.get(name, name) for name in sorted(needed) if not methods or name in methods
+    }
+    # Also where nothing is missing, so that the same command is always accepted.
     check_command_line(overrides.values, [registry.load(each) for each in plugins.values()])
+    missing = [
+        wanted for table in tables for wanted in lacking(table, *draws) if wanted.method in plugins
+    ]
     searches: dict[str, Search] = {}  # on another encoder, several rows may ask for the same
     for wanted in missing:
         if search := _search(plugins[wanted.method], wanted, overrides):

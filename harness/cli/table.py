@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from harness.report.sheet import Sheet
 
 TableFormat = Literal["terminal", "markdown", "latex", "html", "csv", "json", "parquet"]
-NOT_A_TERMINAL_WIDTH = 140
+NOT_A_TERMINAL_WIDTH = 180
 """Characters in a line of a table that goes to a file or to another program"""
 
 
@@ -84,7 +84,6 @@ def table(
     Example: harness table --paper diffaug --format latex --output table1.tex
     """
     import gc
-    import shutil
     import sys
 
     # A large store becomes a million objects without a circle; the collector took a tenth of the
@@ -103,19 +102,25 @@ def table(
         raise UserError("--tolerance needs --strict and --paper, whose numbers it is compared with")
     own = _Own(_names(rows, "--rows"), _names(columns, "--columns"), where)
     to_screen = output is None and sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if to_screen else NOT_A_TERMINAL_WIDTH
     sheets = (
         _own_sheets(own, number, encoder, store)
         if paper is None
         else _paper_sheets(paper, number, encoder, own, store)
     )
-    content = render_sheets(sheets, format, width, bold=to_screen)
+    content = render_sheets(sheets, format, width_of(to_screen=to_screen), bold=to_screen)
     if output is None:
         typer.echo(content, nl=False)
     else:
         _write(content, output)
     if strict:
         _end_if_incomplete(sheets, tolerance)
+
+
+def width_of(*, to_screen: bool) -> int:
+    """The characters in a line of a table."""
+    import shutil
+
+    return shutil.get_terminal_size().columns if to_screen else NOT_A_TERMINAL_WIDTH
 
 
 def _end_if_incomplete(sheets: "list[Sheet]", tolerance: float | None) -> None:

@@ -1,13 +1,10 @@
 """Published tables of hyperparameters beside the defaults that our plugins have."""
 
-from functools import cache
-from typing import Any
-
 from harness.report.commands import Commands
 from harness.report.compared import ComparedNumber, ComparedTable
-from harness.report.matching import Wanted
 from harness.report.paper_notes import Sources
 from harness.report.paper_records import paper_records
+from harness.report.published_values import published_values
 from harness.report.reported import Value
 from harness.report.rows import SheetLine, value_text
 from harness.report.sheet import Section, Sheet
@@ -41,21 +38,8 @@ def default_of(each: ComparedNumber, commands: Commands) -> Value:
     """The value of a row's field in our method; None where there is no such method here."""
     if each.wanted is None or each.wanted.method not in commands.methods:
         return None
-    found: Value = _defaults(each.wanted).get(str(each.row.field))
+    found: Value = published_values(each.wanted).get(str(each.row.field))
     return found
-
-
-@cache
-def _defaults(target: Wanted) -> dict[str, Any]:
-    """Every field of the configuration that a sweep of the row starts from."""
-    from harness.plugin import registry  # torch takes seconds to import
-
-    config = registry.load(target.method).method.config_type(
-        encoder=target.published_encoder or target.encoder,
-        setting=target.setting,
-        **dict(target.configuration),
-    )
-    return config.model_dump(mode="json")
 
 
 def _sections(table: ComparedTable, ours: dict[int, str], sources: Sources) -> list[Section]:

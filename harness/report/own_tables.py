@@ -8,14 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from harness.errors import UserError, suggest
-from harness.evaluation.catalogue import DISPLAY
+from harness.evaluation.catalogue import DISPLAY, Metric
 from harness.report.group_filter import filtered, traits
-from harness.report.groups import Cell, Group, best_on_dev, comparable_groups
+from harness.report.groups import Cell, Group, comparable_groups
+from harness.report.matching import best_on_dev
 from harness.report.notes import SHOWN, foreign, made_on, nothing_such, nothing_yet, unreadable
-from harness.report.ranking import ranked
 from harness.report.row_names import text_of
 from harness.report.rows import ScoreRow
-from harness.report.score_columns import ScoreColumn, decimals_of, grouping_column
+from harness.report.score_columns import ScoreColumn, decimals_of, rank_rows
 from harness.report.sheet import OVER_SUBSETS, Section, Sheet
 from harness.report.store_records import STORE_SCHEMA, records_of
 from harness.report.store_tables import GroupNumbers, group_numbers
@@ -101,12 +101,11 @@ def _sheet(
     columns = [_column(name, known[name], list(chosen.values()), metrics) for name in metrics]
     averages = [name for name in metrics if _is_average(name, known[name])]
     made = [_row(names, group, columns, numbers) for names, group in chosen.items()]
-    ways = [column.direction for column in columns]
     return Sheet(
         title="",
         columns=[*rows, "n", *(column.heading for column in columns)],
         text_columns=len(rows),
-        sections=[Section("", ranked(made, ways, grouping_column(columns, averages)))],
+        sections=[Section("", rank_rows(made, columns, averages))],
         caption=_caption(list(chosen.values()), metrics, known),
         notes=[*foreign(chosen.values()), *_choices(alike, chosen, numbers), *notes],
         make_records=lambda: _records(list(chosen.values()), metrics),
@@ -136,6 +135,7 @@ def _column(
         name,
         partial(column_cell, name),
         decimals_of(measured, name) if measured else 2,
+        Metric(part.card.name, name),
         part.card.directions.get(name, 1),
     )
 
@@ -190,7 +190,7 @@ def _choices(
 ) -> list[str]:
     """A note about the rows for which there were several groups of comparable trials."""
     several = [
-        f"row {numbers[group.identity]} of {len(alike[names])}"
+        f"row {numbers[group.identity]} ({len(alike[names])} groups)"
         for names, group in chosen.items()
         if len(alike[names]) > 1
     ]

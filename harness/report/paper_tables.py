@@ -102,10 +102,7 @@ class _ScoreSheet:
 
     def _trials(self) -> Iterator[MeasuredTrial]:
         return (
-            trial
-            for each in self.numbers
-            if each.measured and each.cell
-            for trial in each.measured.trials
+            trial for each in self.numbers if each.found and each.cell for trial in each.cell.trials
         )
 
     def _sections(self) -> list[Section]:
@@ -113,7 +110,12 @@ class _ScoreSheet:
         return [
             Section(
                 heading,
-                ranked([self._row(row, next(places)) for row in rows], directions, average=None),
+                ranked(
+                    [self._row(row, next(places)) for row in rows],
+                    directions,
+                    average=None,
+                    metrics=[each.metric for each in rows[0]],
+                ),
             )
             for heading, rows in self.table.sections
         ]
@@ -152,11 +154,7 @@ class _ScoreSheet:
             mark=("*" if each.stands_in else "") + (FOREIGN if each.foreign else ""),
             comparable=not each.foreign,
             same_setup=each.same_setup,
-            expected=bool(
-                each.published is not None
-                and each.wanted
-                and not self.commands.obstacle(each.wanted)
-            ),
+            expected=bool(numeric and each.wanted and not self.commands.obstacle(each.wanted)),
         )
 
     def _why_empty(self, row: list[ComparedNumber]) -> str:

@@ -1,12 +1,15 @@
 """Ranks the rows of a table: which cells are in bold, and which rows cannot be told apart."""
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 
+from harness.evaluation.catalogue import Metric
+from harness.report.paired import paired_p_value
 from harness.report.rows import ScoreRow, SheetCell
 from harness.report.significance import Samples, best_cells, groups
 
@@ -16,12 +19,18 @@ MANY = 5
 _Row = TypeVar("_Row", bound=ScoreRow)
 
 
-def ranked(rows: Sequence[_Row], directions: Sequence[int], average: int | None) -> list[_Row]:
+def ranked(
+    rows: Sequence[_Row],
+    directions: Sequence[int],
+    average: int | None,
+    metrics: Sequence[Metric | None] = (),
+) -> list[_Row]:
     """The rows with their best cells marked, and with their groups where they are many.
 
     directions: for each column 1 where higher is better, -1 where lower is, 0 where it is not
-    ranked. average: the column by which rows are grouped; None: they are not. Incomplete rows and
-    scores that cannot be compared are left out.
+    ranked. average: the column by which rows are grouped; None: they are not. metrics: the metric
+    of each column, by which two models of one seed each are compared where their embeddings are
+    kept. Incomplete rows and scores that cannot be compared are left out.
     """
     blocks: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for index, row in enumerate(rows):
@@ -32,7 +41,7 @@ def ranked(rows: Sequence[_Row], directions: Sequence[int], average: int | None)
         columns = [
             _samples([rows[index].cells[at] for index in block]) for at in range(len(directions))
         ]
-        best = best_cells(columns, directions)
+        best = best_cells(columns, directions, _PairedTest([rows[at] for at in block], metrics))
         grouped = _groups(columns[average], directions[average]) if average is not None else {}
         for place, index in enumerate(block):
             cells = [
@@ -43,6 +52,21 @@ def ranked(rows: Sequence[_Row], directions: Sequence[int], average: int | None)
                 cells[average] = replace(cells[average], group=grouped[place])
             found[index] = replace(rows[index], cells=tuple(cells))
     return found
+
+
+@dataclass(frozen=True)
+class _PairedTest:
+    """The paired bootstrap between two rows of a single seed each."""
+
+    rows: Sequence[ScoreRow]
+    metrics: Sequence[Metric | None]
+
+    def __call__(self, first: int, second: int, column: int) -> float:
+        metric = self.metrics[column] if self.metrics else None
+        if metric is None:
+            return math.nan
+        one, two = (self.rows[row].cells[column].keys[0] for row in (first, second))
+        return paired_p_value(metric.suite, one, two, metric.name)
 
 
 def _samples(cells: Sequence[SheetCell]) -> Samples:

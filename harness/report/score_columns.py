@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from harness.evaluation.catalogue import DISPLAY
+from harness.evaluation.catalogue import DISPLAY, Metric
 from harness.report.groups import Cell, Group
-from harness.report.rows import FOREIGN, SheetCell
+from harness.report.ranking import ranked
+from harness.report.rows import FOREIGN, ScoreRow, SheetCell
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,8 @@ class ScoreColumn:
     name: str
     cell: Callable[[Group], Cell | None]
     decimals: int = 2
+    metric: Metric | None = None
+    """The place of a test score in the store"""
     direction: int = 0
     """1 where higher is better, -1 where lower is, and 0 where the column is not ranked"""
 
@@ -49,6 +52,7 @@ def test_columns(groups: list[Group]) -> list[ScoreColumn]:
             name,
             lambda group: group.test.get(name),
             decimals_of(groups, name),
+            Metric(card.name, name),
             card.directions.get(name, 1),
         )
 
@@ -89,8 +93,12 @@ def decimals_of(groups: list[Group], name: str) -> int:
     return 4 if all(abs(mean) <= 1 for mean in means) else 2
 
 
-def grouping_column(columns: Sequence[ScoreColumn], averages: Sequence[str]) -> int | None:
-    """The column by which rows are grouped: the average, or the only column that is ranked."""
+def rank_rows(
+    rows: Sequence[ScoreRow], columns: Sequence[ScoreColumn], averages: Sequence[str]
+) -> list[ScoreRow]:
+    """The rows with their best cells marked, and in groups by the average, or the only metric."""
     ranking = [index for index, column in enumerate(columns) if column.direction]
     named = [index for index in ranking if columns[index].name in averages]
-    return next(iter(named or (ranking if len(ranking) == 1 else [])), None)
+    average = next(iter(named or (ranking if len(ranking) == 1 else [])), None)
+    ways = [column.direction for column in columns]
+    return ranked(rows, ways, average, [column.metric for column in columns])

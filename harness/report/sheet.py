@@ -15,8 +15,8 @@ OVER_SUBSETS = (
 )
 """The sentence under a table whose trials differ in the label subset"""
 BOLD_NOTE = (
-    "Bold: the best of its column, and what is not significantly worse (Welch over seeds, "
-    "Holm over columns, 5 %), among rows of one setting, encoder and share of the labels."
+    "Bold: the best of its column among the rows that it is compared with, and what is not "
+    "significantly worse (Welch over seeds, Holm over columns, 5 %)."
 )
 GROUP_NOTE = (
     "(1), (2): groups that differ significantly (Welch over seeds, Holm over pairs, 5 %); rows of "

@@ -3,11 +3,11 @@
 Two rows are compared by Welch's t-test over their seeds. The p-values of a row over the columns of
 a table, and those of all pairs of a column, are corrected after Holm. Where a row has one seed, the
 spread of the other stands for both, which is Student's test with one value on a side. Two rows of
-one seed each have no spread, so their p-value is NaN. A row that does not train has no seeds and no
-spread: it is a constant.
+one seed each have no spread, so their p-value is NaN, unless the caller knows another test. A row
+that does not train has no seeds and no spread: it is a constant.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +29,10 @@ class Samples:
         return Samples(self.mean[rows], self.std[rows], self.n[rows])
 
 
+PairTest = Callable[[int, int, int], float]
+"""The p-value for no difference between two rows in a column; NaN where it is unknown"""
+
+
 def agrees(mean: float, std: float | None, n: int, published: float) -> bool | None:
     """Whether a published number lies within the spread of our seeds.
 
@@ -37,11 +41,17 @@ def agrees(mean: float, std: float | None, n: int, published: float) -> bool | N
     """
     if std is None:
         return None
+    low, high = prediction_interval(mean, std, n)
+    # A mean has digits behind those that a paper prints, where equal numbers may differ.
+    return low - 1e-9 <= published <= high + 1e-9
+
+
+def prediction_interval(mean: float, std: float, n: int) -> tuple[float, float]:
+    """The two ends between which the score of one more seed is with a probability of 95 %."""
     from scipy.special import stdtrit
 
     reach = float(stdtrit(n - 1, 1 - SIGNIFICANT / 2)) * std * float(np.sqrt(1 + 1 / n))
-    # The numbers of papers are rounded, and so are not all digits of a sum.
-    return abs(mean - published) <= reach + 1e-9
+    return mean - reach, mean + reach
 
 
 def p_values(first: Samples, second: Samples) -> np.ndarray:
@@ -82,11 +92,14 @@ def holm(values: np.ndarray, axis: int = -1) -> np.ndarray:
     return np.moveaxis(corrected, -1, axis)
 
 
-def best_cells(columns: Sequence[Samples], directions: Sequence[int]) -> np.ndarray:
+def best_cells(
+    columns: Sequence[Samples], directions: Sequence[int], of_single_seeds: PairTest | None = None
+) -> np.ndarray:
     """Which cells are the best of their column, or not significantly worse, (rows, columns).
 
-    `directions`: for each column 1 where higher is better, -1 where lower is, and 0 where no value
-    is better than another. Of every column, NaN means are rows without a score.
+    directions: for each column 1 where higher is better, -1 where lower is, and 0 where no value
+    is better than another. of_single_seeds: the test of two rows that have one seed each. Of every
+    column, NaN means are rows without a score.
     """
     scores = np.stack([each.mean for each in columns], axis=1) * np.array(directions)
     # A row that stands alone is not the best of several.
@@ -98,6 +111,9 @@ def best_cells(columns: Sequence[Samples], directions: Sequence[int]) -> np.ndar
     top = scores == scores[best, np.arange(len(columns))]
     # A cell is not compared with itself, and what is not ranked is no test.
     values[top | ~ranked] = np.nan
+    if of_single_seeds is not None:
+        for row, at in np.argwhere(np.isnan(values) & ~top & ranked & ~np.isnan(scores)):
+            values[row, at] = of_single_seeds(int(row), best[at], int(at))
     shown: np.ndarray = (top | (holm(values) > SIGNIFICANT)) & ranked & ~np.isnan(scores)
     return shown
 

@@ -16,13 +16,12 @@ from harness.report.notes import (
     shortcomings,
     unreadable,
 )
-from harness.report.ranking import ranked
 from harness.report.row_names import Searched, names_of, searched_by
 from harness.report.rows import ScoreRow
 from harness.report.score_columns import (
     ScoreColumn,
     dev_columns,
-    grouping_column,
+    rank_rows,
     tasks_of,
     test_columns,
 )
@@ -83,12 +82,11 @@ def _sheet(
         for name, group in zip(zip(*names.values(), strict=True), groups, strict=True)
     ]
     averages = [name for name in (groups[0].card.average,) if name]
-    ways = [column.direction for column in columns]
     return Sheet(
         title="" if own else f"suite {groups[0].suite}",
         columns=[*names, "n", *(column.heading for column in columns)],
         text_columns=len(names),
-        sections=[Section("", ranked(rows, ways, grouping_column(columns, averages)))],
+        sections=[Section("", rank_rows(rows, columns, averages))],
         caption=_caption(groups, selected=any(column.heading == "dev" for column in dev)),
         notes=notes,
         make_records=lambda: records_of(groups),

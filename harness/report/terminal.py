@@ -7,6 +7,7 @@ because each of them vanishes on some background; the best scores are bold.
 
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
@@ -29,7 +30,9 @@ def terminal_text(sheet: Sheet, width: int, *, bold: bool = False) -> str:
     """
     parts = [_printed(sheet.title, width) + "\n"] if sheet.title else []
     if sheet.columns:
-        parts += [_table(block, width, bold=bold) + "\n" for block in _blocks(sheet, width)]
+        layout = _Layout(sheet)
+        blocks = _blocks(layout, width)
+        parts += [_table(layout, block, width, bold=bold) + "\n" for block in blocks]
     caption = " ".join(filter(None, [sheet.caption, sheet.legend(bold=bold)]))
     parts += [_printed(caption, width)] if caption else []
     parts += [f"{note}\n" for note in sheet.notes]
@@ -40,13 +43,12 @@ def address_note(sheets: Sequence[Sheet]) -> str:
     """A line that says how to ask for a cell of the tables; "" where no cell has an address."""
     for sheet, row in ((each, row) for each in sheets for row in each.score_rows):
         scores = dict(zip(sheet.metrics, (cell.score for cell in row.cells), strict=False))
-        shown = (name for name in (*sheet.averages, *sheet.metrics) if scores.get(name))
+        named = [name for name in sheet.averages if name != "dev"]
+        shown = (name for name in (*named, *reversed(sheet.metrics)) if scores.get(name))
         name = next(shown, None)
         if row.address and name:
-            return (
-                f"harness show {row.address}.{address_name(name)}: its trials, and the command that "
-                "runs them again\n"
-            )
+            address = f"{row.address}.{address_name(name)}"
+            return f"harness show {address}: its trials, and the command that runs them again\n"
     return ""
 
 
@@ -55,127 +57,129 @@ def address_name(metric: str) -> str:
     return metric.lower().rstrip(".").replace(" ", "-")
 
 
-class _Block:
-    """Some columns of a table, as lines of text under their headings."""
+class _Layout:
+    """All lines of a table, with the number of its row before each, and their widths."""
 
-    def __init__(self, sheet: Sheet, columns: Sequence[int], gap: int = 2) -> None:
-        self.texts = sum(column <= sheet.text_columns for column in columns)
-        """Leading columns that are text, the number of the row among them"""
-        self.gap = gap
-        self.heading = _picked(["#", *sheet.columns], columns)
-        self.sections = [
-            (section.name, [_picked(line, columns) for line in _numbered(section)])
-            for section in sheet.sections
-        ]
+    def __init__(self, sheet: Sheet) -> None:
+        self.sheet, self.texts = sheet, sheet.text_columns + 1
+        """The leading columns that are text, the number of the row among them"""
+        self.heading = ["#", *map(_shown, sheet.columns)]
+        self.sections = [(section.name, _numbered(section)) for section in sheet.sections]
         cells = [self.heading, *(line for _, lines in self.sections for line in lines)]
-        by_column = list(zip(*cells, strict=True))
-        self.widths = [max(map(cell_len, column)) for column in by_column]
-        self.least = [
-            max(cell_len(word) for cell in column for word in (cell.split() or [""]))
-            for column in by_column
-        ]
+        columns = list(zip(*cells, strict=True))
+        self.widths = [max(map(cell_len, column)) for column in columns]
+        words = [[word for cell in column for word in cell.split()] for column in columns]
+        self.least = [max(map(cell_len, found), default=0) for found in words]
+        self.numbered = any(columns[0][1:])
+
+    def block(self, columns: Sequence[int], gap: int, width: int) -> tuple["_Block", bool]:
+        """A block of these columns, and whether its lines fit.
+
+        The text columns become narrower, the widest first, down to its longest word. The width is
+        not left to rich, which would break words.
+        """
+        found = _Block(list(columns), {at: self.widths[at] for at in columns}, gap)
+        while found.total > width:
+            wide = [at for at in columns if at < self.texts and found.widths[at] > self.least[at]]
+            if not wide:
+                return found, False
+            found.widths[max(wide, key=lambda at: found.widths[at])] -= 1
+        return found, True
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Some columns of a table, side by side."""
+
+    columns: list[int]
+    widths: dict[int, int]
+    gap: int
 
     @property
     def total(self) -> int:
         """The characters of a line."""
-        return sum(self.widths) + self.gap * (len(self.widths) - 1)
-
-    def narrow(self, width: int) -> bool:
-        """Make the text columns narrower, the widest first, down to its longest word.
-
-        It says whether the lines fit. The width is not left to rich, which would break words.
-        """
-        while self.total > width:
-            text = [at for at in range(self.texts) if self.widths[at] > self.least[at]]
-            if not text:
-                return False
-            self.widths[max(text, key=lambda at: self.widths[at])] -= 1
-        return True
+        return sum(self.widths.values()) + self.gap * (len(self.widths) - 1)
 
 
-def _blocks(sheet: Sheet, width: int) -> list[_Block]:
+def _blocks(layout: _Layout, width: int) -> list[_Block]:
     """The whole table where it fits, or else its blocks: the averages first, then the tasks."""
-    numbered = any(line[0] for section in sheet.sections for line in _numbered(section))
-    texts = [*([0] if numbered else []), *range(1, sheet.text_columns + 1)]
-    scores = list(range(sheet.text_columns + 1, len(sheet.columns) + 1))
+    sheet = layout.sheet
+    texts = [*([0] if layout.numbered else []), *range(1, layout.texts)]
+    numbers = list(range(layout.texts, len(layout.heading)))
+    n, scores = numbers[:1], numbers[1:]
     for gap in (2, 1):
-        whole = _Block(sheet, [*texts, *scores], gap)
-        if whole.narrow(width):
+        whole, fits = layout.block([*texts, *numbers], gap, width)
+        if fits:
             return [whole]
-    n, *scores = scores
-    names = dict(enumerate(sheet.metrics, n + 1))
+    names = dict(enumerate(sheet.metrics, layout.texts + 1))
     first = [name for name in sheet.averages if name in names.values()]
     scores.sort(key=lambda at: first.index(names[at]) if names.get(at) in first else len(first))
-    return _filled_blocks(sheet, width, [*texts, n], scores)
+    return _filled_blocks(layout, width, [*texts, *n], scores)
 
 
 def _filled_blocks(
-    sheet: Sheet, width: int, leading: Sequence[int], scores: Sequence[int]
+    layout: _Layout, width: int, leading: Sequence[int], scores: Sequence[int]
 ) -> list[_Block]:
     """Blocks with as many columns of scores as fit behind the leading ones.
 
     All but the first have of these only the number, the first one, and those without a heading.
     """
-    brief = [
-        at for at in leading if at <= 1 or (at <= sheet.text_columns and not sheet.columns[at - 1])
-    ]
+    brief = [at for at in leading if at <= 1 or (at < layout.texts and not layout.heading[at])]
     found: list[_Block] = []
     rest = list(scores)
     while rest or not found:
-        names = brief if found else leading
+        least = 1 if found else 0
         for count in range(len(rest), -1, -1):
-            block = _Block(sheet, [*names, *rest[:count]])
-            if block.narrow(width) or count <= (1 if found else 0):
+            columns = [*(brief if found else leading), *rest[:count]]
+            block, fits = layout.block(columns, 2, width)
+            if fits or count <= least:
                 break
         found.append(block)
         rest = rest[count:]
     return found
 
 
-def _picked(line: Sequence[str], columns: Sequence[int]) -> SheetLine:
-    return [_shown(line[at]) for at in columns]
-
-
 def _numbered(section: Section) -> list[SheetLine]:
     """The lines of a section, each behind the last part of its row's address."""
-    return [
-        [number if first else "", *line]
-        for row in section.rows
-        for number, lines in [
-            (row.address.rpartition(".")[2], row.lines)
-            if isinstance(row, ScoreRow)
-            else ("", [row])
-        ]
-        for first, line in zip([True, *[False] * len(lines)], lines, strict=False)
-    ]
+    found = []
+    for row in section.rows:
+        scored = row if isinstance(row, ScoreRow) else None
+        number = scored.address.rpartition(".")[2] if scored else ""
+        for line in row.lines if isinstance(row, ScoreRow) else [row]:
+            found.append([number, *map(_shown, line)])
+            number = ""  # it stands before the first line of a row only
+    return found
 
 
-def _table(block: _Block, width: int, *, bold: bool) -> str:
+def _table(layout: _Layout, block: _Block, width: int, *, bold: bool) -> str:
     """The lines of a table: a heading, a rule, and the sections with an empty line between them.
 
     The words are wrapped by rich, and its tables are not used: a table of a thousand rows would
     take it several seconds.
     """
     parts = []
-    for name, rows in block.sections:
+    for name, rows in layout.sections:
         lines = _printed(name, width).splitlines() if name else []
-        lines += [line for row in rows for line in _lines(row, block, bold=bold)]
+        lines += [line for row in rows for line in _lines(row, layout, block, bold=bold)]
         parts += ["".join(f"{line}\n" for line in lines)] if lines else []
-    heading = [*_lines(block.heading, block, bold=False, at_top=False), "─" * block.total]
-    return "\n".join(heading) + "\n" + "\n".join(parts)
+    top = _lines(layout.heading, layout, block, bold=False, at_top=False)
+    return "\n".join([*top, "─" * block.total]) + "\n" + "\n".join(parts)
 
 
-def _lines(row: SheetLine, block: _Block, *, bold: bool, at_top: bool = True) -> list[str]:
+def _lines(
+    row: SheetLine, layout: _Layout, block: _Block, *, bold: bool, at_top: bool = True
+) -> list[str]:
     """The lines of a row. `at_top`: where a cell with fewer lines than others stands."""
     columns = []
-    for index, (cell, width) in enumerate(zip(row, block.widths, strict=True)):
-        side: JustifyMethod = "left" if index < block.texts else "right"
+    for at in block.columns:
+        cell, width = row[at], block.widths[at]
+        side: JustifyMethod = "left" if at < layout.texts else "right"
         strong = bold and isinstance(cell, Bold)
         columns.append(
             [_filled(part, width, side, strong=strong) for part in _wrapped(cell, width, side)]
         )
     height = max(map(len, columns))
-    for parts, width in zip(columns, block.widths, strict=True):
+    for parts, width in zip(columns, block.widths.values(), strict=True):
         end = len(parts) if at_top else 0
         parts[end:end] = [" " * width] * (height - len(parts))
     return [(" " * block.gap).join(parts).rstrip(" ") for parts in zip(*columns, strict=True)]

@@ -40,8 +40,12 @@ def computed(name: str, values: dict[str, Any]) -> Computed:
     kit = kit_of(name, values)
     assert isinstance(kit.config, TrainingConfig)
     method = without_dropout(kit).train()
+    workers = kit.config.workers
     if kit.config.shards_weights and has_ranks():
         shard(method, kit.config, kit.device)
+        assert not any(parameter.numel() for parameter in method.parameters())
+        parts = {each.ds_tensor.numel() * workers - each.ds_numel for each in method.parameters()}
+        assert parts <= {*range(workers)}  # its share of every one, rounded up
     found: Computed = {}
     for stage in kit.declared.stages:
         batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
