@@ -179,8 +179,10 @@ def number_ticks(axis: Axes, values: Sequence[float]) -> None:
         axis.xaxis.set_major_locator(MaxNLocator(8, integer=all(v == int(v) for v in known)))
         plain_numbers(axis.xaxis)
     at = [math.log(value) for value in known] if log else known
-    near = min((b - a for a, b in pairwise(at)), default=0) < 0.2 * (at[-1] - at[0])
-    if len(known) <= TICKS and not near:
-        axis.set_xticks(known, [number_text(value) for value in known])
+    labels = [number_text(value) for value in known]
+    # A character takes about a twentieth of a narrow panel.
+    room = 0.05 * max(map(len, labels)) * (at[-1] - at[0])
+    if len(known) <= TICKS and all(after - before >= room for before, after in pairwise(at)):
+        axis.set_xticks(known, labels)
         axis.set_xticks([], minor=True)
     axis.autoscale(axis="x")
