@@ -86,7 +86,7 @@ def _loaded(
     # A pooler (BERT's is dense and tanh on [CLS]) is not part of any method here.
     if inspect.isclass(kind) and "add_pooling_layer" in inspect.signature(kind).parameters:
         options["add_pooling_layer"] = False
-    if device is not None and device.type != "cpu" and transformers.utils.is_accelerate_available():
+    if device is not None and device.type != "cpu":
         options["device_map"] = device  # each shard goes there at once, past the host's memory
     model, said = transformers.AutoModel.from_pretrained(
         model_folder(name),
