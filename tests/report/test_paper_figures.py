@@ -38,7 +38,9 @@ def test_a_line_of_means_beside_the_papers_point(store: Store, add_trial: AddTri
         for seed, dev in enumerate(scores):
             values = {"auxiliary_weight": 0, "prefix_length": length, "label_fraction": 1}
             add_trial(values, seed=seed, dev={"stsb-dev": dev}, **PREFIXES)
-    # Neither another weight nor a share of the labels belongs to the figure.
+    # Neither an ablation, nor another weight, nor a share of the labels belongs to the figure.
+    adapters = {"auxiliary_weight": 0, "prefix_length": 8, "augmentation": "adapter"}
+    add_trial(adapters, dev={"stsb-dev": 99.0}, **PREFIXES)
     add_trial({"auxiliary_weight": 0.1, "prefix_length": 16}, dev={"stsb-dev": 99.0}, **PREFIXES)
     share = {"auxiliary_weight": 0, "prefix_length": 16, "label_fraction": 0.1}
     add_trial(share, dev={"stsb-dev": 99.0}, **PREFIXES)

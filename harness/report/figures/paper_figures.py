@@ -31,19 +31,22 @@ from harness.trials.store_folders import store_option
 ENCODER = "bert-base-uncased"
 """The encoder of all these figures in the papers"""
 CROSS_ENTROPY = "cross entropy of stage 1"
+ITS_OWN = {"augmentation": "prefix", "views": "different", "second_stage": "all"}
+"""DiffAug as its figures have it, without the ablations of its Table 3"""
 PREFIX_LENGTHS = (1, 2, 4, 8, 16, 32)
 STAGE_ONE_STEPS = tuple(range(250, 3001, 250))
 LINES: Mapping[str, ScoreLine] = {
     "diffaug-figure4": ScoreLine(
         "diffaug", "semisup", ENCODER, {"auxiliary_weight": 0}, "prefix_length", PREFIX_LENGTHS,
-        STSB_DEV,
+        STSB_DEV, ITS_OWN,
     ),
     "diffaug-figure5": ScoreLine(
         "diffaug", "semisup", ENCODER, {"auxiliary_weight": 0, "prefix_length": 8}, "stage1_steps",
-        STAGE_ONE_STEPS, STSB_DEV,
+        STAGE_ONE_STEPS, STSB_DEV, ITS_OWN,
     ),
     "dcpcse-figure2": ScoreLine(
-        "dcpcse", "unsup", ENCODER, {}, "prompt_length", tuple(range(1, 21)), STS_AVERAGE
+        "dcpcse", "unsup", ENCODER, {}, "prompt_length", tuple(range(1, 21)), STS_AVERAGE,
+        {"prompts": "deep", "mlm": False},
     ),
 }  # fmt: skip
 """Name of a figure, and of the search space that fills it -> its line. The values are those of the

@@ -26,12 +26,22 @@ class ModelFigure:
     setting: str
     methods: Mapping[str, Mapping[str, Any]]
     """Method -> hyperparameters that its trial has"""
+    defaults: Mapping[str, Mapping[str, Any]]
+    """Method -> hyperparameters with defaults that its trial has not changed"""
 
 
+DIFFCSE = {"objective": "detection", "edit": "replace", "edited": "same", "contrastive": True}
+"""DiffCSE without its ablations, which are runs of the same plugin"""
 MODEL_FIGURES: Mapping[str, ModelFigure] = {
-    "diffcse-figure2": ModelFigure("unsup", {"simcse": {}, "diffcse": {}}),
+    "diffcse-figure2": ModelFigure(
+        "unsup",
+        {"simcse": {}, "diffcse": {}},
+        {"simcse": {"masked_language_weight": 0.0}, "diffcse": DIFFCSE},
+    ),
     "d2cse-figure2": ModelFigure(
-        "sup", {"dcpcse": {}, "diffcse": {}, "d2cse": {"cls_prompt": True}}
+        "sup",
+        {"dcpcse": {}, "diffcse": {}, "d2cse": {"cls_prompt": True}},
+        {"dcpcse": {"prompts": "deep"}, "diffcse": DIFFCSE, "d2cse": {"discriminator": "shared"}},
     ),
 }
 
@@ -49,7 +59,8 @@ def chosen_trials(
     notes = []
     for method, values in wanted.methods.items():
         fixed = tuple(values.items())
-        target = Wanted(method, wanted.setting, encoder, fixed, tuple(ALL_LABELS.items()))
+        kept = tuple({**ALL_LABELS, **wanted.defaults[method]}.items())
+        target = Wanted(method, wanted.setting, encoder, fixed, kept)
         found = finder.find(target)
         if found is None:
             words = ["harness", "sweep", method, wanted.setting, "--encoder", encoder]

@@ -48,13 +48,15 @@ class ScoreLine:
     values: Sequence[int]
     metric: str
     """A dev or test metric"""
+    defaults: Mapping[str, Any]
+    """Hyperparameters that make another method of it; no trial has changed them"""
 
     def wanted(self, value: int) -> Wanted:
         """The trials with this value of the hyperparameter."""
         values = {**self.configuration, self.hyperparameter: value}
         return Wanted(
             self.method, self.setting, self.encoder, tuple(sorted(values.items())),
-            tuple(ALL_LABELS.items()),
+            tuple({**ALL_LABELS, **self.defaults}.items()),
         )  # fmt: skip
 
 
