@@ -176,7 +176,9 @@ def number_ticks(axis: Axes, values: Sequence[float]) -> None:
         axis.set_xlim(known[0], known[-1])
         log_ticks(axis.xaxis)
     else:
-        axis.xaxis.set_major_locator(MaxNLocator(8, integer=all(v == int(v) for v in known)))
+        whole = all(value == int(value) for value in known)
+        # Fractions such as 2.5e-05 are long.
+        axis.xaxis.set_major_locator(MaxNLocator("auto" if whole else 3, integer=whole))
         plain_numbers(axis.xaxis)
     at = [math.log(value) for value in known] if log else known
     labels = [number_text(value) for value in known]
