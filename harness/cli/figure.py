@@ -1,13 +1,12 @@
 """`harness figure`: draws the figures of a sweep or of a paper from the store."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from harness.cli import options
+from harness.cli.drawing import drawn_models, writing
 from harness.errors import UserError, suggest
 
 if TYPE_CHECKING:
@@ -23,38 +22,66 @@ def figure(
             "search of the store."
         ),
     ] = None,
+    paper: Annotated[
+        str | None,
+        typer.Option(help="Draw a figure of this paper: d2cse, dcpcse, diffaug or diffcse."),
+    ] = None,
+    number: Annotated[
+        int | None, typer.Option("--figure", min=1, help="With --paper: the number of the figure.")
+    ] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="With --paper: an encoder instead of that of the paper.")
+    ] = None,
     store: options.StoreOption = None,
     output: Annotated[Path, typer.Option(help="The folder for the figures.")] = Path("figures"),
     format: Annotated[
         Literal["png", "svg", "pdf"], typer.Option(help="The format of the files.")
     ] = "png",
 ) -> None:
-    """Draw the figures of a sweep from what the store has.
+    """Draw a sweep, or a figure of a paper beside what the paper says, from what the store has.
 
-    Example: harness figure --sweep quickstart --format pdf
+    Example: harness figure --paper diffaug --figure 4 --format pdf
     """
-    if sweep is None:
-        raise UserError("name what is drawn: a sweep with --sweep S")
-    made, notes = _of_sweep(sweep, store)
+    if (sweep is None) == (paper is None):
+        raise UserError("name what is drawn: --sweep S, or --paper P --figure N")
+    if paper is None:
+        if number is not None or encoder is not None:
+            raise UserError("--figure and --encoder belong to a paper: --paper P --figure N")
+        made, notes = _of_sweep(str(sweep), store)
+    elif number is None:
+        raise UserError(f"--paper {paper} needs the number of a figure: --figure N")
+    else:
+        made, notes = _of_paper(paper, number, encoder, store)
     from harness.report.figures.writing import write_figures
 
     with writing(output):
-        output.mkdir(parents=True, exist_ok=True)
+        if made:
+            output.mkdir(parents=True, exist_ok=True)
         for path in write_figures(made, output, format):
             typer.echo(str(path))
     for note in notes:
         typer.echo(note)
 
 
-@contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """Raises UserError when `folder` cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            f"{folder} cannot be written ({error.strerror}); choose another folder with --output"
-        ) from None
+def _of_paper(
+    paper: str, number: int, encoder: str | None, store: str | None
+) -> "tuple[list[ReportFigure], list[str]]":
+    """A figure of a paper, and what the store lacks of it."""
+    from harness.report.figures.paper_figures import STORE_FIGURES, figure_name, store_figure
+
+    name, found = figure_name(paper, number), options.opened(store)
+    if name in STORE_FIGURES:
+        return store_figure(name, found, encoder)
+    from harness.report.figures.paper_models import MODELS_ENCODER, chosen_trials, model_figures
+    from harness.report.groups import comparable_groups
+    from harness.report.measured_trials import TABLE_COLUMNS
+
+    groups = comparable_groups(found.read(TABLE_COLUMNS).table)
+    keys, notes = chosen_trials(name, groups, encoder or MODELS_ENCODER, found.place)
+    if not keys:
+        return [], notes
+    models, pairs = drawn_models(list(keys.values()), found)
+    return model_figures(name, models, pairs), notes
 
 
 def _of_sweep(sweep: str, store: str | None) -> "tuple[list[ReportFigure], list[str]]":

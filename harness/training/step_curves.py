@@ -106,8 +106,11 @@ class StepCurves:
                 for name, value in zip(step.names, values, strict=True)
             ]
         self._unread.clear()
+        first, every = self._began + 1, interval(self._steps)
         outcome.curves = [
             point
             for point in outcome.curves
-            if point["stage"] != self._stage or is_kept(point["step"] - self._began, self._steps)
+            if point["stage"] != self._stage
+            or point["step"] == first
+            or (point["step"] - self._began) % every == 0
         ]

@@ -111,6 +111,11 @@ def test_the_sweep_of_a_space(harness: Any, swept: Any, tmp_path: Path) -> None:
     ("given", "sentence"),
     [
         ([], "name what is drawn"),
+        (["--sweep", "abcdef", "--paper", "diffaug"], "name what is drawn"),
+        (["--sweep", "abcdef", "--encoder", "tiny-bert"], "belong to a paper"),
+        (["--paper", "diffaug"], "needs the number of a figure"),
+        (["--paper", "diffau", "--figure", "4"], 'did you mean "diffaug"?'),
+        (["--paper", "diffaug", "--figure", "1"], "there is 3, 4, 5"),
         (["--sweep", "abcdeX"], '"abcdeX" is neither a search space nor a search of the store'),
         (["--sweep", "abcdef", "--format", "gif"], "'gif' is not one of 'png', 'svg', 'pdf'"),
     ],
@@ -121,6 +126,22 @@ def test_wrong_names_are_one_sentence(
     answer = harness("figure", *given, "--store", store)
     assert (answer.code, answer.err.count("\n")) == (2, 1)
     assert sentence in answer.err
+
+
+@pytest.mark.parametrize(("paper", "number"), [("diffaug", 3), ("diffcse", 2), ("d2cse", 2)])
+def test_what_the_store_lacks_of_a_paper(
+    harness: Any, store: Path, tmp_path: Path, paper: str, number: int
+) -> None:
+    """A sentence and the command that fills it; no folder without a figure."""
+    answer = harness(
+        "figure", "--paper", paper, "--figure", number, "--store", store, "--output",
+        tmp_path / "figures",
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    for line in answer.out.splitlines():
+        assert line.startswith("the store has no ")
+        assert "; run: harness sweep " in line
+    assert not (tmp_path / "figures").exists()
 
 
 def test_a_store_without_sweeps(harness: Any, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def draw_costs(table: pa.Table) -> Figure:
     """A point for each row of a table of COSTS, and the front as steps."""
     rows = table.to_pylist()
     searches = sorted({row["search"] for row in rows})
-    figure, [axis] = panels(1, height=3.4, named=searches, points=True)
+    figure, [axis] = panels(1, height=3.4, named=searches, shown="points")
     front = [row for row in rows if row["front"]]
     axis.step(
         [row["seconds"] for row in front],

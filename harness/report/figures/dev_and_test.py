@@ -79,7 +79,7 @@ def draw_dev_and_test(table: pa.Table) -> Figure:
     """A point for each row of a table of PAIRED_SCORES, a look for each search."""
     rows = table.to_pylist()
     searches = sorted({row["search"] for row in rows})
-    figure, [axis] = panels(1, height=3.4, named=searches, points=True)
+    figure, [axis] = panels(1, height=3.4, named=searches, shown="points")
     for number, search in enumerate(searches):
         own = [row for row in rows if row["search"] == search]
         points = look(number).points

@@ -153,9 +153,9 @@ def draw_parallel(table: pa.Table) -> Figure:
     pyplot.close(figure)
     figure.set_size_inches(PAGE_WIDTH, 4)
     # Its axes share one place, which a layout engine cannot arrange.
-    figure.subplots_adjust(left=0.09, right=0.98, top=0.9, bottom=0.32)
+    figure.subplots_adjust(left=0.09, right=0.94, top=0.9, bottom=0.32)
     [bar] = (axis for axis in figure.axes if axis.get_label() == "<colorbar>")
-    bar.set_position((0.93, 0.32, 0.015, 0.58))
+    bar.set_position((0.9, 0.32, 0.015, 0.58))
     drawn.set_title("")
     for axis in figure.axes:
         if axis.get_yscale() == "log":

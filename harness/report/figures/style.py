@@ -8,16 +8,24 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 COLOURS = ("#000000", "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """The palette of Okabe and Ito without its yellow, which is hardly seen on paper"""
-LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 1)))
+LINE_STYLES: tuple[Any, ...] = (
+    "-",
+    "--",
+    "-.",
+    ":",
+    (0, (5, 1)),
+    (0, (3, 1, 1, 1, 1, 1)),
+    (0, (1, 1)),
+)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "h", "*")
 PALE = "#9a9a9a"
 """What stands behind the lines that matter"""
@@ -27,7 +35,7 @@ LEGEND_WIDTH = 95
 """The most characters in a line of a legend"""
 TICKS = 6
 """An axis names each of at most so many values"""
-STYLE: dict[str, Any] = {
+STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 9,
     "axes.labelsize": 9,
@@ -62,12 +70,17 @@ class Look:
         """The arguments of points without a line."""
         return {"color": self.color, "marker": self.marker, "linestyle": "none"}
 
+    @property
+    def both(self) -> dict[str, Any]:
+        """The arguments of a line with markers."""
+        return {**self.points, **self.line}
+
 
 def look(number: int) -> Look:
     """How thing number `number` looks, from 0; 77 things differ in colour or marker."""
     return Look(
         COLOURS[number % len(COLOURS)],
-        LINES[(number // len(COLOURS) + number) % len(LINES)],
+        LINE_STYLES[(number // len(COLOURS) + number) % len(LINE_STYLES)],
         MARKERS[number % len(MARKERS)],
     )
 
@@ -78,12 +91,12 @@ def panels(
     height: float = 2.2,
     named: Sequence[str] = (),
     *,
-    points: bool = False,
+    shown: Literal["line", "points", "both"] = "line",
 ) -> tuple[Figure, list[Axes]]:
     """A figure with so many panels, and below them a legend.
 
-    height: inches of each panel. named: what looks as number 0, 1, ... stand for; `points`: markers
-    stand for it, and not lines.
+    height: inches of each panel. named: what the looks of number 0, 1, ... stand for. shown: which
+    part of a look the legend shows.
     """
     columns = min(columns, count)
     rows = -(-count // columns)
@@ -95,7 +108,7 @@ def panels(
     if labels:
         below = figure.add_subplot(grid[rows, :])
         below.set_axis_off()
-        looks = [look(each).points if points else look(each).line for each in range(len(labels))]
+        looks = [getattr(look(number), shown) for number in range(len(labels))]
         lines = [below.plot([], [], **each)[0] for each in looks]
         below.legend(lines, labels, loc="upper left", borderaxespad=0)
     places = [(place // columns, place % columns) for place in range(count)]
@@ -155,16 +168,23 @@ def log_ticks(axis: Axis) -> None:
 def number_ticks(axis: Axes, values: Sequence[float]) -> None:
     """Let a horizontal axis name these numbers, where they are few and not too close."""
     known = sorted(set(values))
-    log = spans_decades(known)
+    gaps = [after - before for before, after in pairwise(known)]
+    # Values such as 1, 2, ..., 20 are even on a plain axis, and 1, 2, 4, ..., 32 on the other.
+    log = spans_decades(known) and max(gaps) >= 3 * min(gaps)
     if log:
         axis.set_xscale("log")
         axis.set_xlim(known[0], known[-1])
         log_ticks(axis.xaxis)
     else:
+        whole = all(value == int(value) for value in known)
+        # Fractions such as 2.5e-05 are long.
+        axis.xaxis.set_major_locator(MaxNLocator("auto" if whole else 3, integer=whole))
         plain_numbers(axis.xaxis)
     at = [math.log(value) for value in known] if log else known
-    near = min((b - a for a, b in pairwise(at)), default=0) < 0.2 * (at[-1] - at[0])
-    if len(known) <= TICKS and not near:
-        axis.set_xticks(known, [number_text(value) for value in known])
+    labels = [number_text(value) for value in known]
+    # A character takes about a twentieth of a narrow panel.
+    room = 0.05 * max(map(len, labels)) * (at[-1] - at[0])
+    if len(known) <= TICKS and all(after - before >= room for before, after in pairwise(at)):
+        axis.set_xticks(known, labels)
         axis.set_xticks([], minor=True)
     axis.autoscale(axis="x")

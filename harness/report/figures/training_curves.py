@@ -74,8 +74,8 @@ def curves_figure(search: SweepSearch) -> ReportFigure:
         title=f"{search.label}: curves of {len(search.trials)} trials",
         caption=f"Dev ({search.metric}), losses without their weights, learning rates, and norms "
         f"of all gradients before clipping, by step of the whole trial. Long curves but dev are "
-        f"means over {AVERAGED} kept steps. The trials with the best dev scores are named, the best "
-        f"one first.{pale}",
+        f"means over {AVERAGED} kept steps. The trials with the best dev scores are named, the "
+        f"best one first.{pale}",
         table=training_curves(search),
         draw=draw_curves,
     )
