@@ -10,6 +10,7 @@ from harness.errors import UserError
 
 if TYPE_CHECKING:
     from harness.report.commands import Commands
+    from harness.report.figures.report_figure import ReportFigure
     from harness.report.page.missing import Missing
     from harness.report.page.report_page import ReportPage
     from harness.report.sheet import Sheet
@@ -61,7 +62,7 @@ def report(
 def _page(paper: str | None, sweep: str | None, store: "Store") -> "ReportPage":
     """The content of a report. Raises UserError for an unknown paper and an unknown sweep."""
     from harness.cli.figure import searches_of_sweep
-    from harness.cli.show import again
+    from harness.cli.run_again import commands_of_store
     from harness.plugin.registry import names
     from harness.report.commands import Commands
     from harness.report.figures.sweep_figures import sweep_figures
@@ -82,9 +83,11 @@ def _page(paper: str | None, sweep: str | None, store: "Store") -> "ReportPage":
     if sweep:
         searches = searches_of_sweep(sweep, searches, store.place)
         keys = {trial.record.key for search in searches for trial in search.trials}
-    trials = StoredTrials(stored_records(reading.table, keys), again)
+    command = commands_of_store(store.place)
+    trials = StoredTrials(stored_records(reading.table, keys), command)
     drawn, others = figured(searches)
     figures, notes = sweep_figures(with_histories(drawn, store), Path(sweep or "store").stem)
+    own, lacking = _paper_figures(paper, store) if paper else ([], [])
     commands = Commands(names(), store.place)
     tables = _of_paper(paper, reading, commands) if paper else _of_store(reading, commands, keys)
     sheets, gaps = tables
@@ -95,9 +98,9 @@ def _page(paper: str | None, sweep: str | None, store: "Store") -> "ReportPage":
         store=store.place,
         trials=trials,
         sheets=sheets,
-        figures=figures,
-        missing=[*gaps, *failed_trials(trials.records, again)],
-        notes=[*others, *notes] if searches else [],
+        figures=[*own, *figures],
+        missing=[*gaps, *failed_trials(trials.records, command)],
+        notes=[*lacking, *others, *(notes if searches else [])],
     )
 
 
@@ -120,6 +123,16 @@ def _of_paper(
 
     gaps = paper_gaps(load_paper(paper), Comparer(reading.table), commands)
     return paper_sheets(reading, paper, commands), list(gaps)
+
+
+def _paper_figures(paper: str, store: "Store") -> "tuple[list[ReportFigure], list[str]]":
+    """The figures of a paper that the records are enough for, and what the store lacks of them."""
+    from harness.report.figures.paper_figures import STORE_FIGURES, store_figure
+
+    own = [name for name in STORE_FIGURES if name.startswith(f"{paper}-")]
+    found = [store_figure(name, store, None) for name in own]
+    figures = [figure for made, _ in found for figure in made if figure.table.num_rows]
+    return figures, [note for _, notes in found for note in notes]
 
 
 def _of_store(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from harness.report.figures.configurations import values_of
 from harness.report.figures.cost_and_score import draw_costs
@@ -16,6 +17,8 @@ from harness.report.figures.dev_and_test import draw_dev_and_test
 from harness.report.figures.optuna_figures import draw_importances, draw_parallel
 from harness.report.figures.report_figure import ReportFigure
 from harness.report.figures.score_by_hyperparameter import draw_hyperparameters
+from harness.report.figures.score_lines import draw_score_lines
+from harness.report.figures.stage_one_curves import draw_stage_one
 from harness.report.figures.training_curves import draw_curves
 
 Mark = Literal["line", "point", "bar", "parallel"]
@@ -127,6 +130,19 @@ def _costs(table: pa.Table) -> Chart:
     )
 
 
+def _score_lines(table: pa.Table) -> Chart:
+    columns = table.drop_columns(["hyperparameter"]).to_pydict()
+    names = {"at": ", ".join(sorted(set(table["hyperparameter"].to_pylist())))}
+    return Chart("point", columns, "at", "value", "source", "metric", error="std", labels=names)
+
+
+def _stage_one(table: pa.Table) -> Chart:
+    columns = table.filter(pc.equal(table["source"], "ours")).to_pydict()
+    seeds = [f"seed {seed}" for seed in columns["seed"]]
+    kept = {name: columns[name] for name in ("metric", "key", "step", "value")}
+    return Chart("line", {**kept, "seed": seeds}, "step", "value", "seed", "metric")
+
+
 _SPLITS = ("dev", "test")
 _CHARTS: Mapping[Callable[..., Any], Callable[[pa.Table], Chart]] = {
     draw_curves: _curves,
@@ -135,4 +151,6 @@ _CHARTS: Mapping[Callable[..., Any], Callable[[pa.Table], Chart]] = {
     draw_parallel: _parallel,
     draw_dev_and_test: _dev_and_test,
     draw_costs: _costs,
+    draw_score_lines: _score_lines,
+    draw_stage_one: _stage_one,
 }

@@ -61,7 +61,7 @@ function configurationOf(trials) {
 
 function commandOf(trials) {
   const commands = trials.map((trial) => trial.command).join("\n");
-  return [element("h3", {}, "Run again"), scrollable(element("pre", {}, commands), "Commands")];
+  return [element("h3", {}, "Command"), scrollable(element("pre", {}, commands), "Commands")];
 }
 
 function reasonOf(trial) {
