@@ -117,6 +117,8 @@ def test_methods_spaces_and_reported_numbers_are_inside_the_package(wheel: Path)
         }
         assert here == {name for name in names if name.startswith(f"{place}/")}
     assert "harness/py.typed" in names
+    page = ("static/page.css", "static/page.js", "templates/index.html")
+    assert names >= {f"harness/report/page/{name}" for name in page}
     assert not [name for name in names if "__pycache__" in name or "/tests/" in name]
 
 

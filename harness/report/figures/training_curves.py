@@ -68,15 +68,17 @@ def _is_drawn(metric: str, *, terms: bool) -> bool:
 
 def curves_figure(search: SweepSearch) -> ReportFigure:
     """The figure of the curves of a search."""
-    pale = " The others are pale." if len(search.trials) > NAMED else ""
+    table = training_curves(search)
+    trials = len(set(table["key"].to_pylist()))
+    pale = " The others are pale." if trials > NAMED else ""
     return ReportFigure(
         name=f"{search.file_name}-curves",
-        title=f"{search.label}: curves of {len(search.trials)} trials",
+        title=f"{search.label}: curves of {trials} trials",
         caption=f"Dev ({search.metric}), losses without their weights, learning rates, and norms "
         f"of all gradients before clipping, by step of the whole trial. Long curves but dev are "
         f"means over {AVERAGED} kept steps. The trials with the best dev scores are named, the "
         f"best one first.{pale}",
-        table=training_curves(search),
+        table=table,
         draw=draw_curves,
     )
 

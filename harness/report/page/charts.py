@@ -41,6 +41,8 @@ class Chart:
     """Half the length of the error bars"""
     front: str = ""
     """Whether a row is on the line of those that no cheaper one beats"""
+    caption: str = ""
+    """What it shows, where that is not what the picture shows"""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Column -> what its axis says, where that is not the column's name"""
 
@@ -82,7 +84,14 @@ def _curves(table: pa.Table) -> Chart:
         for stage, metric in zip(columns["stage"], columns["metric"], strict=True)
     ]
     kept = {name: columns[name] for name in ("trial", "key", "step", "value")}
-    return Chart("line", {"curve": views, **kept}, "step", "value", "trial", "curve")
+    return Chart(
+        "line",
+        {"curve": views, **kept},
+        *("step", "value", "trial", "curve"),
+        caption="Dev, losses without their weights, learning rates, and norms of all gradients "
+        "before clipping, by step of the whole trial. The trials with the best dev scores have "
+        "looks of their own, the best one first.",
+    )
 
 
 def _hyperparameters(table: pa.Table) -> Chart:
@@ -94,7 +103,15 @@ def _hyperparameters(table: pa.Table) -> Chart:
     ]
     columns = ("hyperparameter", "value", "dev", "std", "n")
     numbers = {name: [row[name] for row in rows] for name in columns}
-    return Chart("point", numbers, "value", "dev", view="hyperparameter", error="std")
+    return Chart(
+        "point",
+        numbers,
+        *("value", "dev"),
+        view="hyperparameter",
+        error="std",
+        caption="A point for each configuration: the mean of dev over its n search trials, and "
+        "their standard deviation as a bar, at its value of one hyperparameter.",
+    )
 
 
 def _importances(table: pa.Table) -> Chart:
@@ -106,7 +123,12 @@ def _parallel(table: pa.Table) -> Chart:
     rows = [(values_of(row), row["dev"]) for row in table.to_pylist() if not row["pruned"]]
     names = sorted({name for values, _ in rows for name in values})
     columns = {name: [values.get(name) for values, _ in rows] for name in names}
-    return Chart("parallel", {"dev": [dev for _, dev in rows], **columns})
+    return Chart(
+        "parallel",
+        {"dev": [dev for _, dev in rows], **columns},
+        caption="A line for each configuration that was not ended early, from its dev score on "
+        "the left through its values. The line of the best one is dashed.",
+    )
 
 
 def _dev_and_test(table: pa.Table) -> Chart:

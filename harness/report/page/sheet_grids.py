@@ -1,5 +1,6 @@
 """The sheets of `harness table` as tables of the page."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ from harness.report.page.grid import Grid, GridCell
 from harness.report.rows import ComparedRow, ScoreRow, SheetCell, SheetLine
 from harness.report.sheet import Section, Sheet
 from harness.report.terminal import address_name
+from harness.trials.store_folders import store_option
 
 _VERDICTS = {
     True: "The published number lies in the 95 % prediction interval of our seeds.",
@@ -14,8 +16,11 @@ _VERDICTS = {
 }
 
 
-def sheet_grid(name: str, sheet: Sheet, numbers: Mapping[str, int]) -> Grid:
-    """A sheet as a table of the page. `numbers`: key of a trial -> its number in the page."""
+def sheet_grid(name: str, sheet: Sheet, numbers: Mapping[str, int], store: str) -> Grid:
+    """A sheet as a table of the page.
+
+    numbers: key of a trial -> its number in the page. store: its place.
+    """
     rows = list(sheet.score_rows)
     compared = any(isinstance(row, ComparedRow) for row in rows)
     # A compared row has a second text column, for the line's name; here its lines share a cell.
@@ -34,6 +39,7 @@ def sheet_grid(name: str, sheet: Sheet, numbers: Mapping[str, int]) -> Grid:
         notes=[note.strip() for note in sheet.notes],
         compared=compared,
         sortable=all(isinstance(row, ScoreRow) for each in sheet.sections for row in each.rows),
+        store_option="".join(f" {shlex.quote(word)}" for word in store_option(store)),
         quoted=compared and not any(cell.score for cell in sheet.cells),
     )
 

@@ -20,23 +20,26 @@ async function showTrial(number) {
 }
 
 // Show a score: its trials with their seeds, the configuration and the commands.
-async function showScore(cell, column) {
+async function showScore(cell, column, storeOption) {
   const { row, address, trials: numbers, values, verdict } = cell.score;
   const found = await Promise.all(numbers.map(trialDetails));
   const order = [...found.keys()].sort((one, other) => drawn(found[one], found[other]));
   const trials = order.map((place) => found[place]);
+  const subsets = trials.some((trial) => trial.subset); // 0 is the whole, or the only one
+  const headings = ["seed", ...(subsets ? ["subset"] : []), "score", "key", "status", "device"];
   const rows = order.map((place) => {
     const { seed, subset, key, status, device } = found[place];
-    return [String(seed), subset === null ? "" : String(subset), values[place].toFixed(4), key.slice(0, 10), status, device];
+    const draw = subsets ? [String(seed), String(subset)] : [String(seed)];
+    return [...draw, values[place].toFixed(4), key.slice(0, 10), status, device];
   });
   const lines = [element("p", { class: "large" }, cell.text)];
   if (cell.published) {
     lines.push(element("p", {}, `Published: ${cell.published}. Difference: ${cell.delta || "none"}. ${verdict}`));
   }
-  if (address) lines.push(element("p", {}, element("code", {}, `harness show ${address}`)));
+  if (address) lines.push(element("p", {}, element("code", {}, `harness show ${address}${storeOption}`)));
   showDialog(`${row}: ${column}`, [
     ...lines,
-    textTable("Trials", ["seed", "subset", "score", "key", "status", "device"], rows),
+    textTable("Trials", headings, rows),
     ...commandOf(trials),
     ...configurationOf(trials),
     ...trials.map((trial) =>

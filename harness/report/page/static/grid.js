@@ -3,6 +3,7 @@
 // A table with sorting, filters and pages. Only the rows of one page are in the document.
 
 const PAGE_ROWS = 50;
+const PRINTED_ROWS = 1000; // so many rows are on paper
 const SHORT = 20; // a text of so many characters stays on one line
 const MOST_CHOICES = 20; // a text column with so many values or fewer gets a list to choose from
 
@@ -15,6 +16,7 @@ class Grid {
     this.chosen = new Map(); // column -> the text that its cells have
     this.sorted = { column: null, ascending: false };
     this.first = 0;
+    this.pageRows = PAGE_ROWS;
     this.status = element("p", { class: "status", role: "status" });
     this.head = element("thead");
     this.body = element("div"); // replaced when the rows are drawn
@@ -28,6 +30,13 @@ class Grid {
     );
     this.drawHead();
     this.draw();
+    window.addEventListener("beforeprint", () => this.showRows(PRINTED_ROWS));
+    window.addEventListener("afterprint", () => this.showRows(PAGE_ROWS));
+  }
+
+  showRows(count) {
+    this.pageRows = count;
+    this.redraw();
   }
 
   // The filters, and what else the reader may choose.
@@ -115,7 +124,7 @@ class Grid {
 
   draw() {
     const rows = this.ordered;
-    const page = rows.slice(this.first, this.first + PAGE_ROWS);
+    const page = rows.slice(this.first, this.first + this.pageRows);
     const bodies = [];
     let heading = null;
     for (const [name, row] of page) {
@@ -130,14 +139,14 @@ class Grid {
     this.table.append(...bodies);
     const total = this.data.sections.reduce((sum, section) => sum + section.rows.length, 0);
     const shown = rows.length === total ? `${total}` : `${rows.length} of ${total}`;
-    const last = Math.min(this.first + PAGE_ROWS, rows.length);
-    const part = rows.length > PAGE_ROWS ? `, ${this.first + 1} to ${last} shown` : "";
+    const last = Math.min(this.first + this.pageRows, rows.length);
+    const part = rows.length > this.pageRows ? `, ${this.first + 1} to ${last} shown` : "";
     this.status.textContent = `${shown} ${total === 1 ? "row" : "rows"}${part}`;
     this.drawPages(rows.length);
   }
 
   drawPages(rows) {
-    if (rows <= PAGE_ROWS) {
+    if (rows <= this.pageRows) {
       this.pages.replaceChildren();
       return;
     }
@@ -145,10 +154,10 @@ class Grid {
       this.first = first;
       this.draw();
     };
-    const before = button("Previous", {}, go(Math.max(0, this.first - PAGE_ROWS)));
-    const after = button("Next", {}, go(this.first + PAGE_ROWS));
+    const before = button("Previous", {}, go(Math.max(0, this.first - this.pageRows)));
+    const after = button("Next", {}, go(this.first + this.pageRows));
     before.disabled = this.first === 0;
-    after.disabled = this.first + PAGE_ROWS >= rows;
+    after.disabled = this.first + this.pageRows >= rows;
     this.pages.replaceChildren(before, after);
   }
 
@@ -177,7 +186,7 @@ class Grid {
     const parts = [];
     if (cell.score) {
       const name = cell.best ? "score best" : "score";
-      const shows = () => showScore(cell, this.data.columns[column]);
+      const shows = () => showScore(cell, this.data.columns[column], this.data.storeOption);
       parts.push(button(cell.text, { class: name, "data-cell": cell.score.address }, shows));
     } else if (Number.isInteger(cell.trial)) {
       parts.push(button(cell.text, { class: "score" }, () => showTrial(cell.trial)));
