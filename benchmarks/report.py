@@ -83,14 +83,14 @@ def actions(page: Page) -> dict[str, float]:
         "const box = document.querySelector('[data-grid=trials] input'); box.value = 'method7'; "
         "box.dispatchEvent(new Event('input'))"
     )
+    score = (
+        f"document.querySelector('{TABLE} [data-cell]').click(); const opened = 'dialog[open]'; "
+        "while (!document.querySelector(opened)) await new Promise(requestAnimationFrame)"
+    )
     return {
         "sort of all trials": in_page(page, sort),
         "filter of all trials": in_page(page, search),
-        "a score is opened": in_page(
-            page,
-            f"document.querySelector('{TABLE} [data-cell]').click(); "
-            "while (!document.querySelector('dialog[open]')) await new Promise(requestAnimationFrame)",
-        ),
+        "a score is opened": in_page(page, score),
     }
 
 
