@@ -168,7 +168,7 @@ def test_a_score_shows_its_trials_configuration_and_command(
     dialog = page.locator("dialog[open]")
     text = dialog.inner_text()
     trials = [row.split("\t") for row in dialog.locator("tbody").first.inner_text().split("\n")]
-    assert [(row[0], row[2]) for row in trials] == [
+    assert [(row[0], row[1]) for row in trials] == [
         ("0", "75.0000"),
         ("1", "77.0000"),
         ("2", "79.0000"),

@@ -70,6 +70,10 @@ function drawLines(chart, rows, width, points) {
     const places = own.map((row) => [x.place(chart.value(chart.x, row)), y.place(chart.value(chart.y, row))]);
     const look = lookOf(chart, own[0], bySeries.size);
     parts.push(svgElement("polyline", { class: `line ${look}`, points: places.join(" ") }));
+    if (own.length === 1) {
+      const at = `translate(${places[0].join(" ")})`;
+      parts.push(svgElement("path", { class: `marker ${look}`, d: MARKERS[0], transform: at }));
+    }
     own.forEach((row, at) => points.push({ row, x: places[at][0], y: places[at][1] }));
   }
   return parts;
