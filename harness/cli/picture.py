@@ -1,15 +1,13 @@
 """`harness picture`: draws the embeddings of models."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from harness.cli import options
+from harness.cli.drawing import drawn_models, writing
 from harness.cli.eval import MethodOption, PoolingOption
-from harness.errors import UserError
 
 
 def picture(
@@ -25,6 +23,9 @@ def picture(
     pooling: PoolingOption = None,
     method: MethodOption = None,
     store: options.StoreOption = None,
+    format: Annotated[
+        Literal["png", "svg", "pdf"], typer.Option(help="The format of the pictures.")
+    ] = "png",
 ) -> None:
     """Draw the embeddings of STS-B test, with models side by side.
 
@@ -32,36 +33,13 @@ def picture(
 
     Example: harness picture 4f2a 77c0 --output pictures
     """
-    from rich.console import Console
-
-    from harness.evaluation.suites import Embeddings, suite
-    from harness.report.embedding_figures import Drawn, draw_pictures
-    from harness.shared_cache import check_caches
-    from harness.trials.evaluate import Measurement
-    from harness.trials.lookup import model
-
-    check_caches()
     found = options.opened(store)
-    pairs = suite("geometry").load("geometry")
-    models = [model(name, found, pooling=pooling, method=method) for name in names]
-    console, drawn = Console(highlight=False), []
-    with _writing(output):  # before models are loaded or trained, which takes long
-        output.mkdir(parents=True, exist_ok=True)
-    with console.status("loading") as status:
-        for each in models:
-            vectors = Embeddings(Measurement(each, found, status=status.update).embed, pairs.texts)
-            drawn.append(Drawn(each.label, vectors(pairs.first), vectors(pairs.second)))
-    with _writing(output):
-        for path in draw_pictures(drawn, pairs, output):
-            console.print(f"{path}", soft_wrap=True, markup=False)
+    models, pairs = drawn_models(names, found, pooling=pooling, method=method, folder=output)
+    from harness.report.figures.cosine_densities import densities_figure, gold_figure
+    from harness.report.figures.embedding_plane import plane_figure
+    from harness.report.figures.writing import write_figures
 
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    """Raises UserError when `folder` cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            f"{folder} cannot be written ({error.strerror}); choose another folder with --output"
-        ) from None
+    figures = [make(models, pairs) for make in (gold_figure, densities_figure, plane_figure)]
+    with writing(output):
+        for path in write_figures(figures, output, format):
+            typer.echo(str(path))

@@ -147,7 +147,8 @@ class Method(nn.Module, Generic[Config]):
 
         The loop calls it before the stage's first step and after every evaluation on dev, in
         evaluation mode, without gradients and in float32. Training goes on as if it had not been
-        called. The record's `history` holds the values; the names `loss` and `dev` are taken.
+        called. The record's `history` holds the values; the names `loss` and `dev` are taken,
+        and so are those with a slash.
         """
         return {}
 

@@ -22,8 +22,8 @@ class FiniteLosses:
         self.at_once = at_once
         self._unread: list[tuple[Stage, int, Tensor]] = []
 
-    def note(self, stage: Stage, step: int, losses: Mapping[str, Tensor]) -> None:
-        """Take the losses of a batch: the stage's, in its order, each a scalar.
+    def note(self, stage: Stage, step: int, losses: Mapping[str, Tensor]) -> Tensor:
+        """Take the losses of a batch: the stage's, in its order, each a scalar; (losses,) of them.
 
         `step`: the number of the step in the whole trial, from 1. Raises TrialFailure as `check`.
         """
@@ -31,6 +31,7 @@ class FiniteLosses:
         self._unread.append((stage, step, values))
         if self.at_once:
             self.check()
+        return values
 
     def check(self) -> None:
         """Raises TrialFailure when a loss that was noted is not finite; it names the first one."""

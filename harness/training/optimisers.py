@@ -84,9 +84,9 @@ LOSS_SCALE = 65536.0
 """The factor with which torch's fp16 loss scaling (GradScaler) starts"""
 
 
-def clip(parameters: list[nn.Parameter], largest: float) -> None:
-    """Scale the gradients so that their joint norm is at most `largest`."""
-    nn.utils.clip_grad_norm_(parameters, largest)
+def clip(parameters: list[nn.Parameter], largest: float) -> Tensor:
+    """Scale the gradients so that their joint norm is at most `largest`; the norm before."""
+    return nn.utils.clip_grad_norm_(parameters, largest)
 
 
 def clip_released(
@@ -94,17 +94,20 @@ def clip_released(
     frozen: list[nn.Parameter],
     largest: float,
     scale: float = LOSS_SCALE,
-) -> None:
+) -> Tensor:
     """Clip as DiffAug's released stage 1 does by accident.
 
     The norm includes the gradients of the frozen parameters, which fp16's loss scale still
     multiplies, so the gradients of the trainable ones become tiny (diffaug.md, section 3.1).
-    `scale`: by how much those of the frozen ones are too small here.
+    `scale`: by how much those of the frozen ones are too small here. Returns the norm of the
+    trainable ones before clipping.
     """
-    norm = (_square(parameters) + scale**2 * _square(frozen)).sqrt()
+    own = _square(parameters)
+    norm = (own + scale**2 * _square(frozen)).sqrt()
     factor = (largest / (norm + 1e-6)).clamp(max=1.0)  # 1e-6 as in torch's clip_grad_norm_
     if gradients := gradients_of(parameters):
         torch._foreach_mul_(gradients, factor)
+    return own.sqrt()
 
 
 def _square(parameters: list[nn.Parameter]) -> Tensor:
@@ -150,6 +153,9 @@ class StageOptimiser:
         # overflow is left out, and halves the scale.
         self.scaler = torch.amp.GradScaler(scaling or "cpu", LOSS_SCALE, enabled=bool(scaling))
         self.peaks = [group["lr"] for group in self.torch.param_groups]
+        self.peak_of: dict[str, float] = {field: getattr(config, field) for field in groups}
+        self.rates: dict[str, float] = {}
+        """Configuration field with the peak -> learning rate of the last step"""
         self.warmup = math.ceil(config.warmup_ratio * steps)
         self.decay_steps = how.decay_steps or steps
         self.losses: LossFunction = method.losses
@@ -163,20 +169,25 @@ class StageOptimiser:
         """Add the gradients of a loss to those of the batches before it."""
         torch.autograd.backward(self.scaler.scale(loss))
 
-    def step(self, step: int) -> None:
-        """Do step number `step` of the stage, from 0, and forget the gradients."""
+    def step(self, step: int) -> Tensor | None:
+        """Do step number `step` of the stage, from 0, and forget the gradients.
+
+        Returns the joint norm of the gradients before clipping, a scalar of the device; None where
+        the engine does not compute it.
+        """
         self.scaler.unscale_(self.torch)
         if self.stage.optimisation.clipping == "released":
             scale = 1.0 if self.scaler.is_enabled() else LOSS_SCALE
-            clip_released(self.parameters, self.frozen, self.largest_norm, scale)
+            norm = clip_released(self.parameters, self.frozen, self.largest_norm, scale)
         else:
-            clip(self.parameters, self.largest_norm)
+            norm = clip(self.parameters, self.largest_norm)
         self.set_rates(step)
         self.scaler.step(self.torch)
         self.scaler.update()
         # The optimiser's own zero_grad would leave the gradients of the frozen parameters.
         for parameter in (*self.parameters, *self.frozen):
             parameter.grad = None
+        return norm
 
     def set_rates(self, step: int) -> None:
         """Set the learning rates of step number `step`."""
@@ -184,6 +195,7 @@ class StageOptimiser:
         factor = rate_factor(schedule, step, self.warmup, self.decay_steps)
         for group, peak in zip(self.torch.param_groups, self.peaks, strict=True):
             group["lr"] = peak * factor
+        self.rates = {field: peak * factor for field, peak in self.peak_of.items()}
 
     def tensors(self) -> dict[str, Tensor]:
         """NUMBER/NAME -> a tensor of the optimiser's state; parameters are numbered from 0."""

@@ -33,7 +33,7 @@ class Point(TypedDict):
     """Steps done in the whole trial"""
     stage: str
     metric: str
-    """`loss`, `dev`, or a name that the method gave"""
+    """`loss`, `dev`, a name that the method gave, or one of harness.training.step_curves"""
     value: float
 
 
@@ -61,6 +61,8 @@ class Outcome:
     """Whether the search ended the training before its last step"""
     history: list[Point] = field(default_factory=list, repr=False)
     """Training loss, dev score and what the method watches, at every evaluation"""
+    curves: list[Point] = field(default_factory=list, repr=False)
+    """Loss terms, learning rates and gradient norms at some steps (harness.training.step_curves)"""
 
     def remember(self, stage: str, values: Mapping[str, float]) -> None:
         """Put values of metrics at the present step into the history."""
@@ -68,6 +70,10 @@ class Outcome:
             Point(step=self.steps, stage=stage, metric=name, value=value)
             for name, value in values.items()
         ]
+
+    def all_points(self) -> list[Point]:
+        """`history` and `curves` in the order of their steps."""
+        return sorted([*self.curves, *self.history], key=lambda point: point["step"])
 
     def evaluations(self, stage: str) -> int:
         """The number of evaluations on dev in a stage so far."""

@@ -27,7 +27,7 @@ from harness.training.saved_state import SavedState
 
 _logger = logging.getLogger(__name__)
 STATE_INTERVAL = 250
-_FORMAT = 2
+_FORMAT = 3
 """Raised when what a state holds changes"""
 
 

@@ -44,9 +44,11 @@ class ZeroOptimiser(StageOptimiser):
     def backward(self, loss: Tensor) -> None:
         self._engine.backward(loss, scale_wrt_gas=False)
 
-    def step(self, step: int) -> None:
+    def step(self, step: int) -> Tensor | None:
         self.set_rates(step)
         self._engine.step()
+        norm = self._engine.get_global_grad_norm()  # of all ranks; a number where it has overflowed
+        return None if norm is None else torch.as_tensor(norm)
 
     def tensors(self) -> dict[str, Tensor]:
         from deepspeed.utils import safe_get_full_optimizer_state

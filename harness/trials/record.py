@@ -134,7 +134,7 @@ class Record:
     uncertainty: Mapping[str, Uncertainty] = field(default_factory=dict)
     """Dev or test metric -> uncertainty of its score"""
     history: list[Mapping[str, Any]] = field(default_factory=list)
-    """Quantities along the training: step, stage, metric, value"""
+    """Quantities along the training, in the order of the steps: step, stage, metric, value"""
     steps: int | None = None
     """Optimiser steps of all stages"""
     wall_seconds: float | None = None

@@ -120,7 +120,7 @@ def run_trial(
         test=found.metrics,
         details=found.details,
         uncertainty=found.uncertainty,
-        history=list(outcome.history),
+        history=[*outcome.all_points()],
         steps=outcome.steps,
         training_seconds=outcome.seconds,
         evaluation_seconds=embedder.seconds,

@@ -27,7 +27,13 @@ def test_an_analysed_run_stores_its_curves(harness: Any, tmp_path: Path) -> None
     points = duckdb.sql(
         f"SELECT unnest(history, recursive := true) FROM '{tmp_path}/store/*.parquet'"
     ).df()
-    first = points[points["stage"] == "augmentation"].pivot(
+    of_steps = points["metric"].str.contains("/") | (points["metric"] == "gradient_norm")
+    assert sorted(set(points[of_steps]["step"])) == [1, 2, 3, 4, 5, 6]
+    assert set(points[of_steps & (points["stage"] == "augmentation")]["metric"]) == {
+        "loss/classification", "gradient_norm", "rate/stage1_learning_rate",
+    }  # fmt: skip
+    evaluated = points[~of_steps]
+    first = evaluated[evaluated["stage"] == "augmentation"].pivot(
         index="step", columns="metric", values="value"
     )
     assert first.index.tolist() == [0, 2, 4]
@@ -36,7 +42,7 @@ def test_an_analysed_run_stores_its_curves(harness: Any, tmp_path: Path) -> None
         "divergence", "divergence-unit", "divergence-entailment", "divergence-dropout",
         "convergence", "convergence-key-0", "convergence-value-0",
     } <= set(first)  # fmt: skip
-    assert points[points["stage"] == "contrastive"]["metric"].tolist() == ["loss", "dev"]
+    assert evaluated[evaluated["stage"] == "contrastive"]["metric"].tolist() == ["loss", "dev"]
     [record] = Store(tmp_path / "store").read().records()
     dev = points[points["metric"] == "dev"]
     assert dev["step"].tolist() == [2, 4, 6]

@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 
 from harness.errors import Interrupted
 from harness.plugin import registry
-from harness.training import shared_stages
+from harness.training import shared_stages, step_curves
 from harness.training.checkpoints import Checkpoint
 from harness.trials.checking import TINY
 from harness.trials.record import Record
@@ -224,6 +224,25 @@ def test_random_numbers_of_every_source_go_on(run: Run, trial_of: TrialOf, tmp_p
     random.seed(9), np.random.seed(9), torch.manual_seed(9)
     assert same(run(trial, "other")) == same(alone)
     same_weights(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "setting"), [("simcse", "unsup"), ("diffaug", "semisup")])
+def test_thinned_curves_are_those_of_an_undisturbed_trial(
+    name: str, setting: str, run: Run, trial_of: TrialOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More steps than are kept; those that are dropped lie before and after the kill."""
+    monkeypatch.setattr(step_curves, "KEPT_STEPS", 3)
+    monkeypatch.setattr(shared_stages, "STATE_INTERVAL", 2)
+    trial = trial_of(name, setting=setting)
+    alone = run(trial, "one")
+    monkeypatch.setattr(Checkpoint, "due", seldom(random.Random(1)))
+    with killed(trial, 4), pytest.raises(Killed):
+        run(trial, "other")
+    found = run(trial, "other")
+    assert found.history == alone.history
+    last = [each["step"] for each in found.history if each["metric"] == "gradient_norm"]
+    assert last == ([1, 4] if name == "simcse" else [1, 2, 4, 6, 9])
 
 
 @pytest.mark.slow

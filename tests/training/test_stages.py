@@ -239,7 +239,7 @@ def state(outcome: tuple[Any, Trainer]) -> tuple[Any, ...]:
     built, trainer = outcome
     done = trainer.outcome
     weights = (built.weight.item(), built.other.item())
-    return *weights, done.best_dev, done.best_step, done.steps, done.sentences, done.history
+    return *weights, done.best_dev, done.best_step, done.steps, done.sentences, done.all_points()
 
 
 def first_stage(outcome: tuple[Any, Trainer]) -> int:

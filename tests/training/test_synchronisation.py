@@ -19,9 +19,13 @@ from harness.data.batching import TextBatch
 from harness.device import device
 from harness.modules.vector_table import VectorTable
 from harness.plugin import registry
+from harness.plugin.config import TrainingConfig
+from harness.training.engines import stage_optimiser
 from harness.training.feeding import made
 from harness.training.parameters import trainable
+from harness.training.progress import Outcome
 from harness.training.stages import stage_streams
+from harness.training.steps import Steps
 from tests.kits import KitFor
 
 WAITING = {
@@ -112,6 +116,32 @@ def test_a_step_waits_for_nothing(
             with waits:
                 losses = method.losses(batches, stage)
                 torch.stack([losses[key].float() for key in stage.losses]).sum().backward()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_a_whole_step_waits_for_nothing(kit_for: KitFor, accumulation: int, triplets: Path) -> None:
+    """With clipping, the update and what the record keeps of the step."""
+    kit = kit_for(
+        "diffaug", setting="sup", batch_size=4, accumulation=accumulation, triplets=str(triplets)
+    )
+    kit.device = device()
+    method = kit.build().to(kit.device).train()
+    stage, outcome, steps = kit.declared.stages[-1], Outcome(), Steps(kit, 0)
+    assert isinstance(kit.config, TrainingConfig)
+    optimiser = stage_optimiser(stage, method, kit.config, 3, None)
+    prepared = made(method, stage, stage_streams(method, kit, stage, 0), 0)
+    feed = iter(
+        [{key: on(kit.device, each) for key, each in next(prepared).items()} for _ in range(9)]
+    )
+    steps._losses.at_once = False  # as on a GPU
+    for step, waits in enumerate((nullcontext(), no_waiting(kit.device))):
+        with waits:
+            steps.run(outcome, optimiser, feed, step)
+    steps.settle(outcome)
+    norms = [each["value"] for each in outcome.curves if each["metric"] == "gradient_norm"]
+    assert len(norms) == 2
+    assert min(norms) > 0
 
 
 @pytest.mark.parametrize(

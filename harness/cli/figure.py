@@ -1,0 +1,122 @@
+"""`harness figure`: draws the figures of a sweep or of a paper from the store."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from harness.cli import options
+from harness.cli.drawing import drawn_models, writing
+from harness.errors import UserError, suggest
+
+if TYPE_CHECKING:
+    from harness.report.figures.report_figure import ReportFigure
+    from harness.report.figures.sweep_trials import SweepSearch
+
+
+def figure(
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            help="Draw a sweep: the name or file of its search space, or the identifier of a "
+            "search of the store."
+        ),
+    ] = None,
+    paper: Annotated[
+        str | None,
+        typer.Option(help="Draw a figure of this paper: d2cse, dcpcse, diffaug or diffcse."),
+    ] = None,
+    number: Annotated[
+        int | None, typer.Option("--figure", min=1, help="With --paper: the number of the figure.")
+    ] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="With --paper: an encoder instead of that of the paper.")
+    ] = None,
+    store: options.StoreOption = None,
+    output: Annotated[Path, typer.Option(help="The folder for the figures.")] = Path("figures"),
+    format: Annotated[
+        Literal["png", "svg", "pdf"], typer.Option(help="The format of the files.")
+    ] = "png",
+) -> None:
+    """Draw a sweep, or a figure of a paper beside what the paper says, from what the store has.
+
+    Example: harness figure --paper diffaug --figure 4 --format pdf
+    """
+    if (sweep is None) == (paper is None):
+        raise UserError("name what is drawn: --sweep S, or --paper P --figure N")
+    if paper is None:
+        if number is not None or encoder is not None:
+            raise UserError("--figure and --encoder belong to a paper: --paper P --figure N")
+        made, notes = _of_sweep(str(sweep), store)
+    elif number is None:
+        raise UserError(f"--paper {paper} needs the number of a figure: --figure N")
+    else:
+        made, notes = _of_paper(paper, number, encoder, store)
+    from harness.report.figures.writing import write_figures
+
+    with writing(output):
+        if made:
+            output.mkdir(parents=True, exist_ok=True)
+        for path in write_figures(made, output, format):
+            typer.echo(str(path))
+    for note in notes:
+        typer.echo(note)
+
+
+def _of_paper(
+    paper: str, number: int, encoder: str | None, store: str | None
+) -> "tuple[list[ReportFigure], list[str]]":
+    """A figure of a paper, and what the store lacks of it."""
+    from harness.report.figures.paper_figures import STORE_FIGURES, figure_name, store_figure
+
+    name, found = figure_name(paper, number), options.opened(store)
+    if name in STORE_FIGURES:
+        return store_figure(name, found, encoder)
+    from harness.report.figures.paper_models import MODELS_ENCODER, chosen_trials, model_figures
+    from harness.report.groups import comparable_groups
+    from harness.report.measured_trials import TABLE_COLUMNS
+
+    groups = comparable_groups(found.read(TABLE_COLUMNS).table)
+    keys, notes = chosen_trials(name, groups, encoder or MODELS_ENCODER, found.place)
+    if not keys:
+        return [], notes
+    models, pairs = drawn_models(list(keys.values()), found)
+    return model_figures(name, models, pairs), notes
+
+
+def _of_sweep(sweep: str, store: str | None) -> "tuple[list[ReportFigure], list[str]]":
+    """The figures of a sweep. Raises UserError when the store has none of its trials."""
+    from harness.report.figures.sweep_figures import sweep_figures
+    from harness.report.figures.sweep_trials import FIGURE_COLUMNS, sweep_searches
+
+    found = options.opened(store)
+    searches = sweep_searches(found.read(FIGURE_COLUMNS).table)
+    if not searches:
+        raise UserError(f"the store {found.place} has no trial of a sweep: run harness sweep")
+    chosen = _chosen(sweep, searches)
+    if not chosen:
+        known = "; ".join(f"{each.id[:10]} ({each.label})" for each in searches[:5])
+        raise UserError(
+            f"the store {found.place} has no trial of {sweep}; it has these searches, which "
+            f"--sweep may name: {known}"
+        )
+    return sweep_figures(chosen, Path(sweep).stem)
+
+
+def _chosen(sweep: str, searches: "list[SweepSearch]") -> "list[SweepSearch]":
+    """The searches whose identifier begins so, or those of the search space of this name."""
+    if by_id := [each for each in searches if each.id.startswith(sweep)]:
+        return by_id
+    from harness.cli.targets import shipped_spaces, space_file
+    from harness.inputs import is_file
+    from harness.sweep.overrides import Overrides
+    from harness.sweep.overrides import searches as searches_of
+    from harness.sweep.space import load_space
+
+    if not is_file(Path(sweep)) and sweep not in shipped_spaces():
+        names = [*shipped_spaces(), *(each.id[:10] for each in searches)]
+        raise UserError(
+            f'"{sweep}" is neither a search space nor a search of the store{suggest(sweep, names)}'
+        )
+    wanted = {each.id for each in searches_of(*load_space(space_file(sweep)), Overrides())}
+    return [each for each in searches if each.id in wanted]

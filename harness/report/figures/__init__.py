@@ -1,0 +1,1 @@
+"""Figures of a store: of sweeps, of papers, and of embeddings."""

@@ -1,0 +1,151 @@
+"""`harness figure`: files in three formats, the same bytes twice, and one sentence for mistakes."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from PIL import Image
+
+from harness.trials.record import Record
+from harness.trials.store import Store
+
+
+def record(number: int, role: str, rate: float) -> Record:
+    """A trial of SimCSE whose dev score follows from the rate."""
+    points = [
+        {"step": step, "stage": "contrastive", "metric": metric, "value": value}
+        for step in (1, 2, 3)
+        for metric, value in (
+            ("loss/contrastive", 1 / step),
+            ("rate/learning_rate", rate / step),
+            ("gradient_norm", 10.0**step),
+            ("dev", 70 + step + 1e4 * rate),
+        )
+    ]
+    return Record(
+        key=f"{number:032x}",
+        status="finished",
+        role=role,  # type: ignore[arg-type]
+        search="abcdef0123",
+        method="simcse",
+        setting="unsup",
+        encoder="tiny-bert",
+        seed=number,
+        configuration={"learning_rate": rate, "pooling": ["cls", "mean"][number % 2]},
+        suite="graded",
+        selected_by="graded-dev",
+        dev={"graded-dev": 70 + 1e4 * rate},
+        test={"graded": 60 + number} if role == "final" else {},
+        history=points,
+        training_seconds=5.0 + number,
+        device="cpu",
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store with a search of six configurations and three finals."""
+    found = Store(tmp_path / "store")
+    for number, rate in enumerate((1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4)):
+        found.write(record(number, "search", rate))
+    for number in (6, 7, 8):
+        found.write(record(number, "final", 5e-4))
+    return tmp_path / "store"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_every_format_is_written_with_the_same_bytes_twice(
+    harness: Any, store: Path, tmp_path: Path, suffix: str
+) -> None:
+    content = []
+    for place in ("one", "other"):
+        answer = harness(
+            "figure", "--sweep", "abcdef", "--store", store, "--output", tmp_path / place,
+            "--format", suffix,
+        )  # fmt: skip
+        assert answer.code == 0, answer.err
+        paths = sorted((tmp_path / place).iterdir())
+        assert answer.out.split() == sorted(answer.out.split(), key=answer.out.split().index)
+        assert {Path(line) for line in answer.out.splitlines()} == set(paths)
+        content.append({path.name: path.read_bytes() for path in paths})
+    assert content[0] == content[1]
+    assert [name.rpartition("-")[2] for name in content[0]] == [
+        f"{name}.{suffix}"
+        for name in ("cost", "test", "curves", "hyperparameters", "importance", "parallel")
+    ]
+    for path in (tmp_path / "one").iterdir():
+        if suffix == "png":
+            with Image.open(path) as image:
+                assert image.width >= 1000
+        elif suffix == "svg":
+            assert ElementTree.parse(path).getroot().tag.endswith("svg")
+        else:
+            assert path.read_bytes().startswith(b"%PDF")
+
+
+def test_the_space_names_its_searches(harness: Any, store: Path, space: Any) -> None:
+    """The trials of this store are of another search than that of the file."""
+    answer = harness("figure", "--sweep", space(), "--store", store)
+    assert answer.code == 2
+    assert f"has no trial of {space()}; it has these searches" in answer.err
+    assert "abcdef0123 (simcse unsup tiny-bert)" in answer.err
+
+
+@pytest.mark.slow
+def test_the_sweep_of_a_space(harness: Any, swept: Any, tmp_path: Path) -> None:
+    answer = harness(
+        "figure", "--sweep", swept.space, "--store", swept.store, "--output", tmp_path / "figures"
+    )
+    assert answer.code == 0, answer.err
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert names == {
+        "simcse-unsup-tiny-bert-curves.png", "simcse-unsup-tiny-bert-hyperparameters.png",
+        "simcse-unsup-tiny-bert-parallel.png", "space-cost.png", "space-dev-test.png",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ([], "name what is drawn"),
+        (["--sweep", "abcdef", "--paper", "diffaug"], "name what is drawn"),
+        (["--sweep", "abcdef", "--encoder", "tiny-bert"], "belong to a paper"),
+        (["--paper", "diffaug"], "needs the number of a figure"),
+        (["--paper", "diffau", "--figure", "4"], 'did you mean "diffaug"?'),
+        (["--paper", "diffaug", "--figure", "1"], "there is 3, 4, 5"),
+        (["--sweep", "abcdeX"], '"abcdeX" is neither a search space nor a search of the store'),
+        (["--sweep", "abcdef", "--format", "gif"], "'gif' is not one of 'png', 'svg', 'pdf'"),
+    ],
+)
+def test_wrong_names_are_one_sentence(
+    harness: Any, store: Path, given: list[str], sentence: str
+) -> None:
+    answer = harness("figure", *given, "--store", store)
+    assert (answer.code, answer.err.count("\n")) == (2, 1)
+    assert sentence in answer.err
+
+
+@pytest.mark.parametrize(("paper", "number"), [("diffaug", 3), ("diffcse", 2), ("d2cse", 2)])
+def test_what_the_store_lacks_of_a_paper(
+    harness: Any, store: Path, tmp_path: Path, paper: str, number: int
+) -> None:
+    """A sentence and the command that fills it; no folder without a figure."""
+    answer = harness(
+        "figure", "--paper", paper, "--figure", number, "--store", store, "--output",
+        tmp_path / "figures",
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    for line in answer.out.splitlines():
+        assert line.startswith("the store has no ")
+        assert "; run: harness sweep " in line
+    assert not (tmp_path / "figures").exists()
+
+
+def test_a_store_without_sweeps(harness: Any, tmp_path: Path) -> None:
+    Store(tmp_path / "store").write(replace(record(1, "search", 1e-4), search=""))
+    answer = harness("figure", "--sweep", "quickstart", "--store", tmp_path / "store")
+    assert answer.code == 2
+    assert "has no trial of a sweep: run harness sweep" in answer.err

@@ -1,0 +1,92 @@
+"""The figures of embeddings: densities end where cosines end; the plane has gold and sentences."""
+
+import numpy as np
+import pytest
+from scipy.stats import gaussian_kde
+
+from harness.data.sts_pairs import Pairs
+from harness.errors import TrialFailure
+from harness.report.figures.cosine_densities import (
+    density,
+    draw_densities,
+    draw_gold_densities,
+    gold_densities,
+    model_densities,
+)
+from harness.report.figures.embedding_plane import example_pairs, plane, plane_figure, projected
+from harness.report.figures.embeddings import Drawn
+
+COUNT = 60
+
+
+@pytest.fixture
+def pairs() -> Pairs:
+    gold = np.tile([0.5, 1.5, 2.5, 3.5, 5.0], COUNT // 5)
+    sentences = [f"sentence {number}" for number in range(COUNT)]
+    return Pairs(sentences, [f"other {number}" for number in range(COUNT)], gold)
+
+
+@pytest.fixture
+def model() -> Drawn:
+    """A model whose pairs have cosines near 1."""
+    generator = np.random.default_rng(0)
+    first = generator.normal(size=(COUNT, 5)) + 4
+    return Drawn("model", first, first + 0.1 * generator.normal(size=(COUNT, 5)))
+
+
+def test_a_density_ends_at_one_and_keeps_its_mass() -> None:
+    values = 1 - np.random.default_rng(0).exponential(0.02, 500)
+    at, height = density(values)
+    assert at.max() == 1.0
+    assert np.trapezoid(height, at) == pytest.approx(1, abs=2e-3)
+    plain = gaussian_kde(values)
+    assert plain.integrate_box_1d(1, 2) > 0.05, "a plain kernel puts mass where no cosine is"
+    middle = len(at) // 4
+    assert height[middle] == pytest.approx(plain(at[middle])[0], rel=1e-6), "far from the end"
+
+
+def test_a_density_ends_at_minus_one() -> None:
+    values = np.random.default_rng(0).uniform(-1, 1, 2000)
+    at, height = density(values)
+    assert (at.min(), at.max()) == (-1.0, 1.0)
+    assert height == pytest.approx(np.full(len(at), 0.5), abs=0.1), "uniform up to both ends"
+
+
+def test_equal_cosines_have_no_density() -> None:
+    with pytest.raises(TrialFailure, match="the embedding is constant"):
+        density(np.ones(5))
+
+
+def test_the_axes_of_cosines_end_at_one(model: Drawn, pairs: Pairs) -> None:
+    [axis] = [each for each in draw_densities(model_densities([model])).axes if each.has_data()][
+        -1:
+    ]
+    assert axis.get_xlim()[1] == 1.0
+    by_gold = gold_densities([model], pairs)
+    assert by_gold["gold"].unique().to_pylist() == ["0-1", "1-2", "2-3", "3-4", "4-5"]
+    assert set(by_gold["pairs"].to_pylist()) == {COUNT // 5}
+    for panel in draw_gold_densities(by_gold).axes:
+        assert panel.get_xlim()[1] <= 1.0
+
+
+def test_the_plane_has_every_sentence_with_the_gold_of_its_pair(model: Drawn, pairs: Pairs) -> None:
+    rows = plane([model], pairs).to_pylist()
+    assert len(rows) == 2 * COUNT
+    assert rows[COUNT + 3]["sentence"] == "other 3"
+    assert (rows[COUNT + 3]["pair"], rows[COUNT + 3]["side"]) == (3, "second")
+    assert rows[COUNT + 3]["gold"] == rows[3]["gold"] == pairs.gold[3]
+    assert [row["example"] for row in rows[:6]] == ["A", "B", "C", "D", "E", None]
+    assert "A (0.5): sentence 0 / other 0" in plane_figure([model], pairs).caption
+
+
+def test_the_components_are_those_of_a_singular_value_decomposition() -> None:
+    vectors = np.random.default_rng(1).normal(size=(50, 6)) * np.arange(1, 7)
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    left, values, _ = np.linalg.svd(units - units.mean(axis=0))
+    places, shares = projected(vectors)
+    assert np.abs(places) == pytest.approx(np.abs(left[:, :2] * values[:2]))
+    assert shares == pytest.approx((values[:2] ** 2 / (values**2).sum()).tolist())
+
+
+def test_a_group_without_pairs_has_no_example() -> None:
+    assert example_pairs(Pairs(["a", "b"], ["c", "d"], np.array([2.5, 2.6]))) == {0: "C"}

@@ -1,0 +1,149 @@
+"""The figures of the papers from a made-up store: lines, the paper's points, what is lacking."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.files import shipped
+from harness.report.figures.paper_figures import LINES, STAGE_ONE_FIGURE, store_figure
+from harness.report.figures.paper_models import chosen_trials
+from harness.report.groups import comparable_groups
+from harness.trials.store import Store
+
+AddTrial = Callable[..., str]
+PREFIXES = {"method": "diffaug", "setting": "semisup"}
+
+
+def values_of(row: dict[str, Any], *names: str) -> tuple[Any, ...]:
+    return tuple(row[name] for name in names)
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_the_values_are_those_of_the_search_space(name: str) -> None:
+    """What a figure asks for is what the command that it prints runs."""
+    space = shipped("search_spaces") / "ablations" / f"{name}.yaml"
+    given, line = yaml.safe_load(space.read_text(encoding="utf-8")), LINES[name]
+    method = given["methods"][line.method]
+    variants = list(method["variants"].values())
+    assert [each[line.hyperparameter] for each in variants] == list(line.values)
+    assert given["setting"] == line.setting
+    assert given["encoders"] == [line.encoder]
+    assert method.get("set", {}).items() <= line.configuration.items()
+
+
+def test_a_line_of_means_beside_the_papers_point(store: Store, add_trial: AddTrial) -> None:
+    for length, scores in ((4, [84.0, 86.0]), (8, [85.0, 88.0, 86.0])):
+        for seed, dev in enumerate(scores):
+            values = {"auxiliary_weight": 0, "prefix_length": length, "label_fraction": 1}
+            add_trial(values, seed=seed, dev={"stsb-dev": dev}, **PREFIXES)
+    # Neither an ablation, nor another weight, nor a share of the labels belongs to the figure.
+    adapters = {"auxiliary_weight": 0, "prefix_length": 8, "augmentation": "adapter"}
+    add_trial(adapters, dev={"stsb-dev": 99.0}, **PREFIXES)
+    add_trial({"auxiliary_weight": 0.1, "prefix_length": 16}, dev={"stsb-dev": 99.0}, **PREFIXES)
+    share = {"auxiliary_weight": 0, "prefix_length": 16, "label_fraction": 0.1}
+    add_trial(share, dev={"stsb-dev": 99.0}, **PREFIXES)
+    [figure], notes = store_figure("diffaug-figure4", store, None)
+    rows = figure.table.to_pylist()
+    assert [values_of(row, "source", "at", "value", "n") for row in rows] == [
+        ("ours", 4.0, 85.0, 2), ("ours", 8.0, pytest.approx(259 / 3), 3),
+        ("paper", 8.0, 86.2, None),
+    ]  # fmt: skip
+    assert rows[0]["std"] == pytest.approx(2**0.5)
+    assert rows[1]["std"] == pytest.approx((7 / 3) ** 0.5)
+    assert "bars: sample standard deviation over the seeds (n = 2, 3)" in figure.caption
+    assert notes == [
+        "the store lacks prefix_length 1, 2, 16, 32 of diffaug on bert-base-uncased; run: "
+        f"harness sweep diffaug-figure4 --store {store.place}"
+    ]
+
+
+def test_the_cross_entropy_is_that_of_the_end_of_stage_one(
+    store: Store, add_trial: AddTrial
+) -> None:
+    values = {"auxiliary_weight": 0, "prefix_length": 8, "stage1_steps": 500, "label_fraction": 1}
+    for seed, ends in enumerate((0.5, 0.7)):
+        points = [
+            ("augmentation", 250, 0.9),
+            ("augmentation", 500, ends),
+            ("contrastive", 600, 9.0),
+        ]
+        history = [
+            {"step": step, "stage": stage, "metric": "loss", "value": value}
+            for stage, step, value in points
+        ]
+        add_trial(values, seed=seed, history=history, dev={"stsb-dev": 80.0}, **PREFIXES)
+    [figure], _ = store_figure("diffaug-figure5", store, None)
+    rows = [row for row in figure.table.to_pylist() if row["metric"] != "stsb-dev"]
+    assert [values_of(row, "at", "value", "n") for row in rows] == [(500.0, pytest.approx(0.6), 2)]
+    [said] = [row for row in figure.table.to_pylist() if row["source"] == "paper"]
+    assert values_of(said, "at", "value") == (2000.0, None)
+
+
+def test_test_averages_against_the_prompt_length(store: Store, add_trial: AddTrial) -> None:
+    for length in (1, 16):
+        add_trial({"prompt_length": length}, 70.0 + length, method="dcpcse")
+    [figure], [note] = store_figure("dcpcse-figure2", store, None)
+    rows = [row for row in figure.table.to_pylist() if row["source"] == "ours"]
+    assert [values_of(row, "at", "value", "std", "n") for row in rows] == [
+        (1.0, 71.0, None, 1), (16.0, 86.0, None, 1),
+    ]  # fmt: skip
+    paper = [row["value"] for row in figure.table.to_pylist() if row["source"] == "paper"]
+    assert paper == [76.5, 78.49]
+    assert "prompt_length 2, 3, 4" in note
+
+
+def test_stage_one_by_seed(store: Store, add_trial: AddTrial) -> None:
+    names = ("divergence", "divergence-dropout", "convergence", "divergence-unit", "dev")
+    for seed in (0, 1):
+        history = [
+            {"step": step, "stage": "augmentation", "metric": name, "value": seed + number + step}
+            for step in (0, 250)
+            for number, name in enumerate(names)
+        ]
+        add_trial({"analysis": True, "label_fraction": 1}, seed=seed, history=history, **PREFIXES)
+    [figure], notes = store_figure(STAGE_ONE_FIGURE, store, None)
+    assert notes == []
+    rows = figure.table.to_pylist()
+    assert [values_of(row, "seed", "metric", "step", "value") for row in rows if row["key"]] == [
+        (seed, name, step, float(seed + number + step))
+        for seed in (0, 1)
+        for step in (0, 250)
+        for number, name in enumerate(names[:3])
+    ]
+    assert [values_of(row, "metric", "step") for row in rows if not row["key"]] == [
+        ("divergence", 1500)
+    ]
+
+
+def test_another_encoder_and_nothing_to_draw(store: Store, add_trial: AddTrial) -> None:
+    figures, [note] = store_figure(STAGE_ONE_FIGURE, store, "mini-bert")
+    assert figures == []
+    assert note == (
+        "the store has no analysed trial of diffaug on mini-bert; run: harness sweep "
+        f"diffaug-figure3 --encoder mini-bert --store {store.place}"
+    )
+    add_trial({"prompt_length": 3}, method="dcpcse", encoder="mini-bert")
+    [figure], _ = store_figure("dcpcse-figure2", store, "mini-bert")
+    assert figure.name == "dcpcse-figure2-mini-bert"
+    assert figure.table["at"].to_pylist()[0] == 3.0
+
+
+def test_models_are_chosen_on_dev(store: Store, add_trial: AddTrial) -> None:
+    """The better configuration by its mean, and of it the better trial; test does not matter."""
+    keys_by_dev = {}
+    for rate, seed, dev, test in (
+        (1e-5, 0, 80.0, 1.0),
+        (1e-5, 1, 82.0, 2.0),
+        (3e-5, 0, 80.5, 99.0),
+    ):
+        given = {"seed": seed, "dev": {"stsb-dev": dev}, "test": {"stsb": test}}
+        keys_by_dev[dev] = add_trial({"learning_rate": rate, "label_fraction": 1}, **given)
+    groups = comparable_groups(store.read().table)
+    keys, notes = chosen_trials("diffcse-figure2", groups, "bert-base-uncased", store.place)
+    assert keys == {"simcse": keys_by_dev[82.0]}
+    assert notes == [
+        "the store has no diffcse unsup bert-base-uncased; run: harness sweep diffcse unsup "
+        f"--encoder bert-base-uncased --store {store.place}"
+    ]

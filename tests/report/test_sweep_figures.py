@@ -1,0 +1,154 @@
+"""The data of a sweep's figures, compared with what was put into a made-up store."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from harness.report.figures.configurations import configurations
+from harness.report.figures.cost_and_score import costs
+from harness.report.figures.dev_and_test import dev_and_test, dev_test_correlations
+from harness.report.figures.optuna_figures import importances
+from harness.report.figures.sweep_figures import sweep_figures
+from harness.report.figures.sweep_trials import FIGURE_COLUMNS, SweepSearch, sweep_searches
+from harness.report.figures.training_curves import AVERAGED, smoothed, training_curves
+from harness.trials.store import Store
+
+AddTrial = Callable[..., str]
+
+
+def point(step: int, metric: str, value: float) -> dict[str, Any]:
+    return {"step": step, "stage": "contrastive", "metric": metric, "value": value}
+
+
+@pytest.fixture
+def searches(store: Store, add_trial: AddTrial) -> list[SweepSearch]:
+    """Two searches: SimCSE with two rates, the better one with two seeds and finals; DiffCSE.
+
+    A failed trial, a pruned one and an evaluation are there as well.
+    """
+    search = {"role": "search", "search": "aaaa", "test": {}}
+
+    def add(rate: float, dev: float, seed: int = 42, **more: Any) -> None:
+        given = {"seed": seed, "dev": {"stsb-dev": dev}, **search, **more}
+        add_trial({"learning_rate": rate}, **given)
+
+    add(1e-5, 70.0, training_seconds=10.0)
+    add(3e-5, 80.0, 42, training_seconds=30.0, history=[
+        point(1, "loss/contrastive", 0.5), point(2, "loss", 0.4), point(2, "dev", 80.0),
+        point(2, "gradient_norm", 3.0), point(2, "divergence", 9.0),
+    ])  # fmt: skip
+    add(3e-5, 82.0, 43, training_seconds=50.0)
+    add(1e-4, 40.0, status="pruned", training_seconds=1.0)
+    add(1e-3, 0.0, status="failed", reason="loss is nan")
+    for seed, dev, test in ((0, 81.0, 75.0), (1, 83.0, 77.0), (2, 82.0, 77.5)):
+        final = {"role": "final", "test": {"stsb": 1.0, "avg": test}}
+        add(3e-5, dev, seed, **final)
+    add_trial(
+        method="diffcse", role="search", search="bbbb", dev={"stsb-dev": 79.0}, test={},
+        training_seconds=20.0,
+    )  # fmt: skip
+    add_trial(role="evaluation", search="", evaluates="0" * 32, suite="geometry")
+    return sweep_searches(store.read(FIGURE_COLUMNS).table)
+
+
+def test_searches_of_a_store(searches: list[SweepSearch]) -> None:
+    assert [(each.id, each.label, each.names) for each in searches] == [
+        ("bbbb", "diffcse unsup bert-base-uncased", ()),
+        ("aaaa", "simcse unsup bert-base-uncased", ("learning_rate",)),
+    ]
+    assert [trial.dev for trial in searches[1].trials] == [83, 82, 82, 81, 80, 70, 40]
+
+
+def test_configurations_are_means_over_their_search_trials(searches: list[SweepSearch]) -> None:
+    """Final trials are not among them: they would favour the chosen configuration."""
+    rows = configurations(searches[1]).to_pylist()
+    assert [json.loads(row["values"])["learning_rate"] for row in rows] == [3e-5, 1e-5, 1e-4]
+    assert [(row["dev"], row["n"], row["seconds"]) for row in rows] == [
+        (81.0, 2, 40.0), (70.0, 1, 10.0), (40.0, 1, 1.0),
+    ]  # fmt: skip
+    assert rows[0]["std"] == pytest.approx(2**0.5)
+    assert [row["std"] for row in rows[1:]] == [None, None]
+    assert [row["pruned"] for row in rows] == [False, False, True]
+
+
+def test_curves_have_dev_terms_rates_and_norms(searches: list[SweepSearch]) -> None:
+    """The summed loss is not drawn beside its terms, nor is what a method watches."""
+    rows = training_curves(searches[1]).to_pylist()
+    assert [(row["metric"], row["step"], row["value"]) for row in rows] == [
+        ("loss/contrastive", 1, 0.5), ("dev", 2, 80.0), ("gradient_norm", 2, 3.0),
+    ]  # fmt: skip
+    assert {(row["trial"], row["place"]) for row in rows} == {
+        ("learning_rate=3e-05 seed 42 (search)", 4)
+    }
+
+
+def test_dev_and_test_of_the_finals(searches: list[SweepSearch]) -> None:
+    table = dev_and_test(searches)
+    assert [(row["dev"], row["test"]) for row in table.to_pylist()] == [
+        (81.0, 75.0), (83.0, 77.0), (82.0, 77.5),
+    ]  # fmt: skip
+    assert set(table["test_metric"].to_pylist()) == {"Avg."}
+    assert set(table["dev_metric"].to_pylist()) == {"STS-B dev"}
+    found = dev_test_correlations(table)
+    assert found is not None
+    assert found[0] == pytest.approx(stats.linregress([81, 83, 82], [75, 77, 77.5]).rvalue)
+    assert found[1] == pytest.approx(0.5)
+    assert dev_test_correlations(table.slice(0, 2)) is None, "two points are always on a line"
+
+
+def test_costs_and_their_front(searches: list[SweepSearch]) -> None:
+    rows = costs(searches).to_pylist()
+    assert [(row["seconds"], row["dev"], row["front"]) for row in rows] == [
+        (10.0, 70.0, True), (20.0, 79.0, True), (40.0, 81.0, True),
+    ]  # fmt: skip
+    assert [row["search"].split()[0] for row in rows] == ["simcse", "diffcse", "simcse"]
+
+
+def test_what_decides_is_important(store: Store, add_trial: AddTrial) -> None:
+    """Dev follows the rate alone; the pooling, which is text, changes nothing."""
+    for rate in (1e-5, 2e-5, 5e-5, 1e-4):
+        for pooling in ("cls", "mean"):
+            add_trial(
+                {"learning_rate": rate, "pooling": pooling}, role="search", search="aaaa",
+                dev={"stsb-dev": 70 + 1e5 * rate}, test={},
+            )  # fmt: skip
+    [search] = sweep_searches(store.read(FIGURE_COLUMNS).table)
+    table = importances(configurations(search))
+    assert table["hyperparameter"].to_pylist() == ["learning_rate", "pooling"]
+    assert table["importance"].to_pylist() == pytest.approx([1, 0], abs=0.05)
+    few = configurations(search).slice(0, 3)
+    assert importances(few).num_rows == 0
+
+
+def test_what_cannot_be_drawn_is_said(searches: list[SweepSearch]) -> None:
+    figures, notes = sweep_figures(searches, "my space")
+    assert [figure.name for figure in figures] == [
+        "simcse-unsup-bert-base-uncased-curves",
+        "simcse-unsup-bert-base-uncased-hyperparameters",
+        "simcse-unsup-bert-base-uncased-parallel",
+        "my-space-dev-test",
+        "my-space-cost",
+    ]
+    assert notes == [
+        "diffcse unsup bert-base-uncased: no trial has a history, so "
+        "diffcse-unsup-bert-base-uncased-curves is not drawn",
+        "diffcse unsup bert-base-uncased: its search varies nothing",
+        "simcse unsup bert-base-uncased: importance needs four finished configurations and two "
+        "hyperparameters, so simcse-unsup-bert-base-uncased-importance is not drawn",
+    ]
+    assert all(len(line) <= 80 for figure in figures for line in figure.caption_lines)
+    assert "selected by test" in figures[3].caption
+
+
+def test_long_curves_are_means() -> None:
+    steps = list(range(100))
+    at, means = smoothed(steps, [float(step) for step in steps])
+    assert at == steps[4:-4]
+    assert means == pytest.approx(at), "the mean of a line is the line"
+    assert smoothed(steps[:AVERAGED], [1.0] * AVERAGED) == (
+        steps[:AVERAGED],
+        [1.0] * AVERAGED,
+    )
