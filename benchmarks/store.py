@@ -34,6 +34,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from harness import PROTOCOL
 from harness.evaluation.scores import Uncertainty
 from harness.trials.compaction import COMPACTED
 from harness.trials.record import SCHEMA, Record
@@ -185,7 +186,7 @@ def made_up(number: int, key: str, generator: random.Random) -> Record:
         source_digest=f"source{group % 10}",
         data_digest="data",
         model_digest=f"model{group // 10 % 10}",
-        protocol=1,
+        protocol=PROTOCOL,
     )
 
 

@@ -19,6 +19,7 @@ from harness.cli.new import new
 from harness.cli.picture import picture
 from harness.cli.plan import plan
 from harness.cli.prepare import prepare
+from harness.cli.reproduce import reproduce
 from harness.cli.retrieve import retrieve
 from harness.cli.run import run
 from harness.cli.show import show
@@ -42,7 +43,7 @@ app = typer.Typer(
     add_completion=True,
 )
 for verb in (
-    *(sweep, prepare, run, plan, watch, table, show),
+    *(sweep, reproduce, prepare, run, plan, watch, table, show),
     *(figure, compare, retrieve, picture, check, new, clean),
 ):
     app.command()(verb)

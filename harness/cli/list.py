@@ -25,13 +25,18 @@ def list_(
         bool, typer.Option("--all", help=f"List all trials, not only the {NEWEST} newest.")
     ] = False,
 ) -> None:
-    """List methods, search spaces, suites, papers with reported numbers, or the store's trials.
+    """List methods, search spaces, suites, the store's trials, or papers.
+
+    Beside each table and figure of a paper stands what share of it the store has.
 
     Example: harness list methods
     """
-    {"methods": _methods, "spaces": _spaces, "suites": _suites, "papers": _papers}.get(
-        what, lambda: _trials(store, everything=everything)
-    )()
+    if what == "papers":
+        _papers(store)
+    elif what == "trials":
+        _trials(store, everything=everything)
+    else:
+        {"methods": _methods, "spaces": _spaces, "suites": _suites}[what]()
 
 
 def _methods() -> None:
@@ -72,11 +77,25 @@ def _suites() -> None:
         typer.echo(f"{name:<18} {', '.join(found.tests)}{dev}")
 
 
-def _papers() -> None:
-    from harness.report.reported import load_paper, papers
+def _papers(store: str | None) -> None:
+    """Print for each table and figure of each paper what share of it the store has."""
+    import shutil
+    import sys
 
+    from harness.plugin.registry import names
+    from harness.report.comparison import Comparer
+    from harness.report.quantities import PAPER_COLUMNS
+    from harness.report.reported import load_paper, papers
+    from harness.report.shares import shares
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    comparer, methods = Comparer(options.opened(store).read(PAPER_COLUMNS).table), names()
     for name in papers():
-        typer.echo(f"{name:<12} {load_paper(name).title}")
+        paper = load_paper(name)
+        typer.echo(f"{name:<12} {paper.title}")
+        for share in shares(paper, comparer, methods):
+            line = f"  {share.name:<9} {share!s:<40} {share.about}"
+            typer.echo(line[:width].rstrip())
 
 
 def _trials(store: options.StoreOption, *, everything: bool) -> None:

@@ -1,4 +1,4 @@
-"""A published table as the target of a sweep: the trials that it still lacks."""
+"""A published table as the target of a sweep: the trials and the evaluations that it lacks."""
 
 from typing import TYPE_CHECKING
 
@@ -9,27 +9,45 @@ from harness.errors import UserError, suggest
 from harness.plugin import registry
 
 if TYPE_CHECKING:
+    from harness.report.compared import ComparedTable
     from harness.report.matching import Wanted
     from harness.sweep.overrides import Overrides
     from harness.sweep.search import Search
 
 
-def is_compared(paper: str, number: int, ablations: list[str]) -> bool:
-    """Whether our numbers are set beside those of a table; else it is one of the `ablations`.
-
-    ablations: the names of search spaces for single tables. Raises UserError for an unknown paper
-    and for a table that is neither.
-    """
+def check_runnable(paper: str, number: int) -> None:
+    """Raise UserError for an unknown paper or table, and for a table that trials cannot fill."""
     from harness.report.reported import load_paper
 
-    compared = load_paper(paper).numbers
-    spaces = [name.removeprefix(f"{paper}-table") for name in ablations]
-    if str(number) not in (*compared, *spaces):
+    found = load_paper(paper)
+    if str(number) not in found.numbers:
         raise UserError(
             f"there is nothing to run for Table {number} of {paper}"
-            f"{suggest(str(number), [*compared, *filter(str.isdigit, spaces)])}"
+            f"{suggest(str(number), found.numbers)}"
         )
-    return str(number) in compared
+    if found.tables[found.numbers[str(number)]].kind == "hyperparameters":
+        raise UserError(
+            f"there is nothing to run for Table {number} of {paper}: it has hyperparameters, which "
+            f"`harness table --paper {paper} --table {number}` compares with our defaults"
+        )
+
+
+def compared_tables(
+    paper: str, number: int, overrides: "Overrides", store: str | None
+) -> "list[ComparedTable]":
+    """The table with the store's trials; with other encoders, one for each of them."""
+    from harness.report.comparison import Comparer
+    from harness.report.quantities import PAPER_COLUMNS
+    from harness.report.reported import load_paper
+
+    reading = options.opened(store).read(PAPER_COLUMNS)
+    found = load_paper(paper)
+    return [
+        Comparer(reading.table, encoder, values=overrides.values).table(
+            found, found.numbers[str(number)]
+        )
+        for encoder in overrides.encoders or (None,)
+    ]
 
 
 def table_searches(
@@ -41,42 +59,42 @@ def table_searches(
     method cannot run here is named and left out.
     """
     from harness.report.lacking import lacking
-    from harness.report.measured_trials import TABLE_COLUMNS
-    from harness.report.reported import load_paper
     from harness.sweep.published import FINAL_SEEDS, FINAL_SUBSETS
     from harness.sweep.space_values import check_command_line
 
     methods = {registry.locate(name).stem: name for name in overrides.methods}
-    reading = options.opened(store).read(TABLE_COLUMNS)
     draws = len(overrides.seeds or FINAL_SEEDS), len(overrides.subsets or FINAL_SUBSETS)
-    found = load_paper(paper)
-    missing = [
-        wanted
-        for wanted in lacking(reading, found, found.numbers[str(number)], *draws)
-        if not methods or wanted.method in methods
-    ]
-    plugins = {wanted.method: methods.get(wanted.method, wanted.method) for wanted in missing}
+    tables = compared_tables(paper, number, overrides, store)
+    needed = {each.wanted.method for table in tables for each in table.numbers if each.wanted}
+    plugins = {
+        name: methods.get(name, name) for name in sorted(needed) if not methods or name in methods
+    }
+    # Also where nothing is missing, so that the same command is always accepted.
     check_command_line(overrides.values, [registry.load(each) for each in plugins.values()])
-    searches: dict[str, Search] = {}  # with other encoders, several rows may ask for the same
+    missing = [
+        wanted for table in tables for wanted in lacking(table, *draws) if wanted.method in plugins
+    ]
+    searches: dict[str, Search] = {}  # on another encoder, several rows may ask for the same
     for wanted in missing:
-        for search in _searches(plugins[wanted.method], wanted, overrides):
+        if search := _search(plugins[wanted.method], wanted, overrides):
             searches.setdefault(repr((search.method, search.config)), search)
     return list(searches.values())
 
 
-def _searches(method: str, wanted: "Wanted", overrides: "Overrides") -> "list[Search]":
-    """The searches of one row, on its encoder or on those of the command line."""
-    from harness.report.matching import yaml_text
-    from harness.sweep.published import published_search
+def _search(method: str, wanted: "Wanted", overrides: "Overrides") -> "Search | None":
+    """The search of one row; None, after a line about it, where it cannot run here."""
+    from harness.report.matching import ANY, yaml_text
+    from harness.sweep.published import PLAIN, published_search
 
-    variant = " ".join(f"{name}={yaml_text(value)}" for name, value in wanted.configuration)
-    values = {"setting": wanted.setting, **dict(wanted.configuration)}
+    given = {name: value for name, value in wanted.configuration if value != ANY}
+    variant = " ".join(f"{name}={yaml_text(value)}" for name, value in given.items())
+    values = {"setting": wanted.setting, **given, "encoder": wanted.encoder}
     try:
-        published_search(method, variant, {**values, "encoder": wanted.encoder})
+        if {name for name, _ in wanted.configuration} - {*given, *overrides.values}:
+            raise UserError(f"it needs {wanted.needs}")
+        # What a row needs comes from the command line; other mistakes there concern all rows.
+        published_search(method, variant, values, overrides if wanted.needs else PLAIN)
     except UserError as error:
         typer.echo(f"Left out: {wanted}: {error}", err=True)
-        return []
-    return [
-        published_search(method, variant, {**values, "encoder": encoder}, overrides)
-        for encoder in overrides.encoders or (wanted.encoder,)
-    ]
+        return None
+    return published_search(method, variant, values, overrides)

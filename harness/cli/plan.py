@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cli import options
+from harness.cli.paper_suites import announce
 from harness.cli.targets import SweepOptions
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def plan(
         store,
     )
     print_plan(chosen.searches(), store, cpus_per_trial)
+    announce(chosen)
 
 
 def print_plan(searches: "list[Search]", store: str | None, cpus_per_trial: float) -> None:

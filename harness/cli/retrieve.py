@@ -28,25 +28,18 @@ def retrieve(
     """
     from rich.console import Console
 
-    from harness.evaluation.retrieval import Retrieval
-    from harness.evaluation.suites import Embeddings, suite
     from harness.shared_cache import check_caches
-    from harness.trials.evaluate import Measurement
     from harness.trials.lookup import model
+    from harness.trials.nearest import SentenceModel
 
     check_caches()
     found = options.opened(store)
-    pairs = suite("retrieval").load("retrieval")
     chosen = model(name, found, pooling=pooling, method=method)
     console = Console(highlight=False)
     with console.status("loading") as status:
-        vectors = Embeddings(
-            Measurement(chosen, found, status=status.update).embed, [*pairs.texts, *queries]
-        )
-        retrieval = Retrieval(pairs, vectors(pairs.first), vectors(pairs.second))
+        sentences = SentenceModel(chosen, found, status.update)
     console.print(chosen.label, soft_wrap=True, markup=False)
     for query in queries:
         console.print(f"\n{query}", soft_wrap=True, markup=False)
-        nearest = retrieval.nearest(query, vectors([query])[0], count)
-        for rank, (text, cosine) in enumerate(nearest, start=1):
+        for rank, (text, cosine) in enumerate(sentences.nearest(query, count), start=1):
             console.print(f"  {rank}  {cosine:.3f}  {text}", soft_wrap=True, markup=False)

@@ -1,7 +1,5 @@
-"""`harness show`: shows everything about one trial."""
+"""`harness show`: shows everything about one trial, a cell of a table, or a method."""
 
-import json
-import shlex
 import string
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.cli import options
-from harness.errors import UserError
+from harness.cli.run_again import again
+from harness.errors import UserError, suggest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,26 +18,53 @@ if TYPE_CHECKING:
 
 
 def show(
-    key: Annotated[
+    what: Annotated[
         str,
-        typer.Argument(help="The trial's key or its first characters (see `harness list trials`)."),
+        typer.Argument(
+            metavar="KEY|CELL|METHOD",
+            help="A trial's key or its first characters (see `harness list trials`); a cell of a "
+            "table, such as 3.avg or diffaug.1.3.avg; or the name or path of a method.",
+        ),
     ],
     store: options.StoreOption = None,
 ) -> None:
-    """Show one trial: configuration, scores, cost, machine, versions and digests.
+    """Show a trial, a cell of a table with its trials, or a method with its hyperparameters.
 
-    The last line is the command that runs it again.
+    The last line of a trial or a cell is the command that runs it again. A cell is named by the
+    number of its row in `harness table` and its column, and in a published table by paper, table,
+    row and column.
 
-    Example: harness show 4f2a
+    Example: harness show 3.avg
     """
     from rich.console import Console
 
-    if not set(key) <= set(string.hexdigits.lower()):
+    console = Console(highlight=False)
+    if set(what) <= set(string.hexdigits.lower()) and not _is_method(what):
+        print_record(options.opened(store).find(what), console)
+    elif _is_method(what):
+        from harness.cli.show_method import print_method
+
+        print_method(what, console)
+    elif "." in what:
+        from harness.cli.show_cell import print_cell
+
+        print_cell(what, store, console)
+    else:
         raise UserError(
-            f'"{key}" cannot be the key of a trial: keys have the characters 0 to 9 and a to f; '
-            f"see `harness list trials`"
+            f'"{what}" cannot be the key of a trial: keys have the characters 0 to 9 and a to f; '
+            f"see `harness list trials`; nor is it a method{suggest(what, _methods())}"
         )
-    print_record(options.opened(store).find(key), Console(highlight=False))
+
+
+def _methods() -> list[str]:
+    from harness.plugin import registry
+
+    return registry.names()
+
+
+def _is_method(what: str) -> bool:
+    """Whether it is the name or the path of a method."""
+    return "/" in what or what.endswith(".py") or what in _methods()
 
 
 def print_record(record: "Record", console: "Console", locator: str | None = None) -> None:
@@ -58,8 +84,7 @@ def print_record(record: "Record", console: "Console", locator: str | None = Non
         elif value not in (None, "", {}):
             shown = _number(value).replace("\n", "\n  ")  # a reason has lines of output
             console.print(f"{name}: {shown}", soft_wrap=True, markup=False)
-    again = _evaluation(record) if record.role == "evaluation" else run_command(record, locator)
-    console.print(f"again: {again}", soft_wrap=True, markup=False)
+    console.print(f"again: {again(record, locator)}", soft_wrap=True, markup=False)
 
 
 def _curves(history: list[Mapping[str, Any]]) -> Iterator[str]:
@@ -85,52 +110,3 @@ def _number(value: Any) -> str:
 def _interval(spread: "Uncertainty") -> str:
     interval = f"95 % from {spread.low:.2f} to {spread.high:.2f}"
     return f"standard error {spread.standard_error:.2f}, {interval}"
-
-
-def _evaluation(record: "Record") -> str:
-    """The command that repeats an evaluation; an encoder without a trial has its own name."""
-    words = [str(record.evaluates)[:10]]
-    if record.method == "pooling":
-        words = [record.encoder, "--pooling", str(record.configuration.get("pooling"))]
-    elif record.method == "sentence_transformer":
-        words = [record.encoder]
-    return shlex.join(["harness", "eval", *words, "--suite", str(record.suite)])
-
-
-def run_command(record: "Record", locator: str | None) -> str:
-    """The command that runs a trial again; it names what differs from the published values.
-
-    `locator`: the name or path of the method, as the user wrote it. It names every value when the
-    method is not at hand, or has other hyperparameters by now.
-    """
-    from harness.plugin import registry
-    from harness.trials.given_values import given_values
-    from harness.trials.trial import resolve
-
-    known = record.method in registry.names()
-    method = locator or (record.method if known else f"PATH/{record.method}")
-    values = {name: value for name, value in record.configuration.items() if name != "encoder"}
-    try:
-        plugin = registry.load(method)
-        wanted = {**record.configuration, **record.engine}
-        values = given_values(plugin, resolve(plugin, wanted))
-    except UserError:
-        values = {name: value for name, value in values.items() if value is not None}
-    words = ["harness", "run", method, "--encoder", record.encoder, "--seed", str(record.seed)]
-    for name, value in values.items():
-        words += ["--set", f"{name}={yaml_value(value)}"]
-    return shlex.join(words)
-
-
-def yaml_value(value: Any) -> str:
-    """A value as `--set` reads it; text that YAML would read as another type is quoted."""
-    import yaml
-
-    if value is None:
-        return "null"
-    if not isinstance(value, str):
-        return str(value).lower() if isinstance(value, bool) else str(value)
-    try:
-        return value if yaml.safe_load(value) == value else json.dumps(value)
-    except (yaml.YAMLError, ValueError):
-        return json.dumps(value)

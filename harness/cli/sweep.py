@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import options
+from harness.cli.paper_suites import announce, lacking_suites, measure
 from harness.cli.plan import print_plan
+from harness.cli.sweeping import Means, print_problems, run_searches
 from harness.cli.table import table
 from harness.cli.targets import SweepOptions, split_targets
 from harness.inputs import finite
@@ -79,38 +81,30 @@ def sweep(
         number,
         store,
     )
-    seconds = options.seconds_of(trial_timeout, "--trial-timeout")
+    means = Means(
+        cpus_per_trial, gpus_per_trial, memory_per_trial, trial_timeout, address, dashboard
+    )
+    means.check()
     searches = chosen.searches()
     if dry_run:
         print_plan(searches, store, cpus_per_trial)
+        announce(chosen)
         return
-    options.use_cluster(address)
-    import os
-
     from rich.console import Console
 
-    from harness.sweep.driver import run_sweep
-    from harness.sweep.limits import Limits
-    from harness.sweep.resources import Resources
-    from harness.sweep.sweep_state import publishing
-    from harness.sweep.terminal import Terminal
-
-    console = Console(highlight=False)
-    resources = Resources(cpus_per_trial, options.gpus_of(gpus_per_trial))
-    limits = Limits(seconds, memory_per_trial and memory_per_trial * 2**30)
-    if dashboard is None:
-        dashboard = bool(os.environ.get("RAY_ADDRESS"))
-    found = options.opened(store)
-    with publishing(found) as publish, Terminal(console, publish) as terminal:
-        result = run_sweep(searches, found, resources, limits, terminal, dashboard=dashboard)
+    console, found = Console(highlight=False), options.opened(store)
+    result = run_searches(searches, found, means, console)
+    measured = True
     if chosen.of_table:
-        table(paper=paper, number=number, store=store)
+        measured = measure(lacking_suites(chosen.compared()), found, console)
+        for each in encoder or (None,):
+            table(paper=paper, number=number, encoder=each, store=store)
         name = f"{paper}-table-{number}"
     else:
         table(store=store)
         name = split_targets(targets or [])[1].stem
     _leave_table(console, found, name, result)
-    _print_problems(console, result, found)
+    print_problems(console, result, found, measured=measured)
 
 
 def _leave_table(console: "Console", store: "Store", space: str, result: "SweepResult") -> None:
@@ -135,21 +129,3 @@ def _leave_table(console: "Console", store: "Store", space: str, result: "SweepR
     console.print("Next:")
     for command in next_commands(groups, names(), store.place):
         console.print(f"  {command}", soft_wrap=True, markup=False)
-
-
-def _print_problems(console: "Console", result: "SweepResult", store: "Store") -> None:
-    """Print what the sweep could not do, and end with exit code 1 if there is anything."""
-    for label in result.undecided:
-        console.print(f"No configuration of {label} finished, so none could be chosen.")
-    if result.failed or result.undecided:
-        console.print(
-            f"Failed trials: {result.failed}. See `harness list trials`, then `harness show KEY`."
-        )
-    if unsent := store.unsent():
-        console.print(
-            f"Records that could not be sent to {store.place}: {unsent}. They are kept on this "
-            "machine, and the same command sends them.",
-            soft_wrap=True,
-        )
-    if result.failed or result.undecided or unsent:
-        raise typer.Exit(1)

@@ -1,17 +1,19 @@
 """`harness table`: prints the results of a store, alone or beside the numbers of a paper."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from harness.cli import options
+from harness.inputs import finite
 
 if TYPE_CHECKING:
     from harness.report.sheet import Sheet
 
-TableFormat = Literal["terminal", "markdown", "csv", "latex", "parquet"]
-NOT_A_TERMINAL_WIDTH = 140
+TableFormat = Literal["terminal", "markdown", "latex", "html", "csv", "json", "parquet"]
+NOT_A_TERMINAL_WIDTH = 180
 """Characters in a line of a table that goes to a file or to another program"""
 
 
@@ -25,6 +27,29 @@ def table(
     number: Annotated[
         int | None, typer.Option("--table", min=1, help="With --paper: only the table N.")
     ] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(help="With --paper: show trials on this encoder in the place of the paper's."),
+    ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,...",
+            help="A row for each value of these: method, setting, encoder or any hyperparameter.",
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="METRIC,...", help="A column for each of these: avg, stsb, dev, ..."),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SQL",
+            help="Only the rows for which this holds, such as \"encoder = 'roberta-base' and "
+            'learning_rate < 1e-4".',
+        ),
+    ] = None,
     store: options.StoreOption = None,
     format: Annotated[
         TableFormat,
@@ -33,15 +58,32 @@ def table(
     output: Annotated[
         Path | None, typer.Option(help="Write to this file instead of the screen.")
     ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="End with exit code 1 when a cell is missing, or when a published number lies "
+            "outside the spread of our seeds.",
+        ),
+    ] = False,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            callback=finite,
+            help="With --strict and --paper: the largest difference, in points, instead of the "
+            "spread of the seeds.",
+        ),
+    ] = None,
 ) -> None:
     """Print the results as mean±std over seeds and label subsets, with n.
 
-    The table has our results alone, or beside the numbers of a paper.
+    The table has our results alone, or beside the numbers of a paper, or the rows and columns that
+    you name.
 
     Example: harness table --paper diffaug --format latex --output table1.tex
     """
     import gc
-    import shutil
     import sys
 
     # A large store becomes a million objects without a circle; the collector took a tenth of the
@@ -56,13 +98,44 @@ def table(
         raise UserError("--format parquet is not for the screen; name a file with --output")
     if output is not None and (found := kind_of(output)) not in ("a file", "nothing"):
         raise UserError(f"{output} is {found} and cannot be written; choose another file")
+    if tolerance is not None and not (strict and paper):
+        raise UserError("--tolerance needs --strict and --paper, whose numbers it is compared with")
+    own = _Own(_names(rows, "--rows"), _names(columns, "--columns"), where)
     to_screen = output is None and sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if to_screen else NOT_A_TERMINAL_WIDTH
-    content = render_sheets(_sheets(paper, number, store), format, width)
+    sheets = (
+        _own_sheets(own, number, encoder, store)
+        if paper is None
+        else _paper_sheets(paper, number, encoder, own, store)
+    )
+    content = render_sheets(sheets, format, width_of(to_screen=to_screen), bold=to_screen)
     if output is None:
         typer.echo(content, nl=False)
     else:
         _write(content, output)
+    if strict:
+        _end_if_incomplete(sheets, tolerance)
+
+
+def width_of(*, to_screen: bool) -> int:
+    """The characters in a line of a table."""
+    import shutil
+
+    return shutil.get_terminal_size().columns if to_screen else NOT_A_TERMINAL_WIDTH
+
+
+def _end_if_incomplete(sheets: "list[Sheet]", tolerance: float | None) -> None:
+    """Name what is missing or differs, and end with exit code 1 if there is anything."""
+    from harness.report.notes import SHOWN, counted
+    from harness.report.strict import failures
+
+    found = failures(sheets, tolerance)
+    if not any(True for sheet in sheets for _ in sheet.score_rows):
+        found = ["the table has no rows"]
+    if found:
+        more = [f"and {len(found) - SHOWN} more"] if found[SHOWN:] else []
+        shown = "; ".join([*found[:SHOWN], *more])
+        typer.echo(f"--strict: {counted(len(found), 'failure')}: {shown}", err=True)
+        raise typer.Exit(1)
 
 
 def _write(content: bytes, output: Path) -> None:
@@ -77,22 +150,69 @@ def _write(content: bytes, output: Path) -> None:
         ) from None
 
 
-def _sheets(paper: str | None, number: int | None, store: str | None) -> "list[Sheet]":
-    """The tables of the store, or those of a paper with our numbers."""
+@dataclass(frozen=True)
+class _Own:
+    """What a user wants of a table of the store."""
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    where: str | None
+
+
+def _names(given: str | None, option: str) -> tuple[str, ...]:
+    """The names in a text like `method,encoder`. Raises UserError for an empty name."""
+    from harness.errors import UserError
+
+    names = tuple(name.strip() for name in given.split(",")) if given is not None else ()
+    if not all(names):
+        raise UserError(f"{option} {given}: write names with commas between them, without gaps")
+    return tuple(dict.fromkeys(names))
+
+
+def _own_sheets(
+    own: _Own, number: int | None, encoder: str | None, store: str | None
+) -> "list[Sheet]":
+    """The tables of the store, or the one that the user describes."""
     from harness.errors import UserError
     from harness.report.measured_trials import TABLE_COLUMNS
 
     found = options.opened(store)
+    if number is not None:
+        raise UserError(f"--table {number} needs the name of its paper: --paper PAPER")
+    if encoder is not None:
+        raise UserError(f"--encoder {encoder} needs the name of a paper: --paper PAPER")
     reading = found.read(TABLE_COLUMNS)
-    if paper is None:
-        if number is not None:
-            raise UserError(f"--table {number} needs the name of its paper: --paper PAPER")
-        from harness.report.store_tables import store_sheets
+    if own.rows or own.columns:
+        from harness.report.own_tables import own_sheet
 
-        return store_sheets(reading, found.place)
+        return [own_sheet(reading, found.place, own.rows, own.columns, own.where)]
+    from harness.report.store_tables import store_sheets
+
+    return store_sheets(reading, found.place, own.where)
+
+
+def _paper_sheets(
+    paper: str, number: int | None, encoder: str | None, own: _Own, store: str | None
+) -> "list[Sheet]":
+    """The tables of a paper; the store's models are asked where a single table is wanted."""
+    from rich.console import Console
+
+    from harness.errors import UserError
     from harness.plugin.registry import names
+    from harness.report.answers import Answers
     from harness.report.commands import Commands
     from harness.report.paper_tables import paper_sheets
+    from harness.report.quantities import PAPER_COLUMNS
 
-    only = None if number is None else str(number)
-    return paper_sheets(reading, paper, Commands(names(), found.place), only)
+    if own != _Own((), (), None):
+        raise UserError("--rows, --columns and --where make a table of your own; leave --paper out")
+    found = options.opened(store)
+    with Console(stderr=True).status("reading the store") as status:
+        return paper_sheets(
+            found.read(PAPER_COLUMNS),
+            paper,
+            Commands(names(), found.place),
+            None if number is None else str(number),
+            encoder=encoder,
+            answers=None if number is None else Answers(found, status.update),
+        )

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cli import options
-from harness.cli.paper_target import is_compared, table_searches
+from harness.cli.paper_target import check_runnable, compared_tables, table_searches
 from harness.errors import UserError, suggest
 from harness.inputs import is_file
 
 if TYPE_CHECKING:
+    from harness.report.compared import ComparedTable
     from harness.sweep.overrides import Overrides
     from harness.sweep.search import Search
 
@@ -82,14 +83,15 @@ class SweepOptions:
     def of_table(self) -> bool:
         """Whether a published table is the target, and not a search space.
 
-        Raises UserError for half of a table's name, and for an unknown one.
+        Raises UserError for half of a table's name, for an unknown one, and for one that trials
+        cannot fill.
         """
         if self.paper is None or self.table is None:
             if self.paper is None and self.table is None:
                 return False
             raise UserError("a table is named by its paper and its number: --paper P --table N")
-        names = [name for name in shipped_spaces() if name.startswith(f"{self.paper}-table")]
-        return is_compared(self.paper, self.table, names)
+        check_runnable(self.paper, self.table)
+        return True
 
     def searches(self) -> "list[Search]":
         """The searches that the command line asks for.
@@ -103,11 +105,13 @@ class SweepOptions:
             return table_searches(
                 str(self.paper), int(self.table or 0), self._overrides(self._methods()), self.store
             )
-        if self.paper is not None:
-            path = shipped_spaces()[f"{self.paper}-table{self.table}"]
-            return searches(*load_space(path), self._overrides(self._methods()))
         methods, path = split_targets(self.targets)
         return searches(*load_space(path), self._overrides(methods))
+
+    def compared(self) -> "list[ComparedTable]":
+        """The published table with the trials of the store, once for each encoder that is asked."""
+        overrides = self._overrides(self._methods())
+        return compared_tables(str(self.paper), int(self.table or 0), overrides, self.store)
 
     def _methods(self) -> tuple[str, ...]:
         """The targets beside a table. Raises UserError for a search space among them."""

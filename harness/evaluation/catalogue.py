@@ -35,6 +35,8 @@ class SuiteCard:
     """Further averages, which tables make of the scores of a trial -> the tests in them"""
     dev_tasks: tuple[str, ...] = ()
     """The tasks on development data; the first one selects"""
+    directions: Mapping[str, int] = field(default_factory=dict)
+    """Test metric -> -1 where lower is better, 0 where no value is; of others, higher is better"""
     decimals: int | None = None
     """Digits after the point; None: two, or four where all values are between -1 and 1"""
 
@@ -132,6 +134,7 @@ _GEOMETRY = SuiteCard(
     protocol="On STS-B test: alignment of the pairs with gold score above 4, uniformity of all "
     "sentences (both: lower is better), mean cosine of two sentences, share of the variance along "
     "the first principal component.",
+    directions={"alignment": -1, "uniformity": -1, "mean-cosine": 0, "first-component": 0},
     decimals=4,
 )
 
@@ -172,6 +175,16 @@ class Metric:
     suite: str
     name: str
     split: str = "test"
+
+
+def metric_named(name: str) -> Metric | None:
+    """The metric of a shipped suite with this name; None where no suite has it."""
+    for suite, known in CARDS.items():
+        if name in known.dev_tasks:
+            return Metric(suite, name, "dev")
+        if name in known.headings:
+            return Metric(suite, name)
+    return None
 
 
 def card(name: str, dumped: str | None = None) -> SuiteCard:

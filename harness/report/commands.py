@@ -1,14 +1,11 @@
-"""The commands that fill the gaps of a table: missing sweeps and missing evaluations."""
+"""The commands that fill the gaps of a table."""
 
 import shlex
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.files import shipped
-from harness.report.groups import Group
 from harness.report.matching import Wanted, yaml_text
-from harness.report.measured_trials import MeasuredTrial
 from harness.trials.store_folders import store_option
 
 SUBSETS = "0,1,2,3,4"
@@ -24,7 +21,7 @@ class Commands:
 
     def sweep(self, target: Wanted) -> str:
         """The sweep whose final trials can stand beside a reported number."""
-        space = f"search_spaces/{_space(target)}"
+        space = f"search_spaces/{target.setting}.yaml"
         words = ["harness", "sweep", f"methods/{target.method}", space]
         words += ["--encoder", target.encoder]
         for name, value in target.configuration:
@@ -33,25 +30,14 @@ class Commands:
                 words += ["--subsets", SUBSETS]
         return shlex.join([*words, *store_option(self.store)])
 
-    def evaluation(self, trial: MeasuredTrial, group: Group, suite: str) -> str:
-        """The command that measures a trial with one more suite.
-
-        A trial is named by its key, and an encoder that only `harness eval` has measured by its
-        own name.
-        """
-        model = [trial.key[:10]]
-        if trial.own is None and group.method == "pooling":
-            model = [group.encoder, "--pooling", str(group.configuration["pooling"])]
-        return shlex.join(["harness", "eval", *model, "--suite", suite, *store_option(self.store)])
+    def table(self, paper: str, number: str, encoder: str | None = None) -> str:
+        """The command that fills what a published table lacks."""
+        words = ["harness", "sweep", "--paper", paper, "--table", number]
+        words += ["--encoder", encoder] if encoder else []
+        return shlex.join([*words, *store_option(self.store)])
 
     def obstacle(self, target: Wanted) -> str:
         """The reason why the sweep cannot be run yet; "" when it can be run."""
         if target.method not in self.methods:
-            return f"no method {target.method}"
-        if not (shipped("search_spaces") / _space(target)).exists():
-            return f"no search_spaces/{_space(target)}"
-        return ""
-
-
-def _space(target: Wanted) -> str:
-    return f"{target.setting}.yaml"
+            return f"there is no method {target.method}"
+        return f"it needs {target.needs}" if target.needs else ""

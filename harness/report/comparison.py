@@ -1,120 +1,126 @@
-"""Compares each number of a published table with ours."""
+"""Finds our trials for each value of a published table."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Any
 
-from harness.evaluation.catalogue import STAND_INS, Metric
-from harness.report.groups import Cell, Group
+import pyarrow as pa
+
+from harness.report.answers import Answers
+from harness.report.compared import ComparedNumber, ComparedTable
+from harness.report.groups import Cell, comparable_groups
 from harness.report.matching import Finder, Found, Wanted, run_of, wanted_for
-from harness.report.measured_trials import MeasuredTrial
-from harness.report.reported import ReportedRow, ReportedTable, Systems
+from harness.report.measures import Measure, Special, decimals, measure_of
+from harness.report.quantities import Costs, Quantity
+from harness.report.reported import Paper, ReportedRow
+from harness.report.systems import ColumnRun, load_systems
 
 
-@dataclass(frozen=True)
-class ComparedNumber:
-    """One published number, and our trials for it."""
+class Comparer:
+    """Compares published tables with the trials of one store."""
 
-    group: str
-    row: ReportedRow
-    column: str
-    published: float | None
-    published_std: float | None
-    origin: str
-    metric: Metric
-    decimals: int
-    wanted: Wanted | None
-    """The trials that would reproduce the number; None when it is only quoted"""
-    found: Found | None
-    """The trials of the store; None when it has none"""
+    def __init__(
+        self,
+        trials: pa.Table,
+        encoder: str | None = None,
+        *,
+        values: Mapping[str, Any] | None = None,
+        answers: Answers | None = None,
+    ) -> None:
+        """Take the rows of a store.
 
-    @property
-    def measured(self) -> Group | None:
-        """Our trials that the suite of the metric, or its stand-in, has measured; None: none."""
-        if self.found is None:
-            return None
-        own = self.found.group.measured(self.metric.suite)
-        return own or self.found.group.measured(STAND_INS.get(self.metric.suite, ""))
+        encoder: that of our trials, in the place of the papers'. values: hyperparameters that all
+        our trials must have, where they have them at all. answers: what the store's models answer
+        to queries; None: they are not asked.
+        """
+        groups = [
+            group for group in comparable_groups(trials) if _has(group.configuration, values or {})
+        ]
+        self._finder, self._costs = Finder(groups), Costs(trials)
+        self._encoder, self._systems, self._answers = encoder, load_systems(), answers
 
-    @property
-    def stands_in(self) -> bool:
-        """Whether our score is that of the stand-in."""
-        measured = self.measured
-        return bool(self.cell and measured and measured.suite != self.metric.suite)
-
-    @property
-    def cell(self) -> Cell | None:
-        """Our score; None when it has not been measured."""
-        if self.measured is None:
-            return None
-        scores = self.measured.dev if self.metric.split == "dev" else self.measured.test
-        return scores.get(self.metric.name)
-
-    @property
-    def unmeasured(self) -> list[MeasuredTrial]:
-        """Our trials that do not have a score of the metric yet."""
-        if self.found is None:
-            return []
-        return [trial for trial in self.found.group.trials if not trial.has(self.metric)]
-
-    @property
-    def delta(self) -> float | None:
-        """Our score minus the published one, where both are there."""
-        if self.cell is None or self.published is None:
-            return None
-        return self.cell.mean - self.published
-
-
-def compare_table(
-    table: ReportedTable, name: str, systems: Systems, finder: Finder
-) -> list[tuple[str, list[list[ComparedNumber]]]]:
-    """The compared numbers: for each heading, for each row, one number per column.
-
-    `name`: `<paper>.<table>`. Raises UserError for a row that `systems` does not know.
-    """
-    return [
-        (
-            group.name,
+    def table(self, paper: Paper, name: str) -> ComparedTable:
+        """The table `name` of a paper. Raises UserError for a row that `systems` does not know."""
+        table = paper.tables[name]
+        return ComparedTable(
+            paper,
+            name,
             [
-                [
-                    _comparison(table, name, group.name, row, index, systems, finder)
-                    for index in range(len(row.values))
-                ]
-                for row in group.rows
+                (
+                    group.name,
+                    [
+                        [
+                            self._number(paper, name, group.name, row, index)
+                            for index in range(len(row.values))
+                        ]
+                        for row in group.rows
+                    ],
+                )
+                for group in table.groups
             ],
         )
-        for group in table.groups
-    ]
 
+    def figure(self, place: str) -> list[tuple[Wanted, Found | None]]:
+        """What is run for the points of the figure `<paper>.<figure>`, and what the store has."""
+        figure = self._systems.figures[place]
+        points = [{name: value} for name, values in figure.axis.items() for value in values] or [{}]
+        wanted = [
+            wanted_for(
+                row,
+                run_of(self._systems, place, row, ColumnRun()),
+                ColumnRun(configuration=point),
+                encoder=self._encoder,
+            )
+            for row in figure.rows
+            for point in points
+        ]
+        return [(each, self._finder.find(each)) for each in wanted if each]
 
-def _comparison(
-    table: ReportedTable,
-    name: str,
-    heading: str,
-    row: ReportedRow,
-    index: int,
-    systems: Systems,
-    finder: Finder,
-) -> ComparedNumber:
-    column, value = str(table.columns[index]), row.values[index]
-    target, runs = _target(table, name, row, index, systems), systems.column_runs.get(name)
-    return ComparedNumber(
-        group=heading,
-        row=row,
-        column=column,
-        published=float(value) if value is not None else None,
-        published_std=row.std[index] if row.std else None,
-        origin=str(row.origins[index] if row.origins else row.origin),
-        metric=Metric("sts", runs.metric, "dev") if runs else table.metrics[index],
-        decimals=table.decimals(index),
-        wanted=target,
-        found=finder.find(target) if target else None,
-    )
+    def _number(
+        self, paper: Paper, name: str, heading: str, row: ReportedRow, index: int
+    ) -> ComparedNumber:
+        table = paper.tables[name]
+        column = str(table.columns[index])
+        said = self._systems.column(f"{paper.paper}.{name}", column)
+        measure = measure_of(table, index, said)
+        target = None if measure is Special.GIVEN else self._target(paper, name, row, index)
+        found = self._finder.find(target) if target else None
+        return ComparedNumber(
+            group=heading,
+            row=row,
+            column=column,
+            value=row.values[index],
+            published_std=row.std[index] if row.std else None,
+            origin=str(row.origins[index] if row.origins else row.origin or "this paper"),
+            measure=measure,
+            decimals=decimals(table, index, measure),
+            wanted=target,
+            found=found,
+            quantity=self._quantity(measure, found, str(table.query), column),
+        )
 
-
-def _target(
-    table: ReportedTable, name: str, row: ReportedRow, index: int, systems: Systems
-) -> Wanted | None:
-    """What to run for a number; None where a method that needs labels has none."""
-    fraction = table.fractions[index] if table.fractions else 1
-    if not fraction and row.values[index] is None:
+    def _quantity(
+        self, measure: Measure, found: Found | None, query: str, sentence: str
+    ) -> Cell | None:
+        """The quantity of our trials that a column shows, if it shows one."""
+        if found is None:
+            return None
+        if isinstance(measure, Quantity):
+            return self._costs.cell(measure, found.group.trials)
+        if measure is Special.COSINE and self._answers:
+            cosine = self._answers.cosine(found.group, query, sentence.removesuffix(" (gold)"))
+            return None if cosine is None else Cell(cosine, None, 1)
         return None
-    return wanted_for(row, run_of(systems, name, row, str(table.columns[index])), fraction)
+
+    def _target(self, paper: Paper, name: str, row: ReportedRow, index: int) -> Wanted | None:
+        """What to run for a value; None where a method that needs labels has none."""
+        table, place = paper.tables[name], f"{paper.paper}.{name}"
+        fraction = table.fractions[index] if table.fractions else 1
+        if not fraction and row.values[index] is None:
+            return None
+        said = self._systems.column(place, str(table.columns[index]))
+        run = run_of(self._systems, place, row, said)
+        return wanted_for(row, run, said, fraction, self._encoder)
+
+
+def _has(configuration: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    return all(configuration[name] == values[name] for name in values if name in configuration)

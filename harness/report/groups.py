@@ -3,12 +3,13 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
+from harness import PROTOCOL
 from harness.evaluation.catalogue import CARDS, STSB_DEV, SuiteCard, card
 from harness.evaluation.scores import Uncertainty
 from harness.report.measured_trials import IDENTITY_COLUMNS, Identity, MeasuredTrial, trials_of
@@ -27,6 +28,20 @@ class Cell:
     """The components of the variance; None for a single label subset"""
     uncertainty: Uncertainty | None = None
     """The uncertainty of the score of a single trial, where it was computed"""
+    trials: tuple[MeasuredTrial, ...] = field(default=(), repr=False)
+    """The trials"""
+    values: tuple[float, ...] = field(default=(), repr=False)
+    """The score of each of them"""
+
+    @property
+    def trained(self) -> bool:
+        """Whether anything was trained, so that another seed gives another score."""
+        return not self.trials or self.trials[0].trained
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of the trials, sorted."""
+        return tuple(trial.key for trial in self.trials)
 
 
 @dataclass(frozen=True)
@@ -69,6 +84,11 @@ class Group:
     def provenance(self) -> dict[str, Any]:
         """The digests and the protocol number."""
         return dict(zip(IDENTITY_COLUMNS[4:], self.identity[4:], strict=True))
+
+    @property
+    def current(self) -> bool:
+        """Whether the trials were measured by today's protocol; others are not compared."""
+        return self.provenance["protocol"] in (None, PROTOCOL)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -129,14 +149,14 @@ class Group:
     def dev(self) -> Mapping[str, Cell]:
         """Dev metric -> its cell, for the metrics that every trial has."""
         alone = self.trials[0].uncertainty if len(self.trials) == 1 else {}
-        return _cells([trial.dev for trial in self.trials], self.draws, alone)
+        return _cells([trial.dev for trial in self.trials], self.trials, alone)
 
     @cached_property
     def dev_before(self) -> Cell | None:
         """The dev score before training, where every trial has it."""
         scores = [trial.dev_before for trial in self.trials]
         known = [score for score in scores if score is not None]
-        return _cell(known, self.draws, None) if len(known) == len(scores) else None
+        return cell_of(known, self.trials) if len(known) == len(scores) else None
 
     @cached_property
     def test(self) -> Mapping[str, Cell]:
@@ -151,7 +171,7 @@ class Group:
         found = [trial.suites[self.suite] for trial in self.trials]
         cells = _cells(
             [scores.test for scores in found],
-            self.draws,
+            self.trials,
             found[0].uncertainty if len(found) == 1 else {},
         )
         average = self.card.average
@@ -199,17 +219,24 @@ def _selects(trials: Sequence[MeasuredTrial], identity: Identity) -> str:
 
 
 def _cells(
-    trials: Sequence[Mapping[str, float]], draws: Sequence[Draw], spread: Mapping[str, Uncertainty]
+    scores: Sequence[Mapping[str, float]],
+    trials: tuple[MeasuredTrial, ...],
+    spread: Mapping[str, Uncertainty],
 ) -> dict[str, Cell]:
-    names = set.intersection(*(set(trial) for trial in trials))
+    names = set.intersection(*(set(found) for found in scores))
     return {
-        name: _cell([trial[name] for trial in trials], draws, spread.get(name))
+        name: cell_of([found[name] for found in scores], trials, spread.get(name))
         for name in sorted(names)
     }
 
 
-def _cell(values: list[float], draws: Sequence[Draw], uncertainty: Uncertainty | None) -> Cell:
+def cell_of(
+    values: Sequence[float],
+    trials: tuple[MeasuredTrial, ...],
+    uncertainty: Uncertainty | None = None,
+) -> Cell:
     """The cell of the values. With fsum it does not depend on the order of the trials."""
     n = len(values)
     std = math.sqrt(squares(values) / (n - 1)) if n > 1 else None
-    return Cell(math.fsum(values) / n, std, n, variance_components(values, draws), uncertainty)
+    components = variance_components(values, [trial.draw for trial in trials])
+    return Cell(math.fsum(values) / n, std, n, components, uncertainty, trials, tuple(values))

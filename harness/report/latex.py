@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from harness.report.sheet import Section, Sheet, SheetLine
+from harness.report.rows import Bold, SheetLine
+from harness.report.sheet import Section, Sheet
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -23,6 +24,9 @@ _SPECIAL = {
     "*": "{*}",  # after \\ it would be that command's star
     "±": r"$\pm$",
     "Δ": r"$\Delta$",
+    "≈": r"$\approx$",
+    "≠": r"$\neq$",
+    "†": r"\textdagger{}",
 }
 
 
@@ -38,7 +42,9 @@ def latex_text(sheet: Sheet) -> str:
         return "".join(f"% {' '.join(note.split())}\n" for note in sheet.notes)
     columns = "l" * sheet.text_columns + "r" * (len(sheet.columns) - sheet.text_columns)
     caption = " ".join(
-        part for part in (f"{sheet.title}." if sheet.title else "", sheet.caption) if part
+        part
+        for part in (f"{sheet.title}." if sheet.title else "", sheet.caption, sheet.legend())
+        if part
     )
     return "\n".join(
         [
@@ -68,4 +74,9 @@ def _section(section: Section, width: int) -> list[str]:
 
 
 def _line(cells: Iterable[str] | SheetLine) -> str:
-    return " & ".join(map(escape_latex, cells)) + r" \\"
+    return " & ".join(map(_cell, cells)) + r" \\"
+
+
+def _cell(text: str) -> str:
+    escaped = escape_latex(text)
+    return f"\\textbf{{{escaped}}}" if isinstance(text, Bold) else escaped

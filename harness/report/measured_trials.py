@@ -39,7 +39,7 @@ Identity = tuple[Any, ...]
 
 _COLUMNS = (
     "key", "role", "status", "suite", "suite_card", "evaluates", "seed", "subset", "steps",
-    "selected_by", "dev_before", "dev", "test", "uncertainty",
+    "selected_by", "dev_before", "dev", "test", "uncertainty", "device", "commit",
 )  # fmt: skip
 TABLE_COLUMNS = (*IDENTITY_COLUMNS, *_COLUMNS, "label_fraction", "search", "reason")
 """The columns of the store that a table needs"""
@@ -88,6 +88,10 @@ class MeasuredTrial:
     dev_before: float | None
     """The score of that metric before training"""
     suites: Mapping[str, SuiteScores]
+    device: str | None = None
+    """The hardware of its own row, or else of an evaluation of it"""
+    commit: str | None = None
+    """The commit of the harness that measured it"""
 
     @cached_property
     def dev(self) -> dict[str, float]:
@@ -205,6 +209,8 @@ def _trial(draw: Draw, rows: Sequence[Mapping[str, Any]], unnamed_suite: str) ->
         selects=first["selected_by"] if final else None,
         dev_before=first["dev_before"] if final else None,
         suites=suites,
+        device=first["device"],
+        commit=first["commit"],
     )
 
 

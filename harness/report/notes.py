@@ -1,7 +1,7 @@
 """The notes under a table: about records that are not in the table, or that are incomplete."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.errors import headline
+from harness.report.groups import Group
+from harness.report.measured_trials import MeasuredTrial
+from harness.report.rows import FOREIGN
 from harness.trials.reading import Reading
 from harness.trials.record import trial_label
 from harness.trials.record_files import is_text
@@ -45,6 +48,26 @@ def unreadable(reading: Reading) -> list[str]:
     return [f"{counted(len(reading.unreadable), 'file')} of the store could not be read: {files}"]
 
 
+def foreign(groups: Iterable[Group]) -> list[str]:
+    """A note about the groups of another protocol, if there are any."""
+    found = {str(group.provenance["protocol"]) for group in groups if not group.current}
+    numbers = ", ".join(sorted(found))
+    return [f"{FOREIGN} trained or measured by protocol {numbers}, not compared"] if found else []
+
+
+def made_on(trials: Iterable[MeasuredTrial]) -> str:
+    """A sentence for captions: the hardware and the commits of the trials, as far as known."""
+    known = {(trial.device, trial.commit) for trial in trials}
+    devices = sorted({device for device, _ in known if device})
+    commits = sorted({commit for _, commit in known if commit})
+    parts = [
+        f"hardware: {', '.join(devices)}" if devices else "",
+        f"commit: {', '.join(commits)}" if commits else "",
+    ]
+    text = "; ".join(part for part in parts if part)
+    return f"{text[0].upper()}{text[1:]}." if text else ""
+
+
 def nothing_yet(trials: pa.Table, store: Path | str) -> str:
     """A note that names a command to begin with, for a store with nothing to show."""
     there = ""
@@ -52,6 +75,11 @@ def nothing_yet(trials: pa.Table, store: Path | str) -> str:
         there = f" (of {counted(trials.num_rows, 'trial')} none is final and finished)"
     command = shlex.join(["harness", "sweep", "quickstart", *store_option(store)])
     return f"nothing to show in {store} yet{there}; run: {command}"
+
+
+def nothing_such(where: str | None) -> str:
+    """A note for a store none of whose trials fits the expression of `--where`."""
+    return f"no trials of the store fit --where {shlex.quote(where or '')}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -1,20 +1,29 @@
-"""Reads the published tables of results/reported, and what harness runs for their rows."""
+"""Reads the published tables of results/reported."""
 
 import functools
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from harness.errors import UserError, suggest
-from harness.evaluation.catalogue import CARDS, Metric, headed, metric_under
+from harness.evaluation.catalogue import headed
 from harness.files import shipped
 
 SYSTEMS_FILE = "systems"
 
 Value = int | float | bool | str | None
 """A value in a published table; None: the paper left it out"""
+TableKind = Literal["scores", "hyperparameters", "examples"]
+"""What a table has: numbers that trials have too, chosen hyperparameters, or retrieved sentences"""
+
+
+_KINDS: dict[str, TableKind] = {
+    "hyperparameter": "hyperparameters",
+    "ranked sentences": "examples",
+}
+"""The metric of a table -> its kind; all others have numbers"""
 
 
 def folder() -> Path:
@@ -27,11 +36,13 @@ def papers() -> list[str]:
     return sorted(path.stem for path in folder().glob("*.yaml") if path.stem != SYSTEMS_FILE)
 
 
-class _Data(BaseModel):
+class Data(BaseModel):
+    """What is read from a file of results/reported; unknown keys are refused."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ReportedRow(_Data):
+class ReportedRow(Data):
     """A row as the paper prints it.
 
     `values` and `std` follow the columns of the table, and have its units.
@@ -44,22 +55,23 @@ class ReportedRow(_Data):
     variant: str | None = None
     origin: str | None = None  # "this paper", "run by this paper", "quoted:<who>", ...
     origins: list[str] | None = None  # one for each value, where the values have different ones
-    values: list[Value]
+    values: list[Value] = Field(default=[])
     std: list[float | None] | None = None
     check_avg: float | None = None  # the mean of the columns, where the printed Avg. differs
     picked: int | None = None
     hits_of_194: list[int] | None = None
     gold_rank: int | None = None
+    field: str | None = None  # in a table of hyperparameters: the field of the method's Config
 
 
-class RowGroup(_Data):
+class RowGroup(Data):
     """The rows under one heading."""
 
     name: str
     rows: list[ReportedRow]
 
 
-class ReportedTable(_Data):
+class ReportedTable(Data):
     """A table as the paper prints it."""
 
     about: str
@@ -80,28 +92,23 @@ class ReportedTable(_Data):
         return headed(self.columns)
 
     @property
-    def of_tests(self) -> bool:
-        """Whether the columns are scores on test."""
-        return self.metric.endswith("on test")
+    def kind(self) -> TableKind:
+        """What the table has."""
+        return _KINDS.get(self.metric, "scores")
 
-    @functools.cached_property
-    def metrics(self) -> list[Metric]:
-        """The metric of each column; for shares of the labels, it is the average of STS."""
-        return [metric_under(str(column), self.columns) for column in self.columns]
+    @property
+    def rows(self) -> list[ReportedRow]:
+        """The rows of all headings."""
+        return [row for group in self.groups for row in group.rows]
 
-    def decimals(self, index: int) -> int:
-        """Digits after the point in a column.
-
-        They are two, or as many as the paper prints for metrics that are not percentages.
-        """
-        if CARDS[self.metrics[index].suite].decimals == 2:
-            return 2
-        values = [str(row.values[index]) for group in self.groups for row in group.rows]
+    def printed_decimals(self, index: int) -> int:
+        """Digits after the point of the numbers in a column, as many as the longest has."""
+        values = [str(row.values[index]) for row in self.rows]
         return max(len(value.partition(".")[2]) for value in values)
 
     @model_validator(mode="after")
     def _rows_are_as_long_as_the_header(self) -> Self:
-        for row in (row for group in self.groups for row in group.rows):
+        for row in self.rows:
             if len(row.values) != len(self.columns) or (
                 row.std and len(row.std) != len(row.values)
             ):
@@ -123,60 +130,28 @@ class Paper(BaseModel):
     tables: dict[str, ReportedTable]
 
     @property
-    def compared(self) -> dict[str, ReportedTable]:
-        """The tables that `harness table --paper` prints with our numbers.
-
-        They are Table 1, the tables of test scores, those over shares of the labels, and those of a
-        suite other than STS.
-        """
-        return {
-            name: table
-            for name, table in self.tables.items()
-            if name == "table1" or table.of_tests or table.fractions or table.suite != "sts"
-        }
+    def shown(self) -> dict[str, ReportedTable]:
+        """The tables of the paper itself, which `harness table --paper` prints with our numbers."""
+        return {name: table for name, table in self.tables.items() if table.in_paper}
 
     @property
     def numbers(self) -> dict[str, str]:
-        """The number of each compared table -> its name, such as `table2`."""
-        return {name.removeprefix("table"): name for name in self.compared}
+        """The number of each table -> its name, such as `table2`."""
+        return {name.removeprefix("table"): name for name in self.shown}
 
     @model_validator(mode="after")
-    def _compared_tables_can_be_run(self) -> Self:
-        for name, table in self.compared.items():
-            for row in (row for group in table.groups for row in group.rows):
-                numeric = all(value is None or type(value) in (int, float) for value in row.values)
-                if not (numeric and row.setting and row.origin and isinstance(row.encoder, str)):
+    def _rows_say_what_is_run(self) -> Self:
+        for name, table in self.shown.items():
+            for row in table.rows:
+                if table.kind == "hyperparameters" and not row.field:
+                    raise ValueError(f'{name}: "{row.label}" needs a field')
+                if table.kind == "scores" and not (row.setting and row.encoder and row.origin):
                     raise ValueError(
-                        f'{name}: "{row.label}" needs numbers, a setting, one encoder and an origin'
+                        f'{name}: "{row.label}" needs a setting, an encoder and an origin'
                     )
+                if table.kind == "examples" and not (row.setting and row.encoder):
+                    raise ValueError(f'{name}: "{row.label}" needs a setting and an encoder')
         return self
-
-
-class ReportedRun(_Data):
-    """The trials that reproduce a number: their method, and the hyperparameters they must have."""
-
-    method: str
-    configuration: dict[str, Any] = {}
-    defaults: dict[str, Any] = {}
-    """Defaults of the method that only a variant changes; the trials need not set them"""
-    variants: dict[str, dict[str, Any]] = {}
-    encoder: str | None = None
-    setting: str | None = None
-
-
-class ColumnRuns(_Data):
-    """A table whose columns are different runs, with the scores of one dev metric."""
-
-    metric: str
-    columns: dict[str, ReportedRun]
-
-
-class Systems(_Data):
-    """What harness runs for each `system` of a row; None: the numbers are only quoted."""
-
-    systems: dict[str, ReportedRun | None]
-    column_runs: dict[str, ColumnRuns] = Field(default={}, alias="tables")
-    """`<paper>.<table>` -> its runs"""
 
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -191,22 +166,13 @@ def load_paper(name: str) -> Paper:
     return _paper(folder() / f"{name}.yaml")
 
 
-def load_systems() -> Systems:
-    """What harness runs for the systems of the papers."""
-    return _systems(folder() / f"{SYSTEMS_FILE}.yaml")
-
-
 @functools.cache
 def _paper(path: Path) -> Paper:
-    return _load(path, Paper)
+    return load_yaml(path, Paper)
 
 
-@functools.cache
-def _systems(path: Path) -> Systems:
-    return _load(path, Systems)
-
-
-def _load(path: Path, model: type[_Model]) -> _Model:
+def load_yaml(path: Path, model: type[_Model]) -> _Model:
+    """The content of a file. Raises UserError for a file that does not have this shape."""
     # libyaml reads the same safe subset of YAML ten times faster, where PyYAML was built with it.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:

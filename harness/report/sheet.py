@@ -1,18 +1,41 @@
-"""A table that can be rendered in any format, and the text of its numbers."""
+"""A table as typed cells (sections of rows) and as data (records)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 
 from harness.report.groups import Cell
+from harness.report.rows import ScoreRow, SheetCell, SheetLine
 
 OVER_SUBSETS = (
     "n = 5x3: 3 seeds on each of 5 random subsets of the labels, mean±std over all of them."
 )
 """The sentence under a table whose trials differ in the label subset"""
+BOLD_NOTE = (
+    "Bold: the best of its column among the rows that it is compared with, and what is not "
+    "significantly worse (Welch over seeds, Holm over columns, 5 %)."
+)
+GROUP_NOTE = (
+    "(1), (2): groups that differ significantly (Welch over seeds, Holm over pairs, 5 %); rows of "
+    "one group cannot be told apart."
+)
+AGREES_NOTE = (
+    "≈: the published number lies in the 95 % prediction interval of our seeds; ≠: it does not."
+)
 
+TRIALS = pa.list_(
+    pa.struct(
+        [
+            ("key", pa.string()),
+            ("seed", pa.int64()),
+            ("subset", pa.int64()),
+            ("value", pa.float64()),
+        ]
+    )
+)
 CELL_COLUMNS = (
     ("mean", pa.float64()),  # in the units of its suite: Spearman x100, accuracy x100, percent, ...
     ("std", pa.float64()),  # sample standard deviation over the trials; null for one
@@ -24,76 +47,81 @@ CELL_COLUMNS = (
     ("standard_error", pa.float64()),
     ("low", pa.float64()),
     ("high", pa.float64()),
+    ("trials", TRIALS),  # the score of each trial
 )
-"""The columns of a cell in CSV and Parquet"""
-
-SheetLine = list[str]
-"""The cells of one line of a table, as text"""
+"""The columns of a cell in CSV, which has no `trials`, in JSON and in Parquet"""
 
 
 @dataclass(frozen=True)
 class Section:
-    """The lines under one heading; the heading is "" where there is none."""
+    """The rows under one heading; the heading is "" where there is none.
+
+    A row that is not of scores is a line of text.
+    """
 
     name: str
-    lines: list[SheetLine]
+    rows: Sequence[ScoreRow | SheetLine]
+
+    @cached_property
+    def lines(self) -> list[SheetLine]:
+        """The rows as lines of text."""
+        return [
+            line
+            for row in self.rows
+            for line in (row.lines if isinstance(row, ScoreRow) else [row])
+        ]
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table as text (columns and sections) and as data (records).
+    """A table as typed cells (sections) and as data (records).
 
     A sheet without columns has only notes.
     """
 
     title: str
     columns: Sequence[str]
+    """The headings: of the text columns, of n, and of the columns of scores"""
     text_columns: int  # the leading columns that are text; the others are numbers
     sections: Sequence[Section]
     caption: str
     notes: Sequence[str]
     make_records: Callable[[], pa.Table] = field(repr=False)
+    metrics: Sequence[str] = ()
+    """The name of each column of scores in the address of a cell, such as `avg`"""
+    averages: Sequence[str] = ()
+    """The metrics that stand first where a terminal is narrow"""
+
+    @property
+    def score_rows(self) -> Iterator[ScoreRow]:
+        """All rows of scores."""
+        rows = (row for section in self.sections for row in section.rows)
+        return (row for row in rows if isinstance(row, ScoreRow))
+
+    @property
+    def cells(self) -> Iterator[SheetCell]:
+        """All cells of scores."""
+        return (cell for row in self.score_rows for cell in row.cells)
+
+    def legend(self, *, bold: bool = True) -> str:
+        """What the marks in the table mean, for those that it has.
+
+        `bold`: whether the format can show it.
+        """
+        shown = [
+            (bold and any(cell.best for cell in self.cells), BOLD_NOTE),
+            (any(cell.group for cell in self.cells), GROUP_NOTE),
+            (any(cell.agrees is not None for cell in self.cells), AGREES_NOTE),
+        ]
+        return " ".join(note for is_shown, note in shown if is_shown)
 
     @cached_property
     def records(self) -> pa.Table:
-        """The table as data, with one row per cell; only CSV and Parquet ask for it."""
+        """The table as data, with one row per cell."""
         return self.make_records()
 
 
-def score_text(cell: Cell | None, decimals: int = 2) -> str:
-    """`mean±std`; the mean alone for one trial, and "" for no trial."""
-    if cell is None:
-        return ""
-    spread = "" if cell.std is None else f"±{cell.std:.{decimals}f}"
-    return f"{cell.mean:.{decimals}f}{spread}"
-
-
-def component_lines(
-    cells: Sequence[Cell | None], decimals: Sequence[int]
-) -> list[tuple[str, list[str]]]:
-    """The lines of the components of the variance, which stand under a line of scores.
-
-    Each line is its name and its numbers. There are none when no cell has components.
-    """
-    known = [
-        (cell.components if cell else None, f".{places}f")
-        for cell, places in zip(cells, decimals, strict=True)
-    ]
-    if not any(each for each, _ in known):
-        return []
-    return [
-        (
-            "std between subsets",
-            [format(each.between, places) if each else "" for each, places in known],
-        ),
-        (
-            "std within subsets",
-            [format(each.within, places) if each else "" for each, places in known],
-        ),
-    ]
-
-
-def cell_record(cell: Cell | None) -> dict[str, float | int | None]:
+def cell_record(cell: Cell | None) -> dict[str, Any]:
     """The values of CELL_COLUMNS for a cell."""
     parts, spread = (cell.components, cell.uncertainty) if cell else (None, None)
     return {
@@ -105,18 +133,20 @@ def cell_record(cell: Cell | None) -> dict[str, float | int | None]:
         "standard_error": spread.standard_error if spread else None,
         "low": spread.low if spread else None,
         "high": spread.high if spread else None,
+        "trials": _trials(cell) if cell else [],
     }
+
+
+def _trials(cell: Cell) -> list[dict[str, Any]]:
+    return [
+        {"key": trial.key, "subset": trial.draw[0], "seed": trial.draw[1], "value": value}
+        for trial, value in zip(cell.trials, cell.values, strict=True)
+    ]
 
 
 def percent_text(fraction: float | None) -> str:
     """A fraction as text, for example `1 %`; "" where there is none."""
     return "" if fraction is None else f"{100 * fraction:g} %"
-
-
-def difference_text(value: float | None, decimals: int = 2) -> str:
-    """A difference with its sign, and never `-0.00`; "" where there is none."""
-    # Adding 0.0 turns -0.0 into 0.0.
-    return "" if value is None else f"{round(value, decimals) + 0.0:+.{decimals}f}"
 
 
 def key_list(keys: Sequence[str]) -> str:

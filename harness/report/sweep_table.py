@@ -1,7 +1,7 @@
 """What a finished sweep leaves: its table with the score of each trial, and what to do next."""
 
 import shlex
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,21 +9,8 @@ import pyarrow.compute as pc
 
 from harness.report.groups import Group, comparable_groups
 from harness.report.reported import papers
-from harness.report.store_tables import STORE_SCHEMA, records_of, split_cells
+from harness.report.store_records import records_of
 from harness.trials.store_folders import store_option
-
-TRIALS = pa.list_(
-    pa.struct(
-        [
-            ("key", pa.string()),
-            ("seed", pa.int64()),
-            ("subset", pa.int64()),
-            ("value", pa.float64()),
-        ]
-    )
-)
-SWEEP_SCHEMA = pa.schema([*STORE_SCHEMA, ("trials", TRIALS)])
-"""The columns of `harness table --format parquet`, and the trials behind each mean"""
 
 
 def sweep_groups(trials: pa.Table, keys: Collection[str]) -> list[Group]:
@@ -34,25 +21,8 @@ def sweep_groups(trials: pa.Table, keys: Collection[str]) -> list[Group]:
 
 
 def sweep_table(groups: Iterable[Group]) -> pa.Table:
-    """The groups as a table of SWEEP_SCHEMA: a row for each group and metric."""
-    parts = [part for group in groups for part in group.parts]
-    values = [
-        [
-            {"key": trial.key, "subset": trial.draw[0], "seed": trial.draw[1], "value": value}
-            for trial, value in zip(part.trials, _values(part, split, metric), strict=True)
-        ]
-        for part in parts
-        for split, metric, _ in split_cells(part)
-    ]
-    return records_of(parts).append_column("trials", pa.array(values, TRIALS))
-
-
-def _values(part: Group, split: str, metric: str) -> Iterator[float | None]:
-    for trial in part.trials:
-        if split == "test":
-            yield trial.suites[str(part.suite)].test[metric]
-        else:
-            yield trial.dev_before if split == "dev_before" else trial.dev[metric]
+    """The groups as a table of STORE_SCHEMA: a row for each group and metric."""
+    return records_of(part for group in groups for part in group.parts)
 
 
 def next_commands(groups: list[Group], known: Collection[str], store: Path | str) -> list[str]:

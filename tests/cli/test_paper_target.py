@@ -8,7 +8,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from harness import PROTOCOL
+from harness.plugin import registry
+from harness.trials.record import Record
 from harness.trials.store import Store
+from harness.trials.trial import resolve
 
 Planned = Callable[..., str]
 
@@ -49,7 +53,7 @@ def test_a_dry_run_says_trials_steps_and_hours(planned: Planned) -> None:
     out = planned("--paper", "diffaug", "--table", "6", *small, *corpora, *phase)
     # Three methods on three seeds; the phase on labels alone has one step more. ConSERT may stop.
     assert f"27 trials to run, at most {3 * 3 * (2 + 3 + 3)} steps; estimated time with" in out
-    assert re.search(r"\(\d+\.\d (CPU|GPU) hours\)", out)
+    assert re.search(r"\(\d+\.\d (CPU|GPU)\s+hours\)", out)
 
 
 def test_methods_seeds_and_subsets_narrow_a_table(planned: Planned) -> None:
@@ -70,8 +74,52 @@ def test_a_row_that_cannot_run_here_is_left_out(harness: Any, tmp_path: Path) ->
     assert "d2cse unsup" in answer.out
 
 
-def test_an_ablation_table_is_its_search_space(planned: Planned) -> None:
-    assert planned("--paper", "diffaug", "--table", "8") == planned("diffaug-table8")
+@pytest.mark.parametrize(("paper", "table"), [("diffaug", 8), ("diffcse", 7), ("d2cse", 6)])
+def test_an_ablation_table_runs_what_its_search_space_runs(
+    paper: str, table: int, planned: Planned
+) -> None:
+    trials = re.compile(r"\n(\d+) trials to run")
+    of_table = trials.findall(planned("--paper", paper, "--table", table))
+    assert of_table == trials.findall(planned(f"{paper}-table{table}"))
+    assert len(of_table) == 1
+
+
+@pytest.mark.parametrize(
+    ("paper", "table", "reason"),
+    [
+        ("diffaug", 3, "synonyms=*: it needs a thesaurus: --set synonyms=FILE"),
+        ("diffcse", 3, "edited=next needs running text, sentences=neighbours:FILE"),
+    ],
+)
+def test_a_row_that_needs_a_file_of_the_user(
+    paper: str, table: int, reason: str, harness: Any, tmp_path: Path
+) -> None:
+    words = ["--paper", paper, "--table", table, "--store", tmp_path / "store"]
+    answer = harness("plan", *words)
+    assert answer.code == 0
+    assert reason in answer.err
+
+
+def test_suites_that_trials_lack_are_planned(harness: Any, tmp_path: Path) -> None:
+    """An encoder that nothing trained is measured, and asked for one more suite."""
+    store = Store(tmp_path / "store")
+    configuration = resolve(registry.load("pooling"), {"pooling": "cls"}).deciding()
+    store.write(
+        Record(
+            key="a" * 32,
+            status="finished",
+            role="final",
+            method="pooling",
+            setting="unsup",
+            encoder="bert-base-uncased",
+            seed=0,
+            configuration=configuration,
+            protocol=PROTOCOL,
+            steps=0,
+        )
+    )
+    answer = harness("plan", "--paper", "diffcse", "--table", "2", "--store", store.folder)
+    assert "Trials of the store to measure: 1 with transfer-senteval" in answer.out
 
 
 @pytest.mark.slow
@@ -90,7 +138,7 @@ def test_a_table_is_filled_and_nothing_runs_twice(serially: Any, tmp_path: Path)
     first, second = (serially(*words, *small) for _ in range(2))
     assert first.code == second.code == 0, first.err + second.err
     assert "final seeds: 2 to run, 0 already in the store" in first.out
-    assert "final seeds: 0 to run, 2 already in the store" in second.out
+    assert "final seeds: 0 to run" in second.out
     assert "Table 1: " in first.out
     left = pq.read_table(tmp_path / "tables" / "diffaug-table-1.parquet").to_pylist()
     stored = {record.key for record in Store(tmp_path / "store").read().records()}

@@ -16,6 +16,7 @@ from pydantic import Field, FilePath
 
 from harness import plugin
 from harness.plugin import registry
+from harness.plugin.fields import described_fields
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
@@ -96,7 +97,8 @@ class _Shown(plugin.TrainingConfig):
     ],
 )
 def test_a_row_of_a_field_table(field: str, row: str) -> None:
-    table = _fields_module().field_table(_Shown, [field])
+    described = [each for each in described_fields(_Shown) if each.name == field]
+    table = _fields_module().field_table(described)
     assert table.splitlines()[-1] == f"| `{field}` {row}"
 
 

@@ -8,10 +8,16 @@ from typing import Any
 
 import pytest
 
+from harness import PROTOCOL
+from harness.cli.paper_suites import lacking_suites
 from harness.evaluation.scores import Uncertainty
 from harness.report.commands import Commands
+from harness.report.compared import ComparedTable
+from harness.report.comparison import Comparer
 from harness.report.paper_tables import paper_sheets
-from harness.report.sheet import Sheet, SheetLine
+from harness.report.reported import load_paper
+from harness.report.rows import SheetLine
+from harness.report.sheet import Sheet
 from harness.trials.record import Record
 from harness.trials.store import Store
 
@@ -42,7 +48,7 @@ def record(number: int, configuration: dict[str, Any] | None = None) -> dict[str
         "source_digest": "source-1",
         "data_digest": "data-1",
         "model_digest": "model-1",
-        "protocol": 1,
+        "protocol": PROTOCOL,
     }
 
 
@@ -112,6 +118,7 @@ class PaperTable:
     """A published table with our numbers."""
 
     sheet: Sheet
+    compared: ComparedTable
 
     def row(self, label: str, section: int = 0) -> list[SheetLine]:
         """The lines of the row with this label: published, ours, Δ."""
@@ -122,8 +129,11 @@ class PaperTable:
 
     @property
     def evaluations(self) -> list[str]:
-        """The commands that measure trials of the store with one more suite."""
-        return [note.strip() for note in self.sheet.notes if note.startswith("  harness eval")]
+        """The models and suites that `harness sweep --paper P --table N` measures."""
+        return [
+            " ".join(filter(None, [name[:24], pooling, *suites]))
+            for (name, pooling), suites in lacking_suites([self.compared]).items()
+        ]
 
 
 @pytest.fixture
@@ -134,8 +144,10 @@ def paper_table(store: Store) -> Callable[..., PaperTable]:
     """
 
     def table(paper: str, number: int, folder: Path | None = None) -> PaperTable:
-        sheets = paper_sheets(store.read(), paper, Commands(METHODS, folder or store.folder))
-        (sheet,) = (sheet for sheet in sheets if f". Table {number}: " in sheet.title)
-        return PaperTable(sheet)
+        reading = store.read()
+        commands = Commands(METHODS, folder or store.folder)
+        (sheet,) = paper_sheets(reading, paper, commands, str(number))
+        compared = Comparer(reading.table).table(load_paper(paper), f"table{number}")
+        return PaperTable(sheet, compared)
 
     return table

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from harness.report.comparison import Comparer
 from harness.report.lacking import lacking
 from harness.report.reported import load_paper
 from harness.trials.store import Store
@@ -14,7 +15,7 @@ Add = Callable[..., str]
 
 def missing(store: Store, paper: str, table: str, *, seeds: int = 3, subsets: int = 5) -> list[str]:
     """What the table lacks, as text."""
-    found = lacking(store.read(), load_paper(paper), table, seeds, subsets)
+    found = lacking(Comparer(store.read().table).table(load_paper(paper), table), seeds, subsets)
     return [str(wanted) for wanted in found]
 
 

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UserError
-from harness.report import commands, matching
+from harness.report import matching
 from harness.report.commands import Commands
-from harness.report.comparison import compare_table
 from harness.report.paper_tables import paper_sheets
 from harness.report.render import render_sheets
-from harness.report.reported import load_paper, load_systems, papers
-from harness.report.sheet import Sheet, SheetLine
+from harness.report.reported import load_paper, papers
+from harness.report.rows import SheetLine, value_text
+from harness.report.sheet import Sheet
+from harness.report.systems import load_systems
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
@@ -22,7 +23,7 @@ PAPERS = ("clsr", "d2cse", "dcpcse", "diffaug", "diffcse")
 
 
 def sheet_of(store: Store, paper: str, number: int = 0) -> Sheet:
-    """One of the compared tables of a paper; the first is Table 1."""
+    """One of the tables of a paper; the first is Table 1."""
     return paper_sheets(store.read(), paper, Commands(METHODS, store.folder))[number]
 
 
@@ -44,31 +45,13 @@ def test_every_published_number_is_printed_with_an_empty_store(
     store: Store, paper: str, width: int
 ) -> None:
     sheets = paper_sheets(store.read(), paper, Commands(METHODS, store.folder))
-    for sheet, table in zip(sheets, load_paper(paper).compared.values(), strict=True):
+    for sheet, table in zip(sheets, load_paper(paper).shown.values(), strict=True):
         text = render_sheets([sheet], "terminal", width).decode().replace("\n", " ")
+        printed = set(text.split())
         for row in (row for group in table.groups for row in group.rows):
             for value in row.values:
-                assert value is None or str(value) in text
-
-
-@pytest.mark.parametrize("paper", PAPERS)
-def test_every_system_is_mapped(paper: str) -> None:
-    for name, table in load_paper(paper).compared.items():
-        compare_table(table, f"{paper}.{name}", load_systems(), matching.Finder([]))
-
-
-@pytest.mark.parametrize("paper", PAPERS)
-def test_what_is_wanted_is_a_configuration_of_the_method(paper: str) -> None:
-    from harness.plugin.registry import load, names
-
-    shipped, systems = names(), load_systems()
-    for name, table in load_paper(paper).compared.items():
-        compared = compare_table(table, f"{paper}.{name}", systems, matching.Finder([]))
-        for target in (each.wanted for _, rows in compared for row in rows for each in row):
-            if target and target.method in shipped:
-                load(target.method).method.config_type(
-                    encoder=target.encoder, setting=target.setting, **dict(target.configuration)
-                )
+                words = str(value).split() if isinstance(value, str) else [str(value)]
+                assert value is None or value_text(value) in text or set(words) <= printed
 
 
 def test_delta_is_ours_minus_published(store: Store, add_trial: AddTrial) -> None:
@@ -77,7 +60,8 @@ def test_delta_is_ours_minus_published(store: Store, add_trial: AddTrial) -> Non
     published, ours, delta = lines_of(sheet_of(store, "diffaug"), "SimCSE")
     assert published[3:] == ["68.40", "82.41", "74.38", "80.91", "78.56", "76.85", "72.23", "76.25"]
     assert ours[1:] == ["ours", "2", *["71.00±1.41"] * 8]
-    assert delta[3:] == ["+2.60", "-11.41", "-3.38", "-9.91", "-7.56", "-5.85", "-1.23", "-5.25"]
+    differences = ["+2.60", "-11.41", "-3.38", "-9.91", "-7.56", "-5.85", "-1.23", "-5.25"]
+    assert delta[3:] == [f"{each}≈" for each in differences]  # with two seeds, ± 22 points agree
 
 
 def test_the_best_dev_group_is_chosen_though_its_test_is_worse(
@@ -116,24 +100,15 @@ def test_columns_can_be_different_runs(store: Store, add_trial: AddTrial) -> Non
     add_trial(dev={"stsb-dev": 59.0}, dev_before=59.0, **pooled)
     _, ours, delta = lines_of(sheet_of(store, "clsr"), "BERT-base")
     assert ours == ["", "ours", "1=/0/0", "59.00", "", ""]
-    assert delta == ["", "Δ", "", "-0.32", "", ""]
+    assert delta == ["", "Δ", "", "-0.32≠", "", ""]
 
 
-def test_what_is_missing_has_its_command(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "search_spaces").mkdir()
-    (tmp_path / "search_spaces" / "unsup.yaml").touch()
-    monkeypatch.setattr(commands, "shipped", lambda name: tmp_path / name)
-    sheet = paper_sheets(store.read(), "diffaug", Commands(METHODS, Path("results/trials")))[0]
-    fill, available = sheet.notes.index("To fill:"), sheet.notes.index("Not available yet:")
-    encoder = "--encoder bert-base-uncased"
-    assert list(sheet.notes[fill + 1 : available]) == [
-        f"  harness sweep methods/pooling search_spaces/unsup.yaml {encoder} --set pooling=cls",
-        f"  harness sweep methods/pooling search_spaces/unsup.yaml {encoder} --set pooling=mean",
-        f"  harness sweep methods/simcse search_spaces/unsup.yaml {encoder}",
-    ]
-    assert "  no search_spaces/sup.yaml: SimCSE (sup, bert-base-uncased)" in sheet.notes
+def test_one_line_says_how_a_table_is_filled(store: Store) -> None:
+    commands = Commands(METHODS, Path("results/trials"))
+    sheet = paper_sheets(store.read(), "diffaug", commands, "1")[0]
+    commands = [note for note in sheet.notes if "harness " in note]
+    assert commands == ["To fill: harness sweep --paper diffaug --table 1"]
+    assert "Not run by the command: there is no method promptbert: PromptBERT" in sheet.notes
     assert [line[1] for line in lines_of(sheet, "PromptBERT")] == ["published", "no method"]
 
 

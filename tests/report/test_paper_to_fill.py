@@ -1,4 +1,4 @@
-"""`harness table --paper`: commands that measure a trial of the store with one more suite."""
+"""What a published table lacks of trials that are in the store: scores of one more suite."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,16 +19,13 @@ def test_a_trial_without_the_suite_has_its_command(
     keys = [add_trial(key=f"{number}" * 32, seed=number) for number in (1, 2, 3)]
     table = paper_table("diffcse", 2, DEFAULT_STORE)
     assert [line[1] for line in table.row("SimCSE-BERT base")] == ["published"]
-    assert table.evaluations == [
-        f"harness eval {each[:10]} --suite transfer-senteval" for each in keys
-    ]
+    assert table.evaluations == [f"{each[:24]} transfer-senteval" for each in keys]
     add_evaluation("transfer-senteval", dict.fromkeys(TRANSFER, 80.0), of=keys[1], seed=2)
     table = paper_table("diffcse", 2)
     assert table.row("SimCSE-BERT base")[1][2] == "1"
-    assert table.evaluations == [
-        f"harness eval {each[:10]} --suite transfer-senteval --store {store.folder}"
-        for each in (keys[0], keys[2])
-    ]
+    assert table.evaluations == [f"{each[:24]} transfer-senteval" for each in (keys[0], keys[2])]
+    fills = f"To fill: harness sweep --paper diffcse --table 2 --store {store.folder}"
+    assert fills in table.sheet.notes
 
 
 def test_a_partial_evaluation_is_run_again(
@@ -45,7 +42,7 @@ def test_a_partial_evaluation_is_run_again(
     )
     table = paper_table("diffcse", 2, DEFAULT_STORE)
     assert table.row("SimCSE-BERT base")[1][3:] == [*["80.00"] * 6, "", ""]
-    assert table.evaluations == ["harness eval 1111111111 --suite transfer-senteval"]
+    assert table.evaluations == [f"{'1' * 24} transfer-senteval"]
 
 
 def test_the_sts_column_asks_for_sts(paper_table: Paper, add_evaluation: Add) -> None:
@@ -59,7 +56,7 @@ def test_the_sts_column_asks_for_sts(paper_table: Paper, add_evaluation: Add) ->
     table = paper_table("diffcse", 11, DEFAULT_STORE)
     assert table.row("Avg. BERT base")[1][2:] == ["1=/1=/0", "0.200", "-1.500", ""]
     assert table.evaluations == [
-        "harness eval bert-base-uncased --pooling first-last-embeddings --suite sts",
+        "bert-base-uncased first-last-embeddings sts",
     ]
 
 
@@ -68,7 +65,7 @@ def test_a_pooled_encoder_that_is_a_trial_is_named_by_its_key(
 ) -> None:
     add_trial({"pooling": "mean"}, key="6" * 32, method="pooling", steps=0)
     table = paper_table("diffcse", 2, DEFAULT_STORE)
-    assert table.evaluations == ["harness eval 6666666666 --suite transfer-senteval"]
+    assert table.evaluations == [f"{'6' * 24} transfer-senteval"]
 
 
 def test_dev_decides_though_another_group_was_measured(
@@ -81,4 +78,4 @@ def test_dev_decides_though_another_group_was_measured(
     add_trial(key="5" * 32, dev={"stsb-dev": 81.0})
     table = paper_table("diffcse", 2, DEFAULT_STORE)
     assert len(table.row("SimCSE-BERT base")) == 1
-    assert table.evaluations == ["harness eval 5555555555 --suite transfer-senteval"]
+    assert table.evaluations == [f"{'5' * 24} transfer-senteval"]

@@ -2,7 +2,9 @@
 
 import csv
 import io
+import json
 from collections.abc import Callable
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pandas
@@ -16,20 +18,22 @@ from harness.report.commands import Commands
 from harness.report.latex import escape_latex
 from harness.report.paper_tables import paper_sheets
 from harness.report.render import render_sheets
-from harness.report.sheet import Section, Sheet, difference_text
+from harness.report.rows import difference_text
+from harness.report.sheet import Section, Sheet
 from harness.report.store_tables import store_sheets
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
 
-FORMATS = ("terminal", "markdown", "csv", "latex", "parquet")
+FORMATS = ("terminal", "markdown", "latex", "html", "csv", "json", "parquet")
 
 
 @pytest.fixture
 def filled(store: Store, add_trial: AddTrial) -> Store:
     for score in (74.2, 75.1, 76.9):
         add_trial(score=score)
-    add_trial(method="pooling", configuration={"pooling": "cls"}, steps=0)
+    pooled = {"pooling": "cls"}
+    add_trial(method="pooling", configuration=pooled, score=60.0, steps=0)
     return store
 
 
@@ -109,7 +113,8 @@ def test_parquet_and_csv_hold_the_same_tidy_rows(filled: Store, tmp_path: Path) 
     path.write_bytes(render_sheets(sheets, "parquet", 140))
     frame = pandas.read_parquet(path)
     rows = list(csv.DictReader(io.StringIO(render_sheets(sheets, "csv", 140).decode())))
-    assert len(frame) == len(rows) == (15 + 9) * 8 + 2 * 6 * 4  # Tables 1 and 6, 2 and 7
+    tables = (15 + 9) * 8, 2 * 6 * 4, 10 * 2, 3 * 2, 6 * 3, 5 * 3  # 1 and 6, 2 and 7, 3, 4, 5, 8
+    assert len(frame) == len(rows) == sum(tables)
     (average,) = (
         row
         for row in rows
@@ -171,3 +176,89 @@ def test_parquet_needs_a_file(filled: Store) -> None:
 def test_a_file_that_cannot_be_written_is_named(filled: Store, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"missing/table\.md cannot be written"):
         table(store=filled.folder, format="markdown", output=tmp_path / "missing" / "table.md")
+
+
+class _Tags(HTMLParser):
+    """The elements of a page with their attributes, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.open: list[str] = []
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def test_html_is_a_page_with_captions_and_scopes(filled: Store) -> None:
+    sheets = store_sheets(filled.read(), filled.folder)
+    page = render_sheets(sheets, "html", 140).decode()
+    found = _Tags(page)
+    assert [tag for tag, _ in found.tags].count("caption") == 1
+    scopes = [attributes.get("scope") for tag, attributes in found.tags if tag == "th"]
+    assert (scopes.count("col"), scopes.count("row")) == (14, 2)
+    cells = [attributes["data-cell"] for _, attributes in found.tags if "data-cell" in attributes]
+    assert cells[-1] == "2.avg"
+    assert len(cells) == 2 * 10
+    assert "75.40±1.37" in found.text
+    assert "http" not in page
+
+
+def test_html_escapes_all_text() -> None:
+    nasty = '<script>alert("x")</script>&'
+    sheet = Sheet(nasty, [nasty], 1, [Section(nasty, [[nasty]])], nasty, [nasty], dict)
+    page = render_sheets([sheet], "html", 140).decode()
+    found = _Tags(page)
+    assert "script" not in [tag for tag, _ in found.tags]
+    assert found.text.count(nasty) >= 6
+
+
+def test_the_terminal_shows_what_it_would_obey() -> None:
+    sheet = Sheet("\x1b[31m", ["a"], 1, [Section("", [["x\x1b]0;y\a"]])], "", [], dict)
+    text = render_sheets([sheet], "terminal", 80).decode()
+    assert "\x1b" not in text
+    assert "\\x1b]0;y\\x07" in text
+
+
+def test_json_and_parquet_have_the_score_of_each_trial(filled: Store) -> None:
+    sheets = store_sheets(filled.read(), filled.folder)
+    (table_,) = json.loads(render_sheets(sheets, "json", 140))
+    (average,) = (
+        row for row in table_["records"] if row["metric"] == "avg" and row["method"] == "simcse"
+    )
+    assert [trial["value"] for trial in average["trials"]] == [74.2, 75.1, 76.9]
+    assert [trial["seed"] for trial in average["trials"]] == [0, 1, 2]
+    records = pq.read_table(pa.BufferReader(render_sheets(sheets, "parquet", 140)))
+    assert records.to_pylist() == table_["records"]
+
+
+def test_json_has_no_value_that_is_not_json(store: Store, add_trial: AddTrial) -> None:
+    add_trial(dev={"stsb-dev": float("nan")})
+    text = render_sheets(store_sheets(store.read(), store.folder), "json", 140).decode()
+    assert "NaN" not in text
+
+
+def test_the_best_score_is_bold(filled: Store) -> None:
+    sheets = store_sheets(filled.read(), filled.folder)
+    for format, best in (
+        ("markdown", "**75.40±1.37**"),
+        ("latex", r"\textbf{75.40$\pm$1.37}"),
+        ("html", "<strong>75.40±1.37</strong>"),
+    ):
+        text = render_sheets(sheets, format, 140).decode()
+        assert text.count(best) == 8
+        assert "Bold: " in text
+    text = render_sheets(sheets, "terminal", 180, bold=True).decode()
+    assert text.count("\x1b[1m75.40±1.37\x1b[0m") == 8
+    assert "\x1b" not in render_sheets(sheets, "terminal", 180).decode()

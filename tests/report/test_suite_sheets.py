@@ -29,13 +29,14 @@ GEOMETRY = {
 NEVER_RUN = "f" * 32
 
 WITHOUT_EVALUATIONS = """\
-method   setting  encoder             n  dev before         dev       STS12       STS13       STS14       STS15       STS16       STS-B      SICK-R        Avg.
-───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-pooling  unsup    bert-base-uncased  1=       50.00       80.00       60.00       60.00       60.00       60.00       60.00       60.00       60.00       60.00
-simcse   unsup    bert-base-uncased   2  50.00±0.00  80.00±0.00  75.00±1.41  75.00±1.41  75.00±1.41  75.00±1.41  75.00±1.41  75.00±1.41  75.00±1.41  75.00±1.41
+#  method   setting  encoder             n  dev before         dev       STS12       STS13       STS14       STS15       STS16       STS-B      SICK-R        Avg.
+──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+1  pooling  unsup    bert-base-uncased  1=       50.00       80.00       60.00       60.00       60.00       60.00       60.00       60.00       60.00       60.00
+2  simcse   unsup    bert-base-uncased   2  50.00±0.00  80.00±0.00  75.00±1.41  75.00±1.41  75.00±1.41  75.00±1.41  75.00±1.41  75.00±1.41  75.00±1.41  75.00±1.41
 
 Spearman x100, mean±sample std over n seeds; selected on dev (STS-B dev), test never selects. 1=: nothing is trained, so there is no seed.
 1 failed trial: simcse unsup bert-base-uncased seed 3 (loss is nan)
+harness show 1.avg: its trials, and the command that runs them again
 """  # noqa: E501
 
 
@@ -60,7 +61,7 @@ def test_a_store_without_evaluations_is_printed_as_ever(store: Store, add_trial:
     add_trial(method="pooling", score=60.0, steps=0)
     add_trial(status="failed", reason="loss is nan", dev={}, test={})
     assert (
-        render_sheets(store_sheets(store.read(), store.folder), "terminal", 160).decode()
+        render_sheets(store_sheets(store.read(), store.folder), "terminal", 165).decode()
         == WITHOUT_EVALUATIONS
     )
 

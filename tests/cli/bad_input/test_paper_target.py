@@ -42,7 +42,8 @@ def test_table_as_target(verb: str, arguments: list[str], part: str, refused: Re
     [
         (["--table", "2"], "--paper PAPER"),
         (["--paper", "diffaug", "--table", "66"], 'did you mean "6"?'),
-        (["--paper", "diffaug", "--table", "8"], "Table 8 of diffaug cannot be compared"),
+        (["--paper", "diffaug", "--table", "9"], "diffaug has no Table 9"),
+        (["--encoder", "mini-bert"], "--paper PAPER"),
     ],
 )
 def test_one_table_of_a_paper(arguments: list[str], part: str, refused: Refused) -> None:

@@ -1,0 +1,120 @@
+"""`harness reproduce`: runs what tables of a paper lack, prints them, and gives a verdict."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli import options
+from harness.cli.paper_suites import announce, lacking_suites, measure
+from harness.cli.plan import print_plan
+from harness.cli.sweeping import Means, print_problems, run_searches
+from harness.cli.table import table, width_of
+from harness.cli.targets import SweepOptions
+
+if TYPE_CHECKING:
+    from harness.report.compared import ComparedTable
+    from harness.sweep.search import Search
+
+
+def reproduce(
+    paper: Annotated[
+        str, typer.Argument(help="clsr, d2cse, dcpcse, diffaug or diffcse.", show_default=False)
+    ],
+    number: Annotated[
+        int | None,
+        typer.Option("--table", metavar="N", min=1, help="Only the table N. Default: all tables."),
+    ] = None,
+    set_: options.SetOption = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(help="An encoder to use in the place of the paper's; it gives no verdict."),
+    ] = None,
+    seeds: options.SeedsOption = None,
+    subsets: options.SubsetsOption = None,
+    store: options.StoreOption = None,
+    cpus_per_trial: options.CpusOption = 1,
+    gpus_per_trial: options.GpusOption = None,
+    address: options.AddressOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan and stop, as `harness plan` does.")
+    ] = False,
+) -> None:
+    """Run what tables of a paper lack, print them, and say how each row compares.
+
+    For each row: the distribution over the seeds, how likely the published number is under it,
+    device, versions and protocol, and what differs from the paper's set-up.
+
+    Example: harness reproduce diffaug --table 6 --dry-run
+    """
+    from rich.console import Console
+
+    encoders = [encoder] if encoder else None
+    targets = [
+        SweepOptions([], set_, encoders, None, seeds, subsets, False, paper, each, store)
+        for each in _numbers(paper, number)
+    ]
+    means = Means(cpus_per_trial, gpus_per_trial, address=address)
+    means.check()
+    searches = _searches(targets)
+    if dry_run:
+        print_plan(searches, store, cpus_per_trial)
+        for each in targets:
+            announce(each)
+        return
+    console, found = Console(highlight=False), options.opened(store)
+    result = run_searches(searches, found, means, console)
+    measured = measure(lacking_suites(_compared(targets)), found, console)
+    for each in targets:
+        table(paper=paper, number=each.table, encoder=encoder, store=store)
+        _print_verdict(each)
+    print_problems(console, result, found, measured=measured)
+
+
+def _numbers(paper: str, number: int | None) -> list[int]:
+    """The number of the table, or of all tables of a paper that trials can fill."""
+    from harness.report.reported import load_paper
+
+    if number is not None:
+        return [number]
+    found = load_paper(paper)
+    return [
+        int(each)
+        for each, name in found.numbers.items()
+        if found.tables[name].kind != "hyperparameters"
+    ]
+
+
+def _searches(targets: list[SweepOptions]) -> "list[Search]":
+    """The searches of all tables, each once."""
+    found = {
+        repr((search.method, search.config)): search
+        for each in targets
+        for search in each.searches()
+    }
+    return list(found.values())
+
+
+def _compared(targets: list[SweepOptions]) -> "list[ComparedTable]":
+    return [compared for each in targets for compared in each.compared()]
+
+
+def _print_verdict(target: SweepOptions) -> None:
+    """Print the verdict on a table of scores; a table of examples has none."""
+    import sys
+
+    from harness.report.render import render_sheets
+    from harness.report.setups import SETUP_COLUMNS, Setups
+    from harness.report.verdicts import verdict_sheet
+
+    setups = Setups(options.opened(target.store).read(SETUP_COLUMNS).table)
+    sheets = [
+        verdict_sheet(compared, setups)
+        for compared in target.compared()
+        if compared.table.kind == "scores"
+    ]
+    if not sheets:
+        return
+    to_screen = sys.stdout.isatty()
+    width = width_of(to_screen=to_screen)
+    typer.echo("")
+    typer.echo(render_sheets(sheets, "terminal", width, bold=to_screen), nl=False)

@@ -1,0 +1,116 @@
+"""From a cell of a table to its trials, and to the command that runs them again."""
+
+from typing import TYPE_CHECKING
+
+from harness.cli import options
+from harness.cli.run_again import again
+from harness.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from harness.report.groups import Cell
+    from harness.trials.store import Store
+
+
+def print_cell(address: str, store: str | None, console: "Console") -> None:
+    """Print the cell that an address names: `3.avg`, or `diffaug.6.3.avg` of a paper.
+
+    Raises UserError where there is no such cell.
+    """
+    start, _, rest = address.partition(".")
+    found = options.opened(store)
+    if start.isdecimal() and len(start) < 10:
+        _print_own(int(start), rest, found, console)
+    else:
+        _print_compared(address, found, console)
+
+
+def _print_own(row: int, metric: str, store: "Store", console: "Console") -> None:
+    from harness.report.cell_addresses import store_cell
+    from harness.report.groups import comparable_groups
+    from harness.report.measured_trials import TABLE_COLUMNS
+
+    groups = comparable_groups(store.read(TABLE_COLUMNS).table)
+    group, name, cell = store_cell(groups, row, metric)
+    _line(console, f"{name} of {group.method} {group.setting} {group.encoder}")
+    _print_score(cell, store, console)
+
+
+def _print_compared(address: str, store: "Store", console: "Console") -> None:
+    from harness.errors import suggest
+    from harness.plugin.registry import names
+    from harness.report.cell_addresses import paper_cell
+    from harness.report.commands import Commands
+    from harness.report.paper_tables import paper_sheets
+    from harness.report.quantities import PAPER_COLUMNS
+    from harness.report.reported import papers
+
+    paper, *parts = address.split(".")
+    if paper not in papers() or len(parts) < 3:
+        raise UserError(
+            f'"{address}" names no cell: a cell of the store is ROW.METRIC, such as 3.avg, and one '
+            f"of a paper is PAPER.TABLE.ROW.COLUMN, such as diffaug.1.3.avg"
+            f"{suggest(paper, papers()) if paper not in papers() else ''}"
+        )
+    commands = Commands(names(), store.place)
+    sheets = paper_sheets(store.read(PAPER_COLUMNS), paper, commands, parts[0])
+    sheet, row, column, cell = paper_cell(sheets, address)
+    _line(console, f"{sheet.title}\n{row.names[0]}, {column}")
+    if cell.published_text:
+        _line(console, f"published: {cell.published_text}")
+    if cell.score is None:
+        why = "no trial of the store fills it"
+        fill = f"to fill it: {commands.table(paper, parts[0])}"
+        _line(
+            console, f"ours: {f'{why}; {fill}' if cell.expected else 'the number is only quoted'}"
+        )
+        return
+    _line(console, f"difference: {cell.delta_text or 'not compared'}{_verdict(cell.agrees)}")
+    _print_score(cell.score, store, console)
+
+
+def _verdict(agrees: bool | None) -> str:
+    words = "the 95 % prediction interval of the seeds"
+    return {True: f" (inside {words})", False: f" (outside {words})", None: ""}[agrees]
+
+
+def _print_score(cell: "Cell", store: "Store", console: "Console") -> None:
+    """Print the mean, each trial with its score, and the command of the first one."""
+    from harness.report.rows import score_text
+
+    std = "" if cell.std is None else "mean±sample std of "
+    trials = "1 trial" if cell.n == 1 else f"{cell.n} trials"
+    _line(console, f"ours: {score_text(cell)} ({std}{trials})")
+    if cell.components:
+        between, within = cell.components.between, cell.components.within
+        _line(console, f"std between subsets {between:.2f}, within subsets {within:.2f}")
+    if cell.uncertainty:
+        low, high = cell.uncertainty.low, cell.uncertainty.high
+        _line(console, f"95 % interval over the items: {low:.2f} to {high:.2f}")
+    subsets = len({trial.draw[0] for trial in cell.trials}) > 1
+    for trial, value in sorted(
+        zip(cell.trials, cell.values, strict=True), key=lambda pair: pair[0].draw
+    ):
+        subset = f"  subset {trial.draw[0]}" if subsets else ""
+        _line(console, f"  {trial.key[:10]}{subset}  seed {trial.draw[1]}  {value:.4f}")
+    first = min(cell.trials, key=lambda trial: trial.draw)
+    others = "" if cell.n == 1 else " (the first; the others differ in the seed"
+    others += " and the subset)" if others and subsets else ")" if others else ""
+    _line(console, f"again{others}: {_command(first.key, store)}")
+
+
+def _command(key: str, store: "Store") -> str:
+    """The command that runs a trial again, or that repeats its evaluation where it never ran."""
+    import pyarrow.compute as pc
+
+    from harness.trials.record import WITHOUT_LARGE
+
+    record = store.get(key)
+    if record is None:
+        record = store.read(WITHOUT_LARGE, pc.field("evaluates") == key).records()[0]
+    return again(record)
+
+
+def _line(console: "Console", text: str) -> None:
+    console.print(text, soft_wrap=True, markup=False)

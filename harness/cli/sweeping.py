@@ -1,0 +1,78 @@
+"""Runs searches for the verbs `sweep` and `reproduce`, and says what they could not do."""
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import typer
+
+from harness.cli import options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from harness.sweep.driver import SweepResult
+    from harness.sweep.search import Search
+    from harness.trials.store import Store
+
+
+@dataclass(frozen=True)
+class Means:
+    """With what a sweep runs, as the command line says it."""
+
+    cpus_per_trial: float = 1
+    gpus_per_trial: str | None = None
+    memory_per_trial: float | None = None
+    """GiB"""
+    trial_timeout: str | None = None
+    address: str | None = None
+    dashboard: bool | None = None
+
+    def check(self) -> None:
+        """Raise UserError for a text that says nothing."""
+        options.seconds_of(self.trial_timeout, "--trial-timeout")
+        options.gpus_of(self.gpus_per_trial)
+
+
+def run_searches(
+    searches: "list[Search]", store: "Store", means: Means, console: "Console"
+) -> "SweepResult":
+    """Run what the store lacks of the searches."""
+    options.use_cluster(means.address)
+    from harness.sweep.driver import run_sweep
+    from harness.sweep.limits import Limits
+    from harness.sweep.resources import Resources
+    from harness.sweep.sweep_state import publishing
+    from harness.sweep.terminal import Terminal
+
+    resources = Resources(means.cpus_per_trial, options.gpus_of(means.gpus_per_trial))
+    memory = means.memory_per_trial and means.memory_per_trial * 2**30
+    limits = Limits(options.seconds_of(means.trial_timeout, "--trial-timeout"), memory)
+    dashboard = means.dashboard
+    if dashboard is None:
+        dashboard = bool(os.environ.get("RAY_ADDRESS"))
+    with publishing(store) as publish, Terminal(console, publish) as terminal:
+        return run_sweep(searches, store, resources, limits, terminal, dashboard=dashboard)
+
+
+def print_problems(
+    console: "Console", result: "SweepResult", store: "Store", *, measured: bool
+) -> None:
+    """Print what the sweep could not do, and end with exit code 1 if there is anything.
+
+    measured: whether all suites of a published table could be measured.
+    """
+    for label in result.undecided:
+        console.print(f"No configuration of {label} finished, so none could be chosen.")
+    if result.failed or result.undecided:
+        console.print(
+            f"Failed trials: {result.failed}. See `harness list trials`, then `harness show KEY`."
+        )
+    if unsent := store.unsent():
+        console.print(
+            f"Records that could not be sent to {store.place}: {unsent}. They are kept on this "
+            "machine, and the same command sends them.",
+            soft_wrap=True,
+        )
+    if result.failed or result.undecided or unsent or not measured:
+        raise typer.Exit(1)

@@ -1,0 +1,129 @@
+"""The hyperparameters of a method in words, as its configuration class declares them.
+
+The pages of the site and `harness show METHOD` both ask here, so neither can lag behind the code.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen, MultipleOf
+from pydantic.fields import FieldInfo
+from pydantic.types import PathType
+from pydantic_core import PydanticUndefined
+
+from harness.plugin.config import MethodConfig
+
+BOUNDS = {
+    Ge: ("ge", "at least"),
+    Gt: ("gt", "above"),
+    Le: ("le", "at most"),
+    Lt: ("lt", "below"),
+    MultipleOf: ("multiple_of", "a multiple of"),
+    MinLen: ("min_length", "length at least"),
+    MaxLen: ("max_length", "length at most"),
+}
+"""Constraint -> the attribute with its value, and how it reads"""
+
+
+@dataclass(frozen=True)
+class DescribedField:
+    """A hyperparameter in words; its texts are Markdown, with values between backticks."""
+
+    name: str
+    type: str
+    default: str
+    published: list[str]
+    """The paper's values, each with its setting and encoder; `*` is any encoder"""
+    meaning: str
+    range: str
+    own: bool
+    """Whether the method's own file declares it"""
+
+
+def described_fields(config: type[MethodConfig]) -> list[DescribedField]:
+    """All hyperparameters of a method: first its own, then those that it shares with others."""
+    found = [
+        DescribedField(
+            name,
+            _type(field.annotation),
+            _default(config, field),
+            _published(config.published, name),
+            _description(config, name),
+            ", ".join(_bounds(field)),
+            _declared_in(config, name),
+        )
+        for name, field in config.model_fields.items()
+    ]
+    return sorted(found, key=lambda field: not field.own)
+
+
+def _declared_in(config: type[MethodConfig], name: str) -> bool:
+    """Whether the method's own file declares a field, be it with another default only."""
+    classes = [each for each in config.__mro__ if each.__module__ == config.__module__]
+    return any(name in each.__annotations__ for each in classes)
+
+
+def _type(annotation: Any) -> str:
+    """A type in words: `int` or none; `joint`, `sup-unsup` or `sup-joint`; a file."""
+    if get_origin(annotation) in (Union, UnionType):
+        return " or ".join(_type(member) for member in get_args(annotation))
+    if get_origin(annotation) is Literal:
+        return _listed([f"`{choice}`" for choice in get_args(annotation)])
+    if annotation is NoneType:
+        return "none"
+    metadata = getattr(annotation, "__metadata__", ())
+    if any(isinstance(each, PathType) for each in metadata) or annotation is Path:
+        return "file"
+    if metadata:
+        return _type(get_args(annotation)[0])
+    return f"`{annotation.__name__}`" if get_origin(annotation) is None else f"`{annotation}`"
+
+
+def _listed(words: list[str]) -> str:
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _default(config: type[MethodConfig], field: FieldInfo) -> str:
+    """The default; where it depends on other fields, what it is under their defaults."""
+    others = {name: other.default for name, other in config.model_fields.items()}
+    value = field.get_default(call_default_factory=True, validated_data=others)
+    if value is PydanticUndefined:
+        return ""
+    depends = " (it depends on other fields)" if field.default_factory_takes_validated_data else ""
+    return _value(value) + depends
+
+
+def _value(value: Any) -> str:
+    """A value as `--set` reads it."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+
+
+def _published(published: Mapping[tuple[str, str], Mapping[str, Any]], name: str) -> list[str]:
+    return [
+        f"{setting}, {'`*`' if encoder == '*' else encoder}: {_value(values[name])}"
+        for (setting, encoder), values in published.items()
+        if name in values
+    ]
+
+
+def _description(config: type[MethodConfig], name: str) -> str:
+    """The field's description; where a method changes only the default, the inherited one."""
+    for each in config.__mro__:
+        field = getattr(each, "model_fields", {}).get(name)
+        if field is not None and field.description:
+            return str(field.description)
+    return ""
+
+
+def _bounds(field: FieldInfo) -> Iterator[str]:
+    for constraint in field.metadata:
+        if type(constraint) in BOUNDS:
+            attribute, words = BOUNDS[type(constraint)]
+            yield f"{words} {getattr(constraint, attribute):g}"

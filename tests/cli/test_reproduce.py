@@ -1,0 +1,104 @@
+"""`harness reproduce`: the sweep, the table and the verdict in one."""
+
+import csv
+import io
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.trials.store import Store
+from tests.serial import SerialEngine
+
+SMALL = (
+    "--encoder", "tiny-bert", "--set", "sentences=graded-sentences", "--set", "max_steps=2",
+    "--set", "batch_size=8", "--set", "precision=fp32", "--seeds", "0,1",
+)  # fmt: skip
+
+
+@pytest.fixture
+def reproduce(
+    harness: Any,
+    senteval: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., Any]:
+    """reproduce(argument, ..., paper=..., table=...): on the tiny encoder and a small archive."""
+    senteval()
+    engine = SimpleNamespace(Engine=SerialEngine)
+    monkeypatch.setitem(sys.modules, "harness.sweep.ray_engine", engine)
+
+    def call(*arguments: str, paper: str = "dcpcse", table: int = 2) -> Any:
+        named = (paper, "--table", table, "--store", tmp_path / "store")
+        return harness("reproduce", *named, *SMALL, *arguments)
+
+    return call
+
+
+def test_a_dry_run_runs_nothing(reproduce: Callable[..., Any], tmp_path: Path) -> None:
+    answer = reproduce("--dry-run")
+    assert answer.code == 0, answer.err
+    assert "4 trials to run" in answer.out
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.slow
+def test_sweep_table_and_verdict(reproduce: Callable[..., Any]) -> None:
+    first = reproduce()
+    assert first.code == 0, first.err
+    assert "Table 2: effect of the auxiliary masked-LM task" in first.out
+    assert "Verdict on Table 2" in first.out
+    verdict = first.out[first.out.index("Verdict on Table 2") :]
+    assert verdict.count(" on tiny-bert\n") == 4  # where the paper has two encoders
+    differs = "encoder tiny-bert (paper: bert-base-uncased); batch_size 8 (paper: 256); "
+    assert differs in first.out
+    second = reproduce()
+    assert second.code == 0, second.err
+    verdicts = [text[text.index("Verdict on Table 2") :] for text in (first.out, second.out)]
+    assert verdicts[0] == verdicts[1]
+
+
+@pytest.mark.slow
+def test_examples_are_those_of_the_kept_models(
+    reproduce: Callable[..., Any], harness: Any, tmp_path: Path
+) -> None:
+    answer = reproduce(paper="diffcse", table=9)
+    assert answer.code == 0, answer.err
+    assert "The sentences of STS-B test nearest to the query" in answer.out
+    assert "Verdict" not in answer.out
+    store = ("--store", tmp_path / "store")
+    rows = harness("table", "--paper", "diffcse", "--table", "9", "--encoder", "tiny-bert",
+                   "--format", "csv", *store)  # fmt: skip
+    found = list(csv.DictReader(io.StringIO(rows.out)))
+    ours = [row["ours"] for row in found if row["label"] == "SimCSE-BERT base"]
+    assert len(ours) == 9
+    assert all(ours)
+    # The model with the best dev score answers.
+    trials = Store(tmp_path / "store").read().records()
+    best = max(
+        (each for each in trials if each.method == "simcse"), key=lambda each: each.dev["stsb-dev"]
+    )
+    asked = harness("retrieve", best.key, "you can do it, too.", *store)
+    for rank, sentence in enumerate(ours[:3], start=1):
+        assert re.search(rf"  {rank}  [\d.-]+  {re.escape(sentence)}\n", asked.out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["difaug"], 'did you mean "diffaug"?'),
+        (["diffaug", "--table", "66"], 'did you mean "6"?'),
+        (["diffaug", "--table", "5"], "nothing to run for Table 5 of diffaug"),
+        (["diffaug", "--table", "6", "--set", "batch_size=0"], "batch_size = 0"),
+        (["diffaug", "--table", "6", "--gpus-per-trial", "many"], "--gpus-per-trial many"),
+    ],
+)
+def test_mistakes(arguments: list[str], part: str, harness: Any, tmp_path: Path) -> None:
+    answer = harness("reproduce", *arguments, "--store", tmp_path / "store")
+    assert answer.code == 2
+    assert part in answer.err
+    assert not (tmp_path / "store").exists()

@@ -1,0 +1,136 @@
+"""All 39 tables of the five papers: each renders, and each row says which trials fill it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness.evaluation.catalogue import CARDS
+from harness.plugin import registry
+from harness.report.commands import Commands
+from harness.report.compared import ComparedTable
+from harness.report.comparison import Comparer
+from harness.report.matching import Wanted
+from harness.report.measured_trials import TABLE_COLUMNS
+from harness.report.measures import Special
+from harness.report.paper_tables import paper_sheets
+from harness.report.quantities import PAPER_COLUMNS
+from harness.report.render import render_sheets
+from harness.report.reported import load_paper, papers
+from harness.report.systems import load_systems
+from harness.trials.record_files import no_rows
+from harness.trials.store import Store
+
+Add = Callable[..., str]
+
+TABLES = [(paper, name) for paper in papers() for name in load_paper(paper).shown]
+NUMBERS = {
+    "clsr": 4,
+    "d2cse": 8,
+    "dcpcse": 4,
+    "diffaug": 8,
+    "diffcse": 15,
+}
+every_table = pytest.mark.parametrize(("paper", "name"), TABLES)
+
+
+def empty(paper: str, name: str) -> ComparedTable:
+    """The table beside a store without trials."""
+    return Comparer(no_rows(TABLE_COLUMNS)).table(load_paper(paper), name)
+
+
+def runnable(table: ComparedTable) -> list[Wanted]:
+    """What can be run for the table without anything that its user must bring."""
+    wanted = (each.wanted for each in table.numbers if each.is_measured)
+    return [each for each in dict.fromkeys(wanted) if each and not each.needs]
+
+
+def resolved(wanted: Wanted) -> dict[str, Any]:
+    """The configuration of the trials that `harness sweep --paper P --table N` runs."""
+    config_type = registry.load(wanted.method).method.config_type
+    values = {"encoder": wanted.encoder, "setting": wanted.setting, **dict(wanted.configuration)}
+    return config_type(**values).deciding()
+
+
+def test_all_tables_are_here() -> None:
+    assert len(TABLES) == sum(NUMBERS.values()) == 39
+    for paper, last in NUMBERS.items():
+        assert list(load_paper(paper).numbers) == [str(number) for number in range(1, last + 1)]
+
+
+@every_table
+def test_a_table_renders_in_every_format(paper: str, name: str, store: Store) -> None:
+    number = name.removeprefix("table")
+    sheets = paper_sheets(store.read(), paper, Commands(registry.names(), store.folder), number)
+    for format in ("terminal", "markdown", "latex", "csv"):
+        assert render_sheets(sheets, format, 80)
+    assert sheets[0].title.startswith(f"{load_paper(paper).title}. Table {number}: ")
+    commands = [note for note in sheets[0].notes if "harness sweep" in note]
+    assert len(commands) == (load_paper(paper).tables[name].kind != "hyperparameters")
+
+
+@every_table
+def test_what_is_said_of_a_column_names_a_column(paper: str, name: str) -> None:
+    said = load_systems().table_runs.get(f"{paper}.{name}")
+    table = load_paper(paper).tables[name]
+    columns = set(said.columns if said else ())
+    encoders = {each for row in table.rows for each in (row.encoder or ()) if len(each) > 1}
+    assert columns <= {*map(str, table.columns), *encoders, *SHARED}
+    assert set(said.systems if said else ()) <= {row.system for row in table.rows}
+
+
+SHARED = {"bert-large-uncased", "roberta-large"}
+"""Columns that one list of encoders says for several tables"""
+
+
+@every_table
+def test_what_is_run_is_a_configuration_of_a_method(paper: str, name: str) -> None:
+    for wanted in runnable(empty(paper, name)):
+        values = resolved(wanted)
+        for field, value in {**dict(wanted.defaults), **dict(wanted.configuration)}.items():
+            assert values.get(field, value) == value, (str(wanted), field)
+
+
+def record_of(wanted: Wanted, value: float) -> dict[str, Any]:
+    """The fields of a trial that has been run as `wanted`, and whose every quantity is `value`."""
+    return {
+        "method": wanted.method,
+        "setting": wanted.setting,
+        "encoder": wanted.encoder,
+        "configuration": resolved(wanted),
+        "seed": int(value),
+        "dev": {"stsb-dev": value},
+        "training_seconds": 60 * value,
+        "peak_gpu_memory_mib": 1024 * value,
+        "parameters_total": round(1e6 * value),
+        "parameters_added": round(1e6 * value * value / (100 + value)),
+    }
+
+
+@every_table
+def test_a_trial_lands_in_the_cells_that_want_it(
+    paper: str, name: str, store: Store, add_trial: Add, add_evaluation: Add
+) -> None:
+    table = empty(paper, name)
+    values = {wanted: 10.0 + place for place, wanted in enumerate(runnable(table))}
+    suites = {each.metric.suite for each in table.numbers if each.metric} - {"sts"}
+    for wanted, value in values.items():
+        made = record_of(wanted, value)
+        of = add_trial(score=value, key=f"{int(value):032x}", **made)
+        for suite in suites:
+            card = CARDS[suite]
+            dev = dict.fromkeys(card.dev_tasks, value)
+            add_evaluation(suite, dict.fromkeys(card.headings, value), of, **made | {"dev": dev})
+    filled = Comparer(store.read(PAPER_COLUMNS).table).table(load_paper(paper), name)
+    for each in filled.numbers:
+        wanted = each.wanted if each.is_measured else None
+        if wanted is None or wanted.needs:
+            assert each.cell is None
+        elif each.measure in (Special.SENTENCE, Special.COSINE):
+            assert each.found
+            assert each.found.candidates == 1
+        else:
+            assert each.cell, (each.row.label, each.column)
+            assert each.cell.n == 1
+            assert each.cell.mean == pytest.approx(values[wanted]), (each.row.label, each.column)
+            assert each.unmeasured == []

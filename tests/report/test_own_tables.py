@@ -1,0 +1,156 @@
+"""`harness table --rows --columns --where`: one's own tables."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.cli.table import table
+from harness.errors import UserError
+from harness.report.own_tables import own_sheet
+from harness.report.sheet import Sheet
+from harness.report.store_tables import store_sheets
+from harness.trials.store import Store
+
+AddTrial = Callable[..., str]
+
+TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
+
+
+@pytest.fixture
+def lengths(store: Store, add_trial: AddTrial) -> Store:
+    """Prompts of three lengths with two seeds each, and a method without prompts."""
+    for length, score in ((10, 76.0), (2, 74.0), (4, 75.0)):
+        for shift in (0.0, 1.0):
+            add_trial({"prompt_length": length}, score + shift, method="dcpcse")
+    add_trial(score=60.0, encoder="roberta-base")
+    return store
+
+
+def own(store: Store, rows: str = "", columns: str = "", where: str | None = None) -> Sheet:
+    split = [tuple(filter(None, text.split(","))) for text in (rows, columns)]
+    return own_sheet(store.read(), store.folder, split[0], split[1], where)
+
+
+def test_rows_and_columns_are_those_that_are_named(lengths: Store) -> None:
+    sheet = own(lengths, "method,prompt_length", "stsb,avg")
+    assert list(sheet.columns) == ["method", "prompt_length", "n", "STS-B", "Avg."]
+    assert sheet.sections[0].lines == [
+        ["dcpcse", "2", "2", "74.50±0.71", "74.50±0.71"],
+        ["dcpcse", "4", "2", "75.50±0.71", "75.50±0.71"],
+        ["dcpcse", "10", "2", "76.50±0.71", "76.50±0.71"],
+        ["simcse", "", "1", "60.00", "60.00"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("where", "rows"),
+    [
+        ("encoder = 'roberta-base'", [""]),
+        ("prompt_length > 2 and prompt_length < 10", ["4"]),
+        ("prompt_length in (2, 10) or method = 'simcse'", ["2", "10", ""]),
+        ("prompt_length is null", [""]),
+        ("n >= 2 and not prompt_length = 4", ["2", "10"]),
+        ("method like 'dcp%'", ["2", "4", "10"]),
+        ("METHOD = 'simcse'", [""]),
+    ],
+)
+def test_where_leaves_rows_out(lengths: Store, where: str, rows: list[str]) -> None:
+    sheet = own(lengths, "prompt_length", "avg", where)
+    assert [line[0] for line in sheet.sections[0].lines] == rows
+
+
+def test_where_filters_the_table_of_the_store(lengths: Store) -> None:
+    (sheet,) = store_sheets(lengths.read(), lengths.folder, "prompt_length = 4")
+    (row,) = sheet.score_rows
+    assert (row.names[0], row.address) == ("dcpcse", "3"), "the number is that of the whole table"
+
+
+def test_no_row_fits(lengths: Store) -> None:
+    for sheet in (
+        own(lengths, "method", "avg", "n > 99"),
+        *store_sheets(lengths.read(), lengths.folder, "n > 99"),
+    ):
+        assert sheet.notes[0] == "no trials of the store fit --where 'n > 99'"
+
+
+def test_of_several_groups_dev_chooses_and_a_note_says_so(
+    store: Store, add_trial: AddTrial
+) -> None:
+    add_trial({"learning_rate": 1e-5}, 70.0, dev={"stsb-dev": 81.0})
+    add_trial({"learning_rate": 3e-5}, 90.0, dev={"stsb-dev": 80.0})
+    sheet = own(store, "method", "avg")
+    assert sheet.sections[0].lines == [["simcse", "1", "70.00"]]
+    assert sheet.notes[0].endswith("the best mean dev score is shown: row 1 (2 groups)")
+
+
+def test_todays_protocol_goes_before_another(store: Store, add_trial: AddTrial) -> None:
+    add_trial(score=70.0)
+    add_trial(score=90.0, dev={"stsb-dev": 99.0}, protocol=1)
+    assert own(store, "method", "avg").sections[0].lines == [["simcse", "1", "70.00"]]
+
+
+def test_columns_of_several_suites_have_an_n_of_their_own(
+    store: Store, add_trial: AddTrial, add_evaluation: Callable[..., str]
+) -> None:
+    keys = [add_trial(score=score) for score in (74.0, 76.0)]
+    tasks = dict.fromkeys(("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc"), 80.0)
+    add_evaluation("transfer", tasks | {"transfer-avg": 80.0}, of=keys[0])
+    sheet = own(store, "method", "avg,transfer-avg,dev")
+    assert list(sheet.columns) == ["method", "n", "avg", "transfer-avg", "dev"]
+    assert sheet.sections[0].lines == [["simcse", "2/1/2", "75.00±1.41", "80.00", "80.00±0.00"]]
+    assert own(store, "method").metrics == ["dev", "avg", "transfer-avg"]
+
+
+def test_records_are_those_of_the_columns(lengths: Store) -> None:
+    records = own(lengths, "prompt_length", "avg", "prompt_length = 4").records.to_pylist()
+    assert [(row["metric"], row["mean"]) for row in records] == [("avg", 75.5)]
+    assert [trial["value"] for trial in records[0]["trials"]] == [75.0, 76.0]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"rows": "metod"}, '--rows: no trial of the store has "metod"; did you mean "method"?'),
+        ({"columns": "stsbb"}, '"stsbb"; did you mean "stsb"?'),
+        ({"where": "encder = 'x'"}, 'there is no column "encder"; did you mean "encoder"?'),
+        ({"where": "encoder = "}, "not an SQL expression"),
+        ({"where": "encoder > 3 +"}, "not an SQL expression"),
+        ({"where": "encoder"}, "not an SQL expression"),
+        ({"where": "avg > 70"}, 'there is no column "avg"'),
+        ({"rows": "method,"}, "write names with commas between them"),
+        ({"rows": "method", "paper": "diffaug"}, "leave --paper out"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(
+    lengths: Store, options: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(UserError) as raised:
+        table(store=str(lengths.folder), **options)
+    assert sentence in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "exists (select * from read_csv('{secret}'))",
+        "(select count(*) from '{secret}') > 0",
+        "(select content from read_text('{secret}')) = 'x'",
+        "exists (from glob('{folder}/*'))",
+        "1 = 1); copy (select 1) to '{folder}/written.csv'; --",
+        "1 = 1; attach '{folder}/written.db'",
+        "1 = 1) union (select * from read_csv('{secret}')",
+        "(install httpfs)",
+        "exists (select * from reading)",
+        "exists (select * from rows)",
+        "set enable_external_access = true",
+    ],
+)
+def test_where_is_a_filter_and_nothing_else(lengths: Store, tmp_path: Path, where: str) -> None:
+    secret = tmp_path / "secret.csv"
+    secret.write_text("a,b\n1,2\n")
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(UserError, match="--where"):
+        own(lengths, "method", "avg", where.format(secret=secret, folder=tmp_path))
+    assert sorted(tmp_path.iterdir()) == before

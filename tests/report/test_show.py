@@ -1,0 +1,156 @@
+"""`harness show CELL` and `harness show METHOD`."""
+
+from collections.abc import Callable
+
+import pytest
+
+from harness.cli.show import show
+from harness.errors import UserError
+from harness.plugin import registry
+from harness.plugin.fields import described_fields
+from harness.report.store_tables import store_sheets
+from harness.report.terminal import address_name, address_note
+from harness.trials.store import Store
+
+AddTrial = Callable[..., str]
+
+
+@pytest.fixture
+def shown(store: Store, capsys: pytest.CaptureFixture[str]) -> Callable[[str], list[str]]:
+    def lines(what: str) -> list[str]:
+        show(what, str(store.folder))
+        return capsys.readouterr().out.splitlines()
+
+    return lines
+
+
+Shown = Callable[[str], list[str]]
+
+
+def test_a_cell_leads_to_its_trials_and_their_command(add_trial: AddTrial, shown: Shown) -> None:
+    add_trial({"learning_rate": 1e-5}, 60.0)
+    keys = [add_trial(score=score) for score in (74.0, 75.0, 76.0)]
+    lines = shown("2.avg")
+    assert lines[:5] == [
+        "avg of simcse unsup bert-base-uncased",
+        "ours: 75.00±1.00 (mean±sample std of 3 trials)",
+        f"  {keys[0][:10]}  seed 1  74.0000",
+        f"  {keys[1][:10]}  seed 2  75.0000",
+        f"  {keys[2][:10]}  seed 3  76.0000",
+    ]
+    assert lines[5].startswith(
+        "again (the first; the others differ in the seed): harness run simcse "
+        "--encoder bert-base-uncased --seed 1"
+    )
+
+
+def test_every_cell_of_a_table_has_its_address(
+    store: Store, add_trial: AddTrial, add_evaluation: Callable[..., str], shown: Shown
+) -> None:
+    add_trial(method="d2cse", score=70.0)
+    key = add_trial(score=75.0)
+    add_evaluation("transfer", {"mr": 81.0, "transfer-avg": 82.0}, of=key)
+    for sheet in store_sheets(store.read(), store.folder):
+        for row in sheet.score_rows:
+            for metric, cell in zip(sheet.metrics, row.cells, strict=True):
+                if cell.score:
+                    found = shown(f"{row.address}.{address_name(metric)}")
+                    assert found[1].startswith(f"ours: {cell.score.mean:.2f} (1 trial)")
+
+
+@pytest.mark.parametrize("name", ["stsb", "STS-B", "sts-b"])
+def test_a_column_is_named_as_it_is_printed_or_stored(
+    add_trial: AddTrial, shown: Shown, name: str
+) -> None:
+    add_trial()
+    assert shown(f"1.{name}")[0] == "stsb of simcse unsup bert-base-uncased"
+
+
+def test_label_subsets_are_named(add_trial: AddTrial, shown: Shown) -> None:
+    for subset in (0, 1):
+        for seed in (0, 1):
+            values = {"label_fraction": 0.01, "subset": subset}
+            add_trial(values, 70.0 + subset, seed=seed, setting="sup")
+    lines = shown("1.avg")
+    assert lines[2] == "std between subsets 0.71, within subsets 0.00"
+    assert [line.split()[1:5] for line in lines[3:7]] == [
+        ["subset", subset, "seed", seed] for subset in "01" for seed in "01"
+    ]
+    assert lines[7].startswith("again (the first; the others differ in the seed and the subset)")
+
+
+def test_a_model_that_was_never_a_trial_is_evaluated_again(
+    add_evaluation: Callable[..., str], shown: Shown
+) -> None:
+    pooled = {"method": "pooling", "configuration": {"pooling": "mean"}, "steps": None, "seed": 0}
+    add_evaluation("retrieval", {"recall@1": 80.0}, of="f" * 32, **pooled)
+    assert shown("1.r@1")[-1] == (
+        "again: harness eval bert-base-uncased --pooling mean --suite retrieval"
+    )
+
+
+def test_a_cell_of_a_paper(add_trial: AddTrial, shown: Shown) -> None:
+    for score in (75.0, 76.0, 77.0):
+        add_trial(score=score)
+    lines = shown("diffaug.1.5.avg")
+    assert "Table 1" in lines[0]
+    assert lines[1].startswith("SimCSE [")
+    assert lines[2] == "published: 76.25"
+    assert lines[3] == "difference: -0.25≈ (inside the 95 % prediction interval of the seeds)"
+    assert lines[4] == "ours: 76.00±1.00 (mean±sample std of 3 trials)"
+    assert "harness run simcse" in lines[-1]
+    empty = shown("diffaug.1.13.avg")
+    assert "to fill it: harness sweep --paper diffaug --table 1" in empty[-1]
+
+
+@pytest.mark.parametrize(
+    ("what", "sentence"),
+    [
+        ("2.avg", "there is no row 2: the rows of `harness table` are 1 to 1"),
+        ("1.avgg", 'row 1 has no score "avgg"; did you mean "avg"?'),
+        ("1.", 'row 1 has no score ""'),
+        ("difaug.1.3.avg", 'did you mean "diffaug"?'),
+        ("diffaug.99.3.avg", "99"),
+        ("diffaug.1.99.avg", 'there is no row "diffaug.1.99"; did you mean "diffaug.1.9"?'),
+        ("diffaug.1.3.av", 'has no column "av"; did you mean "avg"?'),
+        ("diffaug.1", "names no cell"),
+        ("simcs", 'did you mean "simcse"?'),
+    ],
+)
+def test_what_names_nothing_is_one_sentence(
+    store: Store, add_trial: AddTrial, what: str, sentence: str
+) -> None:
+    add_trial()
+    with pytest.raises(UserError) as raised:
+        show(what, str(store.folder))
+    assert sentence in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_the_line_under_a_table_names_a_cell_that_is_there(
+    store: Store, add_trial: AddTrial, shown: Shown
+) -> None:
+    add_trial()
+    note = address_note(store_sheets(store.read(), store.folder))
+    assert note.startswith("harness show 1.avg: ")
+    assert shown("1.avg")
+
+
+def test_a_method_has_every_hyperparameter_with_its_meaning(shown: Shown) -> None:
+    for name in ("simcse", "diffaug"):
+        text = " ".join(" ".join(shown(name)).split())
+        for field in described_fields(registry.load(name).method.config_type):
+            assert f"{field.name} (" in text
+            assert field.meaning.replace("`", "") in text
+            assert field.range in text
+            for value in field.published:
+                assert value.replace("`", "") in text
+    lines = shown("simcse")
+    start = lines.index("  learning_rate (float, above 0, default 3e-05)")
+    assert lines[start + 1] == "      peak rate of the linear decay"
+    assert lines[start + 2].startswith("      published: unsup, bert-large-uncased: 1e-05; ")
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_method_is_found_by_its_path(shown: Shown) -> None:
+    assert shown("methods/simcse")[0].startswith("SimCSE: ")

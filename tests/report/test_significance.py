@@ -1,0 +1,162 @@
+"""Significance: against scipy, statsmodels, and groups that are computed by brute force."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+
+from harness.report.significance import Samples, agrees, best_cells, groups, holm, p_values
+
+RANDOM = np.random.default_rng(0)
+
+
+def samples(*rows: Sequence[float], trained: bool = True) -> Samples:
+    """The rows as samples; where nothing is trained, a single value is a constant."""
+    alone = np.nan if trained else 0.0
+    return Samples(
+        np.array([np.mean(row) for row in rows]),
+        np.array([np.std(row, ddof=1) if len(row) > 1 else alone for row in rows]),
+        np.array([len(row) for row in rows], float),
+    )
+
+
+def p_of(first: Samples, second: Samples) -> float:
+    return float(p_values(first, second)[0])
+
+
+@pytest.mark.parametrize(("left", "right"), [(2, 2), (3, 5), (10, 2), (5, 20)])
+def test_seeds_are_compared_by_welch(left: int, right: int) -> None:
+    for _ in range(20):
+        one, two = RANDOM.normal(75, 1, left), RANDOM.normal(76, 3, right)
+        expected = stats.ttest_ind(one, two, equal_var=False).pvalue
+        assert p_of(samples(one), samples(two)) == pytest.approx(expected, rel=1e-9)
+        assert p_of(samples(two), samples(one)) == pytest.approx(expected, rel=1e-9)
+
+
+def test_one_seed_borrows_the_spread_of_the_other() -> None:
+    """Student's statistic with one value: (70 - 75) / (1 * sqrt(1 + 1/3)), two degrees."""
+    expected = 2 * stats.t.sf(5 / np.sqrt(4 / 3), 2)
+    assert p_of(samples([70.0]), samples([74.0, 75.0, 76.0])) == pytest.approx(expected)
+    assert p_of(samples([74.0, 75.0, 76.0]), samples([70.0])) == pytest.approx(expected)
+
+
+def test_two_single_seeds_cannot_be_compared() -> None:
+    assert np.isnan(p_of(samples([70.0]), samples([75.0])))
+
+
+def test_a_constant_is_compared_by_a_test_of_one_sample() -> None:
+    seeds = [74.0, 75.0, 76.5]
+    expected = stats.ttest_1samp(seeds, 73.0).pvalue
+    assert p_of(samples([73.0], trained=False), samples(seeds)) == pytest.approx(expected)
+    assert p_of(samples([73.0], trained=False), samples([73.0], trained=False)) == 1
+    assert p_of(samples([73.0], trained=False), samples([73.1], trained=False)) == 0
+
+
+def test_p_values_of_shapes_that_are_broadcast() -> None:
+    rows = [RANDOM.normal(75, 1, 4) for _ in range(5)]
+    found = p_values(samples(*rows), samples(rows[2]))
+    expected = [stats.ttest_ind(row, rows[2], equal_var=False).pvalue for row in rows]
+    assert found == pytest.approx(expected)
+
+
+def test_holm_is_that_of_statsmodels() -> None:
+    table = RANDOM.uniform(0, 0.1, (30, 8))
+    expected = [multipletests(row, method="holm")[1] for row in table]
+    assert holm(table) == pytest.approx(np.array(expected))
+    turned = holm(table.T, axis=0).T
+    assert turned == pytest.approx(np.array(expected))
+
+
+def test_holm_counts_no_missing_tests() -> None:
+    found = holm(np.array([0.02, np.nan, 0.01]))
+    assert found[[0, 2]] == pytest.approx([0.02, 0.02])
+    assert np.isnan(found[1])
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 10])
+def test_a_published_number_agrees_inside_the_prediction_interval(n: int) -> None:
+    seeds = RANDOM.normal(75, 1, n)
+    mean, std = float(seeds.mean()), float(seeds.std(ddof=1))
+    low, high = stats.t.interval(0.95, n - 1, mean, std * np.sqrt(1 + 1 / n))
+    for published, expected in ((low - 0.01, False), (low + 0.01, True), (high + 0.01, False)):
+        assert agrees(mean, std, n, float(published)) is expected
+
+
+def test_one_seed_says_nothing_about_a_published_number() -> None:
+    assert agrees(75.0, None, 1, 75.0) is None
+
+
+def test_prediction_intervals_hold_what_they_promise() -> None:
+    """Of 4,000 published numbers from the same distribution, 95 % agree."""
+    draws = RANDOM.normal(75, 1, (4000, 4))
+    hits = [agrees(*_summary(row[:3]), float(row[3])) for row in draws]
+    assert np.mean([bool(hit) for hit in hits]) == pytest.approx(0.95, abs=0.015)
+
+
+def _summary(row: np.ndarray) -> tuple[float, float, int]:
+    return float(row.mean()), float(row.std(ddof=1)), len(row)
+
+
+def test_the_best_cells_by_hand() -> None:
+    """Row 1 is the best of both columns; row 0 is close to it in column 1 alone."""
+    first = samples([70.0, 70.1, 69.9], [75.0, 75.1, 74.9], [60.0, 60.1, 59.9])
+    second = samples([74.0, 75.0, 76.0], [75.0, 76.0, 77.0], [60.0, 60.1, 59.9])
+    assert best_cells([first, second], [1, 1]).tolist() == [
+        [False, True],
+        [True, True],
+        [False, False],
+    ]
+
+
+def test_where_lower_is_better_the_lowest_is_best() -> None:
+    column = samples([0.1, 0.11], [0.5, 0.51])
+    assert best_cells([column], [-1]).tolist() == [[True], [False]]
+    assert best_cells([column], [0]).tolist() == [[False], [False]]
+
+
+def test_holm_over_the_columns_keeps_more_cells() -> None:
+    """A p-value of 0.04 is significant alone, and is not beside nine columns like it."""
+    base = np.array([-1.0, 0.0, 1.0])
+    shift = 2 * stats.t.isf(0.02, 4) / np.sqrt(6)  # Welch of equal spreads: four degrees, p = 0.04
+    column = samples(75 + base, 75 + base - shift)
+    assert p_values(column[[0]], column[[1]]) == pytest.approx([0.04])
+    assert best_cells([column], [1]).tolist() == [[True], [False]]
+    assert best_cells([column] * 10, [1] * 10)[1].all()
+
+
+def test_single_seeds_are_best_alone() -> None:
+    assert best_cells([samples([70.0], [75.0])], [1]).tolist() == [[False], [True]]
+
+
+def test_a_row_alone_is_not_the_best() -> None:
+    column = Samples(np.array([75.0, np.nan]), np.array([1.0, np.nan]), np.array([3.0, 0.0]))
+    assert not best_cells([column], [1]).any()
+
+
+def brute_groups(rows: Sequence[Sequence[float]]) -> list[int]:
+    """The groups by scipy and statsmodels: a border where all pairs across it differ."""
+    order = sorted(range(len(rows)), key=lambda row: -float(np.mean(rows[row])))
+    pairs = [(a, b) for at, a in enumerate(order) for b in order[at + 1 :]]
+    values = [stats.ttest_ind(rows[a], rows[b], equal_var=False).pvalue for a, b in pairs]
+    differ = dict(zip(pairs, multipletests(values, method="holm")[0], strict=True))
+    found, group = {order[0]: 1}, 1
+    for end, (_, row) in enumerate(pairwise(order), 1):
+        group += all(differ[a, b] for a in order[:end] for b in order[end:])
+        found[row] = group
+    return [found[row] for row in range(len(rows))]
+
+
+def test_groups_are_those_of_brute_force() -> None:
+    for _ in range(10):
+        centres = RANDOM.choice([70.0, 72.0, 75.0, 75.2, 80.0], 8)
+        rows = [RANDOM.normal(centre, 0.2, 5) for centre in centres]
+        assert groups(samples(*rows), 1).tolist() == brute_groups(rows)
+        assert len(set(brute_groups(rows))) > 1
+
+
+def test_groups_where_lower_is_better() -> None:
+    rows = samples([0.1, 0.11, 0.1], [0.9, 0.91, 0.9])
+    assert groups(rows, -1).tolist() == [1, 2]
