@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cli import options
-from harness.cli.paper_target import check_runnable, compared_tables, table_searches
+from harness.cli.paper_target import check_fillable, compared_tables, table_searches
 from harness.errors import UserError, suggest
 from harness.inputs import is_file
 
@@ -90,7 +90,7 @@ class SweepOptions:
             if self.paper is None and self.table is None:
                 return False
             raise UserError("a table is named by its paper and its number: --paper P --table N")
-        check_runnable(self.paper, self.table)
+        check_fillable(self.paper, self.table)
         return True
 
     def searches(self) -> "list[Search]":
