@@ -113,6 +113,15 @@ class SweepOptions:
         overrides = self._overrides(self._methods())
         return compared_tables(str(self.paper), int(self.table or 0), overrides, self.store)
 
+    def measured(self) -> "list[ComparedTable]":
+        """The published table whose trials get the suites that it needs.
+
+        There is none where the command line chooses the suite, as tests and short trials do.
+        """
+        if not self.of_table or "suite" in options.set_values(self.set_):
+            return []
+        return self.compared()
+
     def _methods(self) -> tuple[str, ...]:
         """The targets beside a table. Raises UserError for a search space among them."""
         for name in self.targets:
