@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from harness.cli import options
+from harness.cli.run_again import again
 from harness.errors import UserError
 
 if TYPE_CHECKING:
@@ -103,7 +104,6 @@ def _command(key: str, store: "Store") -> str:
     """The command that runs a trial again, or that repeats its evaluation where it never ran."""
     import pyarrow.compute as pc
 
-    from harness.cli.show import again
     from harness.trials.record import WITHOUT_LARGE
 
     record = store.get(key)

@@ -3,7 +3,7 @@
 import shlex
 from typing import TYPE_CHECKING
 
-from harness.cli.show import run_command
+from harness.cli.run_again import run_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

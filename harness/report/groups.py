@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -203,24 +203,6 @@ def comparable_groups(table: pa.Table) -> list[Group]:
         for identity, trials in trials_of(table).items()
     ]
     return sorted(found, key=lambda group: tuple(map(str, group.identity)))
-
-
-def best_on_dev(groups: Iterable[Group]) -> Group:
-    """The group with the best mean dev score; of equal ones, that with more trials.
-
-    The papers select by STS-B dev. A group with this score therefore goes before a group with
-    another dev score, because two dev scores cannot be compared. For the same reason a group of
-    another protocol comes last.
-    """
-    return max(
-        groups,
-        key=lambda group: (
-            group.current,
-            group.selects == STSB_DEV,
-            group.dev_mean,
-            len(group.keys),
-        ),
-    )
 
 
 def _selects(trials: Sequence[MeasuredTrial], identity: Identity) -> str:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import UserError
-from harness.report.groups import Group, best_on_dev
+from harness.evaluation.catalogue import STSB_DEV
+from harness.report.groups import Group
 from harness.report.reported import ReportedRow
 from harness.report.systems import ColumnRun, ReportedRun, Systems
 
@@ -151,6 +152,24 @@ class Finder:
             return None
         best = best_on_dev(fitting)
         return Found(best, sum(group.current == best.current for group in fitting))
+
+
+def best_on_dev(groups: Iterable[Group]) -> Group:
+    """The group with the best mean dev score; of equal ones, that with more trials.
+
+    The papers select by STS-B dev. A group with this score therefore goes before a group with
+    another dev score, because two dev scores cannot be compared. For the same reason a group of
+    another protocol comes last.
+    """
+    return max(
+        groups,
+        key=lambda group: (
+            group.current,
+            group.selects == STSB_DEV,
+            group.dev_mean,
+            len(group.keys),
+        ),
+    )
 
 
 def _fits(group: Group, target: Wanted) -> bool:

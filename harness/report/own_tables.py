@@ -10,7 +10,8 @@ import pyarrow as pa
 from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import DISPLAY, Metric
 from harness.report.group_filter import filtered, traits
-from harness.report.groups import Cell, Group, best_on_dev, comparable_groups
+from harness.report.groups import Cell, Group, comparable_groups
+from harness.report.matching import best_on_dev
 from harness.report.notes import SHOWN, foreign, made_on, nothing_such, nothing_yet, unreadable
 from harness.report.row_names import text_of
 from harness.report.rows import ScoreRow
@@ -189,7 +190,7 @@ def _choices(
 ) -> list[str]:
     """A note about the rows for which there were several groups of comparable trials."""
     several = [
-        f"row {numbers[group.identity]} of {len(alike[names])}"
+        f"row {numbers[group.identity]} ({len(alike[names])} groups)"
         for names, group in chosen.items()
         if len(alike[names]) > 1
     ]

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from harness.report.groups import Cell
-from harness.report.significance import SIGNIFICANT
+from harness.report.significance import prediction_interval
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,7 @@ class Prediction:
     @property
     def interval(self) -> tuple[float, float]:
         """The two ends between which one more run is with a probability of 95 %."""
-        from scipy.special import stdtrit
-
-        reach = float(stdtrit(self.n - 1, 1 - SIGNIFICANT / 2)) * self._spread
-        return self.mean - reach, self.mean + reach
+        return prediction_interval(self.mean, self.std, self.n)
 
     def p_value(self, published: float) -> float:
         """The probability that one more run is at least as far from our mean as `published`."""

@@ -41,11 +41,17 @@ def agrees(mean: float, std: float | None, n: int, published: float) -> bool | N
     """
     if std is None:
         return None
+    low, high = prediction_interval(mean, std, n)
+    # A mean has digits behind those that a paper prints, where equal numbers may differ.
+    return low - 1e-9 <= published <= high + 1e-9
+
+
+def prediction_interval(mean: float, std: float, n: int) -> tuple[float, float]:
+    """The two ends between which the score of one more seed is with a probability of 95 %."""
     from scipy.special import stdtrit
 
     reach = float(stdtrit(n - 1, 1 - SIGNIFICANT / 2)) * std * float(np.sqrt(1 + 1 / n))
-    # The numbers of papers are rounded, and so are not all digits of a sum.
-    return abs(mean - published) <= reach + 1e-9
+    return mean - reach, mean + reach
 
 
 def p_values(first: Samples, second: Samples) -> np.ndarray:

@@ -232,7 +232,7 @@ def record_of(row: Mapping[str, Any]) -> Record:
 def is_object(text: str | None) -> bool:
     """Whether a text of one of JSON_COLUMNS is sound: nothing, or a JSON object."""
     try:
-        return text is None or isinstance(from_json(text), dict)
+        return text is None or isinstance(from_json(text, cache_strings="keys"), dict)
     except ValueError:
         return False
 

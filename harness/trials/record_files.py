@@ -64,7 +64,8 @@ def no_rows(columns: Sequence[str]) -> pa.Table:
 
 @functools.cache
 def _no_rows(names: tuple[str, ...]) -> pa.Table:
-    return SCHEMA.empty_table().select(names)
+    # `empty_table` would make arrays of Python lists, and with them import pandas.
+    return pa.Table.from_batches([], schema=SCHEMA).select(names)
 
 
 def write_rows(tables: Iterable[pa.Table], path: Path) -> None:

@@ -1,5 +1,6 @@
 """What tells trials apart: the hyperparameters in which the trials of a search differ."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import compress
 from operator import ne
@@ -20,20 +21,21 @@ def searched_names(trials: pa.Table) -> dict[Family, list[str]]:
     `trials`: FAMILY_COLUMNS and `configuration`. The label subset is none of them, because it
     numbers a repetition as a seed does.
     """
-    # Threads would cost more than they save.
-    grouped = trials.group_by(FAMILY_COLUMNS, use_threads=False)
-    lists = grouped.aggregate([("configuration", "list")])
-    families = zip(*(lists[name].to_pylist() for name in FAMILY_COLUMNS), strict=True)
-    return dict(zip(families, map(_varied, lists["configuration_list"].to_pylist()), strict=True))
+    # `Table.group_by` would import pyarrow's data sets and pandas, which takes half a second.
+    lists: dict[Family, list[str | None]] = defaultdict(list)
+    families = zip(*(trials[name].to_pylist() for name in FAMILY_COLUMNS), strict=True)
+    for family, text in zip(families, trials["configuration"].to_pylist(), strict=True):
+        lists[family].append(text)
+    return {family: _varied(found) for family, found in lists.items()}
 
 
 def _varied(configurations: list[str | None]) -> list[str]:
     """The hyperparameters in which configurations differ, without the label subset."""
     first, *others = dict.fromkeys(configurations)
     names: set[str] = set()
-    values = from_json(first or "{}")
+    values = from_json(first or "{}", cache_strings="keys")
     for other in others:
-        names.update(_differing(from_json(other or "{}"), values))
+        names.update(_differing(from_json(other or "{}", cache_strings="keys"), values))
     return sorted(names - {"subset"})
 
 

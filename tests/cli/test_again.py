@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from harness.cli import options
-from harness.cli.show import run_command
+from harness.cli.run_again import run_command
 from harness.plugin import registry
 from harness.trials.record import Record
 from harness.trials.trial import resolve

@@ -500,8 +500,8 @@ def test_table_of_the_store(swept: Any, harness: Any) -> None:
     answer = harness("table", "--store", swept.store)
     assert answer.code == 0
     head, _, row = [line.split() for line in answer.out.splitlines()[:3]]
-    assert head[:5] == ["method", "setting", "encoder", "configuration", "n"]
-    assert (row[:3], row[4]) == (["simcse", "unsup", "tiny-bert"], "2")
+    assert head[:6] == ["#", "method", "setting", "encoder", "configuration", "n"]
+    assert (row[:4], row[5]) == (["1", "simcse", "unsup", "tiny-bert"], "2")
     assert answer.out in swept.answer.out
 
 
