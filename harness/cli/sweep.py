@@ -94,9 +94,8 @@ def sweep(
 
     console, found = Console(highlight=False), options.opened(store)
     result = run_searches(searches, found, means, console)
-    measured = True
+    measured = measure(lacking_suites(chosen.measured()), found, console)
     if chosen.of_table:
-        measured = measure(lacking_suites(chosen.compared()), found, console)
         for each in encoder or (None,):
             table(paper=paper, number=number, encoder=each, store=store)
         name = f"{paper}-table-{number}"
