@@ -13,6 +13,7 @@ from harness.cli.check import check
 from harness.cli.clean import clean
 from harness.cli.compare import compare
 from harness.cli.eval import eval_
+from harness.cli.export import export
 from harness.cli.list import list_
 from harness.cli.new import new
 from harness.cli.picture import picture
@@ -42,7 +43,7 @@ app = typer.Typer(
 )
 for verb in (
     *(sweep, prepare, run, plan, watch, table, show),
-    *(compare, retrieve, picture, check, new, clean),
+    *(compare, retrieve, picture, check, new, clean, export),
 ):
     app.command()(verb)
 app.command("list")(list_)
