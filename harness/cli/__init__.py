@@ -15,10 +15,12 @@ from harness.cli.compare import compare
 from harness.cli.eval import eval_
 from harness.cli.export import export
 from harness.cli.list import list_
+from harness.cli.merge import merge
 from harness.cli.new import new
 from harness.cli.picture import picture
 from harness.cli.plan import plan
 from harness.cli.prepare import prepare
+from harness.cli.publish import publish
 from harness.cli.retrieve import retrieve
 from harness.cli.run import run
 from harness.cli.show import show
@@ -43,7 +45,8 @@ app = typer.Typer(
 )
 for verb in (
     *(sweep, prepare, run, plan, watch, table, show),
-    *(compare, retrieve, picture, check, new, clean, export),
+    *(compare, retrieve, picture, check, new, clean),
+    *(export, merge, publish),
 ):
     app.command()(verb)
 app.command("list")(list_)
