@@ -21,6 +21,7 @@ from harness.cli.picture import picture
 from harness.cli.plan import plan
 from harness.cli.prepare import prepare
 from harness.cli.publish import publish
+from harness.cli.push import push
 from harness.cli.retrieve import retrieve
 from harness.cli.run import run
 from harness.cli.show import show
@@ -46,7 +47,7 @@ app = typer.Typer(
 for verb in (
     *(sweep, prepare, run, plan, watch, table, show),
     *(compare, retrieve, picture, check, new, clean),
-    *(export, merge, publish),
+    *(export, push, merge, publish),
 ):
     app.command()(verb)
 app.command("list")(list_)

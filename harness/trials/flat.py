@@ -106,6 +106,8 @@ def _of_objects(prefix: str, column: pa.Array) -> Iterator[tuple[str, pa.Array]]
 def _typed(values: list[Any]) -> pa.Array:
     """The values in the narrowest type that has all of them; JSON texts where none has."""
     kinds = {type(value) for value in values if value is not None}
+    if not kinds:  # most values that may be null are numbers
+        return pa.nulls(len(values), pa.float64())
     for allowed, kind in (
         ({bool}, pa.bool_()),
         ({int}, pa.int64()),
