@@ -1,6 +1,7 @@
 """The model card of an exported model: README.md, as the Hub shows it."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ from harness.report.groups import Group
 from harness.report.sheet import score_text
 from harness.trials.record import Record
 
+_FOLDERS = re.compile(r"(?<![\w.~])(~|\.{1,2})?(/[^\s/='\"]+)*/(?=[^\s/='\"])")
+"""The folders in front of the last part of a path; others have it elsewhere"""
 SCRIPT = """\
 ```python
 {imports}
@@ -140,7 +143,8 @@ def _again(record: Record | None, command: str | None) -> Iterator[str]:
     if record is None or command is None:
         return
     versions = ", ".join(f"{name} {number}" for name, number in sorted(record.versions.items()))
-    yield f"This command trains and measures it again:\n\n    {command}\n"
+    shown = _FOLDERS.sub("", command)
+    yield f"This command trains and measures it again:\n\n    {shown}\n"
     yield f"It ran with {versions}{f', commit {record.commit}' if record.commit else ''}.\n"
 
 

@@ -56,12 +56,12 @@ def write_folder(
     embedder = Embedder(method, kit)
     ours = embedder(PROBES)
     with written_whole(folder) as temporary:
-        plain = _copied(method, temporary) or write_plain(embedder, temporary)
-        if not plain:
-            _write_rebuilt(method, kit, facts, ours.shape[1], temporary)
+        plain = _written(embedder, facts, ours.shape[1], temporary)
         theirs = encoder(temporary).encode(list(PROBES), batch_size=4)
         check_equal(ours, np.asarray(theirs), f"the exported model of {facts['method']}")
         (temporary / CARD).write_text(card(plain), encoding="utf-8")
+        for path in temporary.rglob("*.safetensors"):
+            path.chmod(0o644)  # safetensors makes private files, and a folder is to be passed on
     return plain
 
 
@@ -78,15 +78,29 @@ def encoder(folder: Path | str) -> "SentenceTransformer":
     return rebuilt(path) if is_rebuilt(path) else SentenceTransformer(str(path))
 
 
-def _copied(method: Method[Any], folder: Path) -> bool:
-    """Copy the folder of a method that is a sentence-transformers folder itself."""
+def _written(embedder: Embedder, facts: Mapping[str, Any], width: int, folder: Path) -> bool:
+    """Write the model in the way that fits; whether the folder is plain."""
+    method = embedder.method
+    if (model := _library_model(method)) is not None:
+        _copy(method, folder)
+        return not isinstance(model[0], RebuiltMethod)
+    if write_plain(embedder, folder):
+        return True
+    _write_rebuilt(method, embedder.kit, facts, width, folder)
+    return False
+
+
+def _library_model(method: Method[Any]) -> Any:
+    """The model of sentence-transformers that a method is; None for any other method."""
     own: Any = getattr(method, "encoder", None)
-    if not type(own).__module__.startswith("sentence_transformers."):
-        return False
+    return own if type(own).__module__.startswith("sentence_transformers.") else None
+
+
+def _copy(method: Method[Any], folder: Path) -> None:
+    """Copy the folder of a model of sentence-transformers, with its card under another name."""
     shutil.copytree(model_folder(method.config.encoder), folder)
     if (folder / CARD).exists():
         (folder / CARD).rename(folder / f"ORIGINAL_{CARD}")
-    return not isinstance(own[0], RebuiltMethod)
 
 
 def _write_rebuilt(

@@ -68,7 +68,8 @@ class RebuiltMethod(nn.Module):
             folder = Path(snapshot_download(model_name_or_path, cache_dir=cache, **chosen))
         with explained(f"the exported model {folder} cannot be loaded: "):
             description = described(folder)
-            return cls(_method(folder, description), folder, description)
+            method = _method(folder, description)
+        return cls(method, folder, description)
 
     @property
     def tokenizer(self) -> Any:
@@ -131,9 +132,10 @@ def rebuilt(folder: Path) -> "SentenceTransformer":
 
 def described(folder: Path) -> dict[str, Any]:
     """What an exported method is: the facts of its trial. Raises UserError when it is none."""
-    found = json.loads(read_text(folder / DESCRIPTION)).get("harness")
+    content = json.loads(read_text(folder / DESCRIPTION))
+    found = content.get("harness") if isinstance(content, dict) else None
     if not isinstance(found, dict):
-        raise UserError(f"{DESCRIPTION} says nothing of a method")
+        raise UserError(f"{folder} is no exported model: its {DESCRIPTION} names no method")
     return found
 
 
@@ -153,8 +155,8 @@ def _method(folder: Path, description: Mapping[str, Any]) -> Method[Any]:
     name = description["method"]
     if name not in registry.names():
         raise UserError(
-            f"it needs the method {name}, which is not installed here; install the package that "
-            f"has it, or work in a folder that has it in methods/{name}"
+            f"{folder} needs the method {name}, which is not installed here; install the package "
+            f"that has it, or work in a folder that has it in methods/{name}"
         )
     plugin = registry.load(name)
     if plugin.source_digest != description["source_digest"]:
@@ -170,5 +172,6 @@ def _method(folder: Path, description: Mapping[str, Any]) -> Method[Any]:
         # The stored tensors themselves, because an encoder may be in bf16.
         method.load_state_dict(weights, strict=True, assign=True)
     except (SafetensorError, OSError, RuntimeError) as error:
-        raise UserError(f"{WEIGHTS}: {str(error).splitlines()[0]}") from None
+        why = str(error).splitlines()[0]
+        raise UserError(f"{folder / WEIGHTS} cannot be loaded: {why}") from None
     return method.to(kit.device).eval()

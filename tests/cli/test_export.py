@@ -1,0 +1,141 @@
+"""`harness export` and `harness push`: a trial leaves, and gives the same scores again."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.export.folder import encoder
+from harness.trials.record import Record
+from harness.trials.store import Store
+from tests.export.hub_stand_in import TOKEN, stand_in
+
+Harness = Callable[..., Any]
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def store(swept: Any, tmp_path: Path) -> Store:
+    """A copy of a store with two final trials of SimCSE."""
+    shutil.copytree(swept.store, tmp_path / "store")
+    shutil.copytree(Store(swept.store).weights_folder, tmp_path / "store-weights")
+    return Store(tmp_path / "store")
+
+
+def finals(store: Store) -> list[Record]:
+    found = [record for record in store.matching("") if record.role == "final"]
+    return sorted(found, key=lambda record: record.seed)
+
+
+def evaluated(harness: Harness, store: Store, folder: Path) -> Record:
+    answer = harness("eval", folder, "--suite", "graded", "--store", store.folder)
+    assert answer.code == 0, answer.err
+    (found,) = [each for each in store.matching("") if each.encoder == str(folder)]
+    return found
+
+
+def test_a_trial_and_back(harness: Harness, store: Store, tmp_path: Path) -> None:
+    trial, folder = finals(store)[0], tmp_path / "model"
+    answer = harness("export", trial.key[:8], folder, "--store", store.folder)
+    assert (answer.code, answer.err) == (0, "")
+    assert "loads it without harness" in answer.out
+    modules = json.loads((folder / "modules.json").read_text())
+    assert all(each["type"].startswith("sentence_transformers.") for each in modules)
+    again = evaluated(harness, store, folder)
+    assert again.test == pytest.approx(trial.test, abs=1e-4)
+    assert again.dev == pytest.approx(trial.dev, abs=1e-4)
+    card = (folder / "README.md").read_text()
+    assert card.startswith("---\nlibrary_name: sentence-transformers\n")
+    whole = store.get(trial.key)
+    assert whole is not None
+    spread = whole.uncertainty["graded"]
+    row = next(line for line in card.splitlines() if line.startswith("| graded | graded |"))
+    assert f"| {trial.test['graded']:.2f} | {spread.low:.2f} to {spread.high:.2f} |" in row
+    assert "mean±std over seeds (n = 2)" in card
+    for words in ("`graded-sentences` (contrastive)", '"learning_rate":', "harness run simcse"):
+        assert words in card
+    assert "Licence" in card
+    assert str(tmp_path) not in card
+
+
+def test_the_file_of_the_weights_alone(harness: Harness, store: Store, tmp_path: Path) -> None:
+    """It says itself what it is, without a store."""
+    trial, empty = finals(store)[0], tmp_path / "empty"
+    for name, given in (("by key", trial.key), ("by file", store.weights(trial.key))):
+        place = store.folder if name == "by key" else empty
+        answer = harness("export", given, tmp_path / name, "--store", place)
+        assert answer.code == 0, answer.err
+    texts = ["one sentence", "and another"]
+    one, other = (encoder(tmp_path / name).encode(texts) for name in ("by key", "by file"))
+    assert (one == other).all()
+    assert "no scores" in (tmp_path / "by file" / "README.md").read_text()
+
+
+def test_a_method_of_ours_and_back(harness: Harness, tmp_path: Path) -> None:
+    """The library has no such pooling, so the folder names the module of the package."""
+    store, folder = Store(tmp_path / "store"), tmp_path / "model"
+    words = ("--encoder", "tiny-bert", "--set", "suite=graded", "--set", "pooling=first-last")
+    assert harness("run", "pooling", *words, "--store", store.folder).code == 0
+    (trial,) = finals(store)
+    answer = harness("export", trial.key, folder, "--store", store.folder)
+    assert (answer.code, answer.err) == (0, "")
+    assert "harness.encoder" in answer.out
+    assert not list(folder.rglob("*.py"))
+    assert evaluated(harness, store, folder).test == pytest.approx(trial.test, abs=1e-4)
+
+
+def test_what_cannot_leave(harness: Harness, store: Store, tmp_path: Path) -> None:
+    trial = finals(store)[0]
+    searched = next(each for each in store.matching("") if each.role == "search")
+    place = ("--store", store.folder)
+    answers = [
+        (harness("export", trial.key, tmp_path, *place), "is there already"),
+        (harness("export", "ffffffff", tmp_path / "new", *place), "no trial in"),
+        (harness("export", searched.key, tmp_path / "new", *place), "a search trial keeps none"),
+        (harness("push", trial.key, "no-organisation", *place), "ORGANISATION/NAME"),
+    ]
+    weights = store.weights(trial.key)
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    answers.append(
+        (harness("export", trial.key, tmp_path / "new", *place), "makes them again"),
+    )
+    weights.unlink()
+    answers.append(
+        (harness("export", trial.key, tmp_path / "new", *place), "makes them again"),
+    )
+    for answer, sentence in answers:
+        assert answer.code == 2
+        assert sentence in answer.err
+        assert answer.err.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.process
+def test_push(process: Harness, store: Store, tmp_path: Path) -> None:
+    trial = finals(store)[0]
+    with stand_in() as hub:
+
+        def push(token: str | None) -> Any:
+            environment = {
+                "HF_ENDPOINT": hub.address, "HF_HUB_OFFLINE": "0", "HF_TOKEN": token,
+                "HF_HOME": str(tmp_path / "home"), "NO_PROXY": "127.0.0.1",
+            }  # fmt: skip
+            return process(
+                "push", trial.key, "me/model", "--store", store.folder, environment=environment
+            )
+
+        refused = push("hf_wrong")
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+        assert "the Hub did not take me/model" in refused.err
+        assert not hub.files
+        answer = push(TOKEN)
+        assert answer.code == 0, answer.err
+        assert answer.out.strip().endswith("/me/model")
+    assert hub.repositories == {"me/model": True}
+    assert {"README.md", "modules.json", "model.safetensors"} <= hub.files.keys()
+    assert b"harness run simcse" in hub.files["README.md"]
+    assert os.fspath(tmp_path).encode() not in hub.files["README.md"]
