@@ -4,9 +4,9 @@ It is a store again, so that others compare with it and merge it. It names no ho
 and no reason of a failure, because a reason may quote a path.
 """
 
-import getpass
 import json
 import platform
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -105,17 +105,19 @@ def without_folder(text: str) -> str:
 
     The name of a model on the Hub has a `/`, too, but does not begin with one.
     """
-    is_path = text.startswith(("/", "~", "./", "../")) or text.count("/") > 1
+    inside = text.count("/") > 1 and not re.search(r"\s", text)
+    is_path = text.startswith(("/", "~", "./", "../")) or inside
     return text.rstrip("/").rpartition("/")[2] if is_path else text
 
 
 def _named_here(table: pa.Table) -> Iterator[tuple[str, str]]:
     """(column, word) for each word that only this machine can have written."""
-    words = {platform.node(), str(Path.home()), str(Path.cwd())} - {"", "/"}
-    with_user = {f"/{getpass.getuser()}/", f"{getpass.getuser()}@"}
+    home = Path.home()
+    words = {platform.node(), str(home), str(Path.cwd()), f"/{home.name}/"} - {"", "/", "//"}
+    # A host may be called like a part of some other word.
+    alone = re.compile("|".join(rf"(?<![\w-]){re.escape(word)}(?![\w-])" for word in words))
     for name in table.column_names:
         if table.schema.field(name).type == pa.string():
             for text in pc.unique(table[name]).drop_null().to_pylist():
-                for word in words | with_user:
-                    if word in text and word != text:
-                        yield name, word
+                if found := alone.search(text):
+                    yield name, found[0]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_hub import close_session
 
 from harness.export.folder import encoder
 from harness.trials.record import Record
@@ -114,27 +115,27 @@ def test_what_cannot_leave(harness: Harness, store: Store, tmp_path: Path) -> No
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.process
-def test_push(process: Harness, store: Store, tmp_path: Path) -> None:
+def test_push(
+    harness: Harness, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Hub's own client talks with a stand-in, because HF_ENDPOINT names it."""
     trial = finals(store)[0]
     with stand_in() as hub:
-
-        def push(token: str | None) -> Any:
-            environment = {
-                "HF_ENDPOINT": hub.address, "HF_HUB_OFFLINE": "0", "HF_TOKEN": token,
-                "HF_HOME": str(tmp_path / "home"), "NO_PROXY": "127.0.0.1",
-            }  # fmt: skip
-            return process(
-                "push", trial.key, "me/model", "--store", store.folder, environment=environment
-            )
-
-        refused = push("hf_wrong")
+        # The client reads its environment once, and has been imported already.
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.address)
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+        close_session()
+        monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+        words = ("push", trial.key, "me/model", "--store", store.folder)
+        refused = harness(*words)
         assert (refused.code, refused.err.count("\n")) == (2, 1)
         assert "the Hub did not take me/model" in refused.err
         assert not hub.files
-        answer = push(TOKEN)
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        answer = harness(*words)
         assert answer.code == 0, answer.err
-        assert answer.out.strip().endswith("/me/model")
+        assert answer.out.strip() == f"{hub.address}/me/model"
+    close_session()
     assert hub.repositories == {"me/model": True}
     assert {"README.md", "modules.json", "model.safetensors"} <= hub.files.keys()
     assert b"harness run simcse" in hub.files["README.md"]
