@@ -11,11 +11,15 @@ PROTOCOL = 4
 It is raised by hand when a change of either changes a result.
 """
 
-_HOMES = {"encoder": "harness.export.folder", "load": "harness.trials.flat"}
+_HOMES = {
+    "encoder": ("harness.export.folder", "encoder"),
+    "load": ("harness.trials.flat", "data_frame"),
+}
 
 
 def __getattr__(name: str) -> Any:
     """`harness.encoder` and `harness.load`, imported when they are asked for."""
     if name not in _HOMES:
         raise AttributeError(f"harness has no {name}")
-    return getattr(import_module(_HOMES[name]), name)
+    module, function = _HOMES[name]
+    return getattr(import_module(module), function)

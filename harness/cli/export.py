@@ -31,6 +31,10 @@ def export(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="The folder to write; it must not be there yet.")
     ],
+    onnx: Annotated[
+        bool,
+        typer.Option("--onnx", help="Add the model as ONNX, where its method needs no own code."),
+    ] = False,
     method: MethodOption = None,
     store: options.StoreOption = None,
 ) -> None:
@@ -42,7 +46,7 @@ def export(
     """
     if kind_of(folder) != "nothing":
         raise UserError(f"{folder} is there already; name a folder that is not there yet")
-    plain = write(name, folder, method, options.opened(store))
+    plain = write(name, folder, method, options.opened(store), onnx=onnx)
     typer.echo(f"{folder}: embeddings equal to those of the trial, to 1e-5.")
     if plain:
         typer.echo(f'SentenceTransformer("{folder}") loads it without harness.')
@@ -50,14 +54,19 @@ def export(
         typer.echo(f'harness.encoder("{folder}") loads it; its method needs code of harness.')
 
 
-def write(name: str, folder: Path, method: str | None, store: "Store") -> bool:
+def write(
+    name: str, folder: Path, method: str | None, store: "Store", *, onnx: bool = False
+) -> bool:
     """Write the folder of a model with its card; whether sentence-transformers alone loads it."""
     from harness.export.card import model_card
     from harness.export.exportable import exportable
     from harness.export.folder import write_folder
+    from harness.export.onnx import check_onnx
     from harness.files import check_cache
 
     check_cache()
+    if onnx:
+        check_onnx()
     model = exportable(name, store, method)
     group = _group(model, store)
     again = None if model.record is None else run_command(model.record, method)
@@ -65,7 +74,7 @@ def write(name: str, folder: Path, method: str | None, store: "Store") -> bool:
     def card(plain: bool) -> str:
         return model_card(model, group, plain=plain, command=again)
 
-    return write_folder(model.method, model.kit, model.facts, folder, card)
+    return write_folder(model.method, model.kit, model.facts, folder, card, onnx=onnx)
 
 
 def _group(model: "Exportable", store: "Store") -> "Group | None":

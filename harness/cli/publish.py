@@ -30,4 +30,4 @@ def publish(
     if kind_of(folder) != "nothing":
         raise UserError(f"{folder} is there already; name a folder that is not there yet")
     count = publishing.publish(options.opened(store), folder)
-    typer.echo(f"{folder}: {count} records; {folder}/{publishing.TRIALS} is a store.")
+    typer.echo(f"{folder}: {count} records; {folder}/{publishing.PUBLIC_STORE} is a store.")

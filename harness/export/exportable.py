@@ -23,7 +23,7 @@ from harness.trials.store import Store
 from harness.trials.trained_encoder import provide
 from harness.trials.trial import FACTS, Trial, data_digest
 
-SUFFIX = ".safetensors"
+_SUFFIX = ".safetensors"
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def exportable(name: str, store: Store, method: str | None = None) -> Exportable
     corpus is needed, unless a map is made from it. Raises UserError when the weights are not kept,
     and when the code or the models have changed since the trial ran.
     """
-    if name.endswith(SUFFIX) and is_file(Path(name)):
+    if name.endswith(_SUFFIX) and is_file(Path(name)):
         return _of_file(Path(name), store, method)
     record = store.find(name)
     if record.role == "evaluation" and record.evaluates:

@@ -14,6 +14,7 @@ from torch import nn
 from harness import __version__
 from harness.data.hub import model_folder
 from harness.encoders.masked_lm import Generator
+from harness.errors import UserError
 from harness.evaluation.embedder import Embedder
 from harness.export.plain import copy_tokenizer, write_plain
 from harness.export.probes import PROBES, check_equal
@@ -21,11 +22,11 @@ from harness.files import written_whole
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.rebuilt import (
-    ARTEFACTS,
+    ARTEFACT_FOLDER,
     DESCRIPTION,
     ENCODER,
+    MODEL_WEIGHTS,
     MODULE,
-    WEIGHTS,
     RebuiltMethod,
     is_rebuilt,
     rebuilt,
@@ -44,13 +45,15 @@ def write_folder(
     facts: Mapping[str, Any],
     folder: Path,
     card: Callable[[bool], str] = lambda _: "",
+    *,
+    onnx: bool = False,
 ) -> bool:
     """Write a method into a folder that is not there yet; whether the folder is plain.
 
     A plain folder has modules of sentence-transformers alone; another one needs this package where
     it is loaded. What was written is loaded again and compared with the method. facts: those of
-    the trial. card: whether it is plain -> the text of the model card. Raises UserError when the
-    embeddings differ.
+    the trial. card: whether it is plain -> the text of the model card. onnx: add the model as
+    ONNX. Raises UserError when the embeddings differ, and for a model that cannot be ONNX.
     """
     method.eval()
     embedder = Embedder(method, kit)
@@ -59,6 +62,8 @@ def write_folder(
         plain = _written(embedder, facts, ours.shape[1], temporary)
         theirs = encoder(temporary).encode(list(PROBES), batch_size=4)
         check_equal(ours, np.asarray(theirs), f"the exported model of {facts['method']}")
+        if onnx:
+            _add_onnx(facts["method"], ours, temporary, plain=plain)
         (temporary / CARD).write_text(card(plain), encoding="utf-8")
         for path in temporary.rglob("*.safetensors"):
             path.chmod(0o644)  # safetensors makes private files, and a folder is to be passed on
@@ -66,7 +71,7 @@ def write_folder(
 
 
 def encoder(folder: Path | str) -> "SentenceTransformer":
-    """The model of a folder that `harness export` has written; it is `harness.encoder`, too.
+    """The model of a folder that `harness export` has written; it is `harness.encoder`.
 
     It is the same as `SentenceTransformer(folder)`, also where the method needs code of this
     package, which sentence-transformers imports only with `trust_remote_code=True`. Raises
@@ -76,6 +81,17 @@ def encoder(folder: Path | str) -> "SentenceTransformer":
 
     path = Path(folder)
     return rebuilt(path) if is_rebuilt(path) else SentenceTransformer(str(path))
+
+
+def _add_onnx(method: str, ours: np.ndarray, folder: Path, *, plain: bool) -> None:
+    if not plain:
+        raise UserError(
+            f"the method {method} needs code of harness, which ONNX cannot have; export it without "
+            f"--onnx"
+        )
+    from harness.export.onnx import write_onnx
+
+    write_onnx(encoder(folder).cpu(), ours, folder)
 
 
 def _written(embedder: Embedder, facts: Mapping[str, Any], width: int, folder: Path) -> bool:
@@ -115,12 +131,12 @@ def _write_rebuilt(
         copy_tokenizer(method.config.encoder, folder / ENCODER)
     weights = _weights(method)
     if weights:
-        save_file(weights, folder / WEIGHTS, {"format": "pt"})
+        save_file(weights, folder / MODEL_WEIGHTS, {"format": "pt"})
     for artefact in kit.declared.artefacts:
         if artefact.embeds:
-            (folder / ARTEFACTS).mkdir(exist_ok=True)
+            (folder / ARTEFACT_FOLDER).mkdir(exist_ok=True)
             arrays = {name: np.array(value) for name, value in kit.artefact(artefact.name).items()}
-            save_arrays(arrays, folder / ARTEFACTS / f"{artefact.name}.safetensors")
+            save_arrays(arrays, folder / ARTEFACT_FOLDER / f"{artefact.name}.safetensors")
 
 
 def _weights(method: nn.Module) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from harness.data.hub import MODEL_FILES, model_folder
 from harness.encoders.backbone import Encoder
 from harness.encoders.pretrained import without_pooler
 from harness.evaluation.embedder import Embedder
-from harness.export.probes import PROBES, TOLERANCE, difference
+from harness.export.probes import LARGEST_DIFFERENCE, PROBES, difference
 from harness.modules.heads import TanhHead
 from harness.plugin.method import Method
 
@@ -62,7 +62,7 @@ def copy_tokenizer(name: str, folder: Path) -> None:
 
 
 def _same(found: np.ndarray, wanted: list[np.ndarray]) -> bool:
-    return all(difference(each, found) <= TOLERANCE for each in wanted)
+    return all(difference(each, found) <= LARGEST_DIFFERENCE for each in wanted)
 
 
 def _candidates(method: Method[Any], width: int) -> Iterator[list[nn.Module]]:

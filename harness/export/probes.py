@@ -1,7 +1,5 @@
 """Texts on which an exported model is compared with the method that it comes from."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from harness.errors import UserError
@@ -23,13 +21,12 @@ PROBES = (
     "a sentence that does not end " * 400,
 )
 """Sentences with and without a full stop, of no word and of more words than there are positions"""
-TOLERANCE = 1e-5
+LARGEST_DIFFERENCE = 1e-5
 """The largest difference of a value, as a share of the largest value where that is above 1"""
-Embed = Callable[[list[str]], np.ndarray]
 
 
 def difference(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """The largest difference of a value, as TOLERANCE means it; infinite for other shapes."""
+    """The largest difference of a value, as in LARGEST_DIFFERENCE; infinite for other shapes."""
     if ours.shape != theirs.shape or not np.isfinite(theirs).all():
         return float("inf")
     return float(np.abs(ours - theirs).max() / max(1.0, np.abs(ours).max()))
@@ -38,7 +35,7 @@ def difference(ours: np.ndarray, theirs: np.ndarray) -> float:
 def check_equal(ours: np.ndarray, theirs: np.ndarray, what: str) -> None:
     """Raise UserError when vectors of PROBES differ. what: the exported model, in the message."""
     found = difference(ours, theirs)
-    if found > TOLERANCE:
+    if found > LARGEST_DIFFERENCE:
         raise UserError(
             f"{what} gives other embeddings than the trial (they differ by {found:.2g}), so "
             f"nothing was written"

@@ -32,12 +32,11 @@ if TYPE_CHECKING:
 
 MODULE = "harness.plugin.rebuilt.RebuiltMethod"
 """The name of the class in modules.json; folders outside have it, so it stays"""
-DESCRIPTION, WEIGHTS, ENCODER, ARTEFACTS = (
+DESCRIPTION, MODEL_WEIGHTS, ENCODER, ARTEFACT_FOLDER = (
     "config.json", "model.safetensors", "encoder", "artefacts",
 )  # fmt: skip
 """The files and folders of an exported method: what it is, all of its weights, configuration and
 tokenizer of the encoder, and the arrays that embedding needs"""
-SUFFIX = ".safetensors"
 _logger = logging.getLogger(__name__)
 
 
@@ -147,7 +146,8 @@ class _RebuildingKit(EmbeddingKit):
     """Of the exported method"""
 
     def needed_artefact(self, name: str) -> Mapping[str, np.ndarray]:
-        found: Mapping[str, np.ndarray] = load_arrays(self.folder / ARTEFACTS / f"{name}{SUFFIX}")
+        path = self.folder / ARTEFACT_FOLDER / f"{name}.safetensors"
+        found: Mapping[str, np.ndarray] = load_arrays(path)
         return found
 
 
@@ -168,10 +168,10 @@ def _method(folder: Path, description: Mapping[str, Any]) -> Method[Any]:
     kit.folder = folder
     method: Method[Any] = kit.build()
     try:
-        weights = load_file(folder / WEIGHTS) if (folder / WEIGHTS).is_file() else {}
+        weights = load_file(folder / MODEL_WEIGHTS) if (folder / MODEL_WEIGHTS).is_file() else {}
         # The stored tensors themselves, because an encoder may be in bf16.
         method.load_state_dict(weights, strict=True, assign=True)
     except (SafetensorError, OSError, RuntimeError) as error:
         why = str(error).splitlines()[0]
-        raise UserError(f"{folder / WEIGHTS} cannot be loaded: {why}") from None
+        raise UserError(f"{folder / MODEL_WEIGHTS} cannot be loaded: {why}") from None
     return method.to(kit.device).eval()

@@ -34,8 +34,8 @@ _LEFT_OUT = ("schema_version", "suite_card")
 _logger = logging.getLogger(__name__)
 
 
-def load(place: Path | str) -> "pandas.DataFrame":
-    """The trials of a store as a flat DataFrame; it is `harness.load`, too.
+def data_frame(place: Path | str) -> "pandas.DataFrame":
+    """The trials of a store as a flat DataFrame; it is `harness.load`.
 
     A row is a trial or an evaluation. Whole numbers and truth values that some method does not have
     are pandas' nullable types. Raises UserError when there is no such store, and when pandas is not
@@ -70,7 +70,7 @@ def flat(store: Store) -> pa.Table:
     reading = store.read(WITHOUT_LARGE)
     for name, reason in reading.unreadable:
         _logger.warning("%s in %s cannot be read: %s", name, store.place, reason)
-    return flattened(reading.table)
+    return flat_columns(reading.table)
 
 
 def write_flat(store: Store) -> None:
@@ -79,7 +79,7 @@ def write_flat(store: Store) -> None:
         pq.write_table(flat(store), path)
 
 
-def flattened(table: pa.Table) -> pa.Table:
+def flat_columns(table: pa.Table) -> pa.Table:
     """The columns of a table of the store, each flat and with one type."""
     columns: dict[str, pa.Array | pa.ChunkedArray] = {}
     for name in table.column_names:

@@ -18,15 +18,15 @@ import pyarrow.parquet as pq
 from harness.errors import UserError
 from harness.files import written_whole
 from harness.trials.compaction import COMPACTED
-from harness.trials.flat import flattened
-from harness.trials.record import JSON_COLUMNS, SCHEMA
+from harness.trials.flat import flat_columns
+from harness.trials.record import JSON_COLUMNS, SCHEMA, WITHOUT_LARGE
 from harness.trials.record_files import write_rows
 from harness.trials.store import Store
 
-PUBLISHED = ("finished", "partial", "pruned")
+PUBLIC_STATES = ("finished", "partial", "pruned")
 """The states of the records that are published; a failure says something of a machine only"""
 _EMPTIED = ("host", "reason")
-TRIALS, FLAT, TEXT = "trials", "trials-flat.parquet", "README.md"
+PUBLIC_STORE, FLAT, TEXT = "trials", "trials-flat.parquet", "README.md"
 """What a published folder has: a store, the same as one flat table, and a page that says so"""
 _PAGE = """\
 # Results of {count} trials
@@ -47,7 +47,7 @@ def publish(store: Store, folder: Path) -> int:
     Returns the number of records. Raises UserError when there is none, and when a text would name
     this machine, its user or a folder of it.
     """
-    table = store.read(where=pc.field("status").isin(PUBLISHED)).table.sort_by("key")
+    table = store.read(where=pc.field("status").isin(PUBLIC_STATES)).table.sort_by("key")
     if not table.num_rows:
         raise UserError(f"the store {store.place} has no finished trial to publish")
     table = _public(table)
@@ -56,11 +56,9 @@ def publish(store: Store, folder: Path) -> int:
             f"the column {name} names this machine or its user ({text}), so nothing was published"
         )
     with written_whole(folder) as temporary:
-        (temporary / TRIALS).mkdir(parents=True)
-        write_rows([table], temporary / TRIALS / f"{COMPACTED}published.parquet")
-        pq.write_table(
-            flattened(table.drop_columns(["details", "uncertainty", "history"])), temporary / FLAT
-        )
+        (temporary / PUBLIC_STORE).mkdir(parents=True)
+        write_rows([table], temporary / PUBLIC_STORE / f"{COMPACTED}published.parquet")
+        pq.write_table(flat_columns(table.select(WITHOUT_LARGE)), temporary / FLAT)
         page = _PAGE.format(count=f"{table.num_rows:,}")
         (temporary / TEXT).write_text(page, encoding="utf-8")
     return int(table.num_rows)

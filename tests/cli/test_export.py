@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnxruntime
 import pytest
 from huggingface_hub import close_session
 
@@ -140,3 +142,26 @@ def test_push(
     assert {"README.md", "modules.json", "model.safetensors"} <= hub.files.keys()
     assert b"harness run simcse" in hub.files["README.md"]
     assert os.fspath(tmp_path).encode() not in hub.files["README.md"]
+
+
+def test_onnx(harness: Harness, store: Store, tmp_path: Path) -> None:
+    trial, folder = finals(store)[0], tmp_path / "model"
+    answer = harness("export", trial.key, folder, "--onnx", "--store", store.folder)
+    assert answer.code == 0, answer.err
+    model = encoder(folder)
+    session = onnxruntime.InferenceSession(folder / "onnx" / "model.onnx")
+    texts = ["a short one", "one that has a few more words than the other one"]
+    given = model.preprocess(texts)
+    names = [each.name for each in session.get_inputs()]
+    (found,) = session.run(["sentence_embedding"], {name: given[name].numpy() for name in names})
+    np.testing.assert_allclose(found, model.encode(texts), atol=1e-5)
+
+
+def test_onnx_of_a_method_of_ours(harness: Harness, tmp_path: Path) -> None:
+    store, folder = Store(tmp_path / "store"), tmp_path / "model"
+    words = ("--encoder", "tiny-bert", "--set", "suite=graded", "--set", "pooling=last-two")
+    assert harness("run", "pooling", *words, "--store", store.folder).code == 0
+    answer = harness("export", finals(store)[0].key, folder, "--onnx", "--store", store.folder)
+    assert (answer.code, answer.err.count("\n")) == (2, 1)
+    assert "the method pooling needs code of harness, which ONNX cannot have" in answer.err
+    assert not folder.exists()
