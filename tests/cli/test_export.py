@@ -165,3 +165,18 @@ def test_onnx_of_a_method_of_ours(harness: Harness, tmp_path: Path) -> None:
     assert (answer.code, answer.err.count("\n")) == (2, 1)
     assert "the method pooling needs code of harness, which ONNX cannot have" in answer.err
     assert not folder.exists()
+
+
+def test_publish(harness: Harness, store: Store, tmp_path: Path) -> None:
+    public = tmp_path / "public"
+    answer = harness("publish", store.folder, public)
+    assert (answer.code, answer.err) == (0, "")
+    ours = harness("table", "--store", store.folder)
+    theirs = harness("table", "--store", public / "trials")
+    assert theirs.out == ours.out
+    assert str(tmp_path).encode() not in b"".join(
+        path.read_bytes() for path in public.rglob("*") if path.is_file()
+    )
+    refused = harness("publish", store.folder, public)
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "is there already" in refused.err

@@ -1,6 +1,7 @@
 """Every method leaves as a folder of sentence-transformers that gives the same embeddings."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,15 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
+from harness.data.trained_encoders import WEIGHTS, trained_folder
 from harness.errors import UserError
 from harness.evaluation.embedder import Embedder
 from harness.export.folder import encoder, write_folder
+from harness.manifests import MANIFEST, seal
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.rebuilt import RebuiltMethod
+from harness.training.saved_state import SavedState
 from tests.kits import WORDS
 from tests.method_cases import values_of
 
@@ -121,6 +125,29 @@ def test_all_methods_are_here() -> None:
 def test_other_tokenizers(kit_for: KitFor, tmp_path: Path, name: str) -> None:
     """Of RoBERTa's kind, a space in front of a sentence changes its first piece."""
     assert exported(kit_for(name), tmp_path / "model") == (name == "simcse")
+
+
+def test_an_encoder_that_a_trial_has_trained(
+    kit_for: KitFor, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    """Its weights leave with the folder, which needs no cache."""
+    trial = "a" * 32
+    weights = trained_folder(trial) / WEIGHTS
+    model = kit_for("pooling").build().encoder.model
+    changed_weights = {name: value + 0.1 for name, value in model.state_dict().items()}
+    SavedState(changed_weights).write(weights)
+    seal(weights.with_name(MANIFEST), [weights])
+    plain, ours = (
+        kit_for("pooling", encoder=f"{tiny_encoder}@{trial}", pooling=pooling)
+        for pooling in ("mean", "last-two")
+    )
+    for name, kit in (("plain", plain), ("ours", ours)):
+        method = kit.build()
+        assert write_folder(method, kit, facts_for(kit), tmp_path / name) == (name == "plain")
+    expected = [Embedder(kit.build(), kit)(TEXTS) for kit in (plain, ours)]
+    shutil.rmtree(weights.parent)
+    for name, vectors in zip(("plain", "ours"), expected, strict=True):
+        np.testing.assert_allclose(encoder(tmp_path / name).encode(TEXTS), vectors, atol=1e-5)
 
 
 def test_word_vectors(kit_for: KitFor, tmp_path: Path) -> None:
