@@ -33,9 +33,14 @@ _own: list[Tensor] | None = None
 """The state of the random numbers that this rank alone draws; None: not drawn from yet"""
 
 
+def has_ranks() -> bool:
+    """Whether this process computes as a rank now; it may be the only one."""
+    return dist.is_initialized() and not _alone
+
+
 def rank_count() -> int:
     """The number of processes that compute together; 1: this one alone."""
-    return dist.get_world_size() if dist.is_initialized() and not _alone else 1
+    return dist.get_world_size() if has_ranks() else 1
 
 
 def rank_number() -> int:

@@ -19,6 +19,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("simcse", {"setting": "sup", "head": "batchnorm"}),
     ("simcse", {"setting": "semisup"}),
     ("simcse", {"masked_language_weight": 0.1, "masking_ratio": 0.5}),
+    ("simcse", {"lora_rank": 2}),
     ("esimcse", {"queue_ratio": 2.0}),
     ("consert", {"setting": "sup", "first_view": "adversarial", "second_view": "shuffle"}),
     ("consert", {"first_view": "token-cutoff", "second_view": "feature-cutoff"}),

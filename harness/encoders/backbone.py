@@ -15,6 +15,7 @@ from harness.data.batching import TextBatch
 from harness.encoders.attention import OnePosition, select
 from harness.encoders.decoders import Decoding, averaged, last_positions
 from harness.encoders.families import EncoderFamily, embedding_output
+from harness.encoders.low_rank import LowRank, add_low_rank
 from harness.encoders.pretrained import Loading, pretrained_model
 from harness.encoders.reach import Embedded, Reach, ended
 from harness.encoders.row_shares import Pass, Where, run_in_shares
@@ -36,19 +37,23 @@ class Encoder(nn.Module):
         *,
         checkpointing: bool = False,
         chunk_size: int | None = None,
+        low_rank: LowRank | None = None,
         **loading: Unpack[Loading],
     ) -> None:
         """Load the model.
 
         name: as on the Hub, a folder, or an encoder that a trial has trained. checkpointing:
         compute activations a second time in the backward pass instead of keeping them. chunk_size:
-        the same for this many rows at a time; None: for no rows. Raises UserError when the model
-        cannot be loaded as an encoder.
+        the same for this many rows at a time; None: for no rows. low_rank: the changes that train
+        in the place of its weights. Raises UserError when the model cannot be loaded as an encoder.
         """
         super().__init__()
         self.name = name
         self.model = pretrained_model(name, **loading)
         load_trained(self.model, name)
+        self.low_rank = low_rank
+        if low_rank is not None:
+            add_low_rank(self.model, low_rank)
         self.family = EncoderFamily(name, self.model)
         """What the model has a place for"""
         self.decoding = loading.get("decoding", Decoding())

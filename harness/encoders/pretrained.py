@@ -83,7 +83,7 @@ def _loaded(
 ) -> tuple[Any, Collection[str]]:
     """The model of transformers, and the names of weights that its files lack."""
     options: dict[str, Any] = without_pooler(config)
-    if device is not None and device.type != "cpu" and transformers.utils.is_accelerate_available():
+    if device is not None and device.type != "cpu":
         options["device_map"] = device  # each shard goes there at once, past the host's memory
     model, said = transformers.AutoModel.from_pretrained(
         model_folder(name),

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +16,7 @@ from harness.errors import TrialFailure
 from harness.evaluation.packing import packed_linears
 from harness.plugin.kit import Kit
 from harness.plugin.method import FrozenMethod, Method, sentence_pieces
+from harness.ranks import has_ranks
 
 Pieces = tuple[int, ...]
 """The word pieces of a sentence, without the template"""
@@ -45,7 +47,6 @@ class Embedder:
         plain = type(self.method)
         return plain.embed_dev is not Method.embed_dev or plain.test_text is not Method.test_text
 
-    @torch.inference_mode()
     def __call__(self, texts: Sequence[str], *, dev: bool = False) -> np.ndarray:
         """The vectors of the texts, (len(texts), hidden) float32.
 
@@ -65,7 +66,7 @@ class Embedder:
         was_training = self.method.training
         self.method.eval()
         try:
-            with packed_linears(self.method):
+            with _without_gradients(), packed_linears(self.method):
                 vectors = self._vectors(longest_first, dev).float().cpu().numpy()
         finally:
             self.method.train(was_training)
@@ -126,3 +127,9 @@ class Embedder:
         rows = [np.asarray(pieces, np.int64) for pieces in group]
         ids, mask = pad(rows, self._template, self.method.tokenizer.pad_token_id)
         return TextBatch(ids, mask, torch.arange(len(group))).to(self.kit.device)
+
+
+def _without_gradients() -> AbstractContextManager[object]:
+    """In the block, nothing is kept for a backward pass."""
+    # A sharded weight that a pass in inference mode has made whole, or let go, could never train.
+    return torch.no_grad() if has_ranks() else torch.inference_mode()

@@ -17,6 +17,7 @@ from torch import nn
 
 from harness.data.hub import MODEL_FILES, model_folder
 from harness.encoders.backbone import Encoder
+from harness.encoders.low_rank import merged_weights
 from harness.encoders.pretrained import without_pooler
 from harness.evaluation.embedder import Embedder
 from harness.export.probes import LARGEST_DIFFERENCE, PROBES, difference
@@ -112,7 +113,7 @@ def _write_transformer(encoder: Encoder, longest: int, folder: Path) -> None:
     # The file may be that of a masked language model, whose other parts are not here.
     values["architectures"] = [type(encoder.model).__name__]
     config.write_text(json.dumps(values, indent=2), encoding="utf-8")
-    state = encoder.model.state_dict()
+    state = merged_weights(encoder.model)
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     described = {

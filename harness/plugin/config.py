@@ -17,6 +17,7 @@ from harness.data.trained_encoders import parts_of
 from harness.inputs import checked_number
 from harness.plugin.decoder import DECODER_FIELDS, DecoderConfig, may_decode
 from harness.plugin.engine import EngineConfig
+from harness.plugin.low_rank import LowRankConfig
 from harness.plugin.stage import Batches, LossWeight, Optimisation, Selection, Stage
 from harness.relocation import travelled
 
@@ -98,6 +99,8 @@ class MethodConfig(DecoderConfig):
             unused.add("transfer_classifier")
         if found.decodes and not may_decode(found.encoder):
             unused.update(DECODER_FIELDS)
+        if isinstance(found, LowRankConfig) and found.lora_rank is None:
+            unused.add("lora_alpha")
         if not isinstance(given, Mapping) or given.keys().isdisjoint(unused):
             return found
         return parse({name: given[name] for name in given if name not in unused})
@@ -157,7 +160,7 @@ class StageOptions(TypedDict, total=False):
     shared: tuple[str, ...] | None
 
 
-class TrainingConfig(MethodConfig, EngineConfig):
+class TrainingConfig(MethodConfig, EngineConfig, LowRankConfig):
     """The fields of every method that trains.
 
     The defaults are those of the SimCSE family (simcse.md, section 1). `subset` is not a

@@ -60,3 +60,8 @@ class EngineConfig(BaseModel):
         if self.offload_parameters and self.zero != 3:
             raise UserError("offload_parameters needs sharded weights; add zero=3")
         return self
+
+    @property
+    def shards_weights(self) -> bool:
+        """Whether each of the ranks has only its part of the weights."""
+        return self.engine == "deepspeed" and self.zero == 3

@@ -20,11 +20,13 @@ from harness.data.tokens import Template, Tokens, tokenised
 from harness.device import random_state_kept
 from harness.encoders.backbone import Encoder
 from harness.encoders.masked_lm import Generator, VocabularyHead
+from harness.errors import UserError
 from harness.files import cache_folder, digest_files, digest_of
 from harness.plugin.config import MethodConfig, TrainingConfig, label_share
 from harness.plugin.declared import Declared
 from harness.plugin.decoder import DECODER_FIELDS
-from harness.ranks import alone
+from harness.plugin.low_rank import kept_weights
+from harness.ranks import alone, has_ranks
 
 TOKENIZER_FILES = (
     "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt",
@@ -79,24 +81,41 @@ class Kit:
         return self.declared.config
 
     def build(self) -> Any:
-        """The method itself, with its modules, on the kit's device."""
-        method = self.declared.method(self.config, self).to(self.device)
+        """The method itself, with its modules, on the kit's device.
+
+        Where the ranks will shard its weights, it is in the memory of the CPU.
+        """
+        method = self.declared.method(self.config, self)
         self._widen_trained(method)
-        return method
+        return method.to(self.build_device)
+
+    @property
+    def build_device(self) -> torch.device:
+        """Where the modules are built: no device need have room for weights that are sharded."""
+        config = self.config
+        sharded = isinstance(config, TrainingConfig) and config.shards_weights and has_ranks()
+        return torch.device("cpu") if sharded else self.device
 
     def _widen_trained(self, method: Any) -> None:
         """What a stage changes becomes float32; where that is a part of an encoder, all of it."""
         stages = self.declared.stages
         patterns = [each for stage in stages for each in (*stage.trains, *stage.moves)]
+        kept = {*kept_weights(method)}
         changed = {
             name: parameter
             for name, parameter in method.named_parameters()
-            if any(fnmatchcase(name, pattern) for pattern in patterns)
+            if name not in kept and any(fnmatchcase(name, pattern) for pattern in patterns)
         }
         for parameter in changed.values():
             parameter.data = parameter.data.float()
         for name, part in method.named_modules():
-            if isinstance(part, Encoder) and any(each.startswith(f"{name}.") for each in changed):
+            inside = any(each.startswith(f"{name}.") for each in changed)
+            if isinstance(part, Encoder) and part.low_rank is not None and not inside:
+                raise UserError(
+                    f"lora_rank: {self.declared.name} trains no weights of its encoder, in the "
+                    f"place of which low-rank changes could train; leave it out"
+                )
+            if isinstance(part, Encoder) and part.low_rank is None and inside:
                 part.float()
 
     @cached_property
@@ -125,9 +144,10 @@ class Kit:
             dropout=config.encoder_dropout if dropout is None else dropout,
             checkpointing=config.gradient_checkpointing,
             chunk_size=config.chunk_size,
+            low_rank=config.low_rank,
             decoding=config.decoding,
             as_stored=config.precision != "fp32",
-            device=self.device,
+            device=self.build_device,
             empty=self.empty,
         )
 

@@ -105,7 +105,7 @@ def _encoder_bytes(declared: Declared) -> int:
     config = declared.config
     count, stored = _stored(config.encoder)
     exact = isinstance(config, TrainingConfig) and config.precision == "fp32"
-    widened = exact or any(_trains_encoder(stage) for stage in declared.stages)
+    widened = exact or any(_trains_encoder(declared, stage) for stage in declared.stages)
     return count * (FLOAT32 if widened else stored)
 
 
@@ -129,12 +129,15 @@ def _stored_in(_folder: Path, encoder: str) -> tuple[int, int]:
     return parameter_count(encoder), BF16 if stored_in_bf16(encoder) else FLOAT32
 
 
-def _trains_encoder(stage: Stage) -> bool:
+def _trains_encoder(declared: Declared, stage: Stage) -> bool:
+    config = declared.config
+    if isinstance(config, TrainingConfig) and config.lora_rank is not None:
+        return False
     return any(fnmatchcase("encoder.model", pattern) for pattern in stage.trains)
 
 
 def _of_stage(declared: Declared, stage: Stage, weights: int, engine: EngineConfig) -> LeastMemory:
-    trained = weights if _trains_encoder(stage) else 0
+    trained = weights if _trains_encoder(declared, stage) else 0
     states = 1 if stage.optimisation.optimiser == "lars" else 2
     kept = _kept(engine)
     # A corpus may have fewer items than a batch; where its size is not known, none are certain.

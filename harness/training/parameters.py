@@ -6,19 +6,22 @@ from fnmatch import fnmatchcase
 import transformers
 from torch import nn
 
+from harness.encoders.low_rank import MARK
 from harness.errors import UserError
+from harness.plugin.low_rank import kept_weights
 from harness.plugin.stage import Stage
 
 
 def trained_names(method: nn.Module, stage: Stage) -> dict[str, str]:
     """Name of a parameter that the stage trains -> configuration field with its learning rate.
 
-    The first pattern that matches a name counts. Raises UserError when no parameter matches any.
+    The first pattern that matches a name counts; weights in whose place low-rank changes train do
+    not. Raises UserError when no parameter matches any.
     """
-    found = {}
+    found, kept = {}, {*kept_weights(method)}
     for name, _ in method.named_parameters():
         pattern = next((pattern for pattern in stage.trains if fnmatchcase(name, pattern)), None)
-        if pattern is not None:
+        if pattern is not None and name not in kept:
             found[name] = stage.trains[pattern]
     if not found:
         raise UserError(
@@ -62,14 +65,15 @@ def count(method: nn.Module, *, trained: bool) -> int:
 def added(method: nn.Module) -> int:
     """The number of parameters outside the pretrained encoders.
 
-    They belong to prompts, prefixes, adapters, heads and classifiers.
+    They belong to prompts, prefixes, adapters, low-rank changes, heads and classifiers.
     """
     # Parts that come from a checkpoint are modules of transformers; all else is the method's own.
     pretrained = {
         parameter
         for module in method.modules()
         if isinstance(module, transformers.PreTrainedModel)
-        for parameter in module.parameters()
+        for name, parameter in module.named_parameters()
+        if MARK not in name
     }
     return sum(
         parameter.numel() for parameter in method.parameters() if parameter not in pretrained

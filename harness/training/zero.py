@@ -2,11 +2,12 @@
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from harness.errors import UserError
 from harness.plugin.config import TrainingConfig
@@ -77,8 +78,36 @@ class ZeroOptimiser(StageOptimiser):
         self._engine.destroy()
 
 
+def shard(method: nn.Module, config: TrainingConfig, device: torch.device) -> None:
+    """Leave each rank its part of every parameter of `method`, which is in the CPU's memory.
+
+    The parameters go to the device one at a time, so that it never has more than its part and one
+    of them. All ranks call this together. Raises UserError when DeepSpeed is not installed.
+    """
+    zero = library().zero
+    # Its own linear layer would take the place of torch's in the whole process.
+    zero.Init(module=method, config_dict_or_path=settings(config), mem_efficient_linear=False)
+    for module in method.modules():
+        for name, buffer in module.named_buffers(recurse=False):
+            setattr(module, name, buffer.to(device))
+
+
+@contextmanager
+def passes(method: Method[Any], config: TrainingConfig) -> Iterator[None]:
+    """In the block, modules with sharded weights can run; a stage does the same for its steps."""
+    engine, _, _, _ = library().initialize(
+        model=Losses(method), config=settings(config), dist_init_required=False
+    )
+    try:
+        yield
+    finally:
+        engine.destroy()
+
+
 def library() -> Any:
     """DeepSpeed. Raises UserError when it is not installed."""
+    if not torch.cuda.is_available():
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else it says that it looked for others
     try:
         import deepspeed
     except ImportError:

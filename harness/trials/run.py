@@ -21,6 +21,7 @@ from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import FrozenMethod, Method
 from harness.ranks import rank_count
+from harness.training import engines
 from harness.training.checkpoints import Checkpoint
 from harness.training.interruption import giving_way
 from harness.training.loop import Trainer
@@ -96,7 +97,8 @@ def run_trial(
     with peak_memory(device()) as memory:
         method, kit = built(trial)
         embedder = Embedder(method, kit)
-        before = measured.score_dev(embedder)
+        with engines.before_training(method, kit):
+            before = measured.score_dev(embedder)
         outcome, precision = train(method, kit, trial, measured, embedder, report, running)
         if outcome.best_dev is None:
             dev = before
@@ -136,7 +138,7 @@ def built(trial: Trial) -> tuple[Method[Any], Kit]:
     transformers.logging.disable_progress_bar()
     seed_everything(trial.seed)
     kit = Kit(trial.declared, device())
-    return kit.build(), kit
+    return engines.placed(kit), kit
 
 
 def train(

@@ -29,6 +29,8 @@ KitFor = Callable[..., Kit]
 EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("simcse", {"masked_language_weight": 0.1}),
     ("simcse", {"setting": "sup"}),
+    ("simcse", {"lora_rank": 2}),
+    ("promptbert", {"lora_rank": 2}),
     ("simcse", {"setting": "sup", "head": "batchnorm"}),
     ("esimcse", {"queue_ratio": 2.0}),
     ("consert", {}),

@@ -16,9 +16,11 @@ from torch import Tensor, nn
 from harness.plugin import registry
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
+from harness.ranks import has_ranks
 from harness.training.engines import stage_optimiser
 from harness.training.feeding import made
 from harness.training.stages import stage_streams
+from harness.training.zero import shard
 from harness.trials.trial import resolve
 from harness.trials.workers import Place
 from tests.method_cases import mixed, without_dropout
@@ -38,6 +40,12 @@ def computed(name: str, values: dict[str, Any]) -> Computed:
     kit = kit_of(name, values)
     assert isinstance(kit.config, TrainingConfig)
     method = without_dropout(kit).train()
+    workers = kit.config.workers
+    if kit.config.shards_weights and has_ranks():
+        shard(method, kit.config, kit.device)
+        assert not any(parameter.numel() for parameter in method.parameters())
+        parts = {each.ds_tensor.numel() * workers - each.ds_numel for each in method.parameters()}
+        assert parts <= {*range(workers)}  # its share of every one, rounded up
     found: Computed = {}
     for stage in kit.declared.stages:
         batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)

@@ -60,6 +60,7 @@ def together(
                 case: (name, values | fields)
                 for case, (name, values) in cases.items()
                 if case not in REFUSED.get(engine, ())
+                and ("offload" not in engine or case in OFFLOADED)
             }
             for engine, fields in ENGINES.items()
             if fields["workers"] == count
@@ -111,8 +112,17 @@ ENGINES: dict[str, dict[str, Any]] = {
     "zero-1": {"engine": "deepspeed", "workers": 2, "zero": 1},
     "zero-2": {"engine": "deepspeed", "workers": 2, "zero": 2},
     "zero-3": {"engine": "deepspeed", "workers": 2, "zero": 3},
-}
+    "zero-2-offload": {
+        "engine": "deepspeed", "workers": 2, "zero": 2, "offload_optimiser": True,
+    },
+    "zero-3-offload": {
+        "engine": "deepspeed", "workers": 2, "zero": 3, "offload_optimiser": True,
+        "offload_parameters": True,
+    },
+}  # fmt: skip
 """With three ranks, the shares are not equally large"""
+OFFLOADED = ["sbert", "promptbert", "d2cse", "diffcse", "diffaug-same-released"]
+"""The cases in which what can be is kept in the memory of the CPU"""
 SMALL = ["clsr-20", "flow-last-two"]
 REFUSED = {
     "zero-1": SMALL,

@@ -1,0 +1,60 @@
+"""Low-rank changes of an encoder, which train in the place of its weights (peft's LoRA)."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from harness.errors import UserError
+
+MARK = ".lora_"
+"""What stands in the names of peft's parameters"""
+BASE = ".base_layer."
+"""What stands in the names of the weights that they change"""
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """The changes of every linear layer with the weight W: W + alpha / rank * B A.
+
+    A begins with random numbers and B with 0, so that nothing is changed at first (Hu et al. 2021,
+    arXiv 2106.09685, section 4.1).
+    """
+
+    rank: int
+    """Rows of A and columns of B"""
+    alpha: float
+
+
+def add_low_rank(model: Any, low_rank: LowRank) -> None:
+    """Add low-rank changes to all linear layers of a model of transformers.
+
+    Raises UserError when peft is not installed.
+    """
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError:
+        raise UserError(
+            "lora_rank needs peft, which is not installed; pip install harness-embeddings[lora]"
+        ) from None
+    config = LoraConfig(r=low_rank.rank, lora_alpha=low_rank.alpha, target_modules="all-linear")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns of models that it has seen before
+        inject_adapter_in_model(config, model)
+
+
+def merged_weights(model: Any) -> dict[str, Tensor]:
+    """The weights of a model by their names in a model without low-rank changes.
+
+    Such changes are added to the weights that they change.
+    """
+    found: dict[str, Tensor] = {}
+    for name, value in model.state_dict().items():
+        layer, base, part = name.partition(BASE)
+        if MARK in name:
+            continue
+        if base and part == "weight":
+            value = value + model.get_submodule(layer).get_delta_weight("default").to(value.dtype)
+        found[f"{layer}.{part}" if base else name] = value
+    return found
