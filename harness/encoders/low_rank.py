@@ -10,7 +10,7 @@ from harness.errors import UserError
 
 MARK = ".lora_"
 """What stands in the names of peft's parameters"""
-BASE = ".base_layer."
+CHANGED_LAYER = ".base_layer."
 """What stands in the names of the weights that they change"""
 
 
@@ -51,7 +51,7 @@ def merged_weights(model: Any) -> dict[str, Tensor]:
     """
     found: dict[str, Tensor] = {}
     for name, value in model.state_dict().items():
-        layer, base, part = name.partition(BASE)
+        layer, base, part = name.partition(CHANGED_LAYER)
         if MARK in name:
             continue
         if base and part == "weight":
