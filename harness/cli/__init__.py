@@ -13,12 +13,16 @@ from harness.cli.check import check
 from harness.cli.clean import clean
 from harness.cli.compare import compare
 from harness.cli.eval import eval_
+from harness.cli.export import export
 from harness.cli.figure import figure
 from harness.cli.list import list_
+from harness.cli.merge import merge
 from harness.cli.new import new
 from harness.cli.picture import picture
 from harness.cli.plan import plan
 from harness.cli.prepare import prepare
+from harness.cli.publish import publish
+from harness.cli.push import push
 from harness.cli.reproduce import reproduce
 from harness.cli.retrieve import retrieve
 from harness.cli.run import run
@@ -45,6 +49,7 @@ app = typer.Typer(
 for verb in (
     *(sweep, reproduce, prepare, run, plan, watch, table, show),
     *(figure, compare, retrieve, picture, check, new, clean),
+    *(export, push, merge, publish),
 ):
     app.command()(verb)
 app.command("list")(list_)
