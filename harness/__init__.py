@@ -1,5 +1,8 @@
 """harness: a distributed benchmark-and-sweep harness for contrastive sentence embeddings."""
 
+from importlib import import_module
+from typing import Any
+
 __version__ = "0.1.0"
 
 PROTOCOL = 4
@@ -7,3 +10,16 @@ PROTOCOL = 4
 
 It is raised by hand when a change of either changes a result.
 """
+
+_HOMES = {
+    "encoder": ("harness.export.folder", "encoder"),
+    "load": ("harness.trials.flat", "data_frame"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """`harness.encoder` and `harness.load`, imported when they are asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"harness has no {name}")
+    module, function = _HOMES[name]
+    return getattr(import_module(module), function)

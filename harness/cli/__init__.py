@@ -13,12 +13,16 @@ from harness.cli.check import check
 from harness.cli.clean import clean
 from harness.cli.compare import compare
 from harness.cli.eval import eval_
+from harness.cli.export import export
 from harness.cli.figure import figure
 from harness.cli.list import list_
+from harness.cli.merge import merge
 from harness.cli.new import new
 from harness.cli.picture import picture
 from harness.cli.plan import plan
 from harness.cli.prepare import prepare
+from harness.cli.publish import publish
+from harness.cli.push import push
 from harness.cli.report import report
 from harness.cli.reproduce import reproduce
 from harness.cli.retrieve import retrieve
@@ -44,8 +48,9 @@ app = typer.Typer(
     add_completion=True,
 )
 for verb in (
-    *(sweep, reproduce, prepare, run, plan, watch, table, figure, report, show),
-    *(compare, retrieve, picture, check, new, clean),
+    *(sweep, reproduce, prepare, run, plan, watch, table, report, show),
+    *(figure, compare, retrieve, picture, check, new, clean),
+    *(export, push, merge, publish),
 ):
     app.command()(verb)
 app.command("list")(list_)

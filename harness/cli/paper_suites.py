@@ -38,7 +38,7 @@ def announce(chosen: "SweepOptions") -> None:
     """Print how many trials of the store get further suites for a published table, if any."""
     from rich.console import Console
 
-    lacking = lacking_suites(chosen.compared()) if chosen.of_table else {}
+    lacking = lacking_suites(chosen.measured())
     counts = Counter(suite for suites in lacking.values() for suite in suites)
     if counts:
         suites = ", ".join(f"{number} with {suite}" for suite, number in sorted(counts.items()))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from harness.sweep.search import Search
 
 
-def check_runnable(paper: str, number: int) -> None:
+def check_fillable(paper: str, number: int) -> None:
     """Raise UserError for an unknown paper or table, and for a table that trials cannot fill."""
     from harness.report.reported import load_paper
 

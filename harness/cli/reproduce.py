@@ -12,7 +12,6 @@ from harness.cli.table import table, width_of
 from harness.cli.targets import SweepOptions
 
 if TYPE_CHECKING:
-    from harness.report.compared import ComparedTable
     from harness.sweep.search import Search
 
 
@@ -63,7 +62,8 @@ def reproduce(
         return
     console, found = Console(highlight=False), options.opened(store)
     result = run_searches(searches, found, means, console)
-    measured = measure(lacking_suites(_compared(targets)), found, console)
+    tables = [compared for each in targets for compared in each.measured()]
+    measured = measure(lacking_suites(tables), found, console)
     for each in targets:
         table(paper=paper, number=each.table, encoder=encoder, store=store)
         _print_verdict(each)
@@ -92,10 +92,6 @@ def _searches(targets: list[SweepOptions]) -> "list[Search]":
         for search in each.searches()
     }
     return list(found.values())
-
-
-def _compared(targets: list[SweepOptions]) -> "list[ComparedTable]":
-    return [compared for each in targets for compared in each.compared()]
 
 
 def _print_verdict(target: SweepOptions) -> None:

@@ -94,9 +94,8 @@ def sweep(
 
     console, found = Console(highlight=False), options.opened(store)
     result = run_searches(searches, found, means, console)
-    measured = True
+    measured = measure(lacking_suites(chosen.measured()), found, console)
     if chosen.of_table:
-        measured = measure(lacking_suites(chosen.compared()), found, console)
         for each in encoder or (None,):
             table(paper=paper, number=number, encoder=each, store=store)
         name = f"{paper}-table-{number}"
@@ -115,6 +114,7 @@ def _leave_table(console: "Console", store: "Store", space: str, result: "SweepR
     from harness.plugin.registry import names
     from harness.report.measured_trials import TABLE_COLUMNS
     from harness.report.sweep_table import next_commands, sweep_groups, sweep_table
+    from harness.trials.flat import write_flat
 
     groups = sweep_groups(store.read(TABLE_COLUMNS).table, result.finals)
     if not groups:
@@ -123,7 +123,11 @@ def _leave_table(console: "Console", store: "Store", space: str, result: "SweepR
     try:
         with written_whole(path) as file:
             pq.write_table(sweep_table(groups), file)
+        write_flat(store)
         console.print(f"\nThe table with each trial's scores: {path}", soft_wrap=True)
+        console.print(
+            f"All trials, with a column for each value: {store.flat_file}", soft_wrap=True
+        )
     except OSError as error:  # the results are in the store, and the sweep has not failed
         console.print(f"\n{path} cannot be written ({error.strerror})", soft_wrap=True)
     console.print("Next:")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cli import options
-from harness.cli.paper_target import check_runnable, compared_tables, table_searches
+from harness.cli.paper_target import check_fillable, compared_tables, table_searches
 from harness.errors import UserError, suggest
 from harness.inputs import is_file
 
@@ -90,7 +90,7 @@ class SweepOptions:
             if self.paper is None and self.table is None:
                 return False
             raise UserError("a table is named by its paper and its number: --paper P --table N")
-        check_runnable(self.paper, self.table)
+        check_fillable(self.paper, self.table)
         return True
 
     def searches(self) -> "list[Search]":
@@ -112,6 +112,15 @@ class SweepOptions:
         """The published table with the trials of the store, once for each encoder that is asked."""
         overrides = self._overrides(self._methods())
         return compared_tables(str(self.paper), int(self.table or 0), overrides, self.store)
+
+    def measured(self) -> "list[ComparedTable]":
+        """The published table whose trials get the suites that it needs.
+
+        There is none where the command line chooses the suite, as tests and short trials do.
+        """
+        if not self.of_table or "suite" in options.set_values(self.set_):
+            return []
+        return self.compared()
 
     def _methods(self) -> tuple[str, ...]:
         """The targets beside a table. Raises UserError for a search space among them."""

@@ -4,10 +4,14 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
+from torch import Tensor
+
 from harness.errors import UserError
 
 MARK = ".lora_"
 """What stands in the names of peft's parameters"""
+CHANGED_LAYER = ".base_layer."
+"""What stands in the names of the weights that they change"""
 
 
 @dataclass(frozen=True)
@@ -38,3 +42,19 @@ def add_low_rank(model: Any, low_rank: LowRank) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns of models that it has seen before
         inject_adapter_in_model(config, model)
+
+
+def merged_weights(model: Any) -> dict[str, Tensor]:
+    """The weights of a model by their names in a model without low-rank changes.
+
+    Such changes are added to the weights that they change.
+    """
+    found: dict[str, Tensor] = {}
+    for name, value in model.state_dict().items():
+        layer, base, part = name.partition(CHANGED_LAYER)
+        if MARK in name:
+            continue
+        if base and part == "weight":
+            value = value + model.get_submodule(layer).get_delta_weight("default").to(value.dtype)
+        found[f"{layer}.{part}" if base else name] = value
+    return found

@@ -85,10 +85,13 @@ class VocabularyHead(nn.Module):
     code of SimCSE and DCPCSE.
     """
 
-    def __init__(self, name: str) -> None:
-        """Load the head of the model `name`. Raises UserError when the checkpoint has none."""
+    def __init__(self, name: str, *, empty: bool = False) -> None:
+        """Load the head of the model `name`. Raises UserError when the checkpoint has none.
+
+        empty: read no weights, because they are set afterwards.
+        """
         super().__init__()
-        model = load_masked_lm(name, "encoder")
+        model = load_masked_lm(name, "encoder", empty=empty)
         decoder = model.get_output_embeddings()
         words = model.get_input_embeddings().weight
         head = model.cls.predictions if hasattr(model, "cls") else getattr(model, "lm_head", None)
@@ -124,11 +127,11 @@ class _RobertaTransform(nn.Module):
         return normalised
 
 
-def load_masked_lm(name: str, role: str) -> Any:
+def load_masked_lm(name: str, role: str, *, empty: bool = False) -> Any:
     """A pretrained masked language model of transformers, in float32.
 
-    role: what the model is for, in error messages. Raises UserError when the model cannot be
-    loaded or has no masked-LM head.
+    role: what the model is for, in error messages. empty: read no weights. Raises UserError when
+    the model cannot be loaded or has no masked-LM head.
     """
     shape = model_shape(name)  # it refuses sizes with which transformers fails without a clear word
     if not has_masked_lm(shape):
@@ -137,6 +140,11 @@ def load_masked_lm(name: str, role: str) -> Any:
             f"encoder such as BERT, or a method without one"
         )
     with explained(f'{role} "{name}" cannot be loaded: '):
+        if empty:
+            config = transformers.AutoConfig.from_pretrained(
+                model_folder(name), trust_remote_code=False
+            )
+            return transformers.AutoModelForMaskedLM.from_config(config, trust_remote_code=False)
         model, loading = transformers.AutoModelForMaskedLM.from_pretrained(
             model_folder(name),
             dtype=torch.float32,

@@ -31,6 +31,8 @@ class Loading(TypedDict, total=False):
     """Keep weights in bf16 that are stored so; otherwise all weights are float32"""
     device: torch.device
     """Where the weights go; otherwise to the CPU"""
+    empty: bool
+    """Read no weights: they are set afterwards"""
 
 
 def pretrained_model(name: str, **loading: Unpack[Loading]) -> Any:
@@ -42,11 +44,13 @@ def pretrained_model(name: str, **loading: Unpack[Loading]) -> Any:
     shape = model_shape(name)  # it refuses sizes with which transformers fails without a clear word
     decoder = is_decoder(shape)
     ahead = decoder and loading.get("decoding", Decoding()).attention == "bidirectional"
-    half = loading.get("as_stored", False) and stored_in_bf16(name)
+    empty = loading.get("empty", False)
+    half = not empty and loading.get("as_stored", False) and stored_in_bf16(name)
     with explained(f'encoder "{name}" cannot be loaded: '):
         config = _configured(name, loading.get("dropout"), decoder=decoder, ahead=ahead)
         dtype = torch.bfloat16 if half else torch.float32
-        model, missing = _loaded(name, config, dtype, loading.get("device"))
+        device = loading.get("device")
+        model, missing = (_empty(config), ()) if empty else _loaded(name, config, dtype, device)
     # transformers would fill what is missing with random numbers and go on. A pooler may be
     # missing: no method reads it.
     lacking = sorted(key for key in missing if not key.startswith("pooler."))
@@ -78,14 +82,7 @@ def _loaded(
     name: str, config: Any, dtype: torch.dtype, device: torch.device | None
 ) -> tuple[Any, Collection[str]]:
     """The model of transformers, and the names of weights that its files lack."""
-    # The models of transformers take seconds to import, and `import transformers` takes none.
-    from harness.encoders.prefix_attention import ATTENTION
-
-    options: dict[str, Any] = {}
-    kind = transformers.MODEL_MAPPING[type(config)]
-    # A pooler (BERT's is dense and tanh on [CLS]) is not part of any method here.
-    if inspect.isclass(kind) and "add_pooling_layer" in inspect.signature(kind).parameters:
-        options["add_pooling_layer"] = False
+    options: dict[str, Any] = without_pooler(config)
     if device is not None and device.type != "cpu":
         options["device_map"] = device  # each shard goes there at once, past the host's memory
     model, said = transformers.AutoModel.from_pretrained(
@@ -97,10 +94,35 @@ def _loaded(
         output_loading_info=True,
         **options,
     )
+    return _with_our_attention(model), said["missing_keys"]
+
+
+def _empty(config: Any) -> Any:
+    """The model of transformers with weights that have no meaning."""
+    options = without_pooler(config)
+    model = transformers.AutoModel.from_config(config, trust_remote_code=False, **options)
+    return _with_our_attention(model)
+
+
+def _with_our_attention(model: Any) -> Any:
+    """The model, in which attention is that of this package where it fits."""
+    # The models of transformers take seconds to import, and `import transformers` takes none.
+    from harness.encoders.prefix_attention import ATTENTION
+
     if takes_our_attention(model):
         model.set_attn_implementation(ATTENTION)
         number_attentions(model)
-    return model, said["missing_keys"]
+    return model
+
+
+def without_pooler(config: Any) -> dict[str, Any]:
+    """The arguments with which transformers makes a model without a pooler.
+
+    A pooler (BERT's is dense and tanh on [CLS]) is not part of any method here.
+    """
+    kind = transformers.MODEL_MAPPING[type(config)]
+    has = inspect.isclass(kind) and "add_pooling_layer" in inspect.signature(kind).parameters
+    return {"add_pooling_layer": False} if has else {}
 
 
 @torch.no_grad()

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from harness.data.batching import TextBatch, pad
-from harness.data.tokens import Template, piece_ids
+from harness.data.tokens import Template
 from harness.device import token_groups
 from harness.errors import TrialFailure
 from harness.evaluation.packing import packed_linears
 from harness.plugin.kit import Kit
-from harness.plugin.method import FrozenMethod, Method
+from harness.plugin.method import FrozenMethod, Method, sentence_pieces
 from harness.ranks import has_ranks
 
 Pieces = tuple[int, ...]
@@ -83,16 +83,11 @@ class Embedder:
         return self.method.evaluation_template
 
     def _tokenise(self, texts: Sequence[str]) -> None:
-        """Tokenise the new ones among the texts.
-
-        They are cut only where the positions of the encoder end (simcse.md, section 1.6).
-        """
-        limit = self.method.longest - len(self._template)
-        space = " " if self._template.leading_space else ""
+        """Tokenise the new ones among the texts."""
         new = [text for text in dict.fromkeys(texts) if text not in self._pieces]
-        rows = piece_ids(self.method.tokenizer, [space + text for text in new])
+        rows = sentence_pieces(self.method, self._template, new)
         for text, pieces in zip(new, rows, strict=True):
-            self._pieces[text] = tuple(pieces[:limit])
+            self._pieces[text] = tuple(pieces)
 
     def _vectors(self, longest_first: list[Pieces], dev: bool) -> torch.Tensor:
         """The vectors of distinct sentences, (sentences, hidden)."""

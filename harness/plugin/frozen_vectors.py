@@ -23,7 +23,7 @@ def frozen_vectors(corpus: str, field: str, pooling: Pooling, max_length: int) -
     def build(kit: Kit) -> Mapping[str, np.ndarray]:
         return {"vectors": corpus_vectors(kit, corpus, pooling, max_length)}
 
-    return Artefact("vectors", (field, "pooling", "max_length"), build)
+    return Artefact("vectors", (field, "pooling", "max_length"), build, embeds=False)
 
 
 def corpus_vectors(kit: Kit, corpus: str, pooling: Pooling, max_length: int) -> np.ndarray:

@@ -49,6 +49,8 @@ class Artefact:
     """The configuration fields on which it depends; trials that agree in them share it"""
     build: "Callable[[Kit], Mapping[str, np.ndarray]]"
     """Kit -> named arrays"""
+    embeds: bool = True
+    """Whether `embed` needs it; what only training needs stays behind when a model is exported"""
 
 
 class Kit:
@@ -56,6 +58,9 @@ class Kit:
 
     Every call of `encoder`, `vocabulary_head` and `generator` loads a fresh copy.
     """
+
+    empty = False
+    """Whether the weights of pretrained models are left out, because they are set afterwards"""
 
     def __init__(self, declared: Declared, device: torch.device, tokenizer: Any = None) -> None:
         """declared: what the method declares. device: where the method computes.
@@ -132,6 +137,7 @@ class Kit:
                 decoding=config.decoding,
                 as_stored=True,
                 device=self.device,
+                empty=self.empty,
             )
         return Encoder(
             config.encoder,
@@ -142,6 +148,7 @@ class Kit:
             decoding=config.decoding,
             as_stored=config.precision != "fp32",
             device=self.build_device,
+            empty=self.empty,
         )
 
     def vocabulary_head(self) -> VocabularyHead:
@@ -149,9 +156,9 @@ class Kit:
 
         Raises UserError when the checkpoint has none.
         """
-        return VocabularyHead(self.config.encoder)
+        return VocabularyHead(self.config.encoder, empty=self.empty)
 
-    def generator(self, name: str, *, dropout: bool = True) -> Generator:
+    def generator(self, name: str, *, dropout: bool = True) -> Any:
         """A frozen masked language model with the encoder's vocabulary.
 
         dropout: whether its dropout is on while the method trains. Raises UserError when the model

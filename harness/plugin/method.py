@@ -7,14 +7,14 @@ training loop, evaluation, checkpoints, seeds and records.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, get_args
 
 from torch import Tensor, nn
 
 from harness.data.batching import TextBatch
-from harness.data.tokens import Template
+from harness.data.tokens import Template, piece_ids
 from harness.plugin.config import MethodConfig, TrainingConfig
 from harness.plugin.kit import Artefact, Kit
 from harness.plugin.stage import Stage
@@ -194,6 +194,19 @@ class Method(nn.Module, Generic[Config]):
         The method reads sentences of dev and of training unchanged.
         """
         return text
+
+
+def sentence_pieces(
+    method: Method[Any], template: Template, texts: Sequence[str]
+) -> list[list[int]]:
+    """The word pieces of each text at test time, without the template.
+
+    They are cut only where the positions of the encoder end (simcse.md, section 1.6).
+    """
+    limit = method.longest - len(template)
+    space = " " if template.leading_space else ""
+    rows = piece_ids(method.tokenizer, [space + text for text in texts])
+    return [pieces[:limit] for pieces in rows]
 
 
 class FrozenMethod(Method[Config]):

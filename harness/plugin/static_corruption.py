@@ -56,7 +56,7 @@ def corruption_artefacts(config: ReplacedTokenConfig) -> list[Artefact]:
     )  # fmt: skip
     if not config.static_corruption:
         return []
-    return [Artefact(CORRUPTIONS, fields, lambda kit: _corruptions(config, kit))]
+    return [Artefact(CORRUPTIONS, fields, lambda kit: _corruptions(config, kit), embeds=False)]
 
 
 def sentence_editor(

@@ -13,7 +13,7 @@ from harness.trials.store_folders import store_option
 
 QUERY = "query: "
 """How a heading begins that names the query of its rows"""
-CAPTION = (
+EXAMPLES_CAPTION = (
     "The sentences of STS-B test nearest to the query, nearest first; ours: of the trial with the "
     "best dev score whose weights the store has."
 )
@@ -38,7 +38,7 @@ def example_sheet(
         columns=["", "published", "ours"],
         text_columns=3,
         sections=sections,
-        caption=CAPTION,
+        caption=EXAMPLES_CAPTION,
         notes=[
             *([f"The gold answer: {table.table.gold}"] if table.table.gold else []),
             *mark_notes(numbers),

@@ -9,7 +9,7 @@ from harness.report.reported import Value
 from harness.report.rows import SheetLine, value_text
 from harness.report.sheet import Section, Sheet
 
-CAPTION = (
+HYPERPARAMETERS_CAPTION = (
     "Chosen hyperparameters; ours: what the method does where nothing is set (its published values "
     "and defaults); ≠: not the paper's value."
 )
@@ -28,7 +28,7 @@ def hyperparameter_sheet(table: ComparedTable, commands: Commands) -> Sheet:
         columns=["", "", *map(str, table.table.columns)],
         text_columns=2,
         sections=_sections(table, ours, sources),
-        caption=CAPTION,
+        caption=HYPERPARAMETERS_CAPTION,
         notes=sources.notes,
         make_records=lambda: paper_records(table, commands, ours),
     )

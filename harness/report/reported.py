@@ -36,13 +36,13 @@ def papers() -> list[str]:
     return sorted(path.stem for path in folder().glob("*.yaml") if path.stem != SYSTEMS_FILE)
 
 
-class Data(BaseModel):
+class ReportedPart(BaseModel):
     """What is read from a file of results/reported; unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ReportedRow(Data):
+class ReportedRow(ReportedPart):
     """A row as the paper prints it.
 
     `values` and `std` follow the columns of the table, and have its units.
@@ -64,14 +64,14 @@ class ReportedRow(Data):
     field: str | None = None  # in a table of hyperparameters: the field of the method's Config
 
 
-class RowGroup(Data):
+class RowGroup(ReportedPart):
     """The rows under one heading."""
 
     name: str
     rows: list[ReportedRow]
 
 
-class ReportedTable(Data):
+class ReportedTable(ReportedPart):
     """A table as the paper prints it."""
 
     about: str

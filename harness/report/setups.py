@@ -57,7 +57,7 @@ class Setups:
         """What differs from the paper's set-up, with the rows that differ in it."""
         alike: dict[str, dict[str, None]] = defaultdict(dict)  # a set in the order of the table
         for wanted, (label, group) in found.items():
-            differs = "; ".join([*differences(wanted, group), *self._steps(group)])
+            differs = "; ".join([*unlike_published(wanted, group), *self._steps(group)])
             alike[differs][f"{label} ({wanted.setting})"] = None
         if len(alike) == 1:
             return [f"Set-up of every row: {next(iter(alike)) or 'as published'}"]
@@ -78,7 +78,7 @@ class Setups:
         return sorted(rows, key=lambda row: row["key"])
 
 
-def differences(wanted: Wanted, group: Group) -> list[str]:
+def unlike_published(wanted: Wanted, group: Group) -> list[str]:
     """What the trials have, and what the paper's values are in its place."""
     published = published_values(wanted)
     other = [f"encoder {group.encoder} (paper: {wanted.published_encoder})"]

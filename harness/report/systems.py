@@ -6,20 +6,20 @@ from typing import Any
 
 from pydantic import Field
 
-from harness.report.reported import SYSTEMS_FILE, Data, ReportedRow, folder, load_yaml
+from harness.report.reported import SYSTEMS_FILE, ReportedPart, ReportedRow, folder, load_yaml
 
-Values = dict[str, Any]
+Hyperparameters = dict[str, Any]
 """Hyperparameters by name; a value that differs between encoders is a mapping from the encoder"""
 
 
-class ReportedRun(Data):
+class ReportedRun(ReportedPart):
     """The trials that reproduce a number: their method, and the hyperparameters they must have."""
 
     method: str
-    configuration: Values = Field(default={})
-    defaults: Values = Field(default={})
+    configuration: Hyperparameters = Field(default={})
+    defaults: Hyperparameters = Field(default={})
     """Defaults of the method that only a variant changes; the trials need not set them"""
-    variants: dict[str, Values] = Field(default={})
+    variants: dict[str, Hyperparameters] = Field(default={})
     needs: dict[str, str] = Field(default={})
     """Variant ("" for none) -> what its user must bring, so that nothing here can run it alone"""
     encoder: str | None = None
@@ -27,7 +27,7 @@ class ReportedRun(Data):
     setting: str | None = None
 
 
-class ColumnRun(Data):
+class ColumnRun(ReportedPart):
     """What a column shows where its heading does not say it, and what differs in its trials."""
 
     metric: str | None = None
@@ -36,20 +36,20 @@ class ColumnRun(Data):
     """A run in the place of that of the row"""
     setting: str | None = None
     encoder: str | None = None
-    configuration: Values = Field(default={})
-    systems: dict[str, Values] = Field(default={})
+    configuration: Hyperparameters = Field(default={})
+    systems: dict[str, Hyperparameters] = Field(default={})
     """System -> what its rows must have besides"""
 
 
-class TableRuns(Data):
+class TableRuns(ReportedPart):
     """What is said of a table that its rows do not say; a column goes before the table."""
 
     metric: str | None = None
-    systems: dict[str, Values] = Field(default={})
+    systems: dict[str, Hyperparameters] = Field(default={})
     columns: dict[str, ColumnRun] = Field(default={})
 
 
-class FigureRuns(Data):
+class FigureRuns(ReportedPart):
     """The curves of a figure."""
 
     about: str
@@ -58,7 +58,7 @@ class FigureRuns(Data):
     """The hyperparameter along a curve -> its values; empty: each row is one model"""
 
 
-class Systems(Data):
+class Systems(ReportedPart):
     """What harness runs for each `system` of a row; None: the numbers are only quoted."""
 
     systems: dict[str, ReportedRun | None]

@@ -13,10 +13,10 @@ from harness.report.setups import Setups
 from harness.report.sheet import Section, Sheet
 from harness.report.significance import SIGNIFICANT
 
-COLUMNS = (
+VERDICT_COLUMNS = (
     "row", "column", "n", "ours", "lowest", "highest", "95 % of runs", "published", "p", "verdict",
 )  # fmt: skip
-CAPTION = (
+VERDICT_CAPTION = (
     "ours: mean±sample std over n runs, with the lowest and the highest of them. 95 % of runs: "
     "where one more run of ours would be with that probability (mean ± t(n - 1) * std * "
     "sqrt(1 + 1/n), for normal values). p: how likely one more run is at least as far from our "
@@ -34,12 +34,14 @@ def verdict_sheet(table: ComparedTable, setups: Setups) -> Sheet:
     lines = [line for section in sections for line in section.lines]
     return Sheet(
         title=f"Verdict on Table {table.number}: {table.table.about}",
-        columns=COLUMNS,
+        columns=VERDICT_COLUMNS,
         text_columns=2,
         sections=sections,
-        caption=CAPTION,
+        caption=VERDICT_CAPTION,
         notes=[*mark_notes(shown), _count(shown), *setups.notes(shown)],
-        make_records=lambda: pa.table(dict(zip(COLUMNS, zip(*lines, strict=True), strict=True))),
+        make_records=lambda: pa.Table.from_pylist(
+            [dict(zip(VERDICT_COLUMNS, line, strict=True)) for line in lines]
+        ),
     )
 
 

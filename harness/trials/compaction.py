@@ -6,6 +6,7 @@ A compacted file joins a fold that has gathered at least half as many rows. The 
 that stay out then grow like powers, so there are few of them, and a row is folded a few times only.
 """
 
+import itertools
 import logging
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -142,16 +143,27 @@ def _sharing(files: Sequence[_File]) -> set[Path]:
 def _fold(files: Sequence[_File], path: Path) -> None:
     """Write the rows of all files into one, and then remove the files.
 
-    The rows go through memory some at a time, except those of trials' own files.
+    The rows go through memory some at a time.
     """
     sources = [file.tables() for file in files if not file.own]
-    own = [table for file in files if file.own for table in file.tables()]
-    if own:
-        sources.append(iter([_merged(pa.concat_tables(own))]))
+    if own := [file for file in files if file.own]:
+        sources.append(_own_tables(own))
     with written_whole(path) as temporary:
         write_rows(_row_groups(_all_merged(sources)), temporary)
     for file in files:
         file.path.unlink(missing_ok=True)
+
+
+def _own_tables(files: Sequence[_File]) -> Iterator[pa.Table]:
+    """The rows of trials' own files in the order of the keys, each key once, some at a time."""
+    waiting: dict[str, list[pa.Table]] = {}
+    for file in sorted(files, key=lambda file: str(file.keys[0])):
+        key = file.keys[0].as_py()
+        if len(waiting) == ROWS_TOGETHER and key not in waiting:
+            yield _merged(pa.concat_tables(itertools.chain.from_iterable(waiting.values())))
+            waiting = {}
+        waiting.setdefault(key, []).extend(file.tables())
+    yield _merged(pa.concat_tables(itertools.chain.from_iterable(waiting.values())))
 
 
 def _all_merged(sources: Iterable[Iterator[pa.Table]]) -> Iterator[pa.Table]:

@@ -52,7 +52,7 @@ def read_row_groups(path: Path) -> Iterator[pa.Table]:
     with _opened(path) as (file, known):
         there = [name for name in SCHEMA.names if name in known]
         for group in range(file.num_row_groups):
-            table = file.read_row_group(group, there)
+            table = file.read_row_group(group, there, use_threads=file.num_row_groups > 1)
             if table.num_rows:
                 yield _of_this_schema(table, SCHEMA.names)
 

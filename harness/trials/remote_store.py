@@ -8,10 +8,11 @@ read, and what it has new is sent later.
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.claims import held
@@ -134,6 +135,18 @@ class RemoteStore(Store):
         with self._going_on("it is folded later"):
             self.copy.send_folded(before)
         return folded
+
+    def add(self, tables: Iterable[pa.Table]) -> None:
+        """As `Store.add`, in the bucket as well."""
+        before = self.copy.names
+        super().add(tables)
+        with self._going_on("the next merge writes it there"):
+            self.copy.send_folded(before)
+
+    def keep_weights(self, key: str, path: Path) -> None:
+        super().keep_weights(key, path)
+        with self._going_on("the weights are not sent"):
+            self.copy.remote_weights.upload(path, self.weights(key).name)
 
     @contextmanager
     def claimed(self, key: str, what: str) -> Iterator[None]:

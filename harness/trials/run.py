@@ -33,7 +33,7 @@ from harness.training.seeds import seed_everything
 from harness.training.sharded import readable
 from harness.trials.record import Record
 from harness.trials.running import noted
-from harness.trials.trial import Trial, describe, failed
+from harness.trials.trial import Trial, describe, facts_of, failed
 from harness.trials.workers import Launch, together
 
 _logger = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ def run_trial(
         else:  # it was chosen in bf16 or fp16, and what is stored is embedded in float32
             with readable(method):
                 dev = measured.score_dev(embedder)
-        kept = keep(method, kit, weights) if final else None
+        kept = keep(method, kit, weights, trial) if final else None
         with readable(method):
             found = measured.score_test(embedder) if final else Scores({})
     why = f"its search pruned it after {outcome.steps} steps" if outcome.pruned else None
@@ -207,11 +207,12 @@ def _identity(trial: Trial, precision: str) -> dict[str, Any]:
     return {"trial": record.key, **computed, **versions}
 
 
-def keep(method: Method[Any], kit: Kit, path: Path | None) -> str | None:
+def keep(method: Method[Any], kit: Kit, path: Path | None, trial: Trial) -> str | None:
     """Write the parameters that training changed, and return the SHA-256 of the file.
 
-    None: nothing trains, no file is wanted, or it cannot be written, for example on a full disk;
-    this is logged and does not fail the trial. All ranks of a trial call it.
+    The file says of which trial they are. None: nothing trains, no file is wanted, or it cannot be
+    written, for example on a full disk; this is logged and does not fail the trial. All ranks of a
+    trial call it.
     """
     if not kit.declared.stages:
         return None
@@ -219,7 +220,7 @@ def keep(method: Method[Any], kit: Kit, path: Path | None) -> str | None:
     if path is None:
         return None
     try:
-        SavedState(weights).write(path)
+        SavedState(weights, facts=facts_of(trial)).write(path)
         return content_digest(path)
     except OSError as error:
         _logger.warning("the weights %s are not kept: %s", path, error)
@@ -254,7 +255,7 @@ def trained(
             _logger.warning("%s; the trial is trained again", error)
             method, kit = built(trial)  # a part of the weights may have been loaded
     train(method, kit, trial, suite(kit.config.suite), Embedder(method, kit), report)
-    found = keep(method, kit, weights)
+    found = keep(method, kit, weights, trial)
     if digest is not None and found not in (digest, None):
         discard(weights)  # the weights in a store are those that its records name
         why = "perhaps because this machine is another one"

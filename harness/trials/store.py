@@ -10,7 +10,8 @@ import errno
 import logging
 import os
 import shutil
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -185,6 +186,25 @@ class Store(StoreFolders):
         except OSError as error:
             _logger.warning("the store %s is not compacted: %s", self.folder, error)
             return 0
+
+    def add(self, tables: Iterable[pa.Table]) -> None:
+        """Write rows of finished trials, which the store does not have yet, into one file.
+
+        tables: of SCHEMA, with keys in ascending order. Raises UserError when that is not possible.
+        """
+        try:
+            with written_whole(self.folder / f"{COMPACTED}{uuid.uuid4().hex}.parquet") as path:
+                write_rows(tables, path)
+        except OSError as error:
+            raise UserError(
+                f"the store {self.folder} cannot be written ({error.strerror}); make room there, "
+                "and give the same command again"
+            ) from None
+
+    def keep_weights(self, key: str, path: Path) -> None:
+        """Copy a file of trained weights to where this store has those of the trial."""
+        with written_whole(self.weights(key)) as temporary:
+            shutil.copyfile(path, temporary)
 
     def _write_finished(self, record: Record) -> None:
         if self._has_finished(record):

@@ -71,6 +71,12 @@ class StoreFolders:
         return self.folder.resolve().with_name("tables")
 
     @property
+    def flat_file(self) -> Path:
+        """The file with a flat table of all trials, beside the store; `trials/flat.py` makes it."""
+        folder = self.folder.resolve()
+        return folder.with_name(f"{folder.name}-flat.parquet")
+
+    @property
     def sweeps_folder(self) -> Path:
         """The hidden folder in which sweeps say how far they are."""
         return self.folder / ".sweeps"

@@ -25,6 +25,11 @@ from harness.plugin.registry import Plugin
 from harness.trials.record import Record, trial_label
 
 _PACKAGES = ("torch", "transformers", "ray", "optuna", "numpy", "scipy", "pyarrow")
+FACTS = (
+    "key", "method", "setting", "encoder", "seed", "role", "configuration", "source_digest",
+    "data_digest", "model_digest", "protocol",
+)  # fmt: skip
+"""The fields of a record that a file of trained weights has, too"""
 Role = Literal["search", "final"]
 
 
@@ -185,6 +190,16 @@ def describe(trial: Trial) -> Record:
         versions={"harness": __version__, "python": platform.python_version(), **packages},
         commit=commit(),
     )
+
+
+def facts_of(trial: Trial) -> dict[str, Any]:
+    """What a file of trained weights says of its trial.
+
+    From these facts and the models that they name, the method can be built again. Nothing in them
+    differs between two runs of a trial, so equal weights are equal files.
+    """
+    known = describe(trial)
+    return {name: getattr(known, name) for name in FACTS}
 
 
 def _device_name() -> str:

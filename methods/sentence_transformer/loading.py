@@ -11,6 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from harness.data.hub import model_folder
 from harness.errors import UserError, reason
+from harness.plugin.rebuilt import is_rebuilt, rebuilt
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -23,8 +24,8 @@ LIBRARY, TORCH = "sentence_transformers.", "torch."
 def load_model(name: str) -> "SentenceTransformer":
     """The model of the library, on the CPU. A plain encoder gets mean pooling there.
 
-    Raises UserError when the folder is damaged, does not begin with a transformer, or asks for
-    code of its own.
+    A method that harness has exported is built again by harness. Raises UserError when the folder
+    is damaged, does not begin with a transformer, or asks for code of its own.
     """
     # It takes seconds to import, and this module is imported wherever all methods are listed.
     from sentence_transformers import SentenceTransformer
@@ -34,6 +35,8 @@ def load_model(name: str) -> "SentenceTransformer":
     # It prints a warning about every default that it takes.
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
     try:
+        if is_rebuilt(folder):
+            return rebuilt(folder)
         for code in _foreign_code(folder):
             raise UserError(f'"{name}" asks for code that is not the library\'s ({code})')
         model = SentenceTransformer(

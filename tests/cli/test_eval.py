@@ -12,8 +12,8 @@ import pytest
 
 from harness.data.corpora import GRADED
 from harness.data.hub import EMBEDDED
-from harness.evaluation import embedder as embedding
 from harness.evaluation.embedder import Embedder
+from harness.plugin import method as methods
 from harness.plugin import registry
 from harness.training.loop import Trainer
 from harness.trials.record import Record
@@ -937,7 +937,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[list[int],
 
     def count(name: str) -> tuple[list[int], list[str]]:
         method, sizes, texts = registry.load(name).method, [], []
-        embed, pieces = method.embed, embedding.piece_ids
+        embed, pieces = method.embed, methods.piece_ids
 
         def watched(self: Any, batch: Any) -> Any:
             sizes.append(len(batch.input_ids))
@@ -949,7 +949,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[list[int],
             texts.extend(found)
             return pieces(tokenizer, found)
 
-        monkeypatch.setattr(embedding, "piece_ids", tokenised)
+        monkeypatch.setattr(methods, "piece_ids", tokenised)
         return sizes, texts
 
     return count

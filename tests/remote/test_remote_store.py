@@ -4,18 +4,21 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
+from harness.files import content_digest
 from harness.owners import Owner
 from harness.remote import RemoteFolder
 from harness.trials import remote_claims
+from harness.trials.merging import merge
 from harness.trials.record import Record
 from harness.trials.remote_claims import RUNNING_OBJECTS, RemoteClaim, living
 from harness.trials.remote_store import RemoteStore
 from harness.trials.running import noted, running_trials
+from harness.trials.store import Store
 from tests.remote.conftest import Proxy, straight
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
@@ -49,6 +52,25 @@ def test_machines_share_records_and_weights(machine: Machine) -> None:
     assert b.get(record(1).key) == a.get(record(1).key)
     assert b.kept_weights(record(1).key).read_bytes() == weights.read_bytes()
     assert not b.kept_weights(record(2).key).exists()
+
+
+def test_buckets_are_merged(machine: Machine, tmp_path: Path) -> None:
+    a, b = machine("a"), machine("b")
+    local, weights = Store(tmp_path / "local"), tmp_path / "weights"
+    weights.write_bytes(b"some weights")
+    local.write(replace(record(1), weights_digest=content_digest(weights)))
+    local.keep_weights(record(1).key, weights)
+    local.write(record(2, "failed", "a reason"))
+    a.write(record(3))
+    found = merge([local], a)
+    assert (found.new, found.known) == (2, 0)
+    assert numbers(b) == [1, 3]
+    failed = b.get(record(2).key)
+    assert failed is not None
+    assert failed.reason == "a reason"
+    assert b.kept_weights(record(1).key).read_bytes() == b"some weights"
+    assert merge([b], local).new == 1
+    assert local.finished_keys() == a.finished_keys()
 
 
 def test_what_has_not_finished_is_replaced(machine: Machine) -> None:

@@ -11,7 +11,7 @@ from harness.report.comparison import Comparer
 from harness.report.reported import load_paper
 from harness.report.setups import SETUP_COLUMNS, Setups
 from harness.report.sheet import Sheet
-from harness.report.verdicts import COLUMNS, verdict_sheet
+from harness.report.verdicts import VERDICT_COLUMNS, verdict_sheet
 from harness.trials.store import Store
 
 Add = Callable[..., str]
@@ -41,7 +41,7 @@ def verdict(store: Store, encoder: str | None = None) -> Sheet:
 def row(sheet: Sheet, label: str) -> Row:
     lines = [line for section in sheet.sections for line in section.lines]
     (found,) = (line for line in lines if line[0].startswith(label))
-    return dict(zip(COLUMNS, map(str, found), strict=True))
+    return dict(zip(VERDICT_COLUMNS, map(str, found), strict=True))
 
 
 def test_a_number_within_the_spread_agrees(store: Store, add_joint: Add) -> None:
@@ -129,6 +129,6 @@ def test_what_is_published_differs_in_nothing(store: Store, add_joint: Add) -> N
 def test_the_verdict_as_data(store: Store, add_joint: Add) -> None:
     add_joint(77.0)
     records = verdict(store).records
-    assert records.column_names == list(COLUMNS)
+    assert records.column_names == list(VERDICT_COLUMNS)
     assert records.num_rows == 9
     assert json.dumps(records.to_pylist())

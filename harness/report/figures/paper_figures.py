@@ -28,7 +28,7 @@ from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.store_folders import store_option
 
-ENCODER = "bert-base-uncased"
+ON_BERT = "bert-base-uncased"
 """The encoder of all these figures in the papers"""
 CROSS_ENTROPY = "cross entropy of stage 1"
 ITS_OWN = {"augmentation": "prefix", "views": "different", "second_stage": "all"}
@@ -37,15 +37,15 @@ PREFIX_LENGTHS = (1, 2, 4, 8, 16, 32)
 STAGE_ONE_STEPS = tuple(range(250, 3001, 250))
 LINES: Mapping[str, ScoreLine] = {
     "diffaug-figure4": ScoreLine(
-        "diffaug", "semisup", ENCODER, {"auxiliary_weight": 0}, "prefix_length", PREFIX_LENGTHS,
+        "diffaug", "semisup", ON_BERT, {"auxiliary_weight": 0}, "prefix_length", PREFIX_LENGTHS,
         STSB_DEV, ITS_OWN,
     ),
     "diffaug-figure5": ScoreLine(
-        "diffaug", "semisup", ENCODER, {"auxiliary_weight": 0, "prefix_length": 8}, "stage1_steps",
+        "diffaug", "semisup", ON_BERT, {"auxiliary_weight": 0, "prefix_length": 8}, "stage1_steps",
         STAGE_ONE_STEPS, STSB_DEV, ITS_OWN,
     ),
     "dcpcse-figure2": ScoreLine(
-        "dcpcse", "unsup", ENCODER, {}, "prompt_length", tuple(range(1, 21)), STS_AVERAGE,
+        "dcpcse", "unsup", ON_BERT, {}, "prompt_length", tuple(range(1, 21)), STS_AVERAGE,
         {"prompts": "deep", "mlm": False},
     ),
 }  # fmt: skip
@@ -79,8 +79,8 @@ def store_figure(name: str, store: Store, encoder: str | None) -> DrawnAndLackin
     """A figure of STORE_FIGURES on an encoder; None: that of the paper."""
     groups = comparable_groups(store.read(TABLE_COLUMNS).table)
     if name == STAGE_ONE_FIGURE:
-        return _stage_one(groups, store, encoder or ENCODER)
-    return _line(name, replace(LINES[name], encoder=encoder or ENCODER), groups, store)
+        return _stage_one(groups, store, encoder or ON_BERT)
+    return _line(name, replace(LINES[name], encoder=encoder or ON_BERT), groups, store)
 
 
 def _line(name: str, line: ScoreLine, groups: Collection[Group], store: Store) -> DrawnAndLacking:
@@ -171,12 +171,12 @@ def _records(store: Store, keys: Collection[str]) -> list[Record]:
 
 def _sweep(space: str, encoder: str, store: Store) -> str:
     """The command that runs what a figure lacks."""
-    other = [] if encoder == ENCODER else ["--encoder", encoder]
+    other = [] if encoder == ON_BERT else ["--encoder", encoder]
     return shlex.join(["harness", "sweep", space, *other, *store_option(store.place)])
 
 
 def _file(name: str, encoder: str) -> str:
-    return name if encoder == ENCODER else f"{name}-{encoder.replace('/', '-')}"
+    return name if encoder == ON_BERT else f"{name}-{encoder.replace('/', '-')}"
 
 
 def _counts(table: pa.Table) -> str:

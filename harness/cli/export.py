@@ -1,0 +1,86 @@
+"""`harness export`: writes a trained encoder as a folder that sentence-transformers loads."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli import options
+from harness.cli.eval import MethodOption
+from harness.cli.run_again import run_command
+from harness.errors import UserError
+from harness.inputs import kind_of
+
+if TYPE_CHECKING:
+    from harness.export.exportable import Exportable
+    from harness.report.groups import Group
+    from harness.trials.store import Store
+
+TrialArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="KEY",
+        help="The key of a final trial, or a file of kept weights (.safetensors).",
+        show_default=False,
+    ),
+]
+
+
+def export(
+    name: TrialArgument,
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder to write; it must not be there yet.")
+    ],
+    onnx: Annotated[
+        bool,
+        typer.Option("--onnx", help="Add the model as ONNX, where its method needs no own code."),
+    ] = False,
+    method: MethodOption = None,
+    store: options.StoreOption = None,
+) -> None:
+    """Write a trained encoder as a folder for sentence-transformers, with a model card.
+
+    The embeddings of the folder are compared with those of the trial before it gets its name.
+
+    Example: harness export 4f2a my-model
+    """
+    if kind_of(folder) != "nothing":
+        raise UserError(f"{folder} is there already; name a folder that is not there yet")
+    plain = write(name, folder, method, options.opened(store), onnx=onnx)
+    typer.echo(f"{folder}: embeddings equal to those of the trial, to 1e-5.")
+    if plain:
+        typer.echo(f'SentenceTransformer("{folder}") loads it without harness.')
+    else:
+        typer.echo(f'harness.encoder("{folder}") loads it; its method needs code of harness.')
+
+
+def write(
+    name: str, folder: Path, method: str | None, store: "Store", *, onnx: bool = False
+) -> bool:
+    """Write the folder of a model with its card; whether sentence-transformers alone loads it."""
+    from harness.export.card import model_card
+    from harness.export.exportable import exportable
+    from harness.export.folder import write_folder
+    from harness.export.onnx import check_onnx
+    from harness.files import check_cache
+
+    check_cache()
+    if onnx:
+        check_onnx()
+    model = exportable(name, store, method)
+    group = _group(model, store)
+    again = None if model.record is None else run_command(model.record, method)
+
+    def card(plain: bool) -> str:
+        return model_card(model, group, plain=plain, command=again)
+
+    return write_folder(model.method, model.kit, model.facts, folder, card, onnx=onnx)
+
+
+def _group(model: "Exportable", store: "Store") -> "Group | None":
+    """The trials that can be compared with a trial; None where the store does not have it."""
+    from harness.report.groups import comparable_groups
+    from harness.report.measured_trials import TABLE_COLUMNS
+
+    groups = comparable_groups(store.read(TABLE_COLUMNS).table)
+    return next((group for group in groups if model.facts["key"] in group.keys), None)

@@ -1,0 +1,49 @@
+"""`harness merge`: brings the results of several machines together."""
+
+from typing import Annotated
+
+import typer
+
+from harness.cli import options
+from harness.errors import headline
+
+
+def merge(
+    stores: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="STORE...",
+            help="The stores to be merged: folders, or s3://BUCKET/FOLDER. They stay as they are.",
+            show_default=False,
+        ),
+    ],
+    into: Annotated[
+        str, typer.Option("--into", metavar="STORE", help="The store that gets their records.")
+    ],
+) -> None:
+    """Bring the results of several machines together in one store.
+
+    A trial that two stores have is kept once; when its results differ, it is named, the one in the
+    store stays, and the exit code is 1. A finished record goes before an unfinished one.
+
+    Example: harness merge /mnt/a/trials /mnt/b/trials --into results/trials
+    """
+    from harness.trials import merging
+    from harness.trials.flat import write_flat
+
+    sources, target = [options.opened(each) for each in stores], options.opened(into)
+    merging.check_places(sources, target)
+    found = merging.merge(sources, target)
+    target.compact()
+    write_flat(target)
+    typer.echo(f"{target.place}: {found.new} new, {found.known} were there already")
+    for name, why in found.unreadable:
+        typer.echo(f"not read: {name} ({headline(why)})", err=True)
+    for conflict in found.conflicts:
+        typer.echo(
+            f"trial {conflict.key[:10]} has another result in {conflict.store}: "
+            f"{conflict.difference}",
+            err=True,
+        )
+    if found.conflicts:
+        raise typer.Exit(1)

@@ -1,0 +1,33 @@
+"""`harness publish`: writes what others may see of a store."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.cli import options
+from harness.errors import UserError
+from harness.inputs import kind_of
+
+
+def publish(
+    store: Annotated[str, typer.Argument(metavar="STORE", help="The store.", show_default=False)],
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR", help="The folder to write; it must not be there yet.", show_default=False
+        ),
+    ],
+) -> None:
+    """Write the public part of a store: configurations, scores, costs and digests.
+
+    It names no host, no user and no path. Others print its tables, or merge it into their store.
+
+    Example: harness publish results/trials published
+    """
+    from harness.trials import publishing
+
+    if kind_of(folder) != "nothing":
+        raise UserError(f"{folder} is there already; name a folder that is not there yet")
+    count = publishing.publish(options.opened(store), folder)
+    typer.echo(f"{folder}: {count} records; {folder}/{publishing.PUBLIC_STORE} is a store.")

@@ -1,0 +1,42 @@
+"""`harness push`: exports a trained encoder and sends it to the Hub."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from harness.cli import options
+from harness.cli.eval import MethodOption
+from harness.cli.export import TrialArgument, write
+
+
+def push(
+    name: TrialArgument,
+    repository: Annotated[
+        str,
+        typer.Argument(
+            metavar="ORGANISATION/NAME", help="The repository on the Hub.", show_default=False
+        ),
+    ],
+    public: Annotated[
+        bool, typer.Option("--public", help="Let everyone see a new repository. Default: private.")
+    ] = False,
+    method: MethodOption = None,
+    store: options.StoreOption = None,
+) -> None:
+    """Send a trained encoder to the Hugging Face Hub, as `harness export` writes it.
+
+    The Hub's own client sends it, with the token of `hf auth login` or HF_TOKEN.
+
+    Example: harness push 4f2a my-name/my-model
+    """
+    from harness.export.push import check_name
+    from harness.export.push import push as send
+
+    check_name(repository)
+    with TemporaryDirectory() as place:
+        folder = Path(place) / "model"
+        write(name, folder, method, options.opened(store))
+        address = send(folder, repository, f"Trial {name} of harness", private=not public)
+    typer.echo(address)

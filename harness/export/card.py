@@ -1,0 +1,156 @@
+"""The model card of an exported model: README.md, as the Hub shows it."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from harness import __version__
+from harness.data.trained_encoders import parts_of
+from harness.export.exportable import Exportable, shown_encoder
+from harness.report.groups import Group
+from harness.report.rows import score_text
+from harness.trials.record import Record
+
+_FOLDERS = re.compile(r"(?<![\w.~])(~|\.{1,2})?(/[^\s/='\"]+)*/(?=[^\s/='\"])")
+"""The folders in front of the last part of a path; others have it elsewhere"""
+SCRIPT = """\
+```python
+{imports}
+
+model = {load}
+vectors = model.encode(["A sentence.", "Another one."])
+```
+"""
+
+
+def model_card(
+    model: Exportable, group: Group | None, *, plain: bool, command: str | None = None
+) -> str:
+    """The text of the card.
+
+    group: the trials that differ from this one in nothing but seed and label subset, this one
+    among them. plain: whether sentence-transformers alone loads the folder. command: what runs the
+    trial again; None: it is not known.
+    """
+    facts = model.facts
+    parts = [
+        _front_matter(facts),
+        f"# {facts['method']} on {shown_encoder(facts['encoder'])}\n",
+        f"A sentence encoder: {_what(facts)}. Trained and measured with harness {__version__}, "
+        f"trial `{facts['key'][:10]}`.\n",
+        "## How to use it\n",
+        _usage(plain),
+        "## Scores\n",
+        *_scores(model, group),
+        "## Training\n",
+        *_training(model),
+        *_again(model.record, command),
+        "## Licence\n",
+        _licence(facts),
+    ]
+    return "\n".join(parts)
+
+
+def _front_matter(facts: Mapping[str, Any]) -> str:
+    values = {
+        "library_name": "sentence-transformers",
+        "pipeline_tag": "sentence-similarity",
+        "tags": ["sentence-transformers", "sentence-similarity", "harness", facts["method"]],
+    }
+    base, _ = parts_of(facts["encoder"])
+    if facts["method"] != "glove":
+        values["base_model"] = shown_encoder(base)
+    return f"---\n{yaml.safe_dump(values, sort_keys=False)}---\n"
+
+
+def _what(facts: Mapping[str, Any]) -> str:
+    setting = {
+        "unsup": "without labels",
+        "sup": "on labelled items",
+        "semisup": "on sentences and labelled items",
+    }[facts["setting"]]
+    return f"method {facts['method']}, trained {setting}, seed {facts['seed']}"
+
+
+def _usage(plain: bool) -> str:
+    if plain:
+        return SCRIPT.format(
+            imports="from sentence_transformers import SentenceTransformer",
+            load='SentenceTransformer("THIS FOLDER")',
+        )
+    return (
+        "The method needs code that sentence-transformers does not have. It comes from the "
+        "installed\npackage `harness-embeddings`; there is no code in this folder.\n\n"
+        + SCRIPT.format(imports="import harness", load='harness.encoder("THIS FOLDER")')
+        + "\nSentence-transformers itself imports the installed package only if it is told to "
+        'trust it:\n`SentenceTransformer("THIS FOLDER", trust_remote_code=True)`.\n'
+    )
+
+
+def _scores(model: Exportable, group: Group | None) -> Iterator[str]:
+    """A table of the scores: of this model with its interval, and of all seeds."""
+    trials = group.trials if group else ()
+    trial = next((each for each in trials if each.key == model.facts["key"]), None)
+    if group is None or trial is None:
+        yield "The folder was made from a file of weights alone, which has no scores.\n"
+        return
+    if model.record is not None:
+        yield (
+            f"Measured on {model.record.device or 'an unknown device'}; {model.record.selected_by} "
+            f"on dev has chosen the checkpoint, and test scores chose nothing.\nThe interval is a "
+            f"95 % bootstrap over the items of a task.\n"
+        )
+    n = f"mean±std over seeds (n = {group.n})" if len(group.trials) > 1 else "seeds"
+    yield f"| suite | metric | this model | 95 % interval | {n} |\n| :-- | :-- | --: | :-- | --: |"
+    for suite, scores in trial.suites.items():
+        cells = {**group.dev, **(part.test if (part := group.measured(suite)) else {})}
+        for name, value in {**scores.dev, **scores.test}.items():
+            spread = scores.uncertainty.get(name)
+            interval = f"{spread.low:.2f} to {spread.high:.2f}" if spread else ""
+            seeds = score_text(cells.get(name)) if len(group.trials) > 1 else "1 alone"
+            yield f"| {suite} | {name} | {value:.2f} | {interval} | {seeds} |"
+    yield ""
+
+
+def _training(model: Exportable) -> Iterator[str]:
+    corpora = ", ".join(
+        f"`{shown_encoder(name)}` ({stream})" for stream, name in model.kit.declared.corpora.items()
+    )
+    encoder = shown_encoder(model.facts["encoder"])
+    yield f"Training data: {corpora or 'none'}. Encoder: `{encoder}`.\n"
+    record = model.record
+    if record is not None and record.steps:
+        yield (
+            f"{record.steps} steps in {record.precision}, {record.training_seconds or 0:.0f} s; "
+            f"{record.parameters_trainable or 0:,} of {record.parameters_total or 0:,} parameters "
+            f"were trained.\n"
+        )
+    values = {
+        name: shown_encoder(value) if isinstance(value, str) else value
+        for name, value in model.facts["configuration"].items()
+    }
+    yield f"Configuration:\n\n```json\n{json.dumps(values, indent=2, sort_keys=True)}\n```\n"
+    digests = ("source_digest", "data_digest", "model_digest", "protocol")
+    shown = ", ".join(f"{name} `{model.facts[name]}`" for name in digests)
+    yield f"Made of: {shown}.\n"
+
+
+def _again(record: Record | None, command: str | None) -> Iterator[str]:
+    """The command, and what it ran with."""
+    if record is None or command is None:
+        return
+    versions = ", ".join(f"{name} {number}" for name, number in sorted(record.versions.items()))
+    shown = _FOLDERS.sub("", command)
+    yield f"This command trains and measures it again:\n\n    {shown}\n"
+    yield f"It ran with {versions}{f', commit {record.commit}' if record.commit else ''}.\n"
+
+
+def _licence(facts: Mapping[str, Any]) -> str:
+    return (
+        f"These weights come from `{shown_encoder(facts['encoder'])}` and from the training data "
+        f"above. Their licences\nhold for this model, too; look them up before you pass it on. "
+        f"harness knows none of them, and\nits own licence (Apache-2.0) is for its code.\n"
+    )

@@ -1,0 +1,141 @@
+"""What is to be exported: the method of a trial, with the weights that the trial has trained."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import transformers
+
+from harness.data.hub import is_model_folder
+from harness.device import device
+from harness.errors import UserError, headline, shortened
+from harness.files import content_digest
+from harness.inputs import is_file
+from harness.plugin import registry
+from harness.plugin.embedding_kit import EmbeddingKit
+from harness.plugin.kit import Kit
+from harness.plugin.method import Method
+from harness.training.saved_state import SavedState
+from harness.training.seeds import seed_everything
+from harness.trials.record import Record
+from harness.trials.store import Store
+from harness.trials.trained_encoder import provide
+from harness.trials.trial import FACTS, Trial, data_digest
+
+_SUFFIX = ".safetensors"
+
+
+@dataclass(frozen=True)
+class Exportable:
+    """A method with its weights, and what is known of the trial that has trained it."""
+
+    method: Method[Any]
+    kit: Kit
+    facts: Mapping[str, Any]
+    """Those of `harness.trials.trial.FACTS`"""
+    record: Record | None = None
+    """The record of the trial; None where there is only the file of its weights"""
+
+
+def exportable(name: str, store: Store, method: str | None = None) -> Exportable:
+    """The model that `name` means: the key of a trial, or a file of kept weights.
+
+    method: the path of the plugin, where it is not found by its name. Nothing is trained, and no
+    corpus is needed, unless a map is made from it. Raises UserError when the weights are not kept,
+    and when the code or the models have changed since the trial ran.
+    """
+    if name.endswith(_SUFFIX) and is_file(Path(name)):
+        return _of_file(Path(name), store, method)
+    record = store.find(name)
+    if record.role == "evaluation" and record.evaluates:
+        record = store.get(record.evaluates) or record
+    _check_kept(record, store)
+    facts = {each: getattr(record, each) for each in FACTS}
+    weights = store.kept_weights(record.key)
+    if record.weights_digest is None:
+        return _built(facts, {}, store, method, record)
+    if not weights.is_file() or content_digest(weights) != record.weights_digest:
+        short = record.key[:10]
+        raise UserError(
+            f"the weights of trial {short} are not in the store; `harness eval {short} --store "
+            f"{store.place}` makes them again"
+        )
+    return _built(facts, SavedState.read(weights).weights, store, method, record)
+
+
+def _check_kept(record: Record, store: Store) -> None:
+    """Raises UserError for a trial that has no trained model."""
+    short = record.key[:10]
+    if record.role == "evaluation":
+        raise UserError(
+            f"{short} is an evaluation of {record.encoder}, which no trial has trained; export the "
+            f"model from where it is"
+        )
+    if not record.finished:
+        raise UserError(f"trial {short} has not finished ({headline(record.reason)})")
+    if record.weights_digest is None and record.steps:
+        why = "a search trial keeps none" if record.role == "search" else "they were not written"
+        raise UserError(
+            f"the weights of trial {short} are not in the store {store.place}: {why}; export a "
+            f"final trial (`harness list trials`)"
+        )
+
+
+def _of_file(path: Path, store: Store, method: str | None) -> Exportable:
+    """The method of a file of kept weights, by what the file itself says."""
+    state = SavedState.read(path)
+    if missing := [name for name in FACTS if name not in state.facts]:
+        raise UserError(
+            f"{path} does not say of which trial it is (it has no {missing[0]}); export the trial "
+            f"by its key"
+        )
+    record = store.get(state.facts["key"])
+    return _built(state.facts, state.weights, store, method, record)
+
+
+def _built(
+    facts: Mapping[str, Any],
+    weights: Mapping[str, Any],
+    store: Store,
+    method: str | None,
+    record: Record | None,
+) -> Exportable:
+    short, name = facts["key"][:10], method or facts["method"]
+    if method is None and name not in registry.names():
+        raise UserError(
+            f"trial {short}: there is no method {name} here; name its folder with --method PATH"
+        )
+    trial = Trial(name, facts["configuration"], facts["seed"])
+    provide(store, trial.config.encoder)
+    _check_same(trial, facts)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    seed_everything(trial.seed)
+    kit = EmbeddingKit(trial.declared, device())
+    built: Method[Any] = kit.build()
+    # What is not among the weights is that of the pretrained model.
+    unknown = built.load_state_dict(dict(weights), strict=False).unexpected_keys
+    if unknown:
+        raise UserError(f"the weights of trial {short} are those of another method ({unknown[0]})")
+    return Exportable(built.eval(), kit, facts, record)
+
+
+def _check_same(trial: Trial, facts: Mapping[str, Any]) -> None:
+    """Raises UserError when what the trial was made of is not what is here."""
+    declared = trial.declared
+    now = {"source_digest": declared.source_digest, "model_digest": declared.model_digest()}
+    if any(each.embeds for each in declared.artefacts):
+        now["data_digest"] = data_digest(declared)
+    for name, found in now.items():
+        if found != facts[name]:
+            what = {"source_digest": "code", "model_digest": "models"}.get(name, "data")
+            raise UserError(
+                f"the {what} of trial {facts['key'][:10]} have changed since it ran, so its model "
+                f"cannot be built; check out what it ran with, or run it again"
+            )
+
+
+def shown_encoder(encoder: str) -> str:
+    """The name of an encoder for others: of a folder of this machine its last part alone."""
+    return shortened(Path(encoder).name if is_model_folder(encoder) else encoder, 200)

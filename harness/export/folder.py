@@ -1,0 +1,153 @@
+"""Writes a method with its weights into a folder that sentence-transformers loads."""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from safetensors.numpy import save_file as save_arrays
+from safetensors.torch import save_file
+from torch import nn
+
+from harness import __version__
+from harness.data.hub import model_folder
+from harness.encoders.masked_lm import Generator
+from harness.errors import UserError
+from harness.evaluation.embedder import Embedder
+from harness.export.plain import copy_tokenizer, write_plain
+from harness.export.probes import PROBES, check_equal
+from harness.files import written_whole
+from harness.plugin.kit import Kit
+from harness.plugin.method import Method
+from harness.plugin.rebuilt import (
+    ARTEFACT_FOLDER,
+    DESCRIPTION,
+    ENCODER,
+    MODEL_WEIGHTS,
+    MODULE,
+    RebuiltMethod,
+    is_rebuilt,
+    rebuilt,
+)
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+CARD = "README.md"
+"""The file of the model card"""
+
+
+def write_folder(
+    method: Method[Any],
+    kit: Kit,
+    facts: Mapping[str, Any],
+    folder: Path,
+    card: Callable[[bool], str] = lambda _: "",
+    *,
+    onnx: bool = False,
+) -> bool:
+    """Write a method into a folder that is not there yet; whether the folder is plain.
+
+    A plain folder has modules of sentence-transformers alone; another one needs this package where
+    it is loaded. What was written is loaded again and compared with the method. facts: those of
+    the trial. card: whether it is plain -> the text of the model card. onnx: add the model as
+    ONNX. Raises UserError when the embeddings differ, and for a model that cannot be ONNX.
+    """
+    method.eval()
+    embedder = Embedder(method, kit)
+    ours = embedder(PROBES)
+    with written_whole(folder) as temporary:
+        plain = _written(embedder, facts, ours.shape[1], temporary)
+        theirs = encoder(temporary).encode(list(PROBES), batch_size=4)
+        check_equal(ours, np.asarray(theirs), f"the exported model of {facts['method']}")
+        if onnx:
+            _add_onnx(facts["method"], ours, temporary, plain=plain)
+        (temporary / CARD).write_text(card(plain), encoding="utf-8")
+        for path in temporary.rglob("*.safetensors"):
+            path.chmod(0o644)  # safetensors makes private files, and a folder is to be passed on
+    return plain
+
+
+def encoder(folder: Path | str) -> "SentenceTransformer":
+    """The model of a folder that `harness export` has written; it is `harness.encoder`.
+
+    It is the same as `SentenceTransformer(folder)`, also where the method needs code of this
+    package, which sentence-transformers imports only with `trust_remote_code=True`. Raises
+    UserError when the folder cannot be loaded.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    path = Path(folder)
+    return rebuilt(path) if is_rebuilt(path) else SentenceTransformer(str(path))
+
+
+def _add_onnx(method: str, ours: np.ndarray, folder: Path, *, plain: bool) -> None:
+    if not plain:
+        raise UserError(
+            f"the method {method} needs code of harness, which ONNX cannot have; export it without "
+            f"--onnx"
+        )
+    from harness.export.onnx import write_onnx
+
+    write_onnx(encoder(folder).cpu(), ours, folder)
+
+
+def _written(embedder: Embedder, facts: Mapping[str, Any], width: int, folder: Path) -> bool:
+    """Write the model in the way that fits; whether the folder is plain."""
+    method = embedder.method
+    if (model := _library_model(method)) is not None:
+        _copy(method, folder)
+        return not isinstance(model[0], RebuiltMethod)
+    if write_plain(embedder, folder):
+        return True
+    _write_rebuilt(method, embedder.kit, facts, width, folder)
+    return False
+
+
+def _library_model(method: Method[Any]) -> Any:
+    """The model of sentence-transformers that a method is; None for any other method."""
+    own: Any = getattr(method, "encoder", None)
+    return own if type(own).__module__.startswith("sentence_transformers.") else None
+
+
+def _copy(method: Method[Any], folder: Path) -> None:
+    """Copy the folder of a model of sentence-transformers, with its card under another name."""
+    shutil.copytree(model_folder(method.config.encoder), folder)
+    if (folder / CARD).exists():
+        (folder / CARD).rename(folder / f"ORIGINAL_{CARD}")
+
+
+def _write_rebuilt(
+    method: Method[Any], kit: Kit, facts: Mapping[str, Any], width: int, folder: Path
+) -> None:
+    """Write what `RebuiltMethod` reads."""
+    folder.mkdir(parents=True)
+    described = {**facts, "harness": __version__, "dimension": width}
+    _write_json(folder / DESCRIPTION, {"harness": described})
+    _write_json(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": MODULE}])
+    if method.config.encoder in kit.declared.models:
+        copy_tokenizer(method.config.encoder, folder / ENCODER)
+    weights = _weights(method)
+    if weights:
+        save_file(weights, folder / MODEL_WEIGHTS, {"format": "pt"})
+    for artefact in kit.declared.artefacts:
+        if artefact.embeds:
+            (folder / ARTEFACT_FOLDER).mkdir(exist_ok=True)
+            arrays = {name: np.array(value) for name, value in kit.artefact(artefact.name).items()}
+            save_arrays(arrays, folder / ARTEFACT_FOLDER / f"{artefact.name}.safetensors")
+
+
+def _weights(method: nn.Module) -> dict[str, Any]:
+    """All parameters, buffers and extra state, without those of a generator."""
+    generators = [name for name, part in method.named_modules() if isinstance(part, Generator)]
+    return {
+        name: value.detach().cpu().contiguous().clone()
+        for name, value in method.state_dict().items()
+        if not any(name.startswith(f"{each}.") for each in generators)
+    }
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=2, sort_keys=True), encoding="utf-8")

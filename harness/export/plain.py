@@ -1,0 +1,124 @@
+"""Methods that are plain in the end: a transformer, a pooling, and perhaps dense layers.
+
+The library has modules for these, so nobody who loads such a folder needs this package. Whether a
+method is plain is not declared but found out: a candidate is taken when its vectors are those of
+the method on all PROBES, on dev as in the tests.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.torch import save_file
+from torch import nn
+
+from harness.data.hub import MODEL_FILES, model_folder
+from harness.encoders.backbone import Encoder
+from harness.encoders.low_rank import merged_weights
+from harness.encoders.pretrained import without_pooler
+from harness.evaluation.embedder import Embedder
+from harness.export.probes import LARGEST_DIFFERENCE, PROBES, difference
+from harness.modules.heads import TanhHead
+from harness.plugin.method import Method
+
+POOLINGS = ("cls", "mean", "lasttoken", "weightedmean")
+"""The poolings of the library that methods here have"""
+_LAYERS = (nn.Linear, nn.ReLU, nn.Tanh, nn.GELU, nn.Identity)
+"""What a head may have: the library's Dense is a linear layer with one of these behind it"""
+
+
+def write_plain(embedder: Embedder, folder: Path) -> bool:
+    """Write a method into a folder if it is plain; whether it was."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Transformer
+
+    method = embedder.method
+    encoder = getattr(method, "encoder", None)
+    if not isinstance(encoder, Encoder):
+        return False
+    folder.mkdir(parents=True)
+    _write_transformer(encoder, method.longest, folder)
+    transformer = Transformer.load(str(folder))
+    wanted = [embedder(PROBES, dev=dev) for dev in (False, True)]
+    for modules in _candidates(method, encoder.hidden_size):
+        model = SentenceTransformer(modules=[transformer, *modules], device="cpu")
+        if _same(model.encode(list(PROBES)), wanted):
+            model.save(str(folder), create_model_card=False)
+            _write_transformer(encoder, method.longest, folder)
+            return True
+    shutil.rmtree(folder)
+    return False
+
+
+def copy_tokenizer(name: str, folder: Path) -> None:
+    """Copy the configuration and the tokenizer of a pretrained model, without its weights."""
+    folder.mkdir(parents=True, exist_ok=True)
+    source = model_folder(name)
+    for path in sorted({path for pattern in MODEL_FILES for path in source.glob(pattern)}):
+        if path.suffix != ".safetensors" and not path.name.endswith(".index.json"):
+            shutil.copyfile(path, folder / path.name)
+
+
+def _same(found: np.ndarray, wanted: list[np.ndarray]) -> bool:
+    return all(difference(each, found) <= LARGEST_DIFFERENCE for each in wanted)
+
+
+def _candidates(method: Method[Any], width: int) -> Iterator[list[nn.Module]]:
+    """What may stand behind the transformer; the simplest comes first."""
+    from sentence_transformers.base.modules import Dense
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+
+    tails: list[list[nn.Module]] = [[]]
+    tails += [[*_dense(head, Dense)] for head in method.children() if _is_dense(head)]
+    for tail in tails:
+        for pooling in POOLINGS:
+            modules = [Pooling(width, pooling), *tail]
+            yield modules
+            yield [*modules, Normalize()]
+
+
+def _is_dense(module: nn.Module) -> bool:
+    """Whether a module is linear layers with activation functions, which the library has."""
+    if isinstance(module, TanhHead):
+        return True
+    layers = list(module.children()) if type(module) is nn.Sequential else []
+    return bool(layers) and all(isinstance(each, _LAYERS) for each in layers)
+
+
+def _dense(head: nn.Module, kind: Any) -> Iterator[nn.Module]:
+    """The layers of a head as modules of the library (`kind`: its class Dense)."""
+    layers = [head.linear, nn.Tanh()] if isinstance(head, TanhHead) else list(head.children())
+    for place, layer in enumerate(layers):
+        if not isinstance(layer, nn.Linear):
+            continue
+        behind = layers[place + 1] if place + 1 < len(layers) else nn.Identity()
+        yield kind(
+            layer.in_features,
+            layer.out_features,
+            bias=layer.bias is not None,
+            activation_function=nn.Identity() if isinstance(behind, nn.Linear) else behind,
+            init_weight=layer.weight.detach().cpu().clone(),
+            init_bias=None if layer.bias is None else layer.bias.detach().cpu().clone(),
+        )
+
+
+def _write_transformer(encoder: Encoder, longest: int, folder: Path) -> None:
+    """Write the encoder as transformers and sentence-transformers read it."""
+    copy_tokenizer(encoder.name, folder)
+    config = folder / "config.json"
+    values = json.loads(config.read_text(encoding="utf-8"))
+    # The file may be that of a masked language model, whose other parts are not here.
+    values["architectures"] = [type(encoder.model).__name__]
+    config.write_text(json.dumps(values, indent=2), encoding="utf-8")
+    state = merged_weights(encoder.model)
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    described = {
+        "max_seq_length": longest,
+        "do_lower_case": False,
+        "model_args": without_pooler(encoder.model.config),
+    }
+    (folder / "sentence_bert_config.json").write_text(json.dumps(described, indent=2))

@@ -1,0 +1,177 @@
+"""A method that was exported, as a module of sentence-transformers.
+
+An exported folder whose method needs code of this package names `RebuiltMethod` in its modules.json
+by `MODULE`. The code is that of the installed package; a folder has weights and configurations, and
+no code.
+"""
+
+import json
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.numpy import load_file as load_arrays
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from harness.data.batching import TextBatch, pad
+from harness.device import device
+from harness.errors import UserError, explained
+from harness.inputs import read_text
+from harness.plugin import registry
+from harness.plugin.embedding_kit import EmbeddingKit
+from harness.plugin.method import Method, sentence_pieces
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+MODULE = "harness.plugin.rebuilt.RebuiltMethod"
+"""The name of the class in modules.json; folders outside have it, so it stays"""
+DESCRIPTION, MODEL_WEIGHTS, ENCODER, ARTEFACT_FOLDER = (
+    "config.json", "model.safetensors", "encoder", "artefacts",
+)  # fmt: skip
+"""The files and folders of an exported method: what it is, all of its weights, configuration and
+tokenizer of the encoder, and the arrays that embedding needs"""
+_logger = logging.getLogger(__name__)
+
+
+class RebuiltMethod(nn.Module):
+    """Reads texts and embeds them as the method does in the tests of the harness."""
+
+    save_in_root = True
+
+    def __init__(self, method: Method[Any], folder: Path, description: Mapping[str, Any]) -> None:
+        """folder: where it lies. description: the content of DESCRIPTION."""
+        super().__init__()
+        self.method, self.folder, self.description = method, folder, description
+
+    @classmethod
+    def load(cls, model_name_or_path: str, **options: Any) -> Self:
+        """Build the method of a folder, or of a repository of the Hub.
+
+        The arguments are those with which sentence-transformers loads a module. Raises UserError
+        when the method is not installed here, or when the folder is damaged.
+        """
+        folder = Path(model_name_or_path)
+        if not folder.is_dir():
+            from huggingface_hub import snapshot_download
+
+            known = ("revision", "token", "local_files_only")
+            chosen = {name: options[name] for name in known if name in options}
+            cache = options.get("cache_folder")
+            folder = Path(snapshot_download(model_name_or_path, cache_dir=cache, **chosen))
+        with explained(f"the exported model {folder} cannot be loaded: "):
+            description = described(folder)
+            method = _method(folder, description)
+        return cls(method, folder, description)
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer of the encoder."""
+        return self.method.tokenizer
+
+    @property
+    def max_seq_length(self) -> int:
+        """The most tokens of a text, template included."""
+        return self.method.longest
+
+    def get_embedding_dimension(self) -> int:
+        """The width of the vectors."""
+        return int(self.description["dimension"])
+
+    get_sentence_embedding_dimension = get_embedding_dimension
+
+    def preprocess(
+        self, inputs: Sequence[str], prompt: str | None = None, **_: Any
+    ) -> dict[str, Tensor]:
+        """Texts -> `input_ids` and `attention_mask`, (texts, length); a prompt stands in front."""
+        texts = [self.method.test_text(f"{prompt or ''}{text}") for text in inputs]
+        template = self.method.evaluation_template
+        rows = [
+            np.asarray(each, np.int64) for each in sentence_pieces(self.method, template, texts)
+        ]
+        ids, mask = pad(rows, template, self.tokenizer.pad_token_id)
+        return {"input_ids": ids, "attention_mask": mask}
+
+    tokenize = preprocess
+
+    def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
+        """Add `sentence_embedding`, (texts, hidden)."""
+        ids, mask = features["input_ids"], features["attention_mask"]
+        batch = TextBatch(ids, mask, torch.arange(len(ids), device=ids.device))
+        return {**features, "sentence_embedding": self.method.embed(batch)}
+
+    def save(self, output_path: str, **_: Any) -> None:
+        """Copy the folder; sentence-transformers writes its own files anew."""
+        if Path(output_path).resolve() != self.folder.resolve():
+            shutil.copytree(self.folder, output_path, dirs_exist_ok=True)
+
+
+def is_rebuilt(folder: Path) -> bool:
+    """Whether a folder of sentence-transformers is an exported method that needs this package."""
+    listed = folder / "modules.json"
+    try:
+        modules = json.loads(read_text(listed)) if listed.is_file() else []
+        return [module["type"] for module in modules] == [MODULE]
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def rebuilt(folder: Path) -> "SentenceTransformer":
+    """The model of sentence-transformers, which needs no trust in foreign code this way."""
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(modules=[RebuiltMethod.load(str(folder))])
+
+
+def described(folder: Path) -> dict[str, Any]:
+    """What an exported method is: the facts of its trial. Raises UserError when it is none."""
+    content = json.loads(read_text(folder / DESCRIPTION))
+    found = content.get("harness") if isinstance(content, dict) else None
+    if not isinstance(found, dict):
+        raise UserError(f"{folder} is no exported model: its {DESCRIPTION} names no method")
+    return found
+
+
+class _RebuildingKit(EmbeddingKit):
+    """A kit that reads no weights of pretrained models, and artefacts from a folder."""
+
+    empty = True
+    folder = Path()
+    """Of the exported method"""
+
+    def needed_artefact(self, name: str) -> Mapping[str, np.ndarray]:
+        path = self.folder / ARTEFACT_FOLDER / f"{name}.safetensors"
+        found: Mapping[str, np.ndarray] = load_arrays(path)
+        return found
+
+
+def _method(folder: Path, description: Mapping[str, Any]) -> Method[Any]:
+    name = description["method"]
+    if name not in registry.names():
+        raise UserError(
+            f"{folder} needs the method {name}, which is not installed here; install the package "
+            f"that has it, or work in a folder that has it in methods/{name}"
+        )
+    plugin = registry.load(name)
+    if plugin.source_digest != description["source_digest"]:
+        _logger.warning("the code of the method %s is not that of %s", name, folder)
+    values = dict(description["configuration"])
+    if (folder / ENCODER).is_dir():
+        values["encoder"] = str((folder / ENCODER).resolve())
+    kit = _RebuildingKit(plugin.declare(plugin.method.config_type(**values)), device())
+    kit.folder = folder
+    method: Method[Any] = kit.build()
+    try:
+        weights = load_file(folder / MODEL_WEIGHTS) if (folder / MODEL_WEIGHTS).is_file() else {}
+        # The stored tensors themselves, because an encoder may be in bf16.
+        method.load_state_dict(weights, strict=True, assign=True)
+    except (SafetensorError, OSError, RuntimeError) as error:
+        why = str(error).splitlines()[0]
+        raise UserError(f"{folder / MODEL_WEIGHTS} cannot be loaded: {why}") from None
+    return method.to(kit.device).eval()

@@ -1,0 +1,135 @@
+"""Brings the records of several stores together in one of them.
+
+A trial that several machines ran is compared: of two results of one key the one that is there first
+stays, and another result is named. What has finished goes before what has not.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness.errors import UserError
+from harness.files import content_digest
+from harness.trials.record import RANK, Record, record_of
+from harness.trials.store import LAST_CHARACTER, Store
+
+_DIGITS = "0123456789abcdef"
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Two stores with different results of one trial."""
+
+    key: str
+    store: str
+    """The store whose result is not taken"""
+    difference: str
+    """What differs first"""
+
+
+@dataclass
+class Merged:
+    """What came of a merge."""
+
+    new: int = 0
+    """Records that the store did not have, or had only unfinished"""
+    known: int = 0
+    """Records that it had already"""
+    conflicts: list[Conflict] = field(default_factory=list)
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
+    """(name in a source, reason) of what could not be read, and so is not in the store"""
+
+
+def merge(sources: Sequence[Store], into: Store) -> Merged:
+    """Write what the sources have and `into` has not; the sources stay as they are.
+
+    The trained weights of new records come along where they are kept. A merge that is stopped is
+    simply done again. Raises UserError when `into` cannot be written.
+    """
+    into.check_writable()
+    found = Merged()
+    for source in sources:
+        reading = source.read(("weights_digest",))
+        found.unreadable += reading.unreadable
+        known = into.read(()).table["key"]
+        new = reading.table.filter(pc.invert(pc.is_in(reading.table["key"], known)))
+        finished = new.filter(pc.equal(new["status"], "finished"))
+        if finished.num_rows:
+            into.add(_parts(source, finished["key"]))
+        for part in _parts(source, new.filter(pc.not_equal(new["status"], "finished"))["key"]):
+            for row in part.to_pylist():
+                into.write(record_of(row))
+        for row in new.filter(pc.is_valid(new["weights_digest"])).to_pylist():
+            _take_weights(source, into, row["key"], row["weights_digest"])
+        found.new += new.num_rows
+        _compare(source, into, known, found)
+    return found
+
+
+def _parts(store: Store, keys: pa.ChunkedArray) -> Iterator[pa.Table]:
+    """The rows with these keys in their order, a part at a time, so that any store fits."""
+    if not len(keys):
+        return
+    for digit in _DIGITS:
+        table = store.read(between=(digit, digit + LAST_CHARACTER)).table
+        part = table.filter(pc.is_in(table["key"], keys))
+        if part.num_rows:
+            yield part.sort_by("key")
+
+
+def _compare(source: Store, into: Store, known: pa.ChunkedArray, found: Merged) -> None:
+    """Take what has finished in the source alone, and name what has finished differently.
+
+    known: the keys that `into` had before.
+    """
+    for part in _parts(source, known):
+        ours = {
+            row["key"]: record_of(row)
+            for each in _parts(into, part["key"])
+            for row in each.to_pylist()
+        }
+        for theirs in map(record_of, part.to_pylist()):
+            mine = ours[theirs.key]
+            if RANK[theirs.status] > RANK[mine.status]:
+                into.write(theirs)
+                if theirs.weights_digest:
+                    _take_weights(source, into, theirs.key, theirs.weights_digest)
+                found.new += 1
+                continue
+            found.known += 1
+            if theirs.finished and (name := mine.difference(theirs)):
+                shown = _shown(name, mine, theirs)
+                found.conflicts.append(Conflict(mine.key, source.place, shown))
+
+
+def _shown(name: str, ours: Record, theirs: Record) -> str:
+    """What differs between two results, with the two values where they are numbers."""
+    one, other = getattr(ours, name), getattr(theirs, name)
+    if name in ("dev", "test", "details"):
+        for metric in sorted(one.keys() | other.keys()):
+            if one.get(metric) != other.get(metric):
+                return f"{name} {metric} is {one.get(metric)} here and {other.get(metric)} there"
+    if name in ("history", "uncertainty"):
+        return f"its {name} is another one"
+    return f"{name} is {one} here and {other} there"
+
+
+def _take_weights(source: Store, into: Store, key: str, digest: str) -> None:
+    """Copy the kept weights of a trial, where the source has those that its record names."""
+    if into.kept_weights(key).is_file():
+        return
+    path = source.kept_weights(key)
+    if path.is_file() and content_digest(path) == digest:
+        into.keep_weights(key, path)
+
+
+def check_places(sources: Sequence[Store], into: Store) -> None:
+    """Raises UserError for a source without a store, and for one that is the target."""
+    for source in sources:
+        if source.address == into.address:
+            raise UserError(f"{source.place} is both merged and merged into")
+        if not Path(source.folder).is_dir() and not source.read(()).table.num_rows:
+            raise UserError(f"there is no store {source.place}")

@@ -1,0 +1,121 @@
+"""Writes what others may see of a store: configurations, scores, costs and digests.
+
+It is a store again, so that others compare with it and merge it. It names no host and no path,
+and no reason of a failure, because a reason may quote a path.
+"""
+
+import json
+import platform
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from harness.errors import UserError
+from harness.files import written_whole
+from harness.trials.compaction import COMPACTED
+from harness.trials.flat import flat_columns
+from harness.trials.record import JSON_COLUMNS, SCHEMA, WITHOUT_LARGE
+from harness.trials.record_files import write_rows
+from harness.trials.store import Store
+
+PUBLIC_STATES = ("finished", "partial", "pruned")
+"""The states of the records that are published; a failure says something of a machine only"""
+_EMPTIED = ("host", "reason")
+PUBLIC_STORE, FLAT, TEXT = "trials", "trials-flat.parquet", "README.md"
+"""What a published folder has: a store, the same as one flat table, and a page that says so"""
+_PAGE = """\
+# Results of {count} trials
+
+- `trials` is a store of harness: `harness table --store trials` prints its tables, and
+  `harness merge trials --into STORE` adds its records to a store of one's own.
+- `trials-flat.parquet` has the same with a column for each hyperparameter and each score, such as
+  `config.learning_rate` and `test.avg`; pandas, Polars and DuckDB open it.
+
+Every record has the digests of the method's source, of its data and of its models, and the versions
+that it ran with. Hosts, paths and failures are left out.
+"""
+
+
+def publish(store: Store, folder: Path) -> int:
+    """Write the public part of a store into a folder that is not there yet.
+
+    Returns the number of records. Raises UserError when there is none, and when a text would name
+    this machine, its user or a folder of it.
+    """
+    table = store.read(where=pc.field("status").isin(PUBLIC_STATES)).table.sort_by("key")
+    if not table.num_rows:
+        raise UserError(f"the store {store.place} has no finished trial to publish")
+    table = _public(table)
+    for name, text in _named_here(table):
+        raise UserError(
+            f"the column {name} names this machine or its user ({text}), so nothing was published"
+        )
+    with written_whole(folder) as temporary:
+        (temporary / PUBLIC_STORE).mkdir(parents=True)
+        write_rows([table], temporary / PUBLIC_STORE / f"{COMPACTED}published.parquet")
+        pq.write_table(flat_columns(table.select(WITHOUT_LARGE)), temporary / FLAT)
+        page = _PAGE.format(count=f"{table.num_rows:,}")
+        (temporary / TEXT).write_text(page, encoding="utf-8")
+    return int(table.num_rows)
+
+
+def _public(table: pa.Table) -> pa.Table:
+    """The rows without what only their machine needs."""
+    for name in _EMPTIED:
+        table = _replaced(table, name, pa.nulls(table.num_rows, pa.string()))
+    for name in table.column_names:
+        if table.schema.field(name).type == pa.string() and name not in _EMPTIED:
+            table = _replaced(table, name, _without_folders(name, table[name].combine_chunks()))
+    return table
+
+
+def _replaced(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    return table.set_column(table.column_names.index(name), SCHEMA.field(name), column)
+
+
+def _without_folders(name: str, column: pa.Array) -> pa.Array:
+    """Texts in which a path is its last part alone."""
+    texts = column.dictionary_encode()
+    change = _json_without_folders if name in JSON_COLUMNS else without_folder
+    changed = [change(text) for text in texts.dictionary.to_pylist()]
+    return pa.array(changed, pa.string()).take(texts.indices)
+
+
+def _json_without_folders(text: str) -> str:
+    return json.dumps(_each_text(json.loads(text)), sort_keys=True)
+
+
+def _each_text(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _each_text(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_each_text(part) for part in value]
+    return without_folder(value) if isinstance(value, str) else value
+
+
+def without_folder(text: str) -> str:
+    """A path of this machine without its folders; any other text as it is.
+
+    The name of a model on the Hub has a `/`, too, but does not begin with one.
+    """
+    inside = text.count("/") > 1 and not re.search(r"\s", text)
+    is_path = text.startswith(("/", "~", "./", "../")) or inside
+    return text.rstrip("/").rpartition("/")[2] if is_path else text
+
+
+def _named_here(table: pa.Table) -> Iterator[tuple[str, str]]:
+    """(column, word) for each word that only this machine can have written."""
+    home = Path.home()
+    words = {platform.node(), str(home), str(Path.cwd()), f"/{home.name}/"} - {"", "/", "//"}
+    # A host may be called like a part of some other word.
+    alone = re.compile("|".join(rf"(?<![\w-]){re.escape(word)}(?![\w-])" for word in words))
+    for name in table.column_names:
+        if table.schema.field(name).type == pa.string():
+            for text in pc.unique(table[name]).drop_null().to_pylist():
+                if found := alone.search(text):
+                    yield name, found[0]

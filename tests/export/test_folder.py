@@ -1,0 +1,246 @@
+"""Every method leaves as a folder of sentence-transformers that gives the same embeddings."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize, Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+
+from harness.data.trained_encoders import WEIGHTS, trained_folder
+from harness.errors import UserError
+from harness.evaluation.embedder import Embedder
+from harness.export.folder import encoder, write_folder
+from harness.manifests import MANIFEST, seal
+from harness.plugin import registry
+from harness.plugin.kit import Kit
+from harness.plugin.rebuilt import RebuiltMethod
+from harness.training.saved_state import SavedState
+from tests.kits import WORDS
+from tests.method_cases import values_of
+
+KitFor = Callable[..., Kit]
+EXPORTED: list[tuple[str, dict[str, Any]]] = [
+    ("simcse", {"masked_language_weight": 0.1}),
+    ("simcse", {"setting": "sup"}),
+    ("simcse", {"lora_rank": 2}),
+    ("promptbert", {"lora_rank": 2}),
+    ("simcse", {"setting": "sup", "head": "batchnorm"}),
+    ("esimcse", {"queue_ratio": 2.0}),
+    ("consert", {}),
+    ("consert", {"test_pooling": "mean"}),
+    ("sbert", {}),
+    ("promptbert", {}),
+    ("promptbert", {"setting": "sup"}),
+    ("dcpcse", {"mlm": True}),
+    ("dcpcse", {"prompts": "shallow"}),
+    ("d2cse", {"cls_prompt": True}),
+    ("d2cse", {"static_corruption": True, "discriminator": "copy"}),
+    ("diffcse", {"objective": "corrective"}),
+    ("diffaug", {"analysis": True}),
+    ("diffaug", {"augmentation": "lora"}),
+    ("diffaug", {"augmentation": "adapter", "combination": "sum"}),
+    ("clsr", {}),
+    ("flow", {"vector_dropout": False}),
+    ("whitening", {"dimensions": 7}),
+    ("pooling", {"pooling": "cls"}),
+    ("pooling", {"pooling": "first-last"}),
+]
+PLAIN = {"simcse", "esimcse", "consert", "sbert", "diffcse", "clsr"}
+"""Methods that are a transformer, a pooling and perhaps dense layers in the end"""
+TEXTS = [
+    "the small dog sees a red house.",
+    " ".join(WORDS),
+    "a",
+    "The Cat likes",
+    " ".join(WORDS * 4),
+]
+
+
+def changed(kit: Kit) -> Any:
+    """The method with other weights than those that it starts with, as after a training."""
+    torch.manual_seed(5)
+    method = kit.build()
+    with torch.no_grad():
+        for parameter in method.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.05)
+    return method.eval()
+
+
+def is_plain(name: str, options: dict[str, Any]) -> bool:
+    if name == "pooling":
+        return options["pooling"] in ("cls", "mean")
+    if name == "consert":  # by default it has another pooling on dev than in the tests
+        return options.get("test_pooling") == "mean"
+    # The library has no batch norm behind a pooling.
+    return name in PLAIN and options.get("head") != "batchnorm"
+
+
+def facts_for(kit: Kit) -> dict[str, Any]:
+    declared = kit.declared
+    return {
+        "key": "0" * 32,
+        "method": declared.name,
+        "configuration": declared.config.deciding(),
+        "source_digest": declared.source_digest,
+    }
+
+
+def exported(kit: Kit, folder: Path) -> bool:
+    """Export a method, and compare it again with the folder; whether the folder is plain."""
+    method = changed(kit)
+    plain = write_folder(method, kit, facts_for(kit), folder)
+    ours = Embedder(method, kit)(TEXTS)
+    np.testing.assert_allclose(encoder(folder).encode(TEXTS), ours, rtol=0, atol=1e-5)
+    return plain
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "options"), EXPORTED, ids=str)
+def test_every_method(
+    kit_for: KitFor,
+    tiny_encoder: Path,
+    triplets: Path,
+    pairs: Path,
+    tmp_path: Path,
+    name: str,
+    options: dict[str, Any],
+) -> None:
+    kit = kit_for(name, **values_of(name, options, str(tiny_encoder), triplets, pairs))
+    assert exported(kit, tmp_path / "model") == is_plain(name, options)
+
+
+def test_all_methods_are_here() -> None:
+    beside = {"glove", "sentence_transformer"}
+    assert {name for name, _ in EXPORTED} | beside == set(registry.sources())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["tiny_roberta", "byte_roberta"])
+@pytest.mark.parametrize("name", ["simcse", "promptbert"])
+def test_other_tokenizers(kit_for: KitFor, tmp_path: Path, name: str) -> None:
+    """Of RoBERTa's kind, a space in front of a sentence changes its first piece."""
+    assert exported(kit_for(name), tmp_path / "model") == (name == "simcse")
+
+
+def test_an_encoder_that_a_trial_has_trained(
+    kit_for: KitFor, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    """Its weights leave with the folder, which needs no cache."""
+    trial = "a" * 32
+    weights = trained_folder(trial) / WEIGHTS
+    model = kit_for("pooling").build().encoder.model
+    changed_weights = {name: value + 0.1 for name, value in model.state_dict().items()}
+    SavedState(changed_weights).write(weights)
+    seal(weights.with_name(MANIFEST), [weights])
+    plain, ours = (
+        kit_for("pooling", encoder=f"{tiny_encoder}@{trial}", pooling=pooling)
+        for pooling in ("mean", "last-two")
+    )
+    for name, kit in (("plain", plain), ("ours", ours)):
+        method = kit.build()
+        assert write_folder(method, kit, facts_for(kit), tmp_path / name) == (name == "plain")
+    expected = [Embedder(kit.build(), kit)(TEXTS) for kit in (plain, ours)]
+    shutil.rmtree(weights.parent)
+    for name, vectors in zip(("plain", "ours"), expected, strict=True):
+        np.testing.assert_allclose(encoder(tmp_path / name).encode(TEXTS), vectors, atol=1e-5)
+
+
+def test_word_vectors(kit_for: KitFor, tmp_path: Path) -> None:
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("small 1 0 0.5\ndog 0 2 0\nThe 0 0 4\n")
+    kit = kit_for("glove", encoder="glove", vectors=vectors)
+    write_folder(kit.build(), kit, facts_for(kit), tmp_path / "model")
+    vectors.unlink()
+    found = encoder(tmp_path / "model").encode(["The small cat", "dog dog", "nothing"])
+    np.testing.assert_allclose(found, [[0.5, 0, 2.25], [0, 2, 0], [0, 0, 0]], atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_folder_of_the_library(kit_for: KitFor, tiny_encoder: Path, tmp_path: Path) -> None:
+    """It leaves as it is, with its own card beside ours; so does one that was exported before."""
+    modules = [Transformer(str(tiny_encoder)), Pooling(32, "mean"), Normalize()]
+    SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "theirs"))
+    kit = kit_for("sentence_transformer", encoder=str(tmp_path / "theirs"))
+    assert write_folder(kit.build(), kit, facts_for(kit), tmp_path / "ours")
+    assert (tmp_path / "ours" / "ORIGINAL_README.md").is_file()
+    kit = kit_for("pooling", pooling="last-two")
+    write_folder(kit.build(), kit, facts_for(kit), tmp_path / "first")
+    kit = kit_for("sentence_transformer", encoder=str(tmp_path / "first"))
+    assert not write_folder(kit.build(), kit, facts_for(kit), tmp_path / "second")
+
+
+@pytest.fixture
+def folder(kit_for: KitFor, tmp_path: Path) -> Path:
+    """The folder of a method that needs code of the package."""
+    kit = kit_for("pooling", pooling="last-two")
+    write_folder(kit.build(), kit, facts_for(kit), tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_sentence_transformers_itself(folder: Path) -> None:
+    """It imports the installed package when it is told to, and never without."""
+    found = SentenceTransformer(str(folder), trust_remote_code=True).encode(TEXTS)
+    assert (found == encoder(folder).encode(TEXTS)).all()
+    with pytest.raises(ValueError, match="trust_remote_code"):
+        SentenceTransformer(str(folder))
+
+
+def test_saved_again(folder: Path, tmp_path: Path) -> None:
+    encoder(folder).save(str(tmp_path / "again"))
+    assert (encoder(tmp_path / "again").encode(TEXTS) == encoder(folder).encode(TEXTS)).all()
+
+
+def test_a_method_that_is_not_here(folder: Path) -> None:
+    description = folder / "config.json"
+    description.write_text(description.read_text().replace('"pooling"', '"elsewhere"', 1))
+    content = json.loads(description.read_text())
+    content["harness"]["method"] = "elsewhere"
+    description.write_text(json.dumps(content))
+    with pytest.raises(UserError, match="needs the method elsewhere, which is not installed here"):
+        encoder(folder)
+
+
+def test_another_code_is_said(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    description = folder / "config.json"
+    content = json.loads(description.read_text())
+    content["harness"]["source_digest"] = "another"
+    description.write_text(json.dumps(content))
+    encoder(folder)
+    assert "the code of the method pooling is not that of" in caplog.text
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", "no JSON"])
+def test_a_damaged_folder(folder: Path, content: str) -> None:
+    (folder / "config.json").write_text(content)
+    with pytest.raises(UserError, match=r"cannot be loaded|is no exported model"):
+        encoder(folder)
+
+
+def test_damaged_weights(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(UserError, match=r"model\.safetensors"):
+        encoder(folder)
+
+
+def test_different_embeddings_leave_nothing(
+    kit_for: KitFor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit = kit_for("pooling", pooling="last-two")
+    forward = RebuiltMethod.forward
+
+    def off(self: RebuiltMethod, features: dict[str, Any], **options: Any) -> dict[str, Any]:
+        found = forward(self, features, **options)
+        return {**found, "sentence_embedding": found["sentence_embedding"] + 1e-3}
+
+    monkeypatch.setattr(RebuiltMethod, "forward", off)
+    with pytest.raises(UserError, match="other embeddings than the trial"):
+        write_folder(kit.build(), kit, facts_for(kit), tmp_path / "model")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,223 @@
+"""Published tables that are not of test scores: dev scores, cost, hyperparameters, examples."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.plugin import registry
+from harness.report.answers import Answers
+from harness.report.commands import Commands
+from harness.report.groups import Group
+from harness.report.paper_tables import paper_sheets
+from harness.report.sheet import Sheet, SheetLine
+from harness.trials.store import Store
+
+Add = Callable[..., str]
+Paper = Callable[..., Sheet]
+
+ABLATION = {
+    "objective": "detection", "edit": "replace", "edited": "same", "contrastive": True,
+    "head": "batchnorm", "masking_ratio": 0.3, "replaced_token_weight": 0.005,
+}  # fmt: skip
+TRANSFER_TUNED = ABLATION | {
+    "learning_rate": 2e-6, "masking_ratio": 0.15, "replaced_token_weight": 0.05,
+}  # fmt: skip
+
+
+@pytest.fixture
+def paper(store: Store) -> Paper:
+    """paper(name, number, encoder=..., answers=...): a published table with our numbers."""
+
+    def sheet(name: str, number: int, **options: Any) -> Sheet:
+        commands = Commands(registry.names(), Path("results/trials"))
+        (found,) = paper_sheets(store.read(), name, commands, str(number), **options)
+        return found
+
+    return sheet
+
+
+def lines(sheet: Sheet, label: str) -> list[SheetLine]:
+    """The lines of the first row with this label, without the number of the row."""
+    found = [line for section in sheet.sections for line in section.lines]
+    width = next(index for index, cell in enumerate(found[0]) if cell == "published")
+    rows = [line[width - 1 :] for line in found]
+    start = next(index for index, line in enumerate(rows) if line[0].startswith(label))
+    end = next((at for at in range(start + 1, len(rows)) if rows[at][0]), len(rows))
+    return rows[start:end]
+
+
+# Dev scores
+
+
+def test_the_columns_of_an_ablation_are_two_runs(
+    paper: Paper, add_trial: Add, add_evaluation: Add
+) -> None:
+    """DiffCSE's Table 3 has STS-B dev of one run, and transfer dev of another one."""
+    for dev in (84.0, 85.0):
+        add_trial(ABLATION, method="diffcse", dev={"stsb-dev": dev})
+    tuned: dict[str, Any] = {"method": "diffcse", "configuration": TRANSFER_TUNED}
+    of = add_trial(**tuned, dev={"stsb-dev": 90.0})
+    dev = {"transfer-senteval-dev": 85.0}
+    add_evaluation("transfer-senteval", {}, of=of, **tuned | {"dev": dev})
+    found = lines(paper("diffcse", 3), "DiffCSE [")
+    assert [line[2:] for line in found] == [
+        ["", "84.56", "85.95"],
+        ["2/1", "84.50±0.71", "85.00"],
+        ["", "-0.06≈", "-0.95"],
+    ]
+
+
+def test_transfer_dev_of_another_classifier_is_marked(
+    paper: Paper, add_trial: Add, add_evaluation: Add
+) -> None:
+    of = add_trial(dev={"stsb-dev": 81.0})
+    add_evaluation("transfer", {}, of=of, dev={"transfer-dev": 84.0})
+    _, ours, _ = lines(paper("diffcse", 3), "SimCSE [")
+    assert ours[2:] == ["1", "81.00", "84.00*"]
+
+
+def test_a_row_takes_only_its_own_variant(paper: Paper, add_trial: Add) -> None:
+    add_trial(ABLATION | {"contrastive": False}, method="diffcse", dev={"stsb-dev": 50.0})
+    add_trial(ABLATION | {"masking_ratio": 0.4}, method="diffcse", dev={"stsb-dev": 99.0})
+    sheet = paper("diffcse", 3)
+    assert len(lines(sheet, "DiffCSE [")) == 1
+    assert lines(sheet, "w/o contrastive loss")[1][2:] == ["1/0", "50.00", ""]
+    _, ours, _ = lines(paper("diffcse", 7), "STS-B")
+    assert ours[3:] == ["", "", "", "", "99.00", ""]  # the column 0.4
+
+
+def test_a_failed_trial_and_one_of_a_search_fill_nothing(paper: Paper, add_trial: Add) -> None:
+    add_trial(ABLATION, method="diffcse", role="search")
+    add_trial(ABLATION, method="diffcse", status="failed", reason="no memory")
+    assert len(lines(paper("diffcse", 3), "DiffCSE [")) == 1
+
+
+def test_another_protocol_is_marked_and_has_no_difference(paper: Paper, add_trial: Add) -> None:
+    for dev in (84.0, 85.0):
+        add_trial(ABLATION, method="diffcse", dev={"stsb-dev": dev}, protocol=1)
+    _, ours, delta = lines(paper("diffcse", 3), "DiffCSE [")
+    assert (ours[3], delta[3]) == ("84.50±0.71†", "")
+    add_trial(ABLATION, method="diffcse", dev={"stsb-dev": 80.0})
+    _, ours, delta = lines(paper("diffcse", 3), "DiffCSE [")
+    assert (ours[3], delta[3]) == ("80.00", "-4.56")
+
+
+def test_another_encoder_has_no_difference(paper: Paper, add_trial: Add) -> None:
+    add_trial(ABLATION, method="diffcse", dev={"stsb-dev": 60.0}, encoder="mini-bert")
+    assert len(lines(paper("diffcse", 3), "DiffCSE [")) == 1
+    sheet = paper("diffcse", 3, encoder="mini-bert")
+    _, ours, delta = lines(sheet, "DiffCSE [")
+    assert (ours[3], delta[3]) == ("60.00", "")
+    assert any("on mini-bert in the place of bert-base-uncased" in note for note in sheet.notes)
+    fill = "To fill: harness sweep --paper diffcse --table 3 --encoder mini-bert"
+    assert fill in sheet.notes
+
+
+def test_what_a_row_is_about_is_printed(paper: Paper) -> None:
+    assert lines(paper("diffaug", 8), "no auxiliary loss")[0][3:] == ["no", "", "86.20"]
+    assert lines(paper("diffaug", 8), "alpha 1e-2")[0][3:] == ["yes", "0.01", "84.80"]
+
+
+# Cost and size
+
+
+def test_cost_has_no_difference(paper: Paper, add_trial: Add) -> None:
+    for minutes in (30, 32):
+        add_trial(
+            {"batch_size": 128},
+            setting="sup",
+            training_seconds=60.0 * minutes,
+            peak_gpu_memory_mib=9 * 1024.0,
+        )
+    published, ours, delta = lines(paper("diffaug", 4), "SimCSE")
+    assert published[3:] == ["36", "10"]
+    assert ours[2:] == ["2", "31±1", "9±0"]
+    assert delta[3:] == ["", ""]
+
+
+def test_a_cost_that_a_trial_lacks_is_left_out(paper: Paper, add_trial: Add) -> None:
+    """There is no GPU memory on a CPU."""
+    add_trial({"batch_size": 128}, setting="sup", training_seconds=60.0)
+    assert lines(paper("diffaug", 4), "SimCSE")[1][3:] == ["1", ""]
+
+
+def test_parameters_are_compared(paper: Paper, add_trial: Add) -> None:
+    add_trial(parameters_total=111_000_000)
+    _, ours, delta = lines(paper("diffcse", 14), "SimCSE")
+    assert (ours[3], delta[3]) == ("111", "+1")
+
+
+# Hyperparameters
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("d2cse", 7), ("dcpcse", 3), ("dcpcse", 4), ("diffaug", 5), ("diffcse", 12), ("diffcse", 13)],
+)
+def test_our_defaults_are_the_papers(name: str, number: int, paper: Paper) -> None:
+    """The plugins say so of themselves; here the published tables are asked."""
+    sheet = paper(name, number)
+    assert not [line for section in sheet.sections for line in section.lines if "≠" in str(line)]
+
+
+def test_a_default_that_differs_is_marked(paper: Paper, monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.report import hyperparameter_tables
+
+    values = {"batch_size": 64, "learning_rate": 0.03}
+    monkeypatch.setattr(hyperparameter_tables, "published_values", lambda _: values)
+    sheet = paper("dcpcse", 3)
+    assert lines(sheet, "Batch size") == [
+        ["Batch size [1]", "published", "256", "256", "64", "64"],
+        ["", "ours", "64 ≠", "64 ≠", "64", "64"],
+    ]
+    records = sheet.records.to_pylist()
+    assert [row["ours"] for row in records[:4]] == ["64"] * 4
+
+
+# Examples
+
+
+class Spoken(Answers):
+    """A model that answers without weights."""
+
+    def __init__(self) -> None:
+        self.problems = {}
+
+    def can_ask(self, group: Group) -> bool:
+        return True
+
+    def nearest(self, group: Group, query: str, count: int) -> list[str]:
+        return [f"{group.method} {rank} to {query}" for rank in range(1, count + 1)]
+
+    def cosine(self, group: Group, query: str, sentence: str) -> float:
+        return {"can you do it?": 0.5}.get(sentence, 0.25)
+
+
+def test_sentences_of_our_models_stand_beside_the_published(paper: Paper, add_trial: Add) -> None:
+    add_trial()
+    sheet = paper("diffcse", 9, answers=Spoken())
+    assert sheet.sections[0].name == "SimCSE-BERT base, query: you can do it, too."
+    assert list(sheet.sections[0].lines[1]) == [
+        "2",
+        "can you do it?",
+        "simcse 2 to you can do it, too.",
+    ]
+    assert [line[2] for line in sheet.sections[1].lines] == ["", "", ""]  # DiffCSE has no trial
+    ours = [row["ours"] for row in sheet.records.to_pylist()]
+    assert ours[:4] == [*(f"simcse {rank} to you can do it, too." for rank in (1, 2, 3)), None]
+
+
+def test_cosines_of_our_models_stand_beside_the_published(paper: Paper, add_trial: Add) -> None:
+    add_trial({"prompts": "deep"}, method="dcpcse", score=78.0)
+    _, ours, delta = lines(paper("d2cse", 2, answers=Spoken()), "DCPCSE-BERT base")
+    assert ours[2:] == ["1", "0.2500", "0.2500", "0.5000", "78.00"]
+    assert delta[5:] == ["-0.4274", "-0.49"]
+
+
+def test_a_model_without_weights_is_named(paper: Paper, store: Store, add_trial: Add) -> None:
+    key = add_trial(key="7" * 32)
+    sheet = paper("diffcse", 9, answers=Answers(store, lambda _: None))
+    [note] = [note for note in sheet.notes if "weights are not kept" in note][:1]
+    assert f"harness retrieve {key[:10]} 'you can do it, too.' --count 3" in note

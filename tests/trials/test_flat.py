@@ -1,0 +1,87 @@
+"""The flat table of a store, as pandas, Polars and DuckDB see it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pandas
+import polars
+import pyarrow as pa
+import pytest
+
+import harness
+from harness.errors import UserError
+from harness.trials.flat import write_flat
+from harness.trials.store import Store
+from tests.trials.test_store import record
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Two methods, of which only one has a head, and a trial that failed."""
+    store = Store(tmp_path / "trials")
+    simcse = {"learning_rate": 3e-5, "batch_size": 64, "max_steps": None, "head": "tanh"}
+    whitening = {"learning_rate": 1, "batch_size": 32, "max_steps": None, "layers": [1, 2]}
+    store.write(record(1, configuration=simcse, dev={"stsb-dev": 80.0}, test={"avg": 75.5}))
+    store.write(
+        record(2, method="whitening", configuration=whitening, test={"avg": 70.0, "stsb": 71.0})
+    )
+    store.write(record(3, status="failed", reason="no memory", dev={}, test={}))
+    return store
+
+
+def test_a_data_frame(store: Store) -> None:
+    frame = harness.load(store.folder).set_index("key").sort_index()
+    assert len(frame) == 3
+    first, second, third = (frame.iloc[row] for row in range(3))
+    assert (first["config.learning_rate"], second["config.learning_rate"]) == (3e-5, 1.0)
+    assert (first["dev.stsb-dev"], first["test.avg"], second["test.stsb"]) == (80.0, 75.5, 71.0)
+    assert pandas.isna(first["test.stsb"])
+    assert pandas.isna(third["test.avg"])
+    assert (first["config.head"], second["config.layers"]) == ("tanh", "[1, 2]")
+    assert frame["config.batch_size"].dtype == pandas.Int64Dtype()
+    assert frame["test.avg"].mean() == 72.75
+    assert first["versions.torch"] == "2.9"
+    assert not [name for name in frame if isinstance(frame[name].iloc[0], list | dict)]
+
+
+def test_the_file_opens_anywhere(store: Store) -> None:
+    write_flat(store)
+    path = store.flat_file
+    query = f"""select avg("test.avg"), max("config.learning_rate") from '{path}'"""
+    assert duckdb.sql(query).fetchall() == [(72.75, 1.0)]
+    frame = polars.read_parquet(path)
+    assert frame["config.batch_size"].dtype == polars.Int64
+    assert frame.filter(polars.col("test.avg") > 72)["config.head"].to_list() == ["tanh"]
+    assert pandas.read_parquet(path)["dev.stsb-dev"].max() == 80.0
+    assert not any(pa.types.is_nested(kind) for kind in pa.parquet.read_schema(path).types)
+
+
+def test_compacted_files_too(store: Store) -> None:
+    before = harness.load(store.folder).sort_values("key", ignore_index=True)
+    assert store.compact(at_least=2) == 2
+    after = harness.load(store.folder).sort_values("key", ignore_index=True)
+    pandas.testing.assert_frame_equal(before, after)
+
+
+def test_an_empty_store(tmp_path: Path) -> None:
+    assert len(harness.load(tmp_path)) == 0
+
+
+def test_no_store(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no store"):
+        harness.load(tmp_path / "none")
+
+
+def test_without_pandas(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(UserError, match="pip install pandas"):
+        harness.load(store.folder)
+
+
+@pytest.mark.process
+def test_the_import_stays_light() -> None:
+    heavy = "{'torch', 'pandas', 'pyarrow', 'transformers'} & set(sys.modules)"
+    code = f"import sys, harness; assert not {heavy}, {heavy}"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,131 @@
+"""Stores of several machines become one: nothing is lost, and what differs is named."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import cli
+from harness.files import content_digest
+from harness.trials.merging import merge
+from harness.trials.record import Record
+from harness.trials.store import Store
+from tests.trials.test_store import record
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Callable[..., Store]:
+    """stores(name, record, ...): a store with these records."""
+
+    def make(name: str, *records: Record) -> Store:
+        store = Store(tmp_path / name / "trials")
+        for each in records:
+            store.write(each)
+        return store
+
+    return make
+
+
+def states(store: Store) -> dict[int, str]:
+    return {int(each.key, 16): each.status for each in store.read().records()}
+
+
+def failure(number: int) -> Record:
+    return record(number, status="failed", reason="no memory", dev={}, test={})
+
+
+def test_all_records_come_together(stores: Callable[..., Store]) -> None:
+    one, two = stores("one", record(1), record(2)), stores("two", record(2), record(3), failure(4))
+    into = stores("into", record(5))
+    found = merge([one, two], into)
+    expected = dict.fromkeys((1, 2, 3, 5), "finished") | {4: "failed"}
+    assert states(into) == expected
+    assert (found.new, found.known, found.conflicts) == (4, 1, [])
+    assert states(one) == {1: "finished", 2: "finished"}
+    kept = into.get(record(3).key)
+    assert kept == two.get(record(3).key)
+    again = merge([one, two], into)
+    assert (again.new, again.known) == (0, 5)
+    assert states(into) == expected
+
+
+def test_compacted_sources(stores: Callable[..., Store]) -> None:
+    one = stores("one", *(record(number) for number in range(1, 6)), failure(9))
+    one.compact(at_least=2)
+    into = stores("into")
+    merge([one], into)
+    assert states(into) == states(one)
+    assert into.read().table.sort_by("key").equals(one.read().table.sort_by("key"))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_finished_beats_unfinished(stores: Callable[..., Store], reverse: bool) -> None:
+    sides = [stores("one", record(1)), stores("two", failure(1))]
+    into, source = reversed(sides) if reverse else sides
+    assert merge([source], into).conflicts == []
+    assert states(into) == {1: "finished"}
+
+
+def test_another_result_is_named(stores: Callable[..., Store]) -> None:
+    into = stores("into", record(1, host="here"), record(2), record(3))
+    other = stores(
+        "two",
+        record(1, host="there", wall_seconds=9.0),
+        record(2, test={"graded": 50.25}),
+        record(3, steps=11),
+    )
+    found = merge([other], into)
+    assert [int(each.key, 16) for each in found.conflicts] == [2, 3]
+    first, second = found.conflicts
+    assert first.difference == "test graded is 50.0 here and 50.25 there"
+    assert second.difference == "steps is 10 here and 11 there"
+    assert first.store == other.place
+    kept = into.get(record(2).key)
+    assert kept is not None
+    assert kept.test == {"graded": 50.0}
+
+
+def test_weights_come_along(stores: Callable[..., Store], tmp_path: Path) -> None:
+    weights = tmp_path / "weights"
+    weights.write_bytes(b"some weights")
+    digest = content_digest(weights)
+    one = stores("one", *(record(number, weights_digest=digest) for number in (1, 2, 3)))
+    one.keep_weights(record(1).key, weights)
+    weights.write_bytes(b"damaged")
+    one.keep_weights(record(2).key, weights)
+    into = stores("into")
+    merge([one], into)
+    assert into.weights(record(1).key).read_bytes() == b"some weights"
+    assert not into.weights(record(2).key).exists()
+
+
+def test_the_command(
+    stores: Callable[..., Store],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one, two = stores("one", record(1)), stores("two", record(1, steps=3), record(2))
+    (two.folder / f"{7:032x}.parquet").write_bytes(b"no Parquet")
+
+    def call(*words: Any) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["harness", "merge", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return int(ended.value.code or 0), *capsys.readouterr()
+
+    code, out, err = call(two.folder, "--into", one.folder)
+    assert code == 1
+    assert "1 new, 1 were there already" in out
+    assert "has another result in" in err
+    assert "steps is 10 here and 3 there" in err
+    assert f"not read: {7:032x}.parquet" in err
+    assert one.flat_file.is_file()
+    for wrong, sentence in (
+        ((one.folder, "--into", one.folder), "both merged and merged into"),
+        ((one.folder.parent / "none", "--into", one.folder), "there is no store"),
+    ):
+        code, _, err = call(*wrong)
+        assert (code, err.count("\n")) == (2, 1)
+        assert sentence in err
+    assert states(one) == {1: "finished", 2: "finished"}

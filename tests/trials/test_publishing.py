@@ -1,0 +1,121 @@
+"""What is published has the scores and says nothing of the machine."""
+
+import getpass
+import platform
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from harness.errors import UserError
+from harness.trials.merging import merge
+from harness.trials.publishing import publish, without_folder
+from harness.trials.record import Record
+from harness.trials.store import Store
+from tests.trials.test_store import record
+
+
+def of_this_machine(number: int, **different: object) -> Record:
+    """A record that names the machine wherever one may."""
+    home = str(Path.home())
+    return record(
+        number,
+        host=platform.node(),
+        reason=f"graded: {home}/data.txt is missing",
+        encoder=f"{home}/models/my-bert",
+        configuration={
+            "encoder": f"{home}/models/my-bert",
+            "sentences": "~/corpora/mine.txt",
+            "learning_rate": 3e-5,
+            "generator": "organisation/name",
+            "files": [f"{home}/one.txt"],
+        },
+        weights_digest="0" * 64,
+        **different,
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "trials")
+    store.write(of_this_machine(1))
+    store.write(of_this_machine(2, status="partial"))
+    store.write(of_this_machine(3, status="failed"))
+    return store
+
+
+def texts(folder: Path) -> str:
+    """All that is in the files of a folder; Parquet compresses, so its rows are printed."""
+    found = []
+    for path in sorted(folder.rglob("*")):
+        if path.suffix == ".parquet":
+            found.append(str(pq.read_table(path).to_pylist()))
+            found.append(str(pq.read_schema(path).metadata))
+        if path.is_file():
+            found.append(path.read_bytes().decode("latin-1"))
+    return "\n".join(found)
+
+
+def test_nothing_of_the_machine(store: Store, tmp_path: Path) -> None:
+    assert publish(store, tmp_path / "public") == 2
+    said = texts(tmp_path / "public")
+    words = {platform.node(), str(Path.home()), str(tmp_path), f"/{getpass.getuser()}/"} - {"/"}
+    for word in words:
+        assert word not in said, word
+    for word in ("my-bert", "mine.txt", "one.txt", "organisation/name", "learning_rate"):
+        assert word in said, word
+
+
+def test_others_merge_it(store: Store, tmp_path: Path) -> None:
+    publish(store, tmp_path / "public")
+    public, into = Store(tmp_path / "public" / "trials"), Store(tmp_path / "theirs")
+    found = merge([public], into)
+    assert (found.new, found.conflicts) == (2, [])
+    theirs, ours = into.get(record(1).key), store.get(record(1).key)
+    assert theirs is not None
+    assert ours is not None
+    assert ours.difference(theirs) is None
+    assert (theirs.host, theirs.reason, theirs.source_digest) == (None, None, ours.source_digest)
+    assert merge([public], store).conflicts == []
+
+
+def test_the_same_store_gives_the_same_files(store: Store, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        publish(store, tmp_path / name)
+    one, two = (
+        {
+            path.relative_to(tmp_path / name): path.read_bytes()
+            for path in (tmp_path / name).rglob("*")
+            if path.is_file()
+        }
+        for name in ("one", "two")
+    )
+    assert one == two
+
+
+def test_a_text_that_names_the_machine_is_refused(store: Store, tmp_path: Path) -> None:
+    named = f"my search in {Path.home()}/x"
+    store.write(record(7, method=named))
+    with pytest.raises(UserError, match="the column method names this machine"):
+        publish(store, tmp_path / "public")
+    assert not (tmp_path / "public").exists()
+
+
+def test_nothing_to_publish(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no finished trial"):
+        publish(Store(tmp_path / "none"), tmp_path / "public")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("bert-base-uncased", "bert-base-uncased"),
+        ("organisation/name", "organisation/name"),
+        ("/home/me/model/", "model"),
+        ("./plugins/mine", "mine"),
+        ("a/b/c.txt", "c.txt"),
+        ('This sentence of "{s}" means [MASK].', 'This sentence of "{s}" means [MASK].'),
+    ],
+)
+def test_folders(text: str, expected: str) -> None:
+    assert without_folder(text) == expected
