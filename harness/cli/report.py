@@ -11,7 +11,7 @@ from harness.errors import UserError
 if TYPE_CHECKING:
     from harness.report.commands import Commands
     from harness.report.figures.report_figure import ReportFigure
-    from harness.report.page.missing import Missing
+    from harness.report.page.gaps import Gap
     from harness.report.page.report_page import ReportPage
     from harness.report.sheet import Sheet
     from harness.trials.reading import Reading
@@ -67,7 +67,7 @@ def _page(paper: str | None, sweep: str | None, store: "Store") -> "ReportPage":
     from harness.report.commands import Commands
     from harness.report.figures.sweep_figures import sweep_figures
     from harness.report.figures.sweep_trials import sweep_searches
-    from harness.report.page.missing import failed_trials
+    from harness.report.page.gaps import failed_trials
     from harness.report.page.report_page import ReportPage
     from harness.report.page.stored_trials import (
         REPORT_COLUMNS,
@@ -114,10 +114,10 @@ def _title(paper: str | None, sweep: str | None) -> str:
 
 def _of_paper(
     paper: str, reading: "Reading", commands: "Commands"
-) -> "tuple[list[Sheet], list[Missing]]":
+) -> "tuple[list[Sheet], list[Gap]]":
     """The tables of a paper, and what the store lacks of them."""
     from harness.report.comparison import Comparer
-    from harness.report.page.missing import paper_gaps
+    from harness.report.page.gaps import paper_gaps
     from harness.report.paper_tables import paper_sheets
     from harness.report.reported import load_paper
 
@@ -137,10 +137,10 @@ def _paper_figures(paper: str, store: "Store") -> "tuple[list[ReportFigure], lis
 
 def _of_store(
     reading: "Reading", commands: "Commands", keys: set[str] | None
-) -> "tuple[list[Sheet], list[Missing]]":
+) -> "tuple[list[Sheet], list[Gap]]":
     """The tables of a store, and the tests that its trials lack. `keys`: only of these trials."""
     from harness.report.groups import comparable_groups
-    from harness.report.page.missing import store_gaps
+    from harness.report.page.gaps import store_gaps
     from harness.report.store_tables import store_sheets
 
     groups = comparable_groups(reading.table)
@@ -148,13 +148,13 @@ def _of_store(
     return store_sheets(reading, commands.store, keys=keys), list(store_gaps(shown, commands))
 
 
-def _of_space(sweep: str, commands: "Commands") -> "list[Missing]":
+def _of_space(sweep: str, commands: "Commands") -> "list[Gap]":
     """The command that runs what a search space still lacks; a search alone does not name one."""
     from harness.cli.targets import shipped_spaces
     from harness.inputs import is_file
-    from harness.report.page.missing import Missing
+    from harness.report.page.gaps import Gap
 
     if not is_file(Path(sweep)) and sweep not in shipped_spaces():
         return []
     what = f"Trials of {sweep} that the store has not; `harness plan {sweep}` counts them"
-    return [Missing(what, commands.space(sweep))]
+    return [Gap(what, commands.space(sweep))]

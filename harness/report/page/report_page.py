@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.report.figures.report_figure import ReportFigure
+from harness.report.page.gaps import Gap
 from harness.report.page.grid import Grid
-from harness.report.page.missing import Missing
 from harness.report.page.sheet_grids import sheet_grid
 from harness.report.page.store_grids import (
     cost_grid,
@@ -27,7 +27,7 @@ class ReportPage:
     trials: StoredTrials
     sheets: Sequence[Sheet]
     figures: Sequence[ReportFigure]
-    missing: Sequence[Missing]
+    missing: Sequence[Gap]
     notes: Sequence[str] = ()
     """Sentences about what could not be drawn"""
 

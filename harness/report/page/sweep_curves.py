@@ -10,7 +10,7 @@ from harness.trials.store import Store
 
 FIGURED = 10
 """So many searches have figures, those with the most trials: a page of hundreds helps nobody"""
-CURVES = 20
+WITH_CURVES = 20
 """So many trials of a search have their curves in a report; histories are most of a store"""
 
 
@@ -29,7 +29,7 @@ def figured(searches: Sequence[SweepSearch]) -> tuple[list[SweepSearch], list[st
 
 def with_histories(searches: Sequence[SweepSearch], store: Store) -> list[SweepSearch]:
     """The searches, whose best trials have the histories that the store keeps of them."""
-    keys = [trial.record.key for search in searches for trial in search.trials[:CURVES]]
+    keys = [trial.record.key for search in searches for trial in search.trials[:WITH_CURVES]]
     rows = store.read(("history",), pc.field("key").isin(keys)).table.to_pylist() if keys else []
     histories = {row["key"]: row["history"] or [] for row in rows}
     return [

@@ -26,6 +26,12 @@ function lookOf(chart, row, count) {
   return chart.mark === "line" && count > LOOKS && number >= NAMED_LINES ? "pale" : `look-${number % LOOKS}`;
 }
 
+// With more series than colours, the same colour has another marker.
+function markerOf(chart, row) {
+  const number = chart.series ? chart.code(chart.series, row) : 0;
+  return MARKERS[(number + Math.floor(number / LOOKS)) % LOOKS];
+}
+
 function axes(chart, rows, width) {
   const column = (name) => rows.map((row) => chart.value(name, row));
   const x = scaleOf(column(chart.x), EDGE.left, width - EDGE.right);
@@ -90,7 +96,7 @@ function drawPoints(chart, rows, width, points) {
       const ends = { x1: across, x2: across, y1: y.place(value - spread), y2: y.place(value + spread) };
       parts.push(svgElement("line", { class: `line ${look}`, ...ends }));
     }
-    const marker = MARKERS[chart.series ? chart.code(chart.series, row) % LOOKS : 0];
+    const marker = markerOf(chart, row);
     const at = `translate(${across} ${y.place(value)})`;
     parts.push(svgElement("path", { class: `marker ${look}`, d: marker, transform: at }));
     points.push({ row, x: across, y: y.place(value) });

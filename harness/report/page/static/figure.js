@@ -72,7 +72,7 @@ class Figure {
       if (this.data.mark === "line") {
         sample.append(svgElement("polyline", { class: `line ${look}`, points: "0,6 30,6" }));
       } else {
-        const marker = MARKERS[this.data.code(this.data.series, row) % LOOKS];
+        const marker = markerOf(this.data, row);
         sample.append(svgElement("path", { class: `marker ${look}`, d: marker, transform: "translate(15 6)" }));
       }
       return element("li", {}, sample, ` ${name}`);

@@ -15,24 +15,24 @@ from harness.trials.record import Record
 
 
 @dataclass(frozen=True)
-class Missing:
+class Gap:
     """Something that the store lacks, and the command that fills it."""
 
     what: str
     command: str
 
 
-def paper_gaps(paper: Paper, comparer: Comparer, commands: Commands) -> Iterator[Missing]:
+def paper_gaps(paper: Paper, comparer: Comparer, commands: Commands) -> Iterator[Gap]:
     """The tables of a paper that the store has not filled, each with its command."""
     for name in paper.shown:
         table = comparer.table(paper, name)
         share = table_share(table, commands.methods)
         if share.filled < share.runnable and table.table.kind != "hyperparameters":
             command = commands.table(paper.paper, table.number, None)
-            yield Missing(f"{share.name}, {share.about}: {share}", command)
+            yield Gap(f"{share.name}, {share.about}: {share}", command)
 
 
-def store_gaps(groups: Iterable[Group], commands: Commands) -> Iterator[Missing]:
+def store_gaps(groups: Iterable[Group], commands: Commands) -> Iterator[Gap]:
     """The tests that some trial of a row lacks, with the command for the first such trial."""
     for part in (part for group in groups for part in group.parts):
         lacking = [name for name in part.tasks if name not in part.test]
@@ -50,10 +50,10 @@ def store_gaps(groups: Iterable[Group], commands: Commands) -> Iterator[Missing]
         model = [trial.key[:10]]
         if trial.own is None and part.method == "pooling":
             model = [part.encoder, "--pooling", str(part.configuration["pooling"])]
-        yield Missing(f"{row} has no score of {tests}", commands.evaluation(model, suite))
+        yield Gap(f"{row} has no score of {tests}", commands.evaluation(model, suite))
 
 
-def failed_trials(records: Iterable[Record], command: Callable[[Record], str]) -> Iterator[Missing]:
+def failed_trials(records: Iterable[Record], command: Callable[[Record], str]) -> Iterator[Gap]:
     """The trials that failed, by method, setting and encoder; the command runs the first again."""
     failed = [each for each in records if each.status == "failed" and each.role != "evaluation"]
     kinds = Counter((each.method, each.setting, each.encoder) for each in failed)
@@ -61,4 +61,4 @@ def failed_trials(records: Iterable[Record], command: Callable[[Record], str]) -
         first = next(each for each in failed if (each.method, each.setting, each.encoder) == kind)
         more = "; the same sweep tries all of them again" if count > 1 else ""
         what = f"{counted(count, 'failed trial')} of {' '.join(kind)}{more}"
-        yield Missing(what, command(first))
+        yield Gap(what, command(first))
