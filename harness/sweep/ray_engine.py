@@ -3,11 +3,13 @@
 The store keeps the results; what Tune keeps is deleted after the sweep.
 """
 
+import gc
 import os
 import secrets
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -135,7 +137,7 @@ class Engine:
         """Raises UserError for a trial that needs more memory than any machine has."""
         on_gpu = bool(self._gpu_shares.wanted)
         room = largest_room(self._machines, on_gpu=on_gpu, limit=self.limits.memory_bytes)
-        for trial in trials:
+        for trial in map(replace, trials):  # a trial keeps what is asked here
             check_fits(trial, room)
             check_workers(trial, self.resources, ray.cluster_resources())
 
@@ -161,6 +163,8 @@ class Engine:
         with stopping.heeded():
             while not queue.finished and not stopping.asked:
                 self._tuner(queue, relay).fit()
+                # A run's objects refer to one another. Python would keep those of several runs.
+                gc.collect()
         if stopping.asked:
             raise KeyboardInterrupt
 

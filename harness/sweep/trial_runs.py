@@ -71,7 +71,7 @@ class TrialRuns:
         decides which of the trials run, and when; None: all of them run.
         """
         # A later round may ask for a configuration that an earlier one has tried.
-        starts = {trial.start for trial in trials}
+        starts = {replace(trial).start for trial in trials}
         by_key = {name: each for name, each in self.trainers.items() if name in starts}
         by_key |= _by_key(trials)
         self._asked |= {name: replace(trial) for name, trial in by_key.items()}
