@@ -26,7 +26,7 @@ class Corpus:
     columns: tuple[list[str], ...]
     """The first texts of all items, their second texts, and so on"""
     labels: np.ndarray | None = None
-    """(items,): the label of each item; None: the corpus has no labels"""
+    """(items,): the label or the score of each item; None: the corpus has neither"""
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -77,6 +77,13 @@ def read_triplets(paths: list[Path]) -> Corpus:
     if not columns[0]:
         raise UserError(f"{paths[0]} holds no triplet")
     return Corpus(columns)
+
+
+def is_triplet_file(path: Path) -> bool:
+    """Whether a CSV file has the header of SimCSE's triplets, or no whole header at all."""
+    with path.open("rb") as file:
+        header = file.readline().strip().decode("utf-8", "replace").split(",")
+    return header == [""] or header[0] == "sent0"
 
 
 def read_nli_pairs(paths: list[Path]) -> Corpus:
@@ -139,6 +146,13 @@ def read_similar_pairs(paths: list[Path]) -> Corpus:
     # The paper says "higher than 4", but its 1,406 pairs are those from 4 on.
     similar = [row for row in fields if float(row[4]) >= 4]
     return Corpus(([row[5] for row in similar], [row[6] for row in similar]))
+
+
+def read_scored_pairs(paths: list[Path]) -> Corpus:
+    """Read the training pairs of STS-B with their scores from 0 to 5 (sbert.md, section 3)."""
+    fields = [line.split("\t") for line in lines("STS/STSBenchmark/sts-train.csv", paths[0])]
+    scores = np.asarray([float(row[4]) for row in fields], np.float32)
+    return Corpus(([row[5] for row in fields], [row[6] for row in fields]), scores)
 
 
 def read_triplets_as_pairs(paths: list[Path]) -> Corpus:
