@@ -20,6 +20,7 @@ from harness.data.readers import (
     read_similar_pairs,
     read_triplets,
     read_triplets_as_pairs,
+    read_triplets_as_scored_pairs,
 )
 from harness.data.senteval import ARCHIVE, SIMCSE
 from harness.data.shapes import Shape, shape_of_roles
@@ -193,6 +194,9 @@ SOURCES: dict[str, Known] = {
     ),
     "graded-sentences": Known(((GRADED, "sentences.txt"),), read_sentences, "sentences"),
     "graded-triplets": Known(((GRADED, "triplets.csv"),), read_triplets, "triplets"),
+    "graded-scored-pairs": Known(
+        ((GRADED, "triplets.csv"),), read_triplets_as_scored_pairs, "scored pairs"
+    ),
     "graded-pairs": Known(
         ((GRADED, "triplets.csv"),), read_triplets_as_pairs, "labelled pairs"
     ),

@@ -149,7 +149,7 @@ def read_similar_pairs(paths: list[Path]) -> Corpus:
 
 
 def read_scored_pairs(paths: list[Path]) -> Corpus:
-    """Read the training pairs of STS-B with their scores from 0 to 5 (sbert.md, section 3)."""
+    """Read the training pairs of STS-B with their scores from 0 to 5 (scored_pairs.md)."""
     fields = [line.split("\t") for line in lines("STS/STSBenchmark/sts-train.csv", paths[0])]
     scores = np.asarray([float(row[4]) for row in fields], np.float32)
     return Corpus(([row[5] for row in fields], [row[6] for row in fields]), scores)
@@ -164,6 +164,16 @@ def read_triplets_as_pairs(paths: list[Path]) -> Corpus:
     hypotheses = (entailments, [*premises[1:], premises[0]], contradictions)
     labels = np.repeat([ENTAILMENT, NEUTRAL, CONTRADICTION], len(premises))
     return Corpus((premises * 3, [text for column in hypotheses for text in column]), labels)
+
+
+def read_triplets_as_scored_pairs(paths: list[Path]) -> Corpus:
+    """Read triplets as scored pairs: entailed ones have the score 5, contradictions have 0.
+
+    The items are all entailed pairs, then all contradictions.
+    """
+    premises, entailments, contradictions = read_triplets(paths).columns
+    scores = np.repeat(np.asarray([5, 0], np.float32), len(premises))
+    return Corpus((premises * 2, [*entailments, *contradictions]), scores)
 
 
 def read_neighbours(paths: list[Path]) -> Corpus:
