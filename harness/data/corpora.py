@@ -135,7 +135,7 @@ class Table(Source):
     def shape(self) -> Shape:
         """What its items are, as its name says, or else the names of its columns."""
         if self.name.columns:
-            return shape_of_roles(self.name.columns, str(self.name))
+            return shape_of_roles(self.name.columns)
         return _recognised(self.name, self.paths()[0])
 
     @property

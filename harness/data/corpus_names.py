@@ -44,7 +44,7 @@ class CorpusName(BaseModel):
     def _one_shape(cls, columns: dict[str, str]) -> dict[str, str]:
         try:
             if columns:
-                shape_of_roles(columns, "columns")
+                shape_of_roles(columns)
         except UserError as error:
             raise ValueError(str(error)) from None
         return dict(sorted(columns.items()))

@@ -49,7 +49,7 @@ class Accepts:
         object.__setattr__(self, "shapes", shapes)
 
 
-def shape_of_roles(roles: Collection[str], where: str) -> Shape:
+def shape_of_roles(roles: Collection[str]) -> Shape:
     """The shape that has exactly these roles. Raises UserError when none has."""
     for shape, wanted in ROLES.items():
         if set(wanted) == set(roles):
@@ -57,9 +57,9 @@ def shape_of_roles(roles: Collection[str], where: str) -> Shape:
     known = {role for wanted in ROLES.values() for role in wanted}
     unknown = sorted(set(roles) - known)
     if unknown:
-        raise UserError(f'{where}: unknown role "{unknown[0]}"{suggest(unknown[0], known)}')
+        raise UserError(f'unknown role "{unknown[0]}"{suggest(unknown[0], known)}')
     raise UserError(
-        f"{where}: no corpus has the roles {', '.join(sorted(roles))} alone; valid: "
+        f"no corpus has the roles {', '.join(sorted(roles))} alone; valid: "
         f"{'; '.join(', '.join(wanted) for wanted in ROLES.values())}"
     )
 

@@ -54,7 +54,7 @@ def shape_of(name: CorpusName, path: Path) -> tuple[Shape, Mapping[str, str]]:
     if name.columns:
         for column in name.columns.values():
             check_column(column, columns, str(path))
-        return shape_of_roles(name.columns, str(path)), name.columns
+        return shape_of_roles(name.columns), name.columns
     return recognised(columns, str(path))
 
 
