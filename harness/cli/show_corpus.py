@@ -27,7 +27,8 @@ def is_corpus(what: str) -> bool:
 
 def print_corpus(name: str, console: "Console") -> None:
     """Print all about a corpus. Raises UserError for one that is missing or damaged."""
-    from harness.data.corpora import Known, source
+    from harness.data.corpora import source
+    from harness.data.corpus_sources import Known
     from harness.evaluation.overlap import overlaps
 
     found = source(name)

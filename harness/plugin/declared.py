@@ -5,7 +5,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.data.corpora import Source, count_items, source
+from harness.data.corpora import count_items, source
+from harness.data.corpus_sources import Source
 from harness.data.hub import model_digest
 from harness.data.label_subsets import label_subset
 from harness.data.shapes import Accepts

@@ -1,6 +1,5 @@
 """A search space: the file that says which configurations are tried, and how one is chosen."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,7 +26,7 @@ from harness.sweep.axes import (
     size_problem,
 )
 from harness.sweep.conditions import condition_problem
-from harness.sweep.named_corpora import replaced_names, taken_name
+from harness.sweep.named_corpora import with_whole_names
 from harness.sweep.sampling import ONE_OBJECTIVE, SEEDS, Pruner, Sampler, Wilcoxon
 from harness.sweep.yaml_lines import Document, Location, read_document
 
@@ -149,7 +148,6 @@ class Space(SpacePart):
     pruner: Pruner | None = None
     encoders: Encoders
     corpora: dict[str, CorpusName] = Field(default_factory=dict)
-    """Short name -> the corpus for which it stands, wherever it is a value"""
     set: Values = Field(default_factory=dict)
     methods: dict[str, MethodSpace | None] = Field(min_length=1)
 
@@ -162,15 +160,8 @@ def load_space(path: Path) -> tuple[Space, Document]:
     """
     document = read_document(path)
     space = document.parse(Space)
-    if taken := taken_name(space.corpora):
-        raise document.error(
-            ("corpora", taken),
-            "this is the name of a corpus that comes with harness; use another",
-        )
     if space.corpora:
-        parts = {key: document.content.get(key) for key in ("set", "methods")}
-        content = document.content | replaced_names(parts, space.corpora)
-        document = replace(document, content={k: v for k, v in content.items() if v is not None})
+        document = with_whole_names(document, space.corpora)
         space = document.parse(Space)
     _check_selector(space, document)
     _check_pruner(space, document)
