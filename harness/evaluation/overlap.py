@@ -8,7 +8,7 @@ from harness.data.readers import Corpus
 from harness.errors import UserError
 from harness.evaluation.suites import suite
 
-SUITES = ("sts", "graded")
+LOOKED_AT = ("sts", "graded")
 """The suites whose tests are looked at"""
 _FORM = re.compile(r"[\W_]+")
 
@@ -33,10 +33,10 @@ def normal_form(text: str) -> str:
 
 
 def overlaps(corpus: Corpus) -> Iterator[Overlap]:
-    """The overlap of a corpus with every test of `SUITES`; all columns count."""
+    """The overlap of a corpus with every test of `LOOKED_AT`; all columns count."""
     texts = {text for column in corpus.columns for text in column}
     forms = _forms(texts)
-    for name in SUITES:
+    for name in LOOKED_AT:
         for task in suite(name).tests:
             try:
                 found = set(suite(name).load(task).texts)
