@@ -44,8 +44,8 @@ Cells = Mapping[str, str]
 """Method and setting -> `yes`, `dropout`, or the sentence that refuses the pair"""
 
 
-def write_corpora(folder: Path) -> dict[str, Path]:
-    """Write the first items of the embedded corpora; hyperparameter -> file."""
+def write_corpora(folder: Path) -> dict[str, str]:
+    """Write the first items of the embedded corpora; hyperparameter -> corpus."""
     folder.mkdir(parents=True, exist_ok=True)
     sentences, triplets = folder / "sentences.txt", folder / "triplets.csv"
     lines = (DATA / "sentences.txt").read_text().splitlines(keepends=True)
@@ -56,7 +56,13 @@ def write_corpora(folder: Path) -> dict[str, Path]:
     texts = sentences.read_text().splitlines()
     columns = {"premise": texts, "hypothesis": texts[::-1], "label": [0, 1, 2] * (ITEMS // 3)}
     pq.write_table(pa.table(columns), pairs)
-    return {"sentences": sentences, "triplets": triplets, "pairs": pairs, "corpus": pairs}
+    return {
+        "sentences": str(sentences),
+        "triplets": str(triplets),
+        "pairs": str(pairs),
+        "corpus": str(pairs),
+        "scored_pairs": f"{pairs}?first=premise&second=hypothesis&score=label",
+    }
 
 
 def rows() -> Iterator[tuple[str, str]]:
@@ -67,12 +73,12 @@ def rows() -> Iterator[tuple[str, str]]:
             yield name, setting
 
 
-def column(folder: Path, corpora: Mapping[str, Path]) -> dict[str, str]:
+def column(folder: Path, corpora: Mapping[str, str]) -> dict[str, str]:
     """What becomes of every method and setting on the model in a folder."""
     return {f"{name} {setting}": cell(name, setting, folder, corpora) for name, setting in rows()}
 
 
-def cell(name: str, setting: str, folder: Path, corpora: Mapping[str, Path]) -> str:
+def cell(name: str, setting: str, folder: Path, corpora: Mapping[str, str]) -> str:
     """Train and embed; where the model's own dropout does not do, with another one."""
     given: dict[str, Any] = {"encoder": str(folder), "generator": str(folder), **corpora}
     if name == "clsr":

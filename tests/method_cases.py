@@ -25,6 +25,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("consert", {"first_view": "token-cutoff", "second_view": "feature-cutoff"}),
     ("consert", {"first_view": "dropout", "second_view": "none"}),
     ("sbert", {}),
+    ("scored_pairs", {}),
+    ("scored_pairs", {"objective": "cosent"}),
     ("promptbert", {}),
     ("promptbert", {"setting": "sup"}),
     ("promptbert", {"setting": "semisup", "denoising": "released"}),
@@ -60,6 +62,7 @@ def values_of(
     wanted = {
         "batch_size": 50, "stage1_batch_size": 20, "auxiliary_batch_size": 20, "epochs": 1,
         "pairs": str(triplets if name == "clsr" else pairs), "corpus": str(triplets),
+        "scored_pairs": f"{pairs}?first=premise&second=hypothesis&score=label",
         "encoder": encoder, "stage1_steps": 3, "prompt_length": 3, "prefix_length": 3,
     }  # fmt: skip
     return {field: value for field, value in wanted.items() if field in fields} | options

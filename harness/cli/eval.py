@@ -42,8 +42,8 @@ SuitesOption = Annotated[
     str,
     typer.Option(
         "--suite",
-        help="sts, transfer, transfer-senteval, retrieval, geometry, graded, or a Python file; "
-        "also several: a,b.",
+        help="sts, transfer, transfer-senteval, retrieval, geometry, graded, a Python file, "
+        "or a table of scored pairs (pairs.csv); also several: a,b.",
     ),
 ]
 KeepOption = Annotated[

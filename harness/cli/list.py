@@ -1,4 +1,4 @@
-"""`harness list`: lists methods, search spaces, suites, papers and trials."""
+"""`harness list`: lists methods, search spaces, suites, corpora, papers and trials."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -17,7 +17,7 @@ _COLUMNS = (
 
 def list_(
     what: Annotated[
-        Literal["methods", "spaces", "suites", "papers", "trials"],
+        Literal["methods", "spaces", "suites", "corpora", "papers", "trials"],
         typer.Argument(help="What to list."),
     ],
     store: options.StoreOption = None,
@@ -25,7 +25,7 @@ def list_(
         bool, typer.Option("--all", help=f"List all trials, not only the {NEWEST} newest.")
     ] = False,
 ) -> None:
-    """List methods, search spaces, suites, the store's trials, or papers.
+    """List methods, search spaces, suites, corpora, the store's trials, or papers.
 
     Beside each table and figure of a paper stands what share of it the store has.
 
@@ -36,7 +36,8 @@ def list_(
     elif what == "trials":
         _trials(store, everything=everything)
     else:
-        {"methods": _methods, "spaces": _spaces, "suites": _suites}[what]()
+        known = {"methods": _methods, "spaces": _spaces, "suites": _suites, "corpora": _corpora}
+        known[what]()
 
 
 def _methods() -> None:
@@ -75,6 +76,23 @@ def _suites() -> None:
         found = suite(name)
         dev = f"; selects on {found.card.dev}" if found.card.dev else ""
         typer.echo(f"{name:<18} {', '.join(found.tests)}{dev}")
+
+
+def _corpora() -> None:
+    """Print name, published or counted size, shape and licence of the corpora with a short name."""
+    from harness.data.corpora import SOURCES, count_items
+    from harness.errors import NotHere
+
+    for name, found in SOURCES.items():
+        items = found.items or count_items(name)
+        size = "" if items is None else f"{items:,}"
+        try:
+            found.paths(download=False)
+            missing = ""
+        except NotHere:
+            missing = "not on this machine"
+        line = f"{name:<26} {size:>9}  {found.shape:<14}  {found.licence:<20}  {missing}"
+        typer.echo(line.rstrip())
 
 
 def _papers(store: str | None) -> None:

@@ -1,4 +1,4 @@
-"""`harness show`: shows everything about one trial, a cell of a table, or a method."""
+"""`harness show`: shows everything about a trial, a cell of a table, a method or a corpus."""
 
 import string
 from collections.abc import Iterator, Mapping
@@ -21,14 +21,15 @@ def show(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="KEY|CELL|METHOD",
+            metavar="KEY|CELL|METHOD|CORPUS",
             help="A trial's key or its first characters (see `harness list trials`); a cell of a "
-            "table, such as 3.avg or diffaug.1.3.avg; or the name or path of a method.",
+            "table, such as 3.avg or diffaug.1.3.avg; the name or path of a method; "
+            "or a corpus.",
         ),
     ],
     store: options.StoreOption = None,
 ) -> None:
-    """Show a trial, a cell of a table with its trials, or a method with its hyperparameters.
+    """Show a trial, a cell of a table with its trials, a method, or a corpus.
 
     The last line of a trial or a cell is the command that runs it again. A cell is named by the
     number of its row in `harness table` and its column, and in a published table by paper, table,
@@ -38,8 +39,12 @@ def show(
     """
     from rich.console import Console
 
+    from harness.cli.show_corpus import is_corpus, print_corpus
+
     console = Console(highlight=False)
-    if set(what) <= set(string.hexdigits.lower()) and not _is_method(what):
+    if is_corpus(what):
+        print_corpus(what, console)
+    elif set(what) <= set(string.hexdigits.lower()) and not _is_method(what):
         print_record(options.opened(store).find(what), console)
     elif _is_method(what):
         from harness.cli.show_method import print_method

@@ -1,62 +1,31 @@
-"""Training corpora by name or file: unlabelled sentences, NLI triplets, NLI pairs."""
+"""Training corpora by name, by file, or by their name on the Hub."""
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-from harness.data.hub import data_file
+from harness.data.corpus_names import parsed
+from harness.data.corpus_sources import Known, Source, Table
+from harness.data.hub_tables import is_hub_name
 from harness.data.readers import (
-    Corpus,
+    is_triplet_file,
     read_entailments,
     read_neighbours,
     read_nli_pairs,
+    read_scored_pairs,
     read_sentences,
     read_similar_pairs,
     read_triplets,
     read_triplets_as_pairs,
+    read_triplets_as_scored_pairs,
 )
 from harness.data.senteval import ARCHIVE, SIMCSE
+from harness.data.tables import BUILDERS, ending
 from harness.errors import NotHere, UserError, suggest
 from harness.inputs import regular_file
 from harness.relocation import here
 
 GRADED = "harness/graded-sentences"
 """The data set that comes with the project (harness.embedded)"""
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where a corpus lies, and how it is read."""
-
-    files: tuple[tuple[str, str], ...]
-    """(repository of a data set, file in it), for each file"""
-    read: Callable[[list[Path]], Corpus]
-    """A function of harness.data.readers"""
-    items: int | None = None
-    """The published number of items, for a plan that is made before the files are here"""
-    labelled: bool = False
-    """Whether people labelled it, so that a share of the labels is a share of its items"""
-
-    def paths(self, *, download: bool = True) -> list[Path]:
-        """The files of the corpus.
-
-        Raises UserError when one is in no mirror and, with `download`, not on the Hub either.
-        """
-        return [data_file(repository, name, download=download) for repository, name in self.files]
-
-    def corpus(self, paths: list[Path]) -> Corpus:
-        """The items of the files, which are those of `paths()`.
-
-        Raises UserError for a damaged file, and for a corpus from which nothing can be learnt.
-        """
-        found = self.read(paths)
-        if len(found) and not any(text.strip() for column in found.columns for text in column):
-            raise UserError(f"{paths[0]} holds no sentence, only empty lines")
-        if len(found) < 2:  # a contrastive loss compares items
-            items = "1 item" if len(found) else "no item"
-            raise UserError(f"{paths[0]} holds {items}; a corpus needs at least 2")
-        return found
 
 
 SNLI, MULTI_NLI = "stanfordnlp/snli", "nyu-mll/multi_nli"
@@ -68,26 +37,46 @@ _SNLI_DEV = (SNLI, "plain_text/validation-00000-of-00001.parquet")
 _SNLI_TEST = (SNLI, "plain_text/test-00000-of-00001.parquet")
 
 # On the numbers of items see simcse.md, section 1.1, and clsr.md, section 3.
-SOURCES: dict[str, Source] = {
-    "wiki1m": Source(((SIMCSE, "wiki1m_for_simcse.txt"),), read_sentences, 1_000_000),
-    "nli-triplets": Source(
-        ((SIMCSE, "nli_for_simcse.csv"),), read_triplets, 275_601, labelled=True
+_SHARE_ALIKE = "CC BY-SA"
+_SNLI = "CC BY-SA 4.0"
+SOURCES: dict[str, Known] = {
+    "wiki1m": Known(
+        ((SIMCSE, "wiki1m_for_simcse.txt"),), read_sentences, "sentences", 1_000_000,
+        licence=_SHARE_ALIKE,
     ),
-    "nli-pairs": Source(_NLI_TRAIN, read_nli_pairs, 942_069, labelled=True),
-    "nli-entailments": Source(_NLI_TRAIN, read_entailments, 314_315, labelled=True),
-    "snli-dev": Source((_SNLI_DEV,), read_nli_pairs, 9_842, labelled=True),
-    "snli-test": Source((_SNLI_TEST,), read_nli_pairs, 9_824, labelled=True),
-    "snli-heldout": Source((_SNLI_DEV, _SNLI_TEST), read_nli_pairs, 19_666, labelled=True),
-    "snli-heldout-entailments": Source(
-        (_SNLI_DEV, _SNLI_TEST), read_entailments, 6_697, labelled=True
+    "nli-triplets": Known(
+        ((SIMCSE, "nli_for_simcse.csv"),), read_triplets, "triplets", 275_601,
+        licence="of SNLI and MultiNLI",
     ),
-    "stsb-similar": Source(((SIMCSE, ARCHIVE),), read_similar_pairs, 1_406, labelled=True),
-    "graded-sentences": Source(((GRADED, "sentences.txt"),), read_sentences),
-    "graded-triplets": Source(((GRADED, "triplets.csv"),), read_triplets, labelled=True),
-    "graded-pairs": Source(((GRADED, "triplets.csv"),), read_triplets_as_pairs, labelled=True),
-}
-READERS = {".txt": read_sentences, ".csv": read_triplets, ".parquet": read_nli_pairs}
-"""Ending of a user's file -> its reader"""
+    "nli-pairs": Known(
+        _NLI_TRAIN, read_nli_pairs, "labelled pairs", 942_069, licence="of SNLI and MultiNLI"
+    ),
+    "nli-entailments": Known(
+        _NLI_TRAIN, read_entailments, "pairs", 314_315, judged=True, licence="of SNLI and MultiNLI"
+    ),
+    "snli-dev": Known((_SNLI_DEV,), read_nli_pairs, "labelled pairs", 9_842, licence=_SNLI),
+    "snli-test": Known((_SNLI_TEST,), read_nli_pairs, "labelled pairs", 9_824, licence=_SNLI),
+    "snli-heldout": Known(
+        (_SNLI_DEV, _SNLI_TEST), read_nli_pairs, "labelled pairs", 19_666, licence=_SNLI
+    ),
+    "snli-heldout-entailments": Known(
+        (_SNLI_DEV, _SNLI_TEST), read_entailments, "pairs", 6_697, judged=True, licence=_SNLI
+    ),
+    "stsb-similar": Known(
+        ((SIMCSE, ARCHIVE),), read_similar_pairs, "pairs", 1_406, judged=True, licence=_SNLI
+    ),
+    "stsb-train": Known(
+        ((SIMCSE, ARCHIVE),), read_scored_pairs, "scored pairs", 5_749, licence=_SNLI
+    ),
+    "graded-sentences": Known(((GRADED, "sentences.txt"),), read_sentences, "sentences"),
+    "graded-triplets": Known(((GRADED, "triplets.csv"),), read_triplets, "triplets"),
+    "graded-scored-pairs": Known(
+        ((GRADED, "triplets.csv"),), read_triplets_as_scored_pairs, "scored pairs"
+    ),
+    "graded-pairs": Known(
+        ((GRADED, "triplets.csv"),), read_triplets_as_pairs, "labelled pairs"
+    ),
+}  # fmt: skip
 NEIGHBOURS = "neighbours:"
 """What stands in front of the name of a file whose sentences are read in pairs of neighbours"""
 
@@ -95,33 +84,40 @@ NEIGHBOURS = "neighbours:"
 def source(name: str) -> Source:
     """The corpus that `name` names.
 
-    It is one of `SOURCES`, or a file: .txt with sentences, .csv with triplets, .parquet with NLI
-    pairs, or `neighbours:FILE` with running text. Raises UserError when there is no such corpus.
+    It is one of `SOURCES`, a file, `neighbours:FILE` with running text, or a data set of the Hub as
+    ORGANISATION/NAME[/CONFIG][:SPLIT]; harness.data.corpus_names says what may stand behind it.
+    Raises UserError when there is no such corpus.
     """
+    if name in SOURCES:
+        return SOURCES[name]
     path = file_of(name)
     if path is None:
-        return SOURCES[name]
-    path = here(path)
-    if path.suffix not in READERS:
-        raise UserError(
-            f'unknown corpus "{name}"{suggest(name, SOURCES)} (or a .txt, .csv or .parquet file)'
-        )
-    regular_file(path, f'corpus "{name}": ')
-    # Plain text has no labels; triplets and pairs have been labelled by people.
-    read = read_neighbours if name.startswith(NEIGHBOURS) else READERS[path.suffix]
-    return _FileSource((("", str(path.resolve())),), read, labelled=path.suffix != ".txt")
+        table = parsed(name)
+        if not is_hub_name(table.data):
+            raise UserError(
+                f'unknown corpus "{name}"{suggest(name, SOURCES)} (or a file, or a data set of the '
+                f"Hub as ORGANISATION/NAME[/CONFIG][:SPLIT])"
+            )
+        return Table(table, None)
+    path = regular_file(here(path), f'corpus "{name}": ').resolve()
+    files = (("", str(path)),)
+    if name.startswith(NEIGHBOURS):
+        return Known(files, read_neighbours, "neighbours")
+    if "?" not in name and path.suffix == ".txt":
+        return Known(files, read_sentences, "sentences")
+    if "?" not in name and path.suffix == ".csv" and is_triplet_file(path):
+        return Known(files, read_triplets, "triplets")
+    return Table(parsed(name), path)
 
 
 def file_of(name: str) -> Path | None:
-    """The file that the name of a corpus is the path of; None for one of `SOURCES`."""
-    return None if name in SOURCES else Path(name.removeprefix(NEIGHBOURS))
-
-
-class _FileSource(Source):
-    """A file of the user's, which is neither in a mirror nor on the Hub."""
-
-    def paths(self, *, download: bool = True) -> list[Path]:
-        return [Path(name) for _, name in self.files]
+    """The file that a corpus names by its path; None for one of `SOURCES` and one of the Hub."""
+    if name in SOURCES:
+        return None
+    if name.startswith(NEIGHBOURS):
+        return Path(name.removeprefix(NEIGHBOURS))
+    path = Path(name.partition("?")[0])
+    return path if ending(path) in BUILDERS else None
 
 
 def count_items(name: str) -> int | None:

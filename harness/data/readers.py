@@ -26,7 +26,7 @@ class Corpus:
     columns: tuple[list[str], ...]
     """The first texts of all items, their second texts, and so on"""
     labels: np.ndarray | None = None
-    """(items,): the label of each item; None: the corpus has no labels"""
+    """(items,): the label or the score of each item; None: the corpus has neither"""
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -77,6 +77,13 @@ def read_triplets(paths: list[Path]) -> Corpus:
     if not columns[0]:
         raise UserError(f"{paths[0]} holds no triplet")
     return Corpus(columns)
+
+
+def is_triplet_file(path: Path) -> bool:
+    """Whether a CSV file has the header of SimCSE's triplets, or no whole header at all."""
+    with path.open("rb") as file:
+        header = file.readline().strip().decode("utf-8", "replace").split(",")
+    return header == [""] or header[0] == "sent0"
 
 
 def read_nli_pairs(paths: list[Path]) -> Corpus:
@@ -141,6 +148,13 @@ def read_similar_pairs(paths: list[Path]) -> Corpus:
     return Corpus(([row[5] for row in similar], [row[6] for row in similar]))
 
 
+def read_scored_pairs(paths: list[Path]) -> Corpus:
+    """Read the training pairs of STS-B with their scores from 0 to 5 (scored_pairs.md)."""
+    fields = [line.split("\t") for line in lines("STS/STSBenchmark/sts-train.csv", paths[0])]
+    scores = np.asarray([float(row[4]) for row in fields], np.float32)
+    return Corpus(([row[5] for row in fields], [row[6] for row in fields]), scores)
+
+
 def read_triplets_as_pairs(paths: list[Path]) -> Corpus:
     """Read triplets as labelled pairs; the premise of the next triplet is the neutral hypothesis.
 
@@ -150,6 +164,16 @@ def read_triplets_as_pairs(paths: list[Path]) -> Corpus:
     hypotheses = (entailments, [*premises[1:], premises[0]], contradictions)
     labels = np.repeat([ENTAILMENT, NEUTRAL, CONTRADICTION], len(premises))
     return Corpus((premises * 3, [text for column in hypotheses for text in column]), labels)
+
+
+def read_triplets_as_scored_pairs(paths: list[Path]) -> Corpus:
+    """Read triplets as scored pairs: entailed ones have the score 5, contradictions have 0.
+
+    The items are all entailed pairs, then all contradictions.
+    """
+    premises, entailments, contradictions = read_triplets(paths).columns
+    scores = np.repeat(np.asarray([5, 0], np.float32), len(premises))
+    return Corpus((premises * 2, [*entailments, *contradictions]), scores)
 
 
 def read_neighbours(paths: list[Path]) -> Corpus:

@@ -118,8 +118,8 @@ def tokenised(
     """
     found = source(corpus_name)
     paths = found.paths()
-    # The reader's name too: two corpora may read the same files and have different items.
-    kind = f"{found.read.__name__}-spaced" if leading_space else found.read.__name__
+    # How it reads too: two corpora may read the same files and have different items.
+    kind = f"{found.reading}-spaced" if leading_space else found.reading
     folder = cache_folder() / "tokens" / f"{digest_files(paths)}-{kind}-{tokenizer_digest}"
 
     def build() -> dict[str, np.ndarray]:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from harness.data.tables import BUILDERS, ending
 from harness.errors import UserError, suggest
 from harness.evaluation.bootstrap import of_mean
 from harness.evaluation.catalogue import CARDS, SUITE_MODULES
@@ -25,6 +26,9 @@ from harness.evaluation.suite_kinds import check_suite, checked_files, read_data
 from harness.files import digest, digest_files
 from harness.inputs import regular_file
 from harness.relocation import here
+
+PAIR_TABLES = "harness.evaluation.pair_tables"
+"""The module that makes suites of tables"""
 
 
 class Data(Protocol):
@@ -165,12 +169,19 @@ def register(
 
 
 def suite(name: str) -> Suite:
-    """The suite called `name`, or that of a Python file. Raises UserError for an unknown suite."""
+    """The suite called `name`, or that of a Python file or of a table of scored pairs.
+
+    Raises UserError for an unknown suite.
+    """
+    if is_suite_table(name):
+        found: Suite = importlib.import_module(PAIR_TABLES).pair_suite(name)
+        return found
     if is_suite_file(name):
         return _from_file(here(Path(name)))
     if name not in CARDS:
         raise UserError(
-            f'unknown suite "{name}"{suggest(name, CARDS)}; the path of a Python file is valid, too'
+            f'unknown suite "{name}"{suggest(name, CARDS)}; the path of a Python file '
+            f"or of a table of scored pairs is valid, too"
         )
     return _suites(importlib.import_module(SUITE_MODULES[name]))[name]
 
@@ -178,6 +189,11 @@ def suite(name: str) -> Suite:
 def is_suite_file(name: str) -> bool:
     """Whether the name of a suite is the path of a user's file."""
     return name.endswith(".py")
+
+
+def is_suite_table(name: str) -> bool:
+    """Whether the name of a suite is that of tables with a user's scored pairs."""
+    return ending(Path(name.partition("?")[0])) in BUILDERS
 
 
 def _suites(module: ModuleType) -> dict[str, Suite]:

@@ -1,7 +1,7 @@
 """The hyperparameters of a method: the base classes of every configuration."""
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, ClassVar, Literal, Self, TypedDict, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict, Unpack
 
 from pydantic import (
     ConfigDict,
@@ -13,6 +13,7 @@ from pydantic import (
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
 from harness.data.batch_items import Batching
+from harness.data.shapes import Accepts
 from harness.data.trained_encoders import parts_of
 from harness.inputs import checked_number
 from harness.plugin.decoder import DECODER_FIELDS, DecoderConfig, may_decode
@@ -194,8 +195,10 @@ class TrainingConfig(MethodConfig, EngineConfig, LowRankConfig):
     )
     # Checkpoints and data (simcse.md, sections 1.1 and 1.4)
     evaluation_interval: int = Field(125, ge=1, description="steps between two evaluations on dev")
-    sentences: str = Field("wiki1m", description="unlabelled corpus")
-    triplets: str = Field(
+    sentences: Annotated[str, Accepts("sentences")] = Field(
+        "wiki1m", description="unlabelled corpus"
+    )
+    triplets: Annotated[str, Accepts("triplets")] = Field(
         "nli-triplets", description="corpus of premise, entailment, contradiction"
     )
     accumulation: int = Field(

@@ -5,10 +5,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.data.corpora import Source, count_items, source
+from harness.data.corpora import count_items, source
+from harness.data.corpus_sources import Source
 from harness.data.hub import model_digest
 from harness.data.label_subsets import label_subset
-from harness.errors import UserError, explained, suggest
+from harness.data.shapes import Accepts
+from harness.errors import NotHere, UserError, explained, suggest
 from harness.files import digest, digest_files
 from harness.plugin.answers import answer_problem
 from harness.plugin.config import MethodConfig, label_share
@@ -137,6 +139,7 @@ class Declared:
         no corpus or whose learning rate is no field.
         """
         _ = self.models, self.files, self.artefacts, self.sources
+        self._check_shapes()
         for stage in self.stages:
             where = f'method {self.name}: stage "{stage.name}"'
             self._check_engine(stage, where)
@@ -152,6 +155,23 @@ class Declared:
                         f'{where} trains at the rate "{field}", which is no field of the '
                         f"configuration{suggest(field, type(self.config).model_fields)}"
                     )
+
+    def _check_shapes(self) -> None:
+        """Raises UserError when a corpus has not the shape that its field asks for."""
+        for field, info in type(self.config).model_fields.items():
+            accepted = [each for each in info.metadata if isinstance(each, Accepts)]
+            name = getattr(self.config, field)
+            if not accepted or name not in self.corpora.values():
+                continue
+            try:
+                shape = source(name).shape
+            except NotHere:
+                continue  # a plan says that it is missing, and goes on
+            if shape not in accepted[0].shapes:
+                raise UserError(
+                    f"method {self.name}: {field} asks for {' or '.join(accepted[0].shapes)}, and "
+                    f'the corpus "{name}" has {shape}'
+                )
 
     def _check_engine(self, stage: Stage, where: str) -> None:
         """Raises UserError when a stage needs whole weights and they would be sharded."""

@@ -195,9 +195,9 @@ class Kit:
         found = source(corpus)
         if fraction == 1 or not found.labelled:
             return None
-        # The name of the reader is a part: two corpora can read the same files and have
+        # How it is read is a part: two corpora can read the same files and have
         # different items.
-        name = f"{digest_files(found.paths())}-{found.read.__name__}-{fraction}-{subset}"
+        name = f"{digest_files(found.paths())}-{found.reading}-{fraction}-{subset}"
         return SharedArrays(
             cache_folder() / "subsets" / name,
             f"label subset {subset} with {fraction:g} of {corpus}",
@@ -252,6 +252,6 @@ class Kit:
     def identity(self) -> list[Any]:
         """Digests of what an artefact depends on besides the configuration."""
         declared = self.declared
-        readers = [corpus.read.__name__ for corpus in declared.sources]
+        readings = [corpus.reading for corpus in declared.sources]
         models, data = declared.model_digests(), declared.data_digest()
-        return [declared.source_digest, models, data, readers, PROTOCOL]
+        return [declared.source_digest, models, data, readings, PROTOCOL]

@@ -9,6 +9,7 @@ from harness.errors import UserError, suggest
 from harness.plugin import registry
 from harness.sweep.conditions import bound
 from harness.sweep.encoders import check_encoders, encoders_of, pretrained, trainers
+from harness.sweep.named_corpora import replaced_names
 from harness.sweep.sampling import Sampler
 from harness.sweep.search import Search
 from harness.sweep.space import MethodSpace, Repeats, Space, TrainedEncoder, rounds
@@ -49,6 +50,7 @@ def searches(space: Space, document: Document, overrides: Overrides) -> list[Sea
     Raises UserError for an unknown method, corpus or hyperparameter, and for a value that a method
     refuses.
     """
+    overrides = replace(overrides, values=replaced_names(overrides.values, space.corpora))
     locators = _methods(space, document, overrides.methods)
     for name in locators:
         check_encoders(name, locators, space, document)

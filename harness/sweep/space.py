@@ -12,6 +12,7 @@ from pydantic import (
     model_validator,
 )
 
+from harness.data.corpus_names import CorpusName
 from harness.errors import UserError
 from harness.evaluation.suites import suite
 from harness.plugin.config import Setting
@@ -25,6 +26,7 @@ from harness.sweep.axes import (
     size_problem,
 )
 from harness.sweep.conditions import condition_problem
+from harness.sweep.named_corpora import with_whole_names
 from harness.sweep.sampling import ONE_OBJECTIVE, SEEDS, Pruner, Sampler, Wilcoxon
 from harness.sweep.yaml_lines import Document, Location, read_document
 
@@ -145,6 +147,7 @@ class Space(SpacePart):
     final: Repeats = Repeats(seeds=[0, 1, 2])
     pruner: Pruner | None = None
     encoders: Encoders
+    corpora: dict[str, CorpusName] = Field(default_factory=dict)
     set: Values = Field(default_factory=dict)
     methods: dict[str, MethodSpace | None] = Field(min_length=1)
 
@@ -157,6 +160,9 @@ def load_space(path: Path) -> tuple[Space, Document]:
     """
     document = read_document(path)
     space = document.parse(Space)
+    if space.corpora:
+        document = with_whole_names(document, space.corpora)
+        space = document.parse(Space)
     _check_selector(space, document)
     _check_pruner(space, document)
     for name, part in space.methods.items():

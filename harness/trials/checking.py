@@ -30,6 +30,7 @@ TINY = {
     "sentences": "graded-sentences",
     "triplets": "graded-triplets",
     "pairs": "graded-pairs",
+    "scored_pairs": "graded-scored-pairs",
     "corpus": "graded-sentences",
     "vectors": EMBEDDED / "datasets" / GRADED / "vectors.txt",
     "batch_size": CHECK_BATCH_SIZE,

@@ -4,12 +4,13 @@ Qiu, Ding and Chen, ICON 2021 (SimCLR on sentences); clsr.md.
 """
 
 from collections.abc import Collection, Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from torch import Tensor, nn
 
 from harness import plugin
+from harness.data.shapes import Accepts
 from harness.encoders.pooling import pooled
 from harness.losses.nt_xent import nt_xent
 from harness.modules.vector_table import VectorTable
@@ -25,7 +26,7 @@ class Config(plugin.TrainingConfig):
     """clsr.md, sections 1, 2, 3 and 4, say where the values come from."""
 
     setting: Literal["sup"] = "sup"
-    pairs: str = Field(
+    pairs: Annotated[str, Accepts("pairs", "labelled pairs", "triplets")] = Field(
         "nli-entailments",
         description="positive pairs: a corpus whose first two columns are similar",
     )

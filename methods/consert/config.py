@@ -1,10 +1,11 @@
 """The hyperparameters of ConSERT: the recipes of its repository."""
 
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from harness import plugin
+from harness.data.shapes import Accepts
 from harness.encoders.pooling import Pooling
 from harness.errors import UserError
 from harness.views.augmentations import Augmentation
@@ -55,7 +56,7 @@ class Config(plugin.SemiSupervisedConfig):
     test_pooling: Pooling = Field(
         "last-two", description="of the final test; training and dev: mean of the last layer"
     )
-    pairs: str = Field(
+    pairs: Annotated[str, Accepts("labelled pairs")] = Field(
         "nli-pairs",
         description="corpus of the sup setting: premise, hypothesis, one of three labels",
     )

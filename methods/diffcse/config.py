@@ -1,11 +1,12 @@
 """The hyperparameters of DiffCSE, and which of its ablations exist."""
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from harness.data.corpora import NEIGHBOURS
+from harness.data.shapes import Accepts
 from harness.modules.heads import HeadName
 from harness.plugin.replaced_tokens import ReplacedTokenConfig
 from harness.views.edits import EDITS, Edit
@@ -32,6 +33,9 @@ class Config(ReplacedTokenConfig):
     )
     edit: Literal["replace", "insert", "delete", "all"] = Field(
         "replace", description="all: one of the three is drawn per row, with a detector for each"
+    )
+    sentences: Annotated[str, Accepts("sentences", "neighbours")] = Field(
+        "wiki1m", description="unlabelled corpus"
     )
     edited: Literal["same", "next", "same+next"] = Field(
         "same",

@@ -4,12 +4,13 @@ Reimers and Gurevych, EMNLP 2019; sbert.md.
 """
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from torch import Tensor
 
 from harness import plugin
+from harness.data.shapes import Accepts
 from harness.encoders.pooling import pooled
 from harness.losses.nli import PairClassifier, labels_of, pair_loss
 from harness.plugin import Kit, Optimisation, Stage, TextBatch
@@ -25,7 +26,7 @@ class Config(plugin.TrainingConfig):
     warmup_ratio: float = Field(0.1, ge=0, le=1)
     weight_decay: float = Field(0.01, ge=0)
     evaluation_interval: int = Field(1000, ge=1)
-    pairs: str = Field(
+    pairs: Annotated[str, Accepts("labelled pairs")] = Field(
         "nli-pairs", description="corpus of premise, hypothesis and one of three labels"
     )
 

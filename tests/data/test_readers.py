@@ -118,7 +118,7 @@ def test_an_unknown_label_is_named_with_its_row(tmp_path: Path, label: int | Non
 
 @pytest.mark.parametrize("content", [b"no parquet", b""])
 def test_an_unreadable_parquet_file_is_a_users_mistake(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(UserError, match=r"a\.parquet cannot be read as NLI pairs"):
+    with pytest.raises(UserError, match=r"a\.parquet cannot be read"):
         read(written(tmp_path / "a.parquet", content))
 
 

@@ -24,7 +24,7 @@ SHIPPED = {
 """Folder of the checkout -> its place in the wheel"""
 METHODS = {
     "clsr", "consert", "d2cse", "dcpcse", "diffaug", "diffcse", "esimcse", "flow", "glove",
-    "pooling", "promptbert", "sbert", "sentence_transformer", "simcse", "whitening",
+    "pooling", "promptbert", "sbert", "scored_pairs", "sentence_transformer", "simcse", "whitening",
 }  # fmt: skip
 BUILD_SECONDS, COMMAND_SECONDS = 600, 600
 

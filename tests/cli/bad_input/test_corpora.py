@@ -28,17 +28,18 @@ FILES = {
     "only-header": ("c.csv", HEADER, "holds no triplet"),
     "one-triplet": ("c.csv", HEADER + b"a,b,c\n", "at least 2"),
     "two-columns": ("c.csv", b"sent0,sent1\na,b\nc,d\n", "header of 3 columns"),
-    "four-columns": ("c.csv", b"a,b,c,d\n1,2,3,4\n", "header of 3 columns"),
+    "four-columns": ("c.csv", b"a,b,c,d\n1,2,3,4\n", "the columns a, b, c, d do not say"),
+    "scored": ("c.csv", b"sentence1,sentence2,score\na,b,4.8\n", "triplets asks for triplets"),
     "ragged": ("c.csv", HEADER + b"a,b,c\nd,e\n", "line 3: 3 fields were expected, 2 found"),
     "latin-table": ("c.csv", HEADER + b"a,b,c\n\xe9,e,f\n", "line 3: not UTF-8"),
     "open-quote": ("c.csv", HEADER + b'a,b,c\n"' + b"x" * 200_000, "field larger than"),
     "blank-table": ("c.csv", HEADER + b" , , \n , , \n", "only empty lines"),
-    "no-parquet": ("c.parquet", b"hello", "cannot be read as NLI pairs"),
-    "empty-parquet": ("c.parquet", b"", "cannot be read as NLI pairs"),
+    "no-parquet": ("c.parquet", b"hello", "cannot be read"),
+    "empty-parquet": ("c.parquet", b"", "cannot be read"),
     "no-neighbours": ("neighbours.txt", b"a\n\nb\n", "no two sentences in a row"),
     "one-pair": ("neighbours.txt", b"a\nb\n", "at least 2"),
-    "other-ending": ("c.json", b"{}", ".txt, .csv or .parquet"),
-    "no-ending": ("corpus", b"a\nb\n", ".txt, .csv or .parquet"),
+    "other-ending": ("c.doc", b"{}", "or a file, or a data set of the Hub"),
+    "no-ending": ("corpus", b"a\nb\n", "or a file, or a data set of the Hub"),
 }
 
 
@@ -46,8 +47,14 @@ FILES = {
 def test_corpus(name: str, content: bytes, part: str, refused: Refused, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    named = f"neighbours:{path}" if name == "neighbours.txt" else path
-    refused(["run", "simcse", *RUN, "--set", f"sentences={named}"], path, part)
+    given = {
+        "c.csv": ["simcse", "--set", "setting=sup", "--set", f"triplets={path}"],
+        "neighbours.txt": [
+            "diffcse", "--set", "edited=next", "--set", f"sentences=neighbours:{path}",
+            "--set", "generator=tiny-bert",
+        ],
+    }.get(name, ["simcse", "--set", f"sentences={path}"])  # fmt: skip
+    refused(["run", *given, *RUN], path, part)
 
 
 @pytest.mark.parametrize("verb", ["plan", "sweep"])
@@ -59,16 +66,19 @@ def test_blank_corpus(verb: str, refused: Refused, space: SpaceFile, tmp_path: P
 
 PAIRS: dict[str, list[Any]] = {"premise": ["a", "b"], "hypothesis": ["c", "d"], "label": [0, 1]}
 TABLES = {
-    "other-columns": ({"a": ["x"], "b": ["y"]}, "cannot be read as NLI pairs"),
-    "no-label": ({"premise": ["a"], "hypothesis": ["b"]}, "cannot be read as NLI pairs"),
-    "label-as-text": (PAIRS | {"label": ["0", "1"]}, "column label has the type string"),
-    "label-as-number": (PAIRS | {"label": [0.0, 1.0]}, "column label has the type double"),
-    "label-as-truth": (PAIRS | {"label": [True, False]}, "column label has the type bool"),
+    "other-columns": ({"a": ["x"], "b": ["y"]}, "the columns a, b do not say"),
+    "no-label": (
+        {"premise": ["a"], "hypothesis": ["b"]},
+        "premise, hypothesis do not say",
+    ),
+    "label-as-text": (PAIRS | {"label": ["0", "yes"]}, "row 2: label 'yes'"),
+    "label-as-number": (PAIRS | {"label": [0.0, 1.0]}, "row 1: label 0.0"),
+    "label-as-truth": (PAIRS | {"label": [True, False]}, "row 1: label True"),
     "label-missing": (PAIRS | {"label": [0, None]}, "row 2: label None"),
     "label-unknown": (PAIRS | {"label": [0, 7]}, "row 2: label 7"),
-    "premise-as-number": (PAIRS | {"premise": [1, 2]}, "column premise has the type int64"),
-    "premise-as-list": (PAIRS | {"premise": [["a"], ["b"]]}, "column premise has the type list"),
-    "premise-missing": (PAIRS | {"premise": [None, "a"]}, "row 1: the premise"),
+    "premise-as-number": (PAIRS | {"premise": [1, 2]}, 'column "premise" holds 1'),
+    "premise-as-list": (PAIRS | {"premise": [["a"], ["b"]]}, "column \"premise\" holds ['a']"),
+    "premise-missing": (PAIRS | {"premise": [None, "a"]}, 'row 1: column "premise" holds None'),
     "unlabelled": (PAIRS | {"label": [-1, -1]}, "holds no item"),
     "one-row": ({name: values[:1] for name, values in PAIRS.items()}, "holds 1 item"),
     "blank": (PAIRS | {"premise": [" ", ""], "hypothesis": ["", "\t"]}, "only empty lines"),

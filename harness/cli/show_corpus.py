@@ -1,0 +1,78 @@
+"""What a corpus is: shape, size, licence, first items, lengths, and overlaps with test sets."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from harness.data.readers import Corpus
+
+FIRST = 3
+"""Items that are printed"""
+
+
+def is_corpus(what: str) -> bool:
+    """Whether it is the name of a corpus; a path that is a method's is none."""
+    from pathlib import Path
+
+    from harness.data.corpora import SOURCES, file_of
+    from harness.data.hub_tables import is_hub_name
+
+    if what in SOURCES or file_of(what) is not None:
+        return True
+    # `methods/simcse` looks like the name of a data set, and it is the shipped method anywhere.
+    named = is_hub_name(what.partition("?")[0]) and not what.startswith("methods/")
+    return named and not Path(what).exists()
+
+
+def print_corpus(name: str, console: "Console") -> None:
+    """Print all about a corpus. Raises UserError for one that is missing or damaged."""
+    from harness.data.corpora import source
+    from harness.data.corpus_sources import Known
+    from harness.evaluation.overlap import overlaps
+
+    found = source(name)
+    paths = found.paths()
+    corpus = found.corpus(paths)
+    lines = [
+        f"{name}: {found.shape}, {len(corpus):,} items",
+        *(f"file: {path}" for path in paths),
+        f"licence: {found.licence}" if isinstance(found, Known) and found.licence else "",
+        *_lengths(corpus),
+        "",
+        "first items:",
+        *_first(corpus),
+        "",
+        "distinct sentences of test sets that it has, exactly and but for case and punctuation:",
+    ]
+    for each in overlaps(corpus):
+        figures = f"{each.exact:>6} {each.normalised:>6} of {each.sentences}"
+        lines.append(f"  {each.task:<8} {each.problem or figures}")
+    for line in lines:
+        console.print(line, soft_wrap=True, markup=False)
+
+
+def _lengths(corpus: "Corpus") -> list[str]:
+    """For each text of an item: its words, and how many are empty or occur before."""
+    import numpy as np
+
+    lines = []
+    for number, column in enumerate(corpus.columns, start=1):
+        words = np.array([len(text.split()) for text in column])
+        low, middle, high = np.quantile(words, [0.05, 0.5, 0.95]).astype(int)
+        repeated = len(column) - len(set(column))
+        lines.append(
+            f"text {number}: {words.mean():.1f} words on average, median {middle}, 5 % have at "
+            f"most {low} and 5 % at least {high}; {(words == 0).sum():,} empty, {repeated:,} "
+            f"repeat an earlier one"
+        )
+    return lines
+
+
+def _first(corpus: "Corpus") -> list[str]:
+    """The first items, with their labels or scores."""
+    lines = []
+    for item in range(min(FIRST, len(corpus))):
+        label = "" if corpus.labels is None else f"  [{corpus.labels[item]:g}]"
+        lines.append("  " + " | ".join(column[item] for column in corpus.columns) + label)
+    return lines

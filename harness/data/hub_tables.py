@@ -1,0 +1,85 @@
+"""Data sets of the Hub by `ORGANISATION/NAME[/CONFIG][:SPLIT]`, in a mirror or downloaded."""
+
+import functools
+import re
+from pathlib import Path
+from typing import Any
+
+from harness.data.hub import mirrors
+from harness.errors import NotHere, UserError, explained, reason, suggest
+from harness.inputs import is_folder
+
+_NAME = re.compile(
+    r"(?P<repository>[\w-][\w.-]*/[\w-][\w.-]*)(/(?P<config>[\w.-]+))?(:(?P<split>[\w.-]+))?"
+)
+
+
+def is_hub_name(data: str) -> bool:
+    """Whether it can be the name of a data set of the Hub."""
+    return _NAME.fullmatch(data) is not None
+
+
+def hub_files(data: str, *, download: bool = True) -> list[Path]:
+    """The files of a split of a data set, `train` unless the name says another.
+
+    The card of the data set says which they are, so any layout is read. Raises UserError when there
+    is no such configuration or split, and NotHere when the data set is not at hand.
+    """
+    found = _NAME.fullmatch(data)
+    assert found is not None
+    repository, config, split = found["repository"], found["config"], found["split"] or "train"
+    folder = _mirrored(repository) or _downloaded(repository, config, download)
+    splits = _splits(str(folder), config)
+    if split not in splits:
+        raise UserError(f'corpus "{data}": there is no split "{split}"{suggest(split, splits)}')
+    return [Path(path) for path in splits[split]]
+
+
+def _mirrored(repository: str) -> Path | None:
+    folders = (mirror / "datasets" / repository for mirror in mirrors())
+    return next((folder for folder in folders if is_folder(folder)), None)
+
+
+# A plan asks once a round, and the library looks at every file of the folder.
+@functools.cache
+def _splits(folder: str, config: str | None) -> dict[str, list[str]]:
+    """Split -> its files, in a folder or in a repository of the Hub."""
+    with explained(f"the data set {folder} cannot be read: "):
+        from datasets import get_dataset_config_names, load_dataset_builder
+
+        if config is not None:
+            known = get_dataset_config_names(folder)
+            if config not in known:
+                raise UserError(
+                    f'the data set {folder} has no configuration "{config}"{suggest(config, known)}'
+                )
+        files: Any = load_dataset_builder(folder, config).config.data_files
+        return {str(split): list(paths) for split, paths in (files or {}).items()}
+
+
+def _downloaded(repository: str, config: str | None, download: bool) -> Path:
+    """The folder of the Hub's snapshot, with the card and the files of a configuration."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        patterns = ["README.md"]
+        if download:  # `hf://datasets/ORGANISATION/NAME@REVISION/FILE`
+            paths = [path for each in _splits(repository, config).values() for path in each]
+            patterns += [path.partition("@")[2].partition("/")[2] for path in paths]
+        return Path(
+            snapshot_download(
+                repository,
+                repo_type="dataset",
+                allow_patterns=patterns,
+                local_files_only=not download,  # what was downloaded before still counts
+            )
+        )
+    except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError, UserError) as error:
+        asked = f"the Hub did not give it ({reason(error)})" if download else "it was not asked"
+        searched = " and ".join(str(mirror / "datasets") for mirror in mirrors())
+        raise NotHere(
+            f'data set "{repository}" was not found: looked in {searched}, and on the Hub: '
+            f"{asked}; set HARNESS_HUB to a folder that has datasets/{repository}, or connect to "
+            f"the Hub"
+        ) from None

@@ -1,0 +1,28 @@
+"""Losses over pairs of sentences whose similarity people have scored (scored_pairs.md)."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def cosine_mse(first: Tensor, second: Tensor, similarities: Tensor) -> Tensor:
+    """The mean squared difference of cosines and gold similarities (SBERT's regression).
+
+    first, second: (items, width). similarities: (items,), on the scale of cosines.
+    """
+    cosines = functional.cosine_similarity(first.float(), second.float())
+    return functional.mse_loss(cosines, similarities.float())
+
+
+def cosent(first: Tensor, second: Tensor, scores: Tensor, *, scale: float) -> Tensor:
+    """log(1 + sum of exp(scale * (cos_j - cos_i)) over all items i, j with score_i > score_j).
+
+    first, second: (items, width). scores: (items,), of which only the order counts. It is 0 where
+    all scores are equal.
+    """
+    cosines = functional.cosine_similarity(first.float(), second.float())
+    differences = scale * (cosines[None, :] - cosines[:, None])  # [i, j] = cos_j - cos_i
+    ordered = scores[:, None] > scores[None, :]
+    # The 0 is the 1 of log(1 + ...); logsumexp does not overflow.
+    terms = torch.cat([differences.new_zeros(1), differences[ordered]])
+    return torch.logsumexp(terms, dim=0)

@@ -1,0 +1,56 @@
+"""`harness list corpora` and `harness show CORPUS`."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness.data.corpora import SOURCES
+from harness.data.readers import Corpus
+from harness.evaluation.overlap import overlaps
+from harness.evaluation.suites import suite
+
+Harness = Callable[..., Any]
+
+
+def test_corpora_are_listed_with_size_and_shape(harness: Harness) -> None:
+    lines = {line.split()[0]: line for line in harness("list", "corpora").out.splitlines()}
+    assert lines.keys() == SOURCES.keys()
+    assert lines["graded-triplets"].split() == ["graded-triplets", "1,500", "triplets"]
+    assert "5,749  scored pairs    CC BY-SA 4.0" in lines["stsb-train"]
+    assert lines["wiki1m"].endswith("not on this machine")
+
+
+def test_a_corpus_is_shown(harness: Harness, tmp_path: Path) -> None:
+    test = suite("graded").load("graded").texts
+    rows = [
+        (test[0], "a b", 1.5),
+        (test[1].upper().replace(" ", " - "), "a b", 5),
+        ("something else", "", 0),
+    ]
+    lines = ["sentence1\tsentence2\tscore", *("\t".join(map(str, row)) for row in rows)]
+    (tmp_path / "mine.tsv").write_text("\n".join(lines))
+    shown = harness("show", str(tmp_path / "mine.tsv")).out
+    assert "mine.tsv: scored pairs, 3 items" in shown
+    assert f"  {test[0]} | a b  [1.5]" in shown
+    assert "text 2: 1.3 words on average, median 2" in shown
+    assert "1 empty, 1 repeat an earlier one" in shown
+    assert "  graded        1      2 of 1200" in shown
+    assert 'sts12    data file "' in shown, "there is no SentEval archive here"
+
+
+def test_overlaps_count_every_column_and_distinct_sentences() -> None:
+    test = suite("graded").load("graded").texts
+    corpus = Corpus(([test[0], "x"], [test[5], test[0]]))
+    found = {each.task: each for each in overlaps(corpus)}["graded"]
+    assert (found.exact, found.normalised, found.sentences) == (2, 2, len(set(test)))
+
+
+def test_a_method_is_no_corpus(harness: Harness) -> None:
+    for name in ("simcse", "methods/simcse"):
+        assert "Its own hyperparameters" in harness("show", name).out
+
+
+def test_an_unknown_data_set_is_refused(harness: Harness) -> None:
+    answer = harness("show", "nobody/nothing:train")
+    assert answer.code == 2
+    assert 'data set "nobody/nothing" was not found' in answer.err

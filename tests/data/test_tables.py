@@ -1,0 +1,273 @@
+"""Tables as corpora: formats, columns, filters, the Hub's names, and what is refused."""
+
+import csv
+import gzip
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.data.corpora import count_items, source
+from harness.data.corpus_names import CorpusName, parsed
+from harness.data.readers import Corpus
+from harness.data.tokenizers import load_tokenizer
+from harness.data.tokens import tokenised
+from harness.errors import UserError
+from harness.plugin import registry
+from harness.trials.trial import resolve
+
+ROWS = [
+    {"one": "a, b", "two": 'the "NA"', "gold": 4.5, "genre": "fiction"},
+    {"one": "NA", "two": "12", "gold": 0.0, "genre": "travel"},
+    {"one": "null", "two": "", "gold": 2.25, "genre": "fiction"},
+]
+NAMED = "?first=one&second=two&score=gold"
+
+
+def read(name: str) -> Corpus:
+    """Read the corpus with this name."""
+    found = source(name)
+    return found.corpus(found.paths())
+
+
+def write_csv(path: Path) -> None:
+    """Write the rows as CSV."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, ROWS[0])
+        table.writeheader()
+        table.writerows(ROWS)
+
+
+def write_tsv(path: Path) -> None:
+    """Write the rows as the field's TSV, which quotes nothing."""
+    lines = ["\t".join(ROWS[0]), *("\t".join(map(str, row.values())) for row in ROWS)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def write_jsonl(path: Path) -> None:
+    """Write one object a line."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
+
+
+def write_parquet(path: Path) -> None:
+    """Write the rows as Parquet."""
+    pd.DataFrame(ROWS).to_parquet(path)
+
+
+@pytest.mark.parametrize(
+    ("ending", "write", "packed"),
+    [
+        ("csv", write_csv, False),
+        ("csv", write_csv, True),
+        ("tsv", write_tsv, False),
+        ("tsv", write_tsv, True),
+        ("jsonl", write_jsonl, False),
+        ("jsonl", write_jsonl, True),
+        ("parquet", write_parquet, False),
+    ],
+)
+def test_each_format_gives_the_same_items(
+    tmp_path: Path, ending: str, write: Callable[[Path], None], packed: bool
+) -> None:
+    path = tmp_path / f"pairs.{ending}"
+    write(path)
+    if packed:
+        plain, path = path, tmp_path / f"pairs.{ending}.gz"
+        path.write_bytes(gzip.compress(plain.read_bytes()))
+    found = source(f"{path}{NAMED}")
+    assert (found.shape, found.labelled) == ("scored pairs", True)
+    corpus = read(f"{path}{NAMED}")
+    # "NA" and "null" are texts, and an empty text is a single space.
+    assert corpus.columns == (["a, b", "NA", "null"], ['the "NA"', "12", " "])
+    assert corpus.labels is not None
+    assert corpus.labels.tolist() == [4.5, 0.0, 2.25]
+
+
+def test_a_packed_text_has_the_sentences_of_the_plain_one(tmp_path: Path) -> None:
+    text = "one\n\ntwo\u2028three\n"
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(text.encode()))
+    packed = read(f"{tmp_path}/a.txt.gz")
+    assert packed.columns == read(f"{tmp_path}/a.txt").columns == (["one", " ", "two\u2028three"],)
+
+
+def test_filters_and_a_limit(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl")
+    name = f"{tmp_path}/a.jsonl?sentence=one&where.genre=fiction"
+    assert read(name).columns == (["a, b", "null"],)
+    assert read(f"{tmp_path}/a.jsonl?sentence=one&limit=2").columns == (["a, b", "NA"],)
+    both = f"{tmp_path}/a.jsonl?sentence=one&where.genre=fiction&where.genre=travel"
+    assert count_items(both) == 3
+    with pytest.raises(UserError, match=r"holds no item that the filter leaves"):
+        read(f"{tmp_path}/a.jsonl?sentence=one&where.genre=news")
+
+
+@pytest.mark.parametrize(
+    ("header", "shape"),
+    [
+        ("sentence1,sentence2,score", "scored pairs"),
+        ("anchor,positive,negative", "triplets"),
+        ("sent0,sent1,hard_neg", "triplets"),
+        ("premise,hypothesis,label", "labelled pairs"),
+        ("anchor,positive", "pairs"),
+        ("id,sentence1,sentence2,score", "scored pairs"),
+    ],
+)
+def test_columns_say_what_a_corpus_is(tmp_path: Path, header: str, shape: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"{header}\n{','.join('1' for _ in header.split(','))}\n" * 1)
+    assert source(str(path)).shape == shape
+
+
+@pytest.mark.parametrize(
+    "header", ["sentence1,sentence2,label", "premise,hypothesis", "a,b,c", "sentence,id"]
+)
+def test_columns_that_fit_no_shape_are_refused_by_name(tmp_path: Path, header: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"{header}\n{header}\n")
+    with pytest.raises(UserError, match=rf"a\.csv: the columns {', '.join(header.split(','))} "):
+        _ = source(str(path)).shape
+
+
+def test_rows_that_are_longer_than_the_header_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    for rows in ("x,y,1\n", "x,y\nx,y,1\n"):
+        path.write_text(f"anchor,positive\n{rows}")
+        with pytest.raises(UserError, match=r"a\.csv(: the rows have more fields| cannot be read)"):
+            read(str(path))
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("first=one&second=tow", 'no column "tow"; did you mean "two"'),
+        ("first=one", "no corpus has the roles first alone"),
+        ("first=one&secnod=two", 'unknown role "secnod"; did you mean "second"'),
+        ("first=one&second=two&limit=0", "limit: "),
+        ("first=one&second=two&limit=2&limit=3", "limit is given twice"),
+        ("nonsense", "behind the question mark"),
+        ("sentence=gold", 'row 1: column "gold" holds 4.5, which is no text'),
+        ("first=one&second=two&score=genre", "row 1: the score 'fiction' is no number"),
+        ("premise=one&hypothesis=two&label=genre", "row 1: label 'fiction' is none of 0, 1, 2"),
+        ("sentence=one&where.gerne=fiction", 'no column "gerne"; did you mean "genre"'),
+    ],
+)
+def test_what_is_wrong_with_a_name_is_said(tmp_path: Path, query: str, message: str) -> None:
+    write_jsonl(tmp_path / "a.jsonl")
+    with pytest.raises(UserError) as error:
+        read(f"{tmp_path}/a.jsonl?{query}")
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.jsonl", b'{"a": 1\n'), ("a.parquet", b"x"), ("a.csv.gz", b"x"), ("a.jsonl", b"")],
+)
+def test_a_damaged_file_is_a_users_mistake(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=rf"{name} (cannot be read|holds no item)"):
+        read(f"{tmp_path / name}?first=a&second=b")
+
+
+def test_labels_may_be_words_and_pairs_without_one_are_left_out(tmp_path: Path) -> None:
+    """The columns are those of the SNLI that Stanford gives out."""
+    labels = ["neutral", "-", "entailment", "contradiction"]
+    rows = [{"sentence1": f"p{n}", "sentence2": "h", "gold_label": v} for n, v in enumerate(labels)]
+    (tmp_path / "snli.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    name = f"{tmp_path}/snli.jsonl?premise=sentence1&hypothesis=sentence2&label=gold_label"
+    corpus = read(name)
+    assert corpus.columns[0] == ["p0", "p2", "p3"]
+    assert corpus.labels is not None
+    assert corpus.labels.tolist() == [1, 0, 2]
+
+
+@pytest.mark.usefixtures("hub")
+@pytest.mark.parametrize("name", ["stanfordnlp/snli:test", "stanfordnlp/snli/default:test"])
+def test_a_data_set_of_the_mirror_by_its_name_on_the_hub(name: str) -> None:
+    by_hand, found = read("snli-test"), read(name)
+    assert found.columns == by_hand.columns
+    assert by_hand.labels is not None
+    assert np.array_equal(found.labels, by_hand.labels)  # type: ignore[arg-type]
+    assert source(name).shape == "labelled pairs"
+
+
+@pytest.mark.usefixtures("hub")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("stanfordnlp/snli", 'no split "train"; valid: test, validation'),
+        ("stanfordnlp/snli/defualt:test", 'no configuration "defualt"; did you mean "default"'),
+        ("nobody/nothing:test", 'data set "nobody/nothing" was not found'),
+    ],
+)
+def test_a_split_that_is_not_there_is_named(name: str, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        source(name).paths()
+    assert message in str(error.value)
+
+
+def test_the_layout_of_the_hub_is_read_from_its_card(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As SNLI lies there: one folder for a configuration, with more than one file of a split."""
+    folder = tmp_path / "datasets" / "some" / "nli"
+    (folder / "plain_text").mkdir(parents=True)
+    pattern = "plain_text/train-*"
+    (folder / "README.md").write_text(
+        "---\nconfigs:\n- config_name: plain_text\n  data_files:\n  - split: train\n"
+        f"    path: {pattern}\n---\n"
+    )
+    for part in range(2):
+        frame = {"premise": [f"p{part}"], "hypothesis": ["h"], "label": [part]}
+        pd.DataFrame(frame).to_parquet(folder / f"plain_text/train-0000{part}-of-00002.parquet")
+    monkeypatch.setenv("HARNESS_HUB", str(tmp_path))
+    for name in ("some/nli", "some/nli:train", "some/nli/plain_text"):
+        assert read(name).columns[0] == ["p0", "p1"]
+
+
+def test_a_name_says_all_and_is_read_again() -> None:
+    name = CorpusName.model_validate(
+        {
+            "data": "a b/c.csv",
+            "columns": {"first": "one & two", "second": "ä=b"},
+            "where": {"year": 2012, "genre": ["fiction?", "x/y"]},
+            "limit": 5,
+        }
+    )
+    assert parsed(str(name)) == name
+    assert parsed("a.csv") == CorpusName(data="a.csv")
+
+
+def test_the_cache_knows_columns_limits_and_content(tmp_path: Path, tiny_encoder: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl")
+    tokenizer = load_tokenizer(str(tiny_encoder), ends=False)
+
+    def folders(queries: Sequence[str]) -> set[Path]:
+        return {
+            tokenised(f"{tmp_path}/a.jsonl?{query}", tokenizer, "t").folder for query in queries
+        }
+
+    queries = ["sentence=one", "sentence=two", "sentence=one&limit=2"]
+    before = folders(queries)
+    assert len(before) == 3
+    assert folders(queries) == before
+    with (tmp_path / "a.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(ROWS[0]) + "\n")
+    assert not folders(queries) & before
+
+
+@pytest.mark.parametrize("field", ["sentences", "triplets"])
+def test_a_corpus_of_another_shape_is_refused_before_anything_runs(
+    tmp_path: Path, field: str
+) -> None:
+    """The scores of pairs were once taken for hard negatives."""
+    path = tmp_path / "pairs.csv"
+    path.write_text("sentence1,sentence2,score\na,b,4.8\nc,d,1.0\n")
+    setting = "sup" if field == "triplets" else "unsup"
+    plugin = registry.load("simcse")
+    declared = plugin.declare(resolve(plugin, {"setting": setting, field: str(path)}))
+    with pytest.raises(UserError, match=rf"{field} asks for {field}, .* has scored pairs"):
+        declared.check()

@@ -1,0 +1,110 @@
+"""Suites of a user's own scored pairs, from one table or from two."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from harness.errors import UserError
+from harness.evaluation.suites import suite
+
+ROWS = [
+    *(("dev", f"d{number}", f"e{number}", number % 4) for number in range(8)),
+    *(("test", f"t{number}", f"u{number}", number % 3) for number in range(9)),
+]
+
+
+def write(path: Path, rows: list[tuple[str, str, str, int]], header: str) -> Path:
+    """Write a table whose last columns are the two texts and the score."""
+    columns = len(header.split(","))
+    lines = [",".join(map(str, row[4 - columns :])) for row in rows]
+    path.write_text("\n".join([header, *lines]) + "\n")
+    return path
+
+
+def vector_of(text: str) -> np.ndarray:
+    """A random vector that belongs to a text."""
+    return np.random.default_rng(list(text.encode())).normal(size=6)
+
+
+def embed(texts: list[str], *, dev: bool = False) -> np.ndarray:  # noqa: ARG001
+    """Random vectors for texts."""
+    return np.stack([vector_of(text) for text in texts])
+
+
+def expected(split: str) -> float:
+    """Spearman x100 of the cosines of a split, computed from its definition."""
+    rows = [row for row in ROWS if row[0] == split]
+    cosines = []
+    for _, first, second, _ in rows:
+        one, two = vector_of(first), vector_of(second)
+        cosines.append(one @ two / np.sqrt((one @ one) * (two @ two)))
+    return 100 * float(spearmanr(cosines, [row[3] for row in rows]).statistic)
+
+
+@pytest.fixture(params=["one table", "another column", "validation", "two tables"])
+def name(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The name of a suite with the rows, in each of the ways to write them."""
+    if request.param == "two tables":
+        for split in ("dev", "test"):
+            rows = [row for row in ROWS if row[0] == split]
+            write(tmp_path / f"{split}.csv", rows, "sentence1,sentence2,score")
+        return f"{tmp_path}/test.csv?dev={tmp_path}/dev.csv"
+    rows = [("validation" if row[0] == "dev" else "test", *row[1:]) for row in ROWS]
+    if request.param == "one table":
+        return str(write(tmp_path / "test.csv", ROWS, "split,sentence1,sentence2,score"))
+    if request.param == "validation":
+        return str(write(tmp_path / "test.csv", rows, "split,sentence1,sentence2,score"))
+    path = write(tmp_path / "test.csv", rows, "part,a,b,gold")
+    return f"{path}?first=a&second=b&score=gold&split=part"
+
+
+def test_dev_selects_and_test_is_reported(name: str) -> None:
+    found = suite(name)
+    assert (found.name, found.dev, found.tests) == ("test", "test-dev", ("test",))
+    assert found.score_dev(embed) == pytest.approx(expected("dev"))
+    scores = found.score_test(embed)
+    assert scores.metrics == {"test": pytest.approx(expected("test"))}
+    assert scores.uncertainty["test"].standard_error > 0
+
+
+def test_a_table_without_dev_selects_nothing(tmp_path: Path) -> None:
+    found = suite(str(write(tmp_path / "mine.csv", ROWS, "sentence1,sentence2,score")))
+    assert found.tests == ("mine",)
+    with pytest.raises(UserError, match='suite "mine" has no dev score'):
+        _ = found.dev
+
+
+def test_other_columns_and_other_content_are_another_suite(tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.csv", ROWS, "sentence1,sentence2,score")
+    digests = {suite(str(path)).digest(), suite(f"{path}?limit=3").digest()}
+    assert suite(str(path)) is suite(str(path)), "its data would be read anew for every score"
+    write(path, ROWS[::-1], "sentence1,sentence2,score")
+    assert len({*digests, suite(str(path)).digest()}) == 3
+
+
+@pytest.mark.parametrize(
+    ("header", "query", "message"),
+    [
+        ("sentence1,sentence2,label", "", "the columns sentence1, sentence2, label do not say"),
+        ("premise,hypothesis,label", "", "a suite needs scored pairs, and the file has labelled"),
+        ("sentence1,sentence2,score", "?split=part", 'no column "part" that says dev or test'),
+        ("sentence1,sentence2,score", "?dev=none.csv", "there is no such file: none.csv"),
+        ("sentence1,sentence2,score", "?dev=stsb-train", "is no file with scored pairs"),
+    ],
+)
+def test_what_is_no_suite_is_refused(tmp_path: Path, header: str, query: str, message: str) -> None:
+    path = write(tmp_path / "mine.csv", ROWS, header)
+    with pytest.raises(UserError) as error:
+        suite(f"{path}{query}")
+    assert message in str(error.value)
+
+
+def test_a_split_without_pairs_and_a_shipped_name_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.csv", ROWS[:8], "split,sentence1,sentence2,score")
+    with pytest.raises(UserError, match=r"mine\.csv holds no pair with split=test"):
+        suite(str(path)).load("mine")
+    path = write(tmp_path / "sts.csv", ROWS, "sentence1,sentence2,score")
+    with pytest.raises(UserError, match="the name of a shipped one; rename"):
+        suite(str(path))

@@ -1,0 +1,111 @@
+"""Training on scored pairs: recipe, scale of the scores, and what is refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from harness.data.batching import Stream, StreamOptions, TextBatch
+from harness.data.corpora import source
+from harness.errors import TrialFailure, UserError
+from harness.plugin import registry
+from harness.plugin.kit import Kit
+from harness.training.loop import Trainer
+from harness.trials.trial import resolve
+
+KitFor = Callable[..., Kit]
+SCORES = [0.0, 1.25, 2.5, 3.75, 5.0, 5.0]
+TEXTS = ["a red bird", "the old dog", "a small cat sees", "the horse", "a farmer", "the house"]
+
+
+@pytest.fixture
+def scored(tmp_path: Path) -> str:
+    """A corpus of six scored pairs."""
+    rows = zip(TEXTS, TEXTS[1:] + TEXTS[:1], SCORES, strict=True)
+    lines = [",".join(map(str, row)) for row in rows]
+    (tmp_path / "pairs.csv").write_text("\n".join(["sentence1,sentence2,score", *lines]))
+    return str(tmp_path / "pairs.csv")
+
+
+def one_batch(kit: Kit, method: Any) -> TextBatch:
+    """All six pairs."""
+    options = StreamOptions(limit=30, batch_size=6, seed=0)
+    stream = Stream(kit.tokens(kit.config.scored_pairs), method.template, options)  # type: ignore[attr-defined]
+    return next(iter(stream))
+
+
+@pytest.mark.parametrize("objective", ["cosine-mse", "cosent"])
+def test_the_loss_of_a_batch(kit_for: KitFor, scored: str, objective: str) -> None:
+    kit = kit_for("scored_pairs", scored_pairs=scored, objective=objective)
+    method = kit.build().eval()
+    texts = one_batch(kit, method)
+    vectors = method.embed(texts).detach().double().numpy()
+    cosines = [
+        float(u @ v) / float(np.sqrt((u @ u) * (v @ v)))
+        for u, v in zip(vectors[0::2], vectors[1::2], strict=True)
+    ]
+    gold = [SCORES[item] for item in texts.items.tolist()]
+    if objective == "cosine-mse":
+        expected = float(np.mean([(c - s / 5) ** 2 for c, s in zip(cosines, gold, strict=True)]))
+    else:
+        pairs = [(i, j) for i in range(6) for j in range(6) if gold[i] > gold[j]]
+        expected = float(np.log(1 + sum(np.exp(20 * (cosines[j] - cosines[i])) for i, j in pairs)))
+    (stage,) = method.stages(kit.config)
+    losses = method.losses(method.prepared({"pairs": texts}, stage), stage)
+    assert losses.keys() == {objective} == stage.losses.keys()
+    assert losses[objective].item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_training_orders_the_cosines_as_the_scores_are(kit_for: KitFor, scored: str) -> None:
+    kit = kit_for(
+        "scored_pairs", scored_pairs=scored, objective="cosent", max_steps=30, learning_rate=1e-3,
+        encoder_dropout=0.0, batch_size=6,
+    )  # fmt: skip
+    method = kit.build()
+    (stage,) = method.stages(kit.config)
+    texts = one_batch(kit, method)
+
+    def loss() -> float:
+        with torch.no_grad():
+            return float(method.eval().losses({"pairs": texts}, stage)["cosent"])
+
+    before = loss()
+    Trainer(method, kit, 0, lambda: 1.0, lambda _: None).run()
+    assert loss() < before / 2
+
+
+def test_scores_outside_of_the_range_are_refused(kit_for: KitFor, scored: str) -> None:
+    kit = kit_for("scored_pairs", scored_pairs=scored, highest_score=4.0)
+    method = kit.build()
+    with pytest.raises(TrialFailure, match="scores from 0 to 5; set lowest_score and highest_scor"):
+        method.prepared({"pairs": one_batch(kit, method)}, method.stages(kit.config)[0])
+
+
+def test_an_empty_range_is_refused() -> None:
+    with pytest.raises(UserError, match="lowest_score must be below highest_score"):
+        resolve(registry.load("scored_pairs"), {"lowest_score": 5})
+
+
+def test_pairs_without_scores_are_refused(pairs: Path) -> None:
+    plugin = registry.load("scored_pairs")
+    declared = plugin.declare(resolve(plugin, {"scored_pairs": str(pairs)}))
+    with pytest.raises(UserError, match=r"scored_pairs asks for scored pairs, .* has labelled pai"):
+        declared.check()
+
+
+def test_the_fields_of_the_other_objective_change_nothing() -> None:
+    plugin = registry.load("scored_pairs")
+    same = [resolve(plugin, {"objective": "cosent", "highest_score": high}) for high in (1, 5)]
+    assert same[0] == same[1]
+
+
+@pytest.mark.usefixtures("hub")
+def test_the_training_pairs_of_sts_b_have_their_published_number() -> None:
+    found = source("stsb-train")
+    corpus = found.corpus(found.paths())
+    assert len(corpus) == found.items == 5_749
+    assert corpus.labels is not None
+    assert (corpus.labels.min(), corpus.labels.max()) == (0, 5)
