@@ -414,9 +414,10 @@ def test_again_of_values_with_spaces(harness: Any, tmp_path: Path) -> None:
     assert harness(*command, "--store", store).out.startswith("Already in the store:")
 
 
-def test_new_then_check(harness: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("like", [[], ["--like", "two-stage"]])
+def test_new_then_check(like: list[str], harness: Any, tmp_path: Path) -> None:
     path = tmp_path / "methods" / "mine"
-    answer = harness("new", path)
+    answer = harness("new", path, *like)
     assert answer.code == 0
     assert f"harness check {path}" in answer.out
     checked = harness("check", path)
