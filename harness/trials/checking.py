@@ -45,7 +45,7 @@ def problems(name: str, encoder: str | None = None) -> list[str]:
     transformers.logging.disable_progress_bar()
     plugin = registry.load(name)
     lines = PluginLines(name, plugin)
-    tried = settings(plugin.method.config_type)
+    tried = tried_settings(plugin.method.config_type)
     tiny = TINY | ({"encoder": encoder} if encoder else {})
     found: dict[tuple[str, str], list[tuple[str, Fault]]] = {}
     for setting in tried:
@@ -54,7 +54,7 @@ def problems(name: str, encoder: str | None = None) -> list[str]:
     return [_shown(where, tried) for where in found.values()]
 
 
-def settings(config: type[MethodConfig]) -> tuple[str, ...]:
+def tried_settings(config: type[MethodConfig]) -> tuple[str, ...]:
     """The settings that a method declares; only the default where it leaves them to MethodConfig.
 
     A configuration class declares them by the annotation of its field `setting`.
@@ -71,8 +71,8 @@ def _own(config: type[MethodConfig]) -> Iterator[type]:
 def _shown(found: list[tuple[str, Fault]], tried: tuple[str, ...]) -> str:
     """A fault on one line; it names the settings that have it where not all of them do."""
     first = found[0][1]
-    settings = list(dict.fromkeys(setting for setting, _ in found))
-    where = "" if len(settings) == len(tried) else f"setting {', '.join(settings)}: "
+    having = list(dict.fromkeys(setting for setting, _ in found))
+    where = "" if len(having) == len(tried) else f"setting {', '.join(having)}: "
     stages = dict.fromkeys(f'"{fault.stage}"' for _, fault in found if fault.stage)
     # What is wrong outside of the stages as well is not a fault of a stage.
     if all(fault.stage for _, fault in found):

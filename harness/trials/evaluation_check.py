@@ -22,7 +22,7 @@ CHECKED_TEXTS = [
 ]
 LONG_TEXT = "the old man reads " * 300
 """Longer than the positions of most encoders"""
-TOLERANCE = 1e-4
+VECTOR_TOLERANCE = 1e-4
 """Of a value. Other batches are other matrix products, which may round the last digits otherwise"""
 
 
@@ -86,7 +86,7 @@ def _problem(
     if not embed(_batch(method, CHECKED_TEXTS)).equal(together):
         return f"{name} is random: the same batch gets other vectors the second time"
     alone = torch.cat([embed(_batch(method, [text])) for text in CHECKED_TEXTS])
-    if (alone - together).abs().max() > TOLERANCE:
+    if (alone - together).abs().max() > VECTOR_TOLERANCE:
         return (
             f"{name} depends on the batch: a sentence gets different vectors when it is alone and "
             f"when it is beside longer ones"

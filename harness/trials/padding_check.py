@@ -15,7 +15,7 @@ from harness.training.seeds import random_states, set_random_states
 
 MORE_PADDING = 3
 """Columns"""
-TOLERANCE = 1e-3
+LOSS_TOLERANCE = 1e-3
 """Of a loss, relative; other shapes are other matrix products, which round differently"""
 
 
@@ -35,7 +35,7 @@ def padding_matters(method: Method[Any], stage: Stage, streams: Mapping[str, Str
     torch.rand(1)
     again, padded = _losses(method, batch, stage, draw=1), _losses(method, wider, stage)
     for name, loss in plain.items():
-        allowed = TOLERANCE * max(1e-3, abs(loss))
+        allowed = LOSS_TOLERANCE * max(1e-3, abs(loss))
         if abs(again[name] - loss) <= allowed < abs(padded[name] - loss):
             return name
     return ""
