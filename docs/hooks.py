@@ -11,6 +11,7 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from api import with_tables
 from fields import method_page
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -64,7 +65,7 @@ def on_page_markdown(markdown: str, page: Page, files: Files, **_: Any) -> str:
         to = os.path.relpath(target, PurePosixPath(here).parent)
         return f"[{found['text']}]({to}{found['anchor'] or ''})"
 
-    parts = FENCE.split(markdown)
+    parts = FENCE.split(with_tables(markdown))
     return "".join(part if FENCE.match(part) else LINK.sub(link, part) for part in parts)
 
 

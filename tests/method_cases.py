@@ -27,6 +27,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("sbert", {}),
     ("scored_pairs", {}),
     ("scored_pairs", {"objective": "cosent"}),
+    ("isbert", {}),
     ("promptbert", {}),
     ("promptbert", {"setting": "sup"}),
     ("promptbert", {"setting": "semisup", "denoising": "released"}),

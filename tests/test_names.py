@@ -43,7 +43,9 @@ def is_verb(path: Path, name: str) -> bool:
 def repeated(package: Path) -> dict[str, list[str]]:
     """Name -> the modules that define it, for the names of more than one module."""
     modules: dict[str, set[str]] = defaultdict(set)
-    for path in sorted(package.rglob("*.py")):
+    # The skeletons are plugins, each of which has the classes Config and Method.
+    files = (path for path in package.rglob("*.py") if path.parent.name != "skeletons")
+    for path in sorted(files):
         for name in public_names(path.read_text("utf-8")):
             if not is_verb(path, name):
                 modules[name].add(path.relative_to(package).as_posix())

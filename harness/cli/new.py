@@ -5,19 +5,28 @@ from typing import Annotated
 
 import typer
 
+from harness.plugin.skeleton import Skeleton
+
 
 def new(
     path: Annotated[
         Path, typer.Argument(help="Folder of the new plugin, for example methods/mine.")
     ],
+    like: Annotated[
+        Skeleton,
+        typer.Option(
+            help="What the plugin begins as: views that differ by dropout, prompts on a frozen "
+            "encoder, labelled pairs, two stages, or a map of frozen vectors."
+        ),
+    ] = "simcse",
 ) -> None:
     """Write a small plugin that passes `harness check`, as a beginning.
 
-    Example: harness new methods/mine
+    Example: harness new methods/mine --like pairs
     """
     from harness.errors import UserError
     from harness.inputs import kind_of
-    from harness.plugin.skeleton import SKELETON
+    from harness.plugin.skeleton import skeleton
 
     if not path.name.isidentifier():
         raise UserError(
@@ -28,7 +37,7 @@ def new(
         raise UserError(f"{path} exists already; choose another name")
     try:
         path.mkdir(parents=True)
-        (path / "__init__.py").write_text(SKELETON.format(name=path.name), encoding="utf-8")
+        (path / "__init__.py").write_text(skeleton(like, path.name), encoding="utf-8")
     except OSError as error:
         raise UserError(f"{path} cannot be written ({error.strerror})") from None
     typer.echo(f"{path}/__init__.py: change losses() and embed(), then run `harness check {path}`.")

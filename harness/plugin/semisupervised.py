@@ -17,7 +17,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from harness.plugin.config import TrainingConfig
+from harness.plugin.config import Setting, TrainingConfig
 from harness.plugin.stage import Optimisation, Selection, Stage
 
 CONTRASTIVE, LABELLED, CLASSIFICATION = "contrastive", "labelled", "classification"
@@ -38,6 +38,7 @@ class SemiSupervisedConfig(TrainingConfig):
     own auxiliary loss (semisupervised.md, section 2).
     """
 
+    setting: Setting = "unsup"
     schedule: Literal["joint", "sup-unsup", "sup-joint"] = Field(
         "joint", description="only in the semisup setting"
     )

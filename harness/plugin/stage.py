@@ -7,9 +7,9 @@ from typing import Literal
 
 from harness.data.batch_items import batches_in_epoch
 
-OptimiserName = Literal["adamw", "adamw-uncorrected", "adamw-released", "lars"]
+OptimiserName = Literal["adamw", "adamw-uncorrected", "adamw-released", "lars", "rmsprop"]
 """harness.training.optimisers says what each of them is"""
-ScheduleName = Literal["linear", "cosine", "constant"]
+ScheduleName = Literal["linear", "cosine", "constant", "stepped"]
 """How the learning rate goes on after the warm-up"""
 LossWeight = float | Callable[[int], float]
 """The weight of a loss, or a function from the number of steps done in the stage to the weight"""

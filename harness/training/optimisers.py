@@ -50,11 +50,14 @@ def optimiser(name: OptimiserName, groups: Groups, weight_decay: float) -> torch
     - adamw-released: `ReleasedAdamW` with bias correction, with epsilon 1e-8 (diffaug.md, section
       3.1).
     - lars: `Lars` (clsr.md, section 4).
+    - rmsprop: torch's (contrastive_tension.md, section 2).
     """
     if name == "adamw":
         return torch.optim.AdamW(groups, weight_decay=weight_decay, fused=True)
     if name == "lars":
         return Lars(groups, weight_decay=weight_decay)
+    if name == "rmsprop":
+        return torch.optim.RMSprop(groups, weight_decay=weight_decay)
     corrected = name == "adamw-released"
     return ReleasedAdamW(
         groups,
@@ -68,12 +71,16 @@ def rate_factor(name: ScheduleName, step: int, warmup: int, total: int) -> float
     """The factor of the peak rate at a step, from 0 to 1.
 
     `step` counts from 0. The factor rises linearly from 0 over `warmup` steps. Then it falls to 0
-    at step `total`, linearly or as a cosine, or it stays at 1 (`constant`).
+    at step `total`, linearly or as a cosine, or it stays at 1 (`constant`), or it
+    falls by a fifth after every 500 steps until a fifth is left (`stepped`; contrastive_tension.md,
+    section 2).
     """
     if step < warmup:
         return step / warmup
     if name == "constant":
         return 1.0
+    if name == "stepped":
+        return max(1, 5 - (step - warmup) // 500) / 5
     # A stage may be longer than `total`, since it may name its own `decay_steps`.
     done = min(1.0, (step - warmup) / max(1, total - warmup))
     return 1.0 - done if name == "linear" else 0.5 * (1 + math.cos(math.pi * done))

@@ -7,7 +7,7 @@ import transformers
 from torch import nn
 
 from harness.encoders.low_rank import MARK
-from harness.errors import UserError
+from harness.errors import UserError, suggest
 from harness.plugin.low_rank import kept_weights
 from harness.plugin.stage import Stage
 
@@ -16,8 +16,14 @@ def trained_names(method: nn.Module, stage: Stage) -> dict[str, str]:
     """Name of a parameter that the stage trains -> configuration field with its learning rate.
 
     The first pattern that matches a name counts; weights in whose place low-rank changes train do
-    not. Raises UserError when no parameter matches any.
+    not. Raises UserError when a pattern matches no parameter, and when nothing is left to train.
     """
+    if missing := unmatched(method, stage):
+        names = [name for name, _ in method.named_parameters()]
+        raise UserError(
+            f'stage "{stage.name}" trains "{missing[0]}", which matches no parameter of the method'
+            f"{suggest(missing[0], _beginnings(names))}"
+        )
     found, kept = {}, {*kept_weights(method)}
     for name, _ in method.named_parameters():
         pattern = next((pattern for pattern in stage.trains if fnmatchcase(name, pattern)), None)
@@ -25,9 +31,23 @@ def trained_names(method: nn.Module, stage: Stage) -> dict[str, str]:
             found[name] = stage.trains[pattern]
     if not found:
         raise UserError(
-            f'stage "{stage.name}" trains nothing: no parameter matches {", ".join(stage.trains)}'
+            f'stage "{stage.name}" trains nothing: low-rank changes stand for all that matches '
+            f"{', '.join(stage.trains)}"
         )
     return found
+
+
+def unmatched(method: nn.Module, stage: Stage) -> list[str]:
+    """The patterns of `Stage.trains` that match no parameter."""
+    names = [name for name, _ in method.named_parameters()]
+    return [
+        pattern for pattern in stage.trains if not any(fnmatchcase(name, pattern) for name in names)
+    ]
+
+
+def _beginnings(names: list[str]) -> set[str]:
+    """Patterns for the parts of a method: `encoder.*` for `encoder.model.embeddings...`."""
+    return {f"{part}.*" if rest else part for part, _, rest in (n.partition(".") for n in names)}
 
 
 def moved_names(method: nn.Module, stage: Stage) -> set[str]:

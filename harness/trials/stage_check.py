@@ -1,36 +1,49 @@
 """The check of one stage of a plugin: it trains a few steps, then saves and loads the method."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from harness.device import random_state_kept
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
 from harness.training.feeding import StepBatches, made
 from harness.training.optimisers import optimiser, parameter_groups
-from harness.training.parameters import trainable
+from harness.training.parameters import trainable, trained_names, unmatched
+from harness.training.seeds import random_states, set_random_states
 from harness.training.stages import stage_streams
+from harness.trials.faults import Fault, PluginLines, result_or_fault
+from harness.trials.hidden_state import hidden_state
+from harness.trials.padding_check import padding_matters
 
 CHECK_BATCH_SIZE = 8
 """Items in a batch of the check; few, because a check should take less than a minute"""
+CHECK_STEPS = 3
 
 
-def stage_problems(method: Method[Any], stage: Stage, kit: Kit) -> Iterator[str]:
-    """One sentence for each thing that is wrong with a stage of a plugin.
+def stage_faults(
+    method: Method[Any], stage: Stage, kit: Kit, lines: PluginLines
+) -> Iterator[Fault]:
+    """Everything that is wrong with a stage of a plugin.
 
     The stage is trained for a few steps, which changes the method.
     """
-    where = f'stage "{stage.name}"'
-    problem = _declaration_problem(method, stage, kit, where)
-    if problem:
-        yield problem
+    for fault in _stage_faults(method, stage, kit, lines):
+        yield replace(fault, stage=stage.name)
+
+
+def _stage_faults(
+    method: Method[Any], stage: Stage, kit: Kit, lines: PluginLines
+) -> Iterator[Fault]:
+    declared = list(_declaration_faults(method, stage, kit, lines))
+    yield from declared
+    if declared:
         return
     moving = (*stage.trains, *stage.moves)
     frozen = {
@@ -38,119 +51,175 @@ def stage_problems(method: Method[Any], stage: Stage, kit: Kit) -> Iterator[str]
         for name, value in method.named_parameters()
         if not any(fnmatchcase(name, pattern) for pattern in moving)
     }
-    run, problem = result_or_problem(where, lambda: _StageCheck(method, stage, kit))
-    problem = problem or run.steps(3)
-    if problem:
-        yield problem if problem.startswith(where) else f"{where}: {problem}"
+    before = hidden_state(method)
+    run, fault = result_or_fault(lines, "the stage", lambda: _StageCheck(method, stage, kit, lines))
+    fault = fault or run.steps(CHECK_STEPS)
+    if fault:
+        yield fault
         return
-    if not run.reached:
-        yield f"{where}: no trainable parameter receives a gradient"
+    yield from _gradient_faults(method, stage, run, lines)
     after = dict(method.named_parameters())
     moved = [name for name, value in frozen.items() if not value.equal(after[name])]
     if moved:
-        yield f"{where}: the frozen parameter {moved[0]} moved"
-    yield from _state_problems(run, where)
+        yield Fault(f"the frozen parameter {moved[0]} moved", lines.of_function("losses"))
+    yield from _state_faults(run, before)
+    name = padding_matters(method, stage, run.streams) if stage.batches.text else ""
+    if name:
+        sentence = (
+            f'the loss "{name}" depends on the padding of the batch: the same rows give another '
+            f"one when they have more of it; use the attention mask"
+        )
+        yield Fault(sentence, lines.of_function("losses"))
 
 
-def _declaration_problem(method: Method[Any], stage: Stage, kit: Kit, where: str) -> str:
-    """A sentence about what is wrong with the declaration of the stage, or nothing."""
-    corpora, problem = result_or_problem(f"{where}: corpora()", lambda: kit.declared.corpora)
-    if problem:
-        return problem
-    if not stage.streams or not set(stage.streams) <= set(corpora):
-        declared = sorted(corpora)
-        return f"{where}: its streams {sorted(stage.streams)} are not all in corpora() {declared}"
-    fields = type(kit.config).model_fields
-    unknown = [field for field in stage.trains.values() if field not in fields]
-    if unknown:
-        return f'{where}: the configuration has no field "{unknown[0]}" for the learning rate'
-    _, problem = result_or_problem(where, lambda: trainable(method, stage))
-    return problem
+def _declaration_faults(
+    method: Method[Any], stage: Stage, kit: Kit, lines: PluginLines
+) -> Iterator[Fault]:
+    """What is wrong with the declaration of the stage."""
+    corpora, fault = result_or_fault(lines, "corpora()", lambda: kit.declared.corpora)
+    if fault:
+        yield fault
+        return
+    for stream in stage.streams:
+        if stream not in corpora:
+            sentence = f'it reads the stream "{stream}", which corpora() {sorted(corpora)} lacks'
+            yield Fault(sentence, lines.of_text(stream, "stages"))
+    for field in stage.trains.values():
+        if field not in type(kit.config).model_fields:
+            sentence = f'the configuration has no field "{field}" for the learning rate'
+            yield Fault(sentence, lines.of_text(field, "stages"))
+    for pattern in unmatched(method, stage):
+        sentence = f'the pattern "{pattern}" in `trains` matches no parameter of the method'
+        yield Fault(sentence, lines.of_text(pattern, "stages"))
+
+
+def _gradient_faults(
+    method: Method[Any], stage: Stage, run: "_StageCheck", lines: PluginLines
+) -> Iterator[Fault]:
+    """Parameters that are to train and that no loss has reached in any step."""
+    trained = trained_names(method, stage)
+    idle = [name for name in trained if name not in run.reached]
+    if idle:
+        more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
+        sentence = (
+            f"the parameter {idle[0]}{more} of {len(trained)} would train, but gets no gradient"
+        )
+        yield Fault(sentence, lines.of_function("losses"))
 
 
 class _StageCheck:
     """A method in the middle of a stage, with its optimiser and its streams."""
 
-    def __init__(self, method: Method[Any], stage: Stage, kit: Kit) -> None:
+    def __init__(self, method: Method[Any], stage: Stage, kit: Kit, lines: PluginLines) -> None:
         config = kit.config
         assert isinstance(config, TrainingConfig), "a method with stages has a TrainingConfig"
-        self.method, self.stage, self.kit, self.config = method, stage, kit, config
+        self.method, self.stage, self.kit, self.lines = method, stage, kit, lines
         groups = parameter_groups(trainable(method, stage), config, stage.optimisation)
         self.optimiser = optimiser(stage.optimisation.optimiser, groups, config.weight_decay)
-        streams = stage_streams(method, kit, stage, seed=0, batch_size=CHECK_BATCH_SIZE)
-        self.batches = made(method, stage, streams, 0)
-        self.reached = False
-        """Whether some parameter got a gradient"""
+        self.streams = stage_streams(method, kit, stage, seed=0, batch_size=CHECK_BATCH_SIZE)
+        self.batches = made(method, stage, self.streams, 0)
+        self.reached: set[str] = set()
+        """Names of the parameters that have got a gradient"""
         self.losses: dict[str, Tensor] = {}
         """Name -> loss of the last step"""
 
-    def steps(self, count: int) -> str:
-        """Train for `count` steps; a sentence about what is wrong, or nothing."""
+    def steps(self, count: int) -> Fault | None:
+        """Train for `count` steps; a fault, or nothing."""
         for _ in range(count):
-            batch, problem = self.next()
-            problem = problem or self.step(batch)
-            if problem:
-                return problem
-        return ""
+            batch, fault = self.next()
+            fault = fault or self.step(batch)
+            if fault:
+                return fault
+        return None
 
-    def next(self) -> tuple[StepBatches, str]:
-        """The next batch, and a sentence about what is wrong with it, or nothing."""
-        before = torch.get_rng_state()
-        batch, problem = result_or_problem("prepared()", lambda: next(self.batches))
-        if not problem and not before.equal(torch.get_rng_state()):
-            problem = "prepared() draws from torch's random numbers, which another thread may use"
-        return batch, problem
+    def next(self) -> tuple[StepBatches, Fault | None]:
+        """The next batch, and a fault of it, or nothing."""
+        before = random_states()
+        batch, fault = result_or_fault(self.lines, "prepared()", lambda: next(self.batches))
+        if not fault and before != random_states():
+            sentence = "prepared() draws from the random numbers that training draws from, too"
+            fault = Fault(sentence, self.lines.of_function("prepared"))
+        return batch, fault
 
-    def step(self, batch: StepBatches) -> str:
-        """Do one step on a batch; a sentence about what is wrong, or nothing."""
+    def step(self, batch: StepBatches) -> Fault | None:
+        """Do one step on a batch; a fault, or nothing."""
         self.method.train()
-        losses, problem = result_or_problem(
-            "losses()", lambda: self.method.losses(batch, self.stage)
+        losses, fault = result_or_fault(
+            self.lines, "losses()", lambda: self.method.losses(batch, self.stage)
         )
-        problem = problem or _loss_problem(losses, self.stage)
-        if problem:
-            return problem
+        if fault:
+            return fault
+        if problem := _loss_problem(losses, self.stage):
+            return Fault(problem, self.lines.of_function("losses"))
         total = torch.stack([losses[name].float() for name in self.stage.losses]).sum()
-        total.backward()  # type: ignore[no-untyped-call]
-        gradients = [value.grad for value in self.method.parameters() if value.requires_grad]
-        self.reached |= any(gradient is not None for gradient in gradients)
+        _, fault = result_or_fault(self.lines, "the backward pass of losses()", total.backward)
+        if fault:
+            return fault
+        self.reached |= {
+            name for name, value in self.method.named_parameters() if value.grad is not None
+        }
         self.optimiser.step()
         self.optimiser.zero_grad()
         self.losses = {name: losses[name].detach() for name in self.stage.losses}
-        return ""
+        return None
 
 
-def _state_problems(run: _StageCheck, where: str) -> Iterator[str]:
-    """Check that a method which is saved and loaded into a fresh one takes the same next step.
+def _state_faults(run: _StageCheck, before: Mapping[str, Any]) -> Iterator[Fault]:
+    """Check that a method which is saved and loaded into a fresh one is the same method.
 
-    Where the step differs, the method has state outside of its parameters, its buffers and
-    `get_extra_state`.
+    It must take the same next step, and no attribute that training has changed may be another.
+    `before`: the hidden state before the first step.
     """
     state = copy.deepcopy(run.method.state_dict())
     kept = copy.deepcopy(run.optimiser.state_dict())
-    batch, problem = run.next()
-    with random_state_kept(run.kit.device):
-        fresh = run.kit.build()
-    fresh.load_state_dict(state)
-    again = _StageCheck(fresh, run.stage, run.kit)
+    batch, fault = run.next()
+    fresh = _Fresh(run, state)
+    found = hidden_state(run.method)
+    again = _StageCheck(fresh.method, run.stage, run.kit, run.lines)
     again.optimiser.load_state_dict(kept)
+    hidden = fresh.forgotten(before, found)
     # Both methods draw the same random numbers in their step.
-    with random_state_kept(run.kit.device):
-        problem = problem or run.step(batch)
-    problem = problem or again.step(batch)
-    if problem:
-        yield f"{where}: after its state was saved and loaded: {problem}"
+    states = random_states()
+    fault = fault or run.step(batch)
+    set_random_states(states)
+    fault = fault or again.step(batch)
+    if fault:
+        yield replace(fault, sentence=f"after its state was saved and loaded: {fault.sentence}")
         return
     different = [name for name, loss in run.losses.items() if not loss.equal(again.losses[name])]
-    there = fresh.state_dict()
+    there = fresh.method.state_dict()
     different += [
         name for name, value in run.method.state_dict().items() if _differs(value, there[name])
     ]
-    if different:
-        yield (
-            f"{where}: after saving and loading, the next step differs in {different[0]}: some "
-            f"state is not in a parameter, a buffer or get_extra_state()"
-        )
+    rule = "some state is not in a parameter, a buffer or get_extra_state()"
+    if hidden:
+        name = hidden[0].removeprefix("self.").rpartition(".")[2]
+        place = run.lines.of_attribute(name.removeprefix("the variable "))
+        yield Fault(f"training changes {hidden[0]}, which no checkpoint holds: {rule}", place)
+    elif different:
+        sentence = f"after saving and loading, the next step differs in {different[0]}: {rule}"
+        yield Fault(sentence, run.lines.of_function("losses"))
+
+
+class _Fresh:
+    """A method that is built anew and has loaded the state of another one."""
+
+    def __init__(self, run: _StageCheck, state: Mapping[str, Any]) -> None:
+        states = random_states()
+        self.method = run.kit.build()
+        self.method.load_state_dict(state)
+        set_random_states(states)
+
+    def forgotten(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+        """The names of what has changed from `before` to `after` and is not as in `after` here."""
+        mine = hidden_state(self.method)
+        # A variable of a file is the same one for both methods.
+        return [
+            name
+            for name in before.keys() & after.keys()
+            if before[name] != after[name]
+            and (name.startswith("the variable") or mine.get(name) != after[name])
+        ]
 
 
 def _differs(one: Any, other: Any) -> bool:
@@ -171,14 +240,3 @@ def _loss_problem(losses: Any, stage: Stage) -> str:
         if not value.requires_grad:
             return f'the loss "{name}" has no gradient'
     return ""
-
-
-def result_or_problem(what: str, call: Callable[[], Any]) -> tuple[Any, str]:
-    """The result of the call and "", or None and a sentence about its exception.
-
-    `what`: the subject of that sentence.
-    """
-    try:
-        return call(), ""
-    except Exception as error:  # a plugin may raise anything
-        return None, f"{what} raises {type(error).__name__}: {error}"

@@ -42,9 +42,10 @@ class Method(plugin.Method[Config]):
 
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
-        trained = ["prompts.*", "head.*", "detector.*", "cls_vector"]
+        trained = ["prompts.*", "head.*", "detector.*", *(["cls_vector"] * config.cls_prompt)]
         rates = dict.fromkeys(trained, "learning_rate")
-        rates["discriminator.*"] = "discriminator_learning_rate"  # of (b) of Table 6 alone
+        if config.discriminator == "copy":  # (b) of Table 6
+            rates["discriminator.*"] = "discriminator_learning_rate"
         stage = config.stage(
             "prompts",
             trains=rates,

@@ -37,8 +37,7 @@ class Method(plugin.Method[Config]):
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
         trained = ["prompts.*", "head.*"]
-        # Patterns may match nothing: without MLM there is no vocabulary head.
-        if not config.freeze_lm_head:
+        if config.mlm and not config.freeze_lm_head:
             trained.append("vocabulary.*")
         streams = {"contrastive": config.batch_size}
         losses: dict[str, LossWeight] = {"contrastive": 1.0}

@@ -67,12 +67,14 @@ class Method(plugin.Method[Config]):
     def _stage_2(cls, config: Config) -> Stage:
         """Eq. 5: everything learns contrastively, with alpha also NLI (diffaug.md, section 4)."""
         streams, losses = {"contrastive": config.batch_size}, {"contrastive": 1.0}
+        trained = [*STAGE_2_TRAINS[config.second_stage], "head.*"]
         if config.alpha:
+            trained.append("classifier.*")
             streams["labelled"] = config.auxiliary_batch_size
             losses["classification"] = config.alpha
         return config.stage(
             "contrastive",
-            trains=[*STAGE_2_TRAINS[config.second_stage], "head.*", "classifier.*"],
+            trains=trained,
             streams=streams,
             losses=losses,
             accumulation=config.accumulation,

@@ -414,9 +414,10 @@ def test_again_of_values_with_spaces(harness: Any, tmp_path: Path) -> None:
     assert harness(*command, "--store", store).out.startswith("Already in the store:")
 
 
-def test_new_then_check(harness: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("like", [[], ["--like", "two-stage"]])
+def test_new_then_check(like: list[str], harness: Any, tmp_path: Path) -> None:
     path = tmp_path / "methods" / "mine"
-    answer = harness("new", path)
+    answer = harness("new", path, *like)
     assert answer.code == 0
     assert f"harness check {path}" in answer.out
     checked = harness("check", path)
@@ -446,13 +447,13 @@ def test_check_passes_what_is_right(harness: Any, plugin: Callable[..., Path]) -
         ),
         ('"contrastive": loss}', '"contrastive": loss / 0}', 'the loss "contrastive" is inf'),
         ('"contrastive": loss}', '"contrast": loss}', "losses() must return ['contrastive']"),
-        ('"words*"', '"word"', 'stage "contrastive" trains nothing: no parameter matches word'),
+        ('"words*"', '"word"', 'the pattern "word" in `trains` matches no parameter'),
         ('"words*"', '"still"', 'the loss "contrastive" has no gradient'),
         ('"learning_rate"}', '"learning_rat"}', 'no field "learning_rat" for the learning rate'),
         (
             'streams={"contrastive"',
             'streams={"pairs"',
-            "its streams ['pairs'] are not all in corpora()",
+            "it reads the stream \"pairs\", which corpora() ['contrastive'] lacks",
         ),
         ("return vectors", "return vectors - vectors.mean(0)", "embed() depends on the batch"),
         ("return vectors", "return vectors * mask.sum(1).max()", "embed() depends on the batch"),
@@ -489,7 +490,9 @@ def test_check_finds(
 ) -> None:
     answer = harness("check", plugin(old, new))
     assert answer.code == 1
-    assert answer.out.startswith("wrong: setting ")
+    assert re.match(r"wrong: .*toy\.py:\d+: ", answer.out)
+    faults = answer.out.splitlines()
+    assert len(faults) == len(set(faults))
     assert sentence in answer.out
 
 

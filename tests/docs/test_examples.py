@@ -14,7 +14,7 @@ from harness.sweep.space import load_space
 from harness.trials.checking import problems
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "CONTRIBUTING.md", "docs/evaluation.md", "docs/methods.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "docs/evaluation.md", "docs/methods.md", "docs/plugins.md")
 
 
 def example(page: str, language: str) -> str:
@@ -37,6 +37,16 @@ def commands() -> Iterator[tuple[str, list[str]]]:
 def test_the_method_of_the_readme_keeps_the_contract(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(example("README.md", "python"), encoding="utf-8")
+    assert problems(str(path)) == []
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["a loss of one's own", "two encoders"])
+def test_the_worked_plugins_keep_the_contract(number: int, tmp_path: Path) -> None:
+    text = (CHECKOUT / "docs/plugins.md").read_text(encoding="utf-8")
+    found = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert len(found) == 2
+    path = tmp_path / "worked.py"
+    path.write_text(found[number], encoding="utf-8")
     assert problems(str(path)) == []
 
 

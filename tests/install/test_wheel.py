@@ -23,8 +23,9 @@ SHIPPED = {
 }
 """Folder of the checkout -> its place in the wheel"""
 METHODS = {
-    "clsr", "consert", "d2cse", "dcpcse", "diffaug", "diffcse", "esimcse", "flow", "glove",
-    "pooling", "promptbert", "sbert", "scored_pairs", "sentence_transformer", "simcse", "whitening",
+    "clsr", "consert", "ct", "d2cse", "dcpcse", "diffaug", "diffcse", "esimcse", "flow", "glove",
+    "isbert", "pooling", "promptbert", "sbert", "scored_pairs", "sentence_transformer", "simcse",
+    "whitening",
 }  # fmt: skip
 BUILD_SECONDS, COMMAND_SECONDS = 600, 600
 

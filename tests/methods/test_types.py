@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.plugin import registry
-from harness.plugin.skeleton import SKELETON
+from harness.plugin.skeleton import skeleton
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -74,7 +74,7 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = path.read_text("utf-8")
     assert text.count("self.config.temperature") == 1
     path.write_text(text.replace("self.config.temperature", "self.config.temprature"), "utf-8")
-    (folder / "skeleton.py").write_text(SKELETON.format(name="skeleton"), "utf-8")
+    (folder / "skeleton.py").write_text(skeleton("simcse", "skeleton"), "utf-8")
     return folder
 
 

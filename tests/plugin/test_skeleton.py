@@ -6,22 +6,31 @@ from pathlib import Path
 
 import pytest
 
-from harness.plugin.skeleton import SKELETON
+from harness.plugin.skeleton import SKELETONS, Skeleton, skeleton
 from harness.trials.checking import problems
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
+@pytest.fixture(params=SKELETONS)
+def like(request: pytest.FixtureRequest) -> Skeleton:
+    found: Skeleton = request.param
+    return found
+
+
 @pytest.fixture
-def written(tmp_path: Path) -> Path:
-    """The folder of a plugin as `harness new mine` writes it."""
+def written(tmp_path: Path, like: Skeleton) -> Path:
+    """The folder of a plugin as `harness new mine --like ...` writes it."""
     folder = tmp_path / "mine"
     folder.mkdir()
-    (folder / "__init__.py").write_text(SKELETON.format(name="mine"), encoding="utf-8")
+    (folder / "__init__.py").write_text(skeleton(like, "mine"), encoding="utf-8")
     return folder
 
 
 def test_passes_harness_check(written: Path) -> None:
+    source = (written / "__init__.py").read_text(encoding="utf-8")
+    assert source.startswith('"""mine: what the method does')
+    assert "NAME" not in source
     assert problems(str(written)) == []
 
 

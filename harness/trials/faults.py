@@ -1,0 +1,122 @@
+"""A fault of a plugin: what is wrong, and the line of the plugin's source where it is."""
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from harness.plugin.registry import Plugin, locate
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is wrong with a plugin."""
+
+    sentence: str
+    place: str
+    """FILE:LINE in the plugin"""
+    stage: str = ""
+    """Name of the stage in which it was found; "" where it belongs to none"""
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """What faults that are the same fault share, such as one exception on two ways to it."""
+        _, raises, error = self.sentence.partition(" raises ")
+        return self.place, error if raises else self.sentence
+
+
+class PluginLines:
+    """Finds the lines of a plugin's source."""
+
+    def __init__(self, name: str, plugin: Plugin) -> None:
+        """name: of the plugin, or its path, as `registry.locate` reads it."""
+        found, self.method = locate(name), plugin.method
+        self.files = sorted(found.rglob("*.py")) if found.is_dir() else [found]
+        self.main = found / "__init__.py" if found.is_dir() else found
+
+    def of_error(self, error: BaseException) -> str:
+        """The last line of the plugin on the way to an exception; without any, its class."""
+        line, cause = "", error
+        while cause is not None:
+            line = line or self._last(cause.__traceback__)
+            cause = cause.__cause__  # type: ignore[assignment]
+        return line or self.of_class("Method")
+
+    def of_function(self, name: str) -> str:
+        """Where the method defines a function; one that it inherits has the line of its class."""
+        found = self._first(lambda node: isinstance(node, ast.FunctionDef) and node.name == name)
+        return found or self.of_class("Method")
+
+    def of_text(self, text: str, function: str) -> str:
+        """Where a text stands in quotes; where it is put together, the line of the function."""
+        found = self._first(lambda node: isinstance(node, ast.Constant) and node.value == text)
+        return found or self.of_function(function)
+
+    def of_attribute(self, name: str) -> str:
+        """Where an attribute or a variable is counted up; without such a line, `losses`."""
+        wanted = (ast.Attribute, ast.Name)
+        found = self._first(
+            lambda node: (
+                isinstance(node, ast.AugAssign)
+                and isinstance(node.target, wanted)
+                and name == getattr(node.target, "attr", getattr(node.target, "id", ""))
+            )
+        )
+        return found or self.of_function("losses")
+
+    def of_assignment(self, name: str) -> str:
+        """Where `self.name` gets its value."""
+        found = self._first(
+            lambda node: (
+                isinstance(node, ast.Assign)
+                and any(getattr(target, "attr", "") == name for target in node.targets)
+            )
+        )
+        return found or self.of_function("__init__")
+
+    def of_class(self, name: str) -> str:
+        """Where the plugin defines a class, or else its first line."""
+        found = self._first(lambda node: isinstance(node, ast.ClassDef) and node.name == name)
+        return found or self._shown(self.main, 1)
+
+    def _first(self, wanted: Callable[[ast.AST], bool]) -> str:
+        for path, tree in self._trees():
+            lines = [getattr(node, "lineno", 1) for node in ast.walk(tree) if wanted(node)]
+            if lines:
+                return self._shown(path, min(lines))
+        return ""
+
+    def _trees(self) -> Iterator[tuple[Path, ast.AST]]:
+        for path in [self.main, *(each for each in self.files if each != self.main)]:
+            yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+    def _last(self, traceback: TracebackType | None) -> str:
+        line = ""
+        while traceback is not None:
+            path = Path(traceback.tb_frame.f_code.co_filename)
+            if path in self.files:
+                line = self._shown(path, traceback.tb_lineno)
+            traceback = traceback.tb_next
+        return line
+
+    @staticmethod
+    def _shown(path: Path, line: int) -> str:
+        folder = Path.cwd()
+        shown = path.relative_to(folder) if path.is_relative_to(folder) else path
+        return f"{shown}:{line}"
+
+
+def result_or_fault(
+    lines: PluginLines, what: str, call: Callable[[], Any]
+) -> tuple[Any, Fault | None]:
+    """The result of the call and None, or None and a fault that names its exception.
+
+    `what`: the subject of that sentence.
+    """
+    try:
+        return call(), None
+    except (Exception, SystemExit) as error:  # a plugin may raise anything
+        sentence = f"{what} raises {type(error).__name__}: {error}"
+        return None, Fault(sentence, lines.of_error(error))

@@ -1,0 +1,76 @@
+"""IS-BERT against isbert.md."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from harness.data.batching import Stream, StreamOptions, TextBatch
+from harness.plugin import registry
+from harness.plugin.kit import Kit
+from harness.training.loop import Trainer
+from harness.trials.trial import resolve
+
+KitFor = Callable[..., Kit]
+
+
+def one_batch(kit: Kit, method: Any) -> TextBatch:
+    options = StreamOptions(limit=30, batch_size=4, seed=0)
+    return next(iter(Stream(kit.tokens(kit.config.sentences), method.template, options)))
+
+
+def local_vectors(method: Any, texts: TextBatch) -> list[np.ndarray]:
+    """The vectors of the tokens of each row alone, window by window, in float64."""
+    found = []
+    for ids, length in zip(texts.input_ids, texts.attention_mask.sum(1).tolist(), strict=True):
+        states = method.encoder.model(input_ids=ids[None, :length]).last_hidden_state[0]
+        padded = np.pad(states.detach().double().numpy(), ((2, 2), (0, 0)))
+        columns = []
+        for window, convolution in zip((1, 3, 5), method.convolutions, strict=True):
+            weight = convolution.weight.detach().double().numpy()  # (filters, H, window)
+            bias = convolution.bias.detach().double().numpy()
+            start = 2 - window // 2
+            columns.append([
+                np.einsum("wh,fhw->f", padded[at + start : at + start + window], weight) + bias
+                for at in range(length)
+            ])  # fmt: skip
+        found.append(np.concatenate([np.maximum(part, 0) for part in columns], axis=1))
+    return found
+
+
+def test_loss_and_embedding(kit_for: KitFor, sentences: Any) -> None:
+    kit = kit_for("isbert", sentences=str(sentences), filters=6)
+    torch.manual_seed(0)
+    method = kit.build().eval()
+    texts = one_batch(kit, method)
+    assert (texts.attention_mask == 0).any(), "padding must be there to be left out"
+    local = local_vectors(method, texts)
+    whole = np.array([part.mean(axis=0) for part in local])
+    scores = [part @ whole.T for part in local]
+    own = [-math.log1p(math.exp(-z)) for row, each in enumerate(scores) for z in each[:, row]]
+    others = [
+        math.log1p(math.exp(z))
+        for row, each in enumerate(scores)
+        for z in np.delete(each, row, axis=1).ravel()
+    ]
+    expected = np.mean(others) - np.mean(own) - 2 * math.log(2)
+    (stage,) = kit.declared.stages
+    found = method.losses({"information": texts}, stage)["information"]
+    assert found.item() == pytest.approx(expected, rel=1e-3, abs=1e-5)
+    assert np.abs(method.embed(texts).detach().numpy() - whole).max() < 1e-5
+
+
+def test_pairs_are_two_sentences_each(kit_for: KitFor, pairs: Any) -> None:
+    kit = kit_for("isbert", sentences=str(pairs), max_steps=2)
+    method = kit.build()
+    texts = one_batch(kit, method)
+    assert len(method.embed(texts)) == 8
+    assert Trainer(method, kit, 0, lambda: 1.0, lambda _: None).run().steps == 2
+
+
+def test_what_is_declared() -> None:
+    config: Any = resolve(registry.load("isbert"), {})
+    assert (config.sentences, config.filters, config.learning_rate) == ("nli-pairs", 256, 1e-6)

@@ -1,0 +1,204 @@
+"""What `harness check` finds: broken plugins, each with its fault by name and by line."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.trials.checking import problems
+
+RIGHT = '''"""A plugin that keeps the contract."""
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from harness import plugin
+from harness.encoders.pooling import pooled
+from harness.losses.info_nce import info_nce
+from harness.plugin import Kit, Stage, TextBatch
+
+STEPS = 0
+
+
+class Config(plugin.TrainingConfig):
+    """It leaves its setting to TrainingConfig."""
+
+    precision: plugin.Precision = "fp32"
+    rounds: int = Field(4, ge=1)
+
+
+class Method(plugin.Method[Config]):
+    @classmethod
+    def corpora(cls, config: Config) -> dict[str, str]:
+        return {"views": config.sentences}
+
+    @classmethod
+    def stages(cls, config: Config) -> list[Stage]:
+        trains = {"*.model.*": "learning_rate", "head.*": "learning_rate"}
+        return [config.stage("views", trains=trains)]
+
+    def __init__(self, config: Config, kit: Kit) -> None:
+        super().__init__(config, kit)
+        self.encoder = kit.encoder()
+        self.head = nn.Linear(self.encoder.hidden_size, self.encoder.hidden_size)
+        self.still = nn.Parameter(torch.zeros(1))
+        self.calls = 0
+
+    def prepared(self, batch, stage):
+        return {"views": batch["views"].repeated(2)}
+
+    def losses(self, batch, stage):
+        texts = batch["views"]
+        vectors = self.head(self.vectors(texts))
+        first, second = texts.split(vectors)
+        return {"views": info_nce(first, second, temperature=0.05)}
+
+    def embed(self, batch: TextBatch) -> Tensor:
+        return pooled(self.encoder, batch, "mean")
+
+    def vectors(self, batch: TextBatch) -> Tensor:
+        return pooled(self.encoder, batch, "mean")
+
+    def test_text(self, text: str) -> str:
+        return text
+'''
+LOSS = '        return {"views": info_nce(first, second, temperature=0.05)}\n'
+EMBED = """def embed(self, batch: TextBatch) -> Tensor:
+        return pooled(self.encoder, batch, "mean")"""
+FAULTS = {
+    "a pattern that matches nothing": (
+        '"head.*"', '"heads.*"', '"heads.*"',
+        'stage "views": the pattern "heads.*" in `trains` matches no parameter of the method',
+    ),
+    "a rate that is no field": (
+        '"head.*": "learning_rate"', '"head.*": "head_rate"', '"head_rate"',
+        'stage "views": the configuration has no field "head_rate" for the learning rate',
+    ),
+    "a stream without a corpus": (
+        '{"views": config.sentences}', '{"sentences": config.sentences}', '"views", trains',
+        'stage "views": it reads the stream "views", which corpora() [\'sentences\'] lacks',
+    ),
+    "a trained parameter without gradient": (
+        "vectors = self.head(self.vectors(texts))", "vectors = self.vectors(texts)", "def losses",
+        'stage "views": the parameter head.weight and 1 more of 39 would train, '
+        "but gets no gradient",
+    ),
+    "a frozen parameter that moves": (
+        LOSS, f"        self.still.data += 1\n{LOSS}", "def losses",
+        'stage "views": the frozen parameter still moved',
+    ),
+    "an encoder under another name": (
+        "self.encoder", "self.bert", "self.bert = kit.encoder()",
+        "evaluation reads self.encoder, but this method keeps its encoder as self.bert; "
+        "rename it, or write `longest`",
+    ),
+    "a loss that depends on padding": (
+        'Tensor:\n        return pooled(self.encoder, batch, "mean")\n\n    def test',
+        "Tensor:\n        return self.encoder(batch, padding=True).mean(1)\n\n    def test",
+        "def losses",
+        'stage "views": the loss "views" depends on the padding of the batch: the same rows give '
+        "another one when they have more of it; use the attention mask",
+    ),
+    "a counter that is not saved": (
+        LOSS, f"        self.calls += 1\n{LOSS}", "self.calls += 1",
+        'stage "views": training changes self.calls, which no checkpoint holds: some state is not '
+        "in a parameter, a buffer or get_extra_state()",
+    ),
+    "a variable that is not saved": (
+        LOSS, f"        global STEPS\n        STEPS += 1\n{LOSS}", "STEPS += 1",
+        'stage "views": training changes the variable STEPS, which no checkpoint holds: some '
+        "state is not in a parameter, a buffer or get_extra_state()",
+    ),
+    "a random batch": (
+        'return {"views": batch["views"]', 'torch.rand(1)\n        return {"views": batch["views"]',
+        "def prepared",
+        'stage "views": prepared() draws from the random numbers that training draws from, too',
+    ),
+    "a failure in a function of its own": (
+        'Tensor:\n        return pooled(self.encoder, batch, "mean")\n\n    def test',
+        "Tensor:\n        return self.encoder.nothing(batch)\n\n    def test",
+        "self.encoder.nothing",
+        "stage \"views\": losses() raises AttributeError: 'Encoder' object has no attribute "
+        "'nothing'",
+    ),
+    "a loss for each row": (
+        LOSS, '        return {"views": (first - second).square().sum(1)}\n', "def losses",
+        'stage "views": the loss "views" is not a scalar tensor but (8,)',
+    ),
+    "an embedding that depends on the batch": (
+        EMBED, EMBED.replace("return ", "return 1 / batch.attention_mask.sum() + "), "def embed",
+        "embed() depends on the batch: a sentence gets different vectors when it is alone and "
+        "when it is beside longer ones",
+    ),
+    "a random embedding": (
+        EMBED, EMBED.replace("return ", "return torch.rand(1) + "), "def embed",
+        "embed() is random: the same batch gets other vectors the second time",
+    ),
+    "a text that cannot be tested": (
+        "return text", "return text.nothing", "return text.nothing",
+        "the evaluation on test raises AttributeError: 'str' object has no attribute 'nothing'",
+    ),
+    "defaults that contradict each other": (
+        "Field(4", "Field(0", "class Config",
+        "the defaults are refused by their own configuration: broken: rounds = 0: "
+        "Input should be greater than or equal to 1",
+    ),
+}  # fmt: skip
+"""Name -> text of RIGHT, its replacement, text on the line that is named, sentence"""
+
+
+def written(folder: Path, text: str) -> Path:
+    """The file of a plugin with this text."""
+    path = folder / "broken.py"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_plugin_that_is_broken_below_keeps_the_contract(tmp_path: Path) -> None:
+    assert problems(str(written(tmp_path, RIGHT))) == []
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_one_fault_with_its_line(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new, at, sentence = FAULTS[name]
+    assert old in RIGHT
+    monkeypatch.chdir(tmp_path)
+    path = written(tmp_path, RIGHT.replace(old, new))
+    lines = path.read_text(encoding="utf-8").splitlines()
+    (number,) = [number for number, line in enumerate(lines, 1) if at in line]
+    assert problems(str(path)) == [f"broken.py:{number}: {sentence}"]
+
+
+def test_a_fault_of_one_setting_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault that all settings have is named once, without them."""
+    monkeypatch.chdir(tmp_path)
+    declared = 'setting: plugin.Setting = "unsup"\n    precision:'
+    text = RIGHT.replace("precision:", declared)
+    everywhere = text.replace('"head.*"', '"heads.*"')
+    (found,) = problems(str(written(tmp_path, everywhere)))
+    assert found.partition(" ")[2].startswith('stage "views": the pattern')
+    once = text.replace(LOSS, f'        assert self.config.setting != "sup", "no labels"\n{LOSS}')
+    (tmp_path / "once").mkdir()
+    (found,) = problems(str(written(tmp_path / "once", once)))
+    assert 'setting sup: stage "views": losses() raises AssertionError: no labels' in found
+
+
+def test_one_exception_on_two_ways_is_one_fault(tmp_path: Path) -> None:
+    broken = RIGHT.replace('(self.encoder, batch, "mean")', "(self.nothing, batch)")
+    broken = broken.replace("self.vectors(texts)", "self.embed(texts)")
+    (found,) = problems(str(written(tmp_path, broken)))
+    assert found.endswith(
+        "losses() raises AttributeError: 'Method' object has no attribute 'nothing'"
+    )
+
+
+def test_another_encoder(tmp_path: Path, tiny_roberta: Path) -> None:
+    """What holds for a BERT may fail for a RoBERTa, which has one type of segment."""
+    lines = ["segments = self.encoder.model.embeddings.token_type_embeddings", "segments.weight[1]"]
+    text = RIGHT.replace(LOSS, "".join(f"        {line}\n" for line in lines) + LOSS)
+    path = str(written(tmp_path, text))
+    assert problems(path) == []
+    (found,) = problems(path, str(tiny_roberta))
+    assert "IndexError" in found
