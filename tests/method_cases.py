@@ -27,6 +27,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("sbert", {}),
     ("scored_pairs", {}),
     ("scored_pairs", {"objective": "cosent"}),
+    ("ct", {"negatives": 4}),
     ("isbert", {}),
     ("promptbert", {}),
     ("promptbert", {"setting": "sup"}),

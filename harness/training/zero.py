@@ -16,8 +16,8 @@ from harness.plugin.stage import Stage
 from harness.training.data_parallel import Losses
 from harness.training.optimisers import StageOptimiser
 
-MOMENTS = ("exp_avg", "exp_avg_sq")
-"""How the optimisers of the AdamW kind call the two tensors of a parameter"""
+ADAM_MOMENTS, RMSPROP_MOMENTS = ("exp_avg", "exp_avg_sq"), ("square_avg",)
+"""How the optimisers of the AdamW kind, and RMSprop, call what they keep of a parameter"""
 
 
 class ZeroOptimiser(StageOptimiser):
@@ -31,6 +31,8 @@ class ZeroOptimiser(StageOptimiser):
             raise UserError("engine: deepspeed does not scale losses here; set precision=fp32")
         deepspeed = library()
         super().__init__(stage, method, config, *arguments)
+        rmsprop = stage.optimisation.optimiser == "rmsprop"
+        self._moments = RMSPROP_MOMENTS if rmsprop else ADAM_MOMENTS
         self._numbered = [each for group in self.torch.param_groups for each in group["params"]]
         """The parameters in the order in which `tensors` numbers them"""
         self._engine, _, _, _ = deepspeed.initialize(
@@ -57,7 +59,7 @@ class ZeroOptimiser(StageOptimiser):
         found = {}
         for number, parameter in enumerate(self._numbered if steps else ()):
             found[f"{number}/step"] = steps[0]
-            for name in MOMENTS:
+            for name in self._moments:
                 found[f"{number}/{name}"] = safe_get_full_optimizer_state(parameter, name)
         return found
 
@@ -67,12 +69,12 @@ class ZeroOptimiser(StageOptimiser):
         zero = self._engine.optimizer
         shards = getattr(zero, "fp32_partitioned_groups_flat", None)
         for shard in shards or zero.single_partition_of_fp32_groups:
-            moments = {name: torch.zeros_like(shard) for name in MOMENTS}
+            moments = {name: torch.zeros_like(shard) for name in self._moments}
             self.torch.state[shard] = {"step": tensors["0/step"].clone(), **moments}
         if shards is None:  # ZeRO 1 and 2 look for the state when they do their first step
             zero._lazy_init_hp_params_optimizer_state()
         for number, parameter in enumerate(self._numbered):
-            for name in MOMENTS:
+            for name in self._moments:
                 value = tensors[f"{number}/{name}"].to(parameter.device)
                 safe_set_full_optimizer_state(parameter, value, name)
 
