@@ -50,14 +50,15 @@ def optimiser(name: OptimiserName, groups: Groups, weight_decay: float) -> torch
     - adamw-released: `ReleasedAdamW` with bias correction, with epsilon 1e-8 (diffaug.md, section
       3.1).
     - lars: `Lars` (clsr.md, section 4).
-    - rmsprop: torch's (contrastive_tension.md, section 2).
+    - rmsprop: torch's, with a decay of 0.9 and epsilon 1e-7, as TensorFlow has them
+      (contrastive_tension.md, section 2).
     """
     if name == "adamw":
         return torch.optim.AdamW(groups, weight_decay=weight_decay, fused=True)
     if name == "lars":
         return Lars(groups, weight_decay=weight_decay)
     if name == "rmsprop":
-        return torch.optim.RMSprop(groups, weight_decay=weight_decay)
+        return torch.optim.RMSprop(groups, weight_decay=weight_decay, alpha=0.9, eps=1e-7)
     corrected = name == "adamw-released"
     return ReleasedAdamW(
         groups,

@@ -26,7 +26,10 @@ class Config(plugin.TrainingConfig):
     batch_size: int = Field(16, ge=2, description="pairs; a multiple of negatives + 1")
     negatives: int = Field(7, ge=1, description="pairs of two sentences for each pair of one")
     max_steps: int | None = Field(50_000, ge=1)
-    max_length: int = Field(200, ge=4, le=512)
+    max_length: int = Field(75, ge=4, le=512)
+    encoder_dropout: float | None = Field(
+        0.0, ge=0, lt=1, description="in every layer of both encoders; null: the model's own"
+    )
     gradient_clipping: float = Field(
         1e6, gt=0, description="largest norm of the gradient; in effect none"
     )
@@ -43,7 +46,7 @@ class Config(plugin.TrainingConfig):
 
 
 class Method(plugin.Method[Config]):
-    """Both encoders train, from the same weights. The first alone is tested."""
+    """Both encoders train, from the same weights. That of the partners alone is tested."""
 
     @classmethod
     def corpora(cls, config: Config) -> dict[str, str]:
@@ -53,7 +56,7 @@ class Method(plugin.Method[Config]):
     def stages(cls, config: Config) -> list[Stage]:
         stage = config.stage(
             "tension",
-            trains=["encoder.*", "second.*"],
+            trains=["encoder.*", "anchor_encoder.*"],
             batches=Batches(full=True),  # a batch is a whole number of groups
             optimisation=Optimisation(optimiser="rmsprop", schedule="stepped"),
         )
@@ -62,7 +65,7 @@ class Method(plugin.Method[Config]):
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
         self.encoder = kit.encoder()
-        self.second = kit.encoder()
+        self.anchor_encoder = kit.encoder()
 
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
         texts = batch["tension"]
@@ -70,8 +73,8 @@ class Method(plugin.Method[Config]):
         # The first sentence of a group meets itself, then each of the others.
         anchors = texts.rows(slice(0, None, group)).repeated(group)
         # The rows of an anchor are no views of it, so they may be equal.
-        first = self.embed(replace(anchors, copies=1))  # (items, H)
-        second = pooled(self.second, texts, "mean")  # (items, H)
+        first = pooled(self.anchor_encoder, replace(anchors, copies=1), "mean")  # (items, H)
+        second = self.embed(texts)  # (items, H)
         same = torch.arange(len(first), device=first.device) % group == 0
         return {"tension": tension(first, second, same)}
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from harness import plugin
 from harness.encoders.pooling import mean
 from harness.losses.local_global import local_global_loss
-from harness.plugin import Kit, Stage, TextBatch
+from harness.plugin import Kit, Optimisation, Stage, TextBatch
 
 WINDOWS = (1, 3, 5)
 """Tokens that a convolution sees"""
@@ -26,6 +26,8 @@ class Config(plugin.TrainingConfig):
     learning_rate: float = Field(1e-6, gt=0)
     batch_size: int = Field(32, ge=2, description="items; a pair of the corpus is two sentences")
     max_length: int = Field(128, ge=4, le=512)
+    warmup_ratio: float = Field(0.1, ge=0, le=1, description="share of the steps that warm up")
+    weight_decay: float = Field(0.01, ge=0)
     filters: int = Field(256, ge=1, description="of each of the three convolutions")
     sentences: str = Field("nli-pairs", description="corpus, whose labels are not looked at")
     evaluation_interval: int = Field(1000, ge=1)
@@ -40,7 +42,8 @@ class Method(plugin.Method[Config]):
 
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
-        return [config.stage("information")]
+        uncorrected = Optimisation(optimiser="adamw-uncorrected")
+        return [config.stage("information", optimisation=uncorrected)]
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)

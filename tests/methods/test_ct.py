@@ -43,10 +43,10 @@ def test_the_first_of_each_group_meets_itself_and_the_others(kit_for: KitFor) ->
     torch.manual_seed(0)
     method = kit.build().eval()
     with torch.no_grad():
-        for value in method.second.parameters():
+        for value in method.anchor_encoder.parameters():
             value.add_(0.05 * torch.randn_like(value))
     texts = batch_of(method, kit)
-    first, second = vectors(method.encoder, texts), vectors(method.second, texts)
+    first, second = vectors(method.anchor_encoder, texts), vectors(method.encoder, texts)
     total = 0.0
     for row in range(6):
         z = first[row - row % 3] @ second[row]
@@ -54,13 +54,14 @@ def test_the_first_of_each_group_meets_itself_and_the_others(kit_for: KitFor) ->
     (stage,) = kit.declared.stages
     found = method.losses({"tension": texts}, stage)["tension"]
     assert found.item() == pytest.approx(total / 6, rel=1e-4)
-    assert np.abs(method.embed(texts).detach().numpy() - first).max() < 1e-5
+    assert np.abs(method.embed(texts).detach().numpy() - second).max() < 1e-5
 
 
 def test_two_encoders_start_equal_and_part(kit_for: KitFor) -> None:
     kit = kit_for("ct", batch_size=4, negatives=1, max_steps=3, learning_rate=1e-3)
     method = kit.build()
-    pairs = list(zip(method.encoder.parameters(), method.second.parameters(), strict=True))
+    both = method.encoder.parameters(), method.anchor_encoder.parameters()
+    pairs = list(zip(*both, strict=True))
     assert all(one is not other and one.equal(other) for one, other in pairs)
     outcome = Trainer(method, kit, 0, lambda: 1.0, lambda _: None).run()
     assert outcome.steps == 3
@@ -77,6 +78,7 @@ def test_what_is_declared() -> None:
     plugin = registry.load("ct")
     config: Any = resolve(plugin, {})
     assert (config.batch_size, config.negatives, config.max_steps) == (16, 7, 50_000)
+    assert (config.max_length, config.encoder_dropout) == (75, 0.0)
     (stage,) = plugin.method.stages(config)
     assert (stage.optimisation.optimiser, stage.optimisation.schedule) == ("rmsprop", "stepped")
     assert stage.steps(1_000_000) == 50_000

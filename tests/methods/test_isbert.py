@@ -74,3 +74,4 @@ def test_pairs_are_two_sentences_each(kit_for: KitFor, pairs: Any) -> None:
 def test_what_is_declared() -> None:
     config: Any = resolve(registry.load("isbert"), {})
     assert (config.sentences, config.filters, config.learning_rate) == ("nli-pairs", 256, 1e-6)
+    assert (config.warmup_ratio, config.weight_decay) == (0.1, 0.01)
