@@ -52,6 +52,7 @@ TRAINED = (
 
 
 class Config(plugin.TrainingConfig):
+    sentences: str = "wiki1m"  # of any shape
     learning_rate: float = Field(0.01, gt=0)
     width: int = Field(8, ge=1)
     fault: Literal["none", "no fault", "raise"] = "none"

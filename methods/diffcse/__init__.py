@@ -40,9 +40,10 @@ class Method(plugin.Method[Config]):
 
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
-        trained = ["encoder.*", "head.*", "discriminator.*", "detector.*"]
+        trained = ["encoder.*", "head.*"]
         losses = {"contrastive": 1.0} if config.contrastive else {}
         if config.conditional:
+            trained += ["discriminator.*", "detector.*"]
             losses["replaced_tokens"] = config.replaced_token_weight  # lambda, section 3
         return [config.stage("contrastive", trains=trained, losses=losses)]
 

@@ -36,6 +36,9 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("consert", {}),
     ("consert", {"test_pooling": "mean"}),
     ("sbert", {}),
+    ("scored_pairs", {}),
+    ("ct", {"negatives": 4}),
+    ("isbert", {}),
     ("promptbert", {}),
     ("promptbert", {"setting": "sup"}),
     ("dcpcse", {"mlm": True}),
@@ -52,7 +55,7 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("pooling", {"pooling": "cls"}),
     ("pooling", {"pooling": "first-last"}),
 ]
-PLAIN = {"simcse", "esimcse", "consert", "sbert", "diffcse", "clsr"}
+PLAIN = {"simcse", "esimcse", "consert", "sbert", "scored_pairs", "ct", "diffcse", "clsr"}
 """Methods that are a transformer, a pooling and perhaps dense layers in the end"""
 TEXTS = [
     "the small dog sees a red house.",

@@ -121,8 +121,8 @@ def test_configuration_of_a_model(
         "retrieve": ["retrieve", folder, "a query"],
         "picture": ["picture", folder, "--output", "pictures"],
     }
-    # Before the pictures and the neighbours come the data of STS-B, which are not here.
-    part = "config.json" if verb not in ("retrieve", "picture") else "senteval.tar"
+    # Before the pictures come the data of STS-B, which are not here.
+    part = "config.json" if verb != "picture" else "senteval.tar"
     refused(arguments[verb], part)
 
 
