@@ -241,10 +241,16 @@ def test_plan_of_trials_that_may_end_early_is_an_upper_bound(
     assert "≤" not in exact
 
 
+LABELLED = (
+    "setting: unsup", "setting: sup", "sentences: graded-sentences", "triplets: graded-triplets",
+)  # fmt: skip
+"""Replacements in a space, after which it trains on labels"""
+
+
 def test_plan_says_seeds_and_subsets(
     harness: Any, space: Callable[..., Path], tmp_path: Path
 ) -> None:
-    path = space("graded-sentences", "graded-triplets")
+    path = space(*LABELLED)
     arguments = ["plan", path, "--store", tmp_path / "store", "--subsets", "2,5", "--seeds", "7"]
     whole = harness(*arguments).out
     assert "seeds: 7" in whole
@@ -259,14 +265,7 @@ def test_plan_counts_the_updates_of_a_share(
     harness: Any, space: Callable[..., Path], tmp_path: Path
 ) -> None:
     """An epoch over half of the labels has half as many steps."""
-    path = space(
-        "graded-sentences",
-        "graded-triplets",
-        "max_steps: 2",
-        "epochs: 1",
-        "batch_size: 8",
-        "batch_size: 2",
-    )
+    path = space(*LABELLED, "max_steps: 2", "epochs: 1", "batch_size: 8", "batch_size: 2")
 
     def steps(*options: str) -> int:
         out = harness("plan", path, "--store", tmp_path / "store", *options).out
