@@ -1,6 +1,7 @@
 """The check of a plugin's embeddings, and of the way that evaluation takes to them."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ def evaluation_faults(method: Method[Any], kit: Kit, lines: PluginLines) -> Iter
     embedder = Embedder(method, kit)
     for dev in (False, True):
         what = f"the evaluation on {'dev' if dev else 'test'}"
-        call = lambda dev=dev: embedder([*CHECKED_TEXTS, LONG_TEXT], dev=dev)  # noqa: E731
+        call = partial(embedder, [*CHECKED_TEXTS, LONG_TEXT], dev=dev)
         _, fault = result_or_fault(lines, what, call)
         if fault:
             yield fault

@@ -38,10 +38,11 @@ class PluginLines:
 
     def of_error(self, error: BaseException) -> str:
         """The last line of the plugin on the way to an exception; without any, its class."""
-        line, cause = "", error
+        line = ""
+        cause: BaseException | None = error
         while cause is not None:
             line = line or self._last(cause.__traceback__)
-            cause = cause.__cause__  # type: ignore[assignment]
+            cause = cause.__cause__
         return line or self.of_class("Method")
 
     def of_function(self, name: str) -> str:

@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from harness.trials.record import Record
+from harness.trials.record import Record, RecordRole
 from harness.trials.store import Store
 
 
-def record(number: int, role: str, rate: float) -> Record:
+def record(number: int, role: RecordRole, rate: float) -> Record:
     """A trial of SimCSE whose dev score follows from the rate."""
     points = [
         {"step": step, "stage": "contrastive", "metric": metric, "value": value}
@@ -27,7 +27,7 @@ def record(number: int, role: str, rate: float) -> Record:
     return Record(
         key=f"{number:032x}",
         status="finished",
-        role=role,  # type: ignore[arg-type]
+        role=role,
         search="abcdef0123",
         method="simcse",
         setting="unsup",

@@ -190,7 +190,8 @@ def test_a_data_set_of_the_mirror_by_its_name_on_the_hub(name: str) -> None:
     by_hand, found = read("snli-test"), read(name)
     assert found.columns == by_hand.columns
     assert by_hand.labels is not None
-    assert np.array_equal(found.labels, by_hand.labels)  # type: ignore[arg-type]
+    assert found.labels is not None
+    assert np.array_equal(found.labels, by_hand.labels)
     assert source(name).shape == "labelled pairs"
 
 

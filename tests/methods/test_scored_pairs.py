@@ -33,7 +33,8 @@ def scored(tmp_path: Path) -> str:
 def one_batch(kit: Kit, method: Any) -> TextBatch:
     """All six pairs."""
     options = StreamOptions(limit=30, batch_size=6, seed=0)
-    stream = Stream(kit.tokens(kit.config.scored_pairs), method.template, options)  # type: ignore[attr-defined]
+    config: Any = kit.config
+    stream = Stream(kit.tokens(config.scored_pairs), method.template, options)
     return next(iter(stream))
 
 
