@@ -13,7 +13,7 @@ from harness.errors import UserError
 if TYPE_CHECKING:
     from harness.trials.store import Store
 
-LOOK_SECONDS = 1.0
+GROWTH_SECONDS = 1.0
 """Time between two looks at a log that grows"""
 
 
@@ -73,4 +73,4 @@ def _texts(key: str, store: "Store", *, follow: bool) -> Iterator[str]:
                 position = file.tell()
         if not runs:
             return
-        time.sleep(LOOK_SECONDS)
+        time.sleep(GROWTH_SECONDS)

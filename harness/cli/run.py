@@ -72,7 +72,6 @@ def run(
     made: list[Record] = []
 
     def train(tracking: "TrialWatcher | None") -> "Record":
-        console.print(f"{trial.label}: {_given(trial)}", soft_wrap=True, markup=False)
         if tracking:
             tracking.started(trial)
 
@@ -82,6 +81,7 @@ def run(
                 tracking.progressed(trial, asdict(now))
 
         with found.logging(name) as log, kept_output(log):
+            console.print(f"{trial.label}: {_given(trial)}", soft_wrap=True, markup=False)
             made.append(attempt(trial, report, found.weights(name), found.running(name)))
         return made[0]
 

@@ -11,14 +11,14 @@ from harness.tracking.tracker import About
 
 
 class TensorBoard:
-    """Writes `tensorboard/SWEEP/TRIAL-KEY` in the folder of the tracking."""
+    """Writes `tensorboard/GROUP/TRIAL KEY` in the folder of the tracking."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "tensorboard"
 
     def begin(self, about: About, identity: str | None) -> "_Run":
-        name = re.sub(r"[^\w.=+-]+", "_", about.label)[:150]
-        within = identity or f"{about.group}/{name}-{about.key[:10]}"
+        name = re.sub(r"[^\w.=+() -]+", "_", about.label)[:150]
+        within = identity or f"{about.group}/{name} {about.key[:10]}"
         return _Run(self._folder, within, about)
 
 

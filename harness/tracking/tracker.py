@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 Scalar = bool | int | float | str
+PROJECT = "harness"
+"""The project of the runs, in trackers that have projects"""
 
 
 @dataclass(frozen=True)

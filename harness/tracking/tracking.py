@@ -26,7 +26,7 @@ from harness.trials.trial import Trial, key
 
 LAST_SECONDS = 120.0
 """How long the end of a sweep waits for what is still to be written"""
-COSTS = (
+TRACKED_COSTS = (
     "training_seconds", "wall_seconds", "sentences_per_second", "peak_host_memory_mib",
     "peak_gpu_memory_mib",
 )  # fmt: skip
@@ -38,8 +38,10 @@ class _Open:
     """The run of a trial that runs now."""
 
     run: TrackedRun
+    known: int
+    """The last step that it had from earlier attempts"""
     step: int
-    """The last step that the tracker has"""
+    """The last step that it has"""
 
 
 class Tracking:
@@ -106,6 +108,7 @@ class Tracking:
                 self._open.pop(trial_key).run.leave()
 
     def _begin(self, trial: Trial) -> None:
+        self._leave(trial)
         about = _about(trial, self._group)
         note = self._note(about.key)
         identity, step = None, -1
@@ -114,7 +117,7 @@ class Tracking:
             identity, step = known["run"], known["step"]
         if self._tracker is None:
             self._tracker = tracker(self._name, self._store.tracking_folder)
-        self._open[about.key] = _Open(self._tracker.begin(about, identity), step)
+        self._open[about.key] = _Open(self._tracker.begin(about, identity), step, step)
 
     def _log(self, trial: Trial, points: list[Point]) -> None:
         found = self._of(trial)
@@ -122,10 +125,10 @@ class Tracking:
             return
         with self._apart(key(trial)):
             # After a kill, a training repeats the steps since its checkpoint.
-            new = [point for point in points if point["step"] > found.step]
+            new = [point for point in points if point["step"] > found.known]
             for step, group in groupby(new, lambda point: point["step"]):
                 found.run.log(step, {point["metric"]: point["value"] for point in group})
-                found.step = step
+                found.step = max(step, found.step)
             found.run.flush()
             self._keep(key(trial), found)
 
@@ -171,7 +174,7 @@ def final_scores(record: Record) -> dict[str, float]:
     """What a tracker gets of a finished trial, under the names of the flat table."""
     scores = {f"dev.{name}": value for name, value in record.dev.items()}
     scores |= {f"test.{name}": value for name, value in record.test.items()}
-    return scores | {name: getattr(record, name) for name in COSTS if getattr(record, name)}
+    return scores | {name: getattr(record, name) for name in TRACKED_COSTS if getattr(record, name)}
 
 
 def _about(trial: Trial, group: str) -> About:

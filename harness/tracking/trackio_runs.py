@@ -4,9 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness.tracking.tracker import About
-
-PROJECT = "harness"
+from harness.tracking.tracker import PROJECT, About
 
 
 class Trackio:

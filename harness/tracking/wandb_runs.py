@@ -8,10 +8,7 @@ os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # the library reads it 
 
 import wandb
 
-from harness.tracking.tracker import About
-
-PROJECT = "harness"
-"""The project, unless WANDB_PROJECT names another one"""
+from harness.tracking.tracker import PROJECT, About
 
 
 class WeightsAndBiases:
@@ -22,7 +19,7 @@ class WeightsAndBiases:
 
     def begin(self, about: About, identity: str | None) -> "_Run":
         # A login of some earlier day is no wish to send this trial away; WANDB_MODE is one.
-        online = os.environ.get("WANDB_MODE")
+        wished = os.environ.get("WANDB_MODE")
         self._folder.mkdir(parents=True, exist_ok=True)
         run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),
@@ -32,8 +29,8 @@ class WeightsAndBiases:
             job_type=about.role,
             config=dict(about.configuration),
             dir=self._folder,
-            mode=None if online else "offline",
-            resume="allow" if online else None,
+            mode=None if wished else "offline",
+            resume="allow" if wished else None,
             reinit="create_new",
             # The process that writes is that of the sweep: its figures and its output say nothing.
             settings=wandb.Settings(

@@ -160,12 +160,25 @@ def test_sweep_prints_a_line_for_each_failure(swept: tuple[Path, str, int]) -> N
     failures = [line for line in swept[1].splitlines() if "FAILED" in line]
     assert len(failures) == len(HEADLINES)
     assert any("fault=loop seed 42: FAILED: it took longer than" in line for line in failures)
+    assert all("; see `harness logs " in line for line in failures)
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize("fault", ["vanish", "loop", "exit"])
+def test_log_stays_when_the_trial_has_failed(
+    swept: tuple[Path, str, int], rows: Rows, fault: str
+) -> None:
+    """The trial of a worker that died has run twice."""
+    log = Store(swept[0]).log(rows[fault].key).read_text()
+    assert log.count("== an attempt on ") == (2 if fault == "vanish" else 1)
+    assert LAST_WORDS[fault].strip() in log
 
 
 @pytest.mark.slow
 @pytest.mark.process
 def test_nothing_is_left_of_what_finished(swept: tuple[Path, str, int], rows: Rows) -> None:
-    """A trial whose worker died by itself keeps its output until it is run again."""
+    """A trial whose worker died by itself keeps its folder until it is run again."""
     left = {path.name for path in Store(swept[0]).running_folder.iterdir()}
     assert left <= {rows["vanish"].key}
 
