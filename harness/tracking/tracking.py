@@ -117,7 +117,9 @@ class Tracking:
             identity, step = known["run"], known["step"]
         if self._tracker is None:
             self._tracker = tracker(self._name, self._store.tracking_folder)
-        self._open[about.key] = _Open(self._tracker.begin(about, identity), step, step)
+        found = _Open(self._tracker.begin(about, identity), step, step)
+        self._open[about.key] = found
+        self._keep(about.key, found)
 
     def _log(self, trial: Trial, points: list[Point]) -> None:
         found = self._of(trial)

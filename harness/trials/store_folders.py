@@ -33,11 +33,15 @@ class StoreFolders:
         """Where a process in any folder finds the store."""
         return str(self.folder.resolve())
 
+    def _beside(self, what: str) -> Path:
+        """A folder beside the store, with its name and what is in there."""
+        folder = self.folder.resolve()
+        return folder.with_name(f"{folder.name}-{what}")
+
     @property
     def weights_folder(self) -> Path:
         """The folder of the trained weights: beside the store, which has records alone."""
-        folder = self.folder.resolve()
-        return folder.with_name(f"{folder.name}-weights")
+        return self._beside("weights")
 
     def weights(self, key: str) -> Path:
         """Where a final trial's trained weights are."""
@@ -50,14 +54,12 @@ class StoreFolders:
     @property
     def studies_folder(self) -> Path:
         """The folder of the studies of the searches, beside the store as the weights are."""
-        folder = self.folder.resolve()
-        return folder.with_name(f"{folder.name}-studies")
+        return self._beside("studies")
 
     @property
     def logs_folder(self) -> Path:
         """The folder of what trials have printed, beside the store as the weights are."""
-        folder = self.folder.resolve()
-        return folder.with_name(f"{folder.name}-logs")
+        return self._beside("logs")
 
     def log(self, key: str) -> Path:
         """Where the output of a trial is, that of all of its attempts."""
@@ -85,8 +87,7 @@ class StoreFolders:
     @property
     def tracking_folder(self) -> Path:
         """The folder in which `--track` keeps its files, beside the store."""
-        folder = self.folder.resolve()
-        return folder.with_name(f"{folder.name}-tracking")
+        return self._beside("tracking")
 
     @property
     def running_folder(self) -> Path:
