@@ -16,6 +16,7 @@ from harness.cli.eval import eval_
 from harness.cli.export import export
 from harness.cli.figure import figure
 from harness.cli.list import list_
+from harness.cli.logs import logs
 from harness.cli.merge import merge
 from harness.cli.new import new
 from harness.cli.picture import picture
@@ -48,7 +49,7 @@ app = typer.Typer(
     add_completion=True,
 )
 for verb in (
-    *(sweep, reproduce, prepare, run, plan, watch, table, report, show),
+    *(sweep, reproduce, prepare, run, plan, watch, logs, table, report, show),
     *(figure, compare, retrieve, picture, check, new, clean),
     *(export, push, merge, publish),
 ):

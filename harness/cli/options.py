@@ -107,6 +107,15 @@ AddressOption = Annotated[
         "or else a Ray of the sweep's own.",
     ),
 ]
+TrackOption = Annotated[
+    str | None,
+    typer.Option(
+        "--track",
+        metavar="TRACKER",
+        help="Show the trials in an experiment tracker as they run: tensorboard, wandb, mlflow or "
+        "trackio. Its files stay beside the store.",
+    ),
+]
 
 
 def use_cluster(address: str | None) -> None:

@@ -34,6 +34,7 @@ def reproduce(
     cpus_per_trial: options.CpusOption = 1,
     gpus_per_trial: options.GpusOption = None,
     address: options.AddressOption = None,
+    track: options.TrackOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan and stop, as `harness plan` does.")
     ] = False,
@@ -52,7 +53,7 @@ def reproduce(
         SweepOptions([], set_, encoders, None, seeds, subsets, False, paper, each, store)
         for each in _numbers(paper, number)
     ]
-    means = Means(cpus_per_trial, gpus_per_trial, address=address)
+    means = Means(cpus_per_trial, gpus_per_trial, address=address, track=track)
     means.check()
     searches = _searches(targets)
     if dry_run:
@@ -61,7 +62,7 @@ def reproduce(
             announce(each)
         return
     console, found = Console(highlight=False), options.opened(store)
-    result = run_searches(searches, found, means, console)
+    result = run_searches(searches, found, means, console, paper)
     tables = [compared for each in targets for compared in each.measured()]
     measured = measure(lacking_suites(tables), found, console)
     for each in targets:

@@ -1,5 +1,8 @@
 """`harness run`: runs one configuration."""
 
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,8 +11,14 @@ from harness.cli import options
 from harness.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console
+
+    from harness.sweep.watcher import TrialWatcher
     from harness.training.progress import Progress
     from harness.trials.record import Record
+    from harness.trials.store import Store
     from harness.trials.trial import Trial
 
 
@@ -21,6 +30,7 @@ def run(
     set_: options.SetOption = None,
     seed: Annotated[int, typer.Option("--seed", help="The seed of all random choices.")] = 0,
     store: options.StoreOption = None,
+    track: options.TrackOption = None,
 ) -> None:
     """Train one configuration in this process, score it on dev and test, and store it.
 
@@ -35,7 +45,9 @@ def run(
     from harness.cli.summary import print_summary
     from harness.plugin import registry
     from harness.shared_cache import check_caches
+    from harness.tracking.trackers import check as check_tracker
     from harness.training.interruption import ended_by_sigterm
+    from harness.trials.kept_output import kept_output
     from harness.trials.prepare import check_runnable
     from harness.trials.run import attempt
     from harness.trials.trained_encoder import provide
@@ -48,6 +60,8 @@ def run(
     found = options.opened(store)
     check_caches()
     found.check_writable()
+    if track is not None:
+        check_tracker(track)
     name = key(trial)
     stored = found.get(name)
     if stored is None or not stored.finished:
@@ -57,20 +71,25 @@ def run(
 
     made: list[Record] = []
 
-    def train() -> "Record":
-        console.print(f"{trial.label}: {_given(trial)}", soft_wrap=True, markup=False)
-        record = attempt(
-            trial,
-            lambda now: console.print(_progress(now)),
-            found.weights(name),
-            found.running(name),
-        )
-        made.append(record)
-        return record
+    def train(tracking: "TrialWatcher | None") -> "Record":
+        if tracking:
+            tracking.started(trial)
+
+        def report(now: "Progress") -> None:
+            console.print(_progress(now))
+            if tracking:
+                tracking.progressed(trial, asdict(now))
+
+        with found.logging(name) as log, kept_output(log):
+            console.print(f"{trial.label}: {_given(trial)}", soft_wrap=True, markup=False)
+            made.append(attempt(trial, report, found.weights(name), found.running(name)))
+        return made[0]
 
     try:
-        with ended_by_sigterm():
-            record = found.finished_or_run(name, trial.label, train)
+        with ended_by_sigterm(), _tracking(track, found, console) as tracking:
+            record = found.finished_or_run(name, trial.label, partial(train, tracking))
+            if tracking and made:
+                tracking.ended(trial, {})
     except UserError:
         for record in made:  # it could not be stored, and is not to be lost altogether
             print_record(record, console, method)
@@ -80,6 +99,20 @@ def run(
     print_summary(record, found, console, method)
     if not record.finished:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _tracking(
+    name: str | None, store: "Store", console: "Console"
+) -> "Iterator[TrialWatcher | None]":
+    """In the block, what tells a tracker of the trial; None where none is asked for."""
+    if name is None:
+        yield None
+        return
+    from harness.tracking.tracking import Tracking
+
+    with Tracking(name, store, "run", lambda why: console.print(why, soft_wrap=True)) as tracking:
+        yield tracking
 
 
 def _given(trial: "Trial") -> str:

@@ -40,6 +40,9 @@ def _lines(record: "Record", store: "Store") -> "Iterator[str]":
         yield f"weights: {store.weights(record.key)}"
     show = ["harness", "show", record.key[:10], "--store", store.place]
     yield f"all of it: {shlex.join(show)}"
+    if not record.finished and store.log(record.key).is_file():
+        logs = ["harness", "logs", *show[2:]]
+        yield f"what it printed: {shlex.join(logs)}"
 
 
 def _cost(record: "Record") -> str:

@@ -9,7 +9,7 @@ from harness.cli.paper_suites import announce, lacking_suites, measure
 from harness.cli.plan import print_plan
 from harness.cli.sweeping import Means, print_problems, run_searches
 from harness.cli.table import table
-from harness.cli.targets import SweepOptions, split_targets
+from harness.cli.targets import SweepOptions
 from harness.inputs import finite
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def sweep(
             "cluster.",
         ),
     ] = None,
+    track: options.TrackOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan and stop, as `harness plan` does.")
     ] = False,
@@ -82,7 +83,7 @@ def sweep(
         store,
     )
     means = Means(
-        cpus_per_trial, gpus_per_trial, memory_per_trial, trial_timeout, address, dashboard
+        cpus_per_trial, gpus_per_trial, memory_per_trial, trial_timeout, address, dashboard, track
     )
     means.check()
     searches = chosen.searches()
@@ -93,16 +94,14 @@ def sweep(
     from rich.console import Console
 
     console, found = Console(highlight=False), options.opened(store)
-    result = run_searches(searches, found, means, console)
+    result = run_searches(searches, found, means, console, chosen.name)
     measured = measure(lacking_suites(chosen.measured()), found, console)
     if chosen.of_table:
         for each in encoder or (None,):
             table(paper=paper, number=number, encoder=each, store=store)
-        name = f"{paper}-table-{number}"
     else:
         table(store=store)
-        name = split_targets(targets or [])[1].stem
-    _leave_table(console, found, name, result)
+    _leave_table(console, found, chosen.name, result)
     print_problems(console, result, found, measured=measured)
 
 

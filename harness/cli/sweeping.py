@@ -1,6 +1,7 @@
 """Runs searches for the verbs `sweep` and `reproduce`, and says what they could not do."""
 
 import os
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,17 +28,22 @@ class Means:
     trial_timeout: str | None = None
     address: str | None = None
     dashboard: bool | None = None
+    track: str | None = None
 
     def check(self) -> None:
         """Raise UserError for a text that says nothing."""
         options.seconds_of(self.trial_timeout, "--trial-timeout")
         options.gpus_of(self.gpus_per_trial)
+        if self.track is not None:
+            from harness.tracking.trackers import check
+
+            check(self.track)
 
 
 def run_searches(
-    searches: "list[Search]", store: "Store", means: Means, console: "Console"
+    searches: "list[Search]", store: "Store", means: Means, console: "Console", name: str
 ) -> "SweepResult":
-    """Run what the store lacks of the searches."""
+    """Run what the store lacks of the searches. `name`: that of the sweep, for a tracker."""
     options.use_cluster(means.address)
     from harness.sweep.driver import run_sweep
     from harness.sweep.limits import Limits
@@ -51,8 +57,15 @@ def run_searches(
     dashboard = means.dashboard
     if dashboard is None:
         dashboard = bool(os.environ.get("RAY_ADDRESS"))
-    with publishing(store) as publish, Terminal(console, publish) as terminal:
-        return run_sweep(searches, store, resources, limits, terminal, dashboard=dashboard)
+    with publishing(store) as publish, Terminal(console, publish) as terminal, ExitStack() as stack:
+        tracking = None
+        if means.track is not None:
+            from harness.tracking.tracking import Tracking
+
+            tracking = stack.enter_context(Tracking(means.track, store, name, terminal.notice))
+        return run_sweep(
+            searches, store, resources, limits, terminal, dashboard=dashboard, tracking=tracking
+        )
 
 
 def print_problems(
@@ -66,7 +79,8 @@ def print_problems(
         console.print(f"No configuration of {label} finished, so none could be chosen.")
     if result.failed or result.undecided:
         console.print(
-            f"Failed trials: {result.failed}. See `harness list trials`, then `harness show KEY`."
+            f"Failed trials: {result.failed}. See `harness list trials`, then `harness show KEY` "
+            "and `harness logs KEY`."
         )
     if unsent := store.unsent():
         console.print(

@@ -93,6 +93,13 @@ class SweepOptions:
         check_fillable(self.paper, self.table)
         return True
 
+    @property
+    def name(self) -> str:
+        """The name of the sweep: that of its search space, or paper and table."""
+        if self.of_table:
+            return f"{self.paper}-table-{self.table}"
+        return split_targets(self.targets)[1].stem
+
     def searches(self) -> "list[Search]":
         """The searches that the command line asks for.
 

@@ -23,7 +23,7 @@ from harness.sweep.scored import (
 from harness.sweep.search import Search, implied
 from harness.sweep.trial_runs import TrialRuns
 from harness.sweep.trial_sources import Rounds, Together, TrialSource
-from harness.sweep.watcher import RoundPlan, SweepWatcher
+from harness.sweep.watcher import Everyone, RoundPlan, SweepWatcher, TrialWatcher
 from harness.trials.store import Store
 from harness.trials.trial import key
 
@@ -55,16 +55,17 @@ def run_sweep(
     watcher: SweepWatcher,
     *,
     dashboard: bool,
+    tracking: TrialWatcher | None = None,
 ) -> SweepResult:
     """Run the trials that the store has not finished.
 
-    `dashboard`: whether they are shown in Ray's dashboard.
+    `dashboard`: whether they are shown in Ray's dashboard. `tracking`: hears of them, too.
     Raises UserError, before anything runs, for a model or a data file that is not there, or for a
     cache or a store that cannot be written.
     """
     with _sweep(searches, store, resources, limits, watcher, dashboard=dashboard) as sweep:
-        runs = sweep.runs
-        return Rounds(sweep.run()).run(lambda trials: runs.engine.run_from(trials, watcher))
+        runs, heard = sweep.runs, Everyone(watcher, tracking) if tracking else watcher
+        return Rounds(sweep.run()).run(lambda trials: runs.engine.run_from(trials, heard))
 
 
 def prepare_sweep(

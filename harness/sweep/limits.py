@@ -17,9 +17,9 @@ import torch
 
 from harness.errors import OUTPUT_FOLLOWS, REASON_LENGTH
 from harness.files import PACKAGE
-from harness.sweep.bounded_log import last_lines
 from harness.sweep.gpu_share import allowed_fraction
-from harness.sweep.watchdog import LOG, STOPPED
+from harness.sweep.watchdog import STOPPED
+from harness.trials.bounded_log import last_lines
 from harness.trials.record import Record
 from harness.trials.trial import Trial, failed
 
@@ -72,13 +72,13 @@ class Watchdog:
         os.close(read)
 
     @contextmanager
-    def watching(self, running: Path, sweep: str, limits: Limits) -> Iterator[None]:
-        """Keep the trial of the block within its limits, and its output in the folder `running`.
+    def watching(self, running: Path, log: Path, sweep: str, limits: Limits) -> Iterator[None]:
+        """Keep the trial of the block within its limits, and its output in the file `log`.
 
-        `sweep`: identifies the sweep in the note of a trial that is stopped.
+        `running`: its folder. `sweep`: identifies the sweep in the note of a trial that is stopped.
         """
         told = {"seconds": limits.seconds, "memory_bytes": limits.memory_bytes}
-        self._tell(json.dumps({"folder": str(running), "sweep": sweep, **told}))
+        self._tell(json.dumps({"folder": str(running), "log": str(log), "sweep": sweep, **told}))
         try:
             with _output_into(self._pipe):
                 yield
@@ -93,30 +93,30 @@ class Watchdog:
 
 
 def limited(
-    trial: Trial, running: Path, sweep: str, limits: Limits, run: Callable[[], Record]
+    trial: Trial, running: Path, log: Path, sweep: str, limits: Limits, run: Callable[[], Record]
 ) -> Record:
     """The record of `run`, which runs the trial, kept within the limits.
 
     A trial that this sweep has stopped before is not run again, but recorded as failed. The reason
     of a failure gets the last lines of the trial's output. `running`: the folder of the running
-    trial. `sweep`: identifier of this run of a sweep.
+    trial. `log`: the file for its output. `sweep`: identifier of this run of a sweep.
     """
     if why := stopped(running, sweep):
-        return failed(trial, with_log(why, running))
-    with watched(running, sweep, limits):
+        return failed(trial, with_log(why, log))
+    with watched(running, log, sweep, limits):
         record = run()
     if record.status == "failed":
-        record = replace(record, reason=with_log(record.reason or "", running))
+        record = replace(record, reason=with_log(record.reason or "", log))
     return record
 
 
 @contextmanager
-def watched(running: Path, sweep: str, limits: Limits) -> Iterator[None]:
-    """In the block, this process keeps within the limits; its output goes into `running`."""
+def watched(running: Path, log: Path, sweep: str, limits: Limits) -> Iterator[None]:
+    """In the block, this process keeps within the limits; its output goes into `log`."""
     if limits.shares_gpu and torch.cuda.is_available():
         total = torch.cuda.get_device_properties().total_memory / 2**20
         torch.cuda.set_per_process_memory_fraction(allowed_fraction(limits.gpus, total))
-    with Watchdog.here().watching(running, sweep, limits):
+    with Watchdog.here().watching(running, log, sweep, limits):
         yield
 
 
@@ -129,10 +129,10 @@ def stopped(running: Path, sweep: str) -> str | None:
     return None
 
 
-def with_log(why: str, running: Path) -> str:
+def with_log(why: str, log: Path) -> str:
     """A reason with the last lines of the trial's output, as long as a reason may be."""
     begun = why + OUTPUT_FOLLOWS
-    lines = last_lines(running / LOG, REASON_LENGTH - len(begun))
+    lines = last_lines(log, REASON_LENGTH - len(begun))
     return begun + lines if lines else why
 
 

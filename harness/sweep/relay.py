@@ -3,6 +3,7 @@
 Tune and Ray are imported by `harness.sweep.ray_engine`, which sets their environment before.
 """
 
+import shlex
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -20,6 +21,7 @@ from harness.sweep.stopping import Stopping
 from harness.sweep.trial_queue import TrialQueue
 from harness.sweep.watcher import TrialWatcher
 from harness.trials.store import SMALL_FILES
+from harness.trials.store_folders import store_option
 from harness.trials.trial import Trial, failed
 
 MOST_JOBS = 1000
@@ -130,7 +132,7 @@ class Relay(tune.Callback):  # type: ignore[misc]
             if not report.get("recorded", True):
                 report = self._recorded_failure(ours, report["reason"])
             self.queue.ended(key, report)
-            self.watcher.ended(ours, report)
+            self.watcher.ended(ours, {**report, "logs": self._logs(key)})
             self.ended += 1
             if self.ended % SMALL_FILES == 0:
                 self.store.compact()
@@ -146,16 +148,20 @@ class Relay(tune.Callback):  # type: ignore[misc]
             if not self.stopping.asked:
                 self.watcher.postponed(ours, f"{died}; it runs again")
             return
-        reason = with_log(ended or died, running)
+        reason = with_log(ended or died, self.store.log(key))
         if part := trial.config["part"]:
             self.queue.ended(key, {})
             self.watcher.prepared(part["title"], reason, 0)
             return
         report = self._recorded_failure(ours, reason)
-        if ended:  # the reason has its last words; one that died by itself keeps its output
+        if ended:  # one that died by itself keeps its checkpoint
             shutil.rmtree(running, ignore_errors=True)
         self.queue.ended(key, report)
-        self.watcher.ended(ours, report)
+        self.watcher.ended(ours, {**report, "logs": self._logs(key)})
+
+    def _logs(self, key: str) -> str:
+        """The command that prints the output of a trial."""
+        return shlex.join(["harness", "logs", key[:10], *store_option(self.store.place)])
 
     def _runs_again(self, key: str) -> bool:
         """Whether a job whose worker has died gets another one."""

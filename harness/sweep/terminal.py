@@ -104,7 +104,8 @@ class Terminal:
             self._say(f"{where}: dev {report['dev']:.2f}, {headline(report.get('reason'))}")
             return
         if status != "finished":
-            self._say(f"{where}: FAILED: {headline(report.get('reason'))}")
+            see = f"; see `{report['logs']}`" if "logs" in report else ""
+            self._say(f"{where}: FAILED: {headline(report.get('reason'))}{see}")
             return
         group, dev = f"{trial.search} {trial.role}", report["dev"]
         self.best[group] = max(dev, self.best.get(group, dev))

@@ -5,8 +5,8 @@ It is a program of its own, which every worker starts once:
 never gives Python's lock back, and it outlives the worker by a moment, in which it writes down the
 end of the output. It imports little, so that it starts at once and takes 12 MB.
 
-The worker sends a line of JSON when a trial starts (`folder`, `sweep`, `seconds`, `bytes`), and an
-empty line when it ends. Each is answered by an empty line.
+The worker sends a line of JSON when a trial starts (the fields of `Watch`), and an empty line when
+it ends. Each is answered by an empty line.
 """
 
 import json
@@ -19,11 +19,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.sweep.bounded_log import BoundedLog
 from harness.sweep.process_memory import children, machine_memory, parent, resident
+from harness.trials.bounded_log import BoundedLog
 
-LOG, STOPPED = "log.txt", "stopped.json"
-"""Files in the folder of a running trial: its output, and why the watchdog ended its worker"""
+STOPPED = "stopped.json"
+"""The file in the folder of a running trial that says why the watchdog ended its worker"""
 SAMPLE_SECONDS = 0.1
 """Time between two looks; a trial may allocate some 1 GiB meanwhile"""
 RESERVE = 0.07
@@ -41,6 +41,8 @@ class Watch:
     """Number of the process"""
     folder: str
     """The folder of the running trial"""
+    log: str
+    """The file for its output"""
     sweep: str
     """Identifier of the sweep"""
     seconds: float | None
@@ -116,7 +118,7 @@ def _begun(worker: int, line: bytes) -> tuple[Watch | None, BoundedLog | None]:
     if not line.strip():
         return None, None
     watch = Watch(worker, **json.loads(line))
-    return watch, BoundedLog(Path(watch.folder, LOG))
+    return watch, BoundedLog(Path(watch.log))
 
 
 def _read(pipe: int) -> bytes:

@@ -37,7 +37,10 @@ class TrialWatcher(Protocol):
         """
 
     def ended(self, trial: Trial, report: Mapping[str, Any]) -> None:
-        """The trial has finished or failed. `report`: its `status`, `reason` and `dev`."""
+        """The trial has finished or failed.
+
+        `report`: its `status`, `reason` and `dev`; `logs`: the command that prints its output.
+        """
 
     def postponed(self, trial: Trial, why: str) -> None:
         """The trial waits for another process, and other trials go first."""

@@ -129,8 +129,9 @@ def _make_part(
         part = part_of(trial, key)
         if part and not (why := stopped(running, sweep)):
             running.mkdir(parents=True, exist_ok=True)
-            with watched(running, sweep, limits):
+            with watched(running, store.log_here(key), sweep, limits):
                 part.make(_report, settings["part"]["asked"])
+            store.log(key).unlink(missing_ok=True)
         shutil.rmtree(running, ignore_errors=True)
         with suppress(OSError):  # other jobs run
             store.running_folder.rmdir()
@@ -174,7 +175,8 @@ def _run_trial(
         return made[0]
 
     def of_commit() -> Record:
-        return replace(limited(trial, running, sweep, limits, run), commit=commit)
+        with found.logging(key) as log:
+            return replace(limited(trial, running, log, sweep, limits, run), commit=commit)
 
     try:
         record = found.finished_or_run(key, trial.label, of_commit, trial.search)

@@ -21,7 +21,7 @@ from harness.training.engines import stage_optimiser
 from harness.training.feeding import fed, made
 from harness.training.optimisers import StageOptimiser
 from harness.training.parameters import moved_names, trained_names
-from harness.training.progress import Outcome, Progress
+from harness.training.progress import Outcome, Point, Progress
 from harness.training.saved_state import SavedState, state
 from harness.training.seeds import seed_stage
 from harness.training.sent_states import from_rank_0
@@ -61,6 +61,8 @@ class Trainer:
         self._asked: Collection[int] = ()
         self._optimiser: StageOptimiser | None = None
         """Of the stage that runs. It is kept, because sharded weights work with it alone"""
+        self._told = (0, 0)
+        """What the reports have had: points of the history, and the step up to which of curves"""
         self._pruned = False
         """Whether the training is to end after this step"""
 
@@ -229,6 +231,7 @@ class Trainer:
                     sentences_per_second=self.outcome.sentences / self.outcome.seconds,
                     evaluation=self.outcome.evaluations(stage.name) if counts else None,
                     best_dev=self.outcome.best_dev,
+                    points=self._untold(),
                 )
             )
 
@@ -238,6 +241,14 @@ class Trainer:
             self.report(progress)
         except Pruned:
             self._pruned = True
+
+    def _untold(self) -> list[Point]:
+        """The points along the training that no report has had, also those of a checkpoint."""
+        points, step = self._told
+        new = self.outcome.history[points:]
+        new += [point for point in self.outcome.curves if point["step"] > step]
+        self._told = (len(self.outcome.history), self.outcome.steps)
+        return sorted(new, key=lambda point: point["step"])
 
     def _watched(self, stage: Stage) -> dict[str, float]:
         """What the method watches now; its mode and the random state stay as they were."""

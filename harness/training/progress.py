@@ -7,6 +7,17 @@ from typing import TypedDict
 from torch import Tensor
 
 
+class Point(TypedDict):
+    """A value along training, in the form in which the store keeps it."""
+
+    step: int
+    """Steps done in the whole trial"""
+    stage: str
+    metric: str
+    """`loss`, `dev`, a name that the method gave, or one of harness.training.step_curves"""
+    value: float
+
+
 @dataclass
 class Progress:
     """How far a trial is."""
@@ -24,17 +35,8 @@ class Progress:
     """The number of this evaluation on dev in the last stage, from 1; None: it was not one"""
     best_dev: float | None = None
     """The best score on dev so far: what the trial would have if it ended now"""
-
-
-class Point(TypedDict):
-    """A value along training, in the form in which the store keeps it."""
-
-    step: int
-    """Steps done in the whole trial"""
-    stage: str
-    metric: str
-    """`loss`, `dev`, a name that the method gave, or one of harness.training.step_curves"""
-    value: float
+    points: list[Point] = field(default_factory=list, repr=False)
+    """What the history has got since the last report, in the order of the steps"""
 
 
 @dataclass

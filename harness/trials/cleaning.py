@@ -100,6 +100,11 @@ def _of_store(store: Store) -> Iterator[Removable]:
     if any(name.startswith(COMPACTED) for name in unreadable):
         lost = []
     yield Removable("weights", f"weights of no trial of {store.folder}", lost, _unused)
+    tried = {*store.read(()).table["key"].to_pylist(), *(Path(name).stem for name in unreadable)}
+    logs = [path for path in _children(store.logs_folder) if path.stem not in tried]
+    if any(name.startswith(COMPACTED) for name in unreadable):
+        logs = []
+    yield Removable("logs", f"output of no trial of {store.folder}", logs, _unused)
     searches = set(store.read(("search",)).table["search"].to_pylist())
     needless = [path for path in _children(store.studies_folder) if not _is_of(path, searches)]
     purpose = f"studies that are damaged, or of no search of {store.folder}"

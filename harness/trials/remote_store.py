@@ -1,9 +1,9 @@
 """A store in a bucket, `s3://BUCKET/FOLDER`, with a copy on each machine that works with it.
 
-The bucket has the records and the kept weights. A machine writes a record into its copy, and then
-into the bucket; whoever reads brings the copy up to date first (`remote_copy`). What runs
-(checkpoints, logs, studies) stays in the copy. A bucket that is away fails nothing: the copy is
-read, and what it has new is sent later.
+The bucket has the records, the kept weights and the logs. A machine writes a record into its copy,
+and then into the bucket; whoever reads brings the copy up to date first (`remote_copy`). What runs
+(checkpoints, studies) stays in the copy. A bucket that is away fails nothing: the copy is read, and
+what it has new is sent later.
 """
 
 import logging
@@ -25,7 +25,7 @@ from harness.trials.record_files import KeyRange
 from harness.trials.remote_claims import RUNNING_OBJECTS, RemoteClaim, living, progress_of_others
 from harness.trials.remote_copy import UNFINISHED, RemoteCopy
 from harness.trials.store import SMALL_FILES, Store
-from harness.trials.store_folders import PROGRESS
+from harness.trials.store_folders import PROGRESS, StoreFolders
 
 QUIET_SECONDS = 60.0
 """Time between two sentences about a bucket that stays away"""
@@ -50,6 +50,7 @@ class RemoteStore(Store):
         beside = f"{self.remote.bucket}-{digest(f'{self.remote.endpoint} {self.remote.path}')}"
         super().__init__(cache_folder() / "stores" / beside / name)
         self.copy = RemoteCopy(self.remote, self.folder, self.weights_folder)
+        self._remote_logs = self.remote.beside(self.logs_folder.name)
         self._warned = float("-inf")
 
     @property
@@ -81,6 +82,32 @@ class RemoteStore(Store):
             with self._going_on("the weights are not fetched"), suppress(FileNotFoundError):
                 self.copy.remote_weights.download(path.name, path)
         return path
+
+    def kept_log(self, key: str) -> Path:
+        """The file of a trial's output; that of the bucket, unless the trial runs here."""
+        path = self.log(key)
+        if StoreFolders.owner(self, key) is None:
+            with self._going_on("the log is not fetched"), suppress(FileNotFoundError):
+                self._remote_logs.download(path.name, path)
+        return path
+
+    def logged(self) -> set[str]:
+        there: set[str] = set()
+        with self._going_on("only the logs of this machine are seen"):
+            there = {Path(name).stem for name in self._remote_logs.names()}
+        return there | super().logged()
+
+    @contextmanager
+    def logging(self, key: str) -> Iterator[Path]:
+        """As `Store.logging`; earlier attempts are fetched before, and all are sent after it."""
+        with super().logging(key) as path:
+            with self._going_on("earlier output is not fetched"), suppress(FileNotFoundError):
+                self._remote_logs.download(path.name, path)
+            try:
+                yield path
+            finally:
+                with self._going_on("the log stays here"), suppress(FileNotFoundError):
+                    self._remote_logs.upload(path, path.name)
 
     def read(
         self,

@@ -40,7 +40,8 @@ class RunningTrial:
         dev, curve = progress.dev, self.curve
         if dev is not None and math.isfinite(dev):
             curve = (*curve, dev)
-        return replace(self, progress=progress, seconds=seconds, curve=curve)
+        shown = replace(progress, points=[])  # they are many, and nobody reads them here
+        return replace(self, progress=shown, seconds=seconds, curve=curve)
 
 
 @contextmanager

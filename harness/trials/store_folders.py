@@ -33,11 +33,15 @@ class StoreFolders:
         """Where a process in any folder finds the store."""
         return str(self.folder.resolve())
 
+    def _beside(self, what: str) -> Path:
+        """A folder beside the store, with its name and what is in there."""
+        folder = self.folder.resolve()
+        return folder.with_name(f"{folder.name}-{what}")
+
     @property
     def weights_folder(self) -> Path:
         """The folder of the trained weights: beside the store, which has records alone."""
-        folder = self.folder.resolve()
-        return folder.with_name(f"{folder.name}-weights")
+        return self._beside("weights")
 
     def weights(self, key: str) -> Path:
         """Where a final trial's trained weights are."""
@@ -50,8 +54,40 @@ class StoreFolders:
     @property
     def studies_folder(self) -> Path:
         """The folder of the studies of the searches, beside the store as the weights are."""
-        folder = self.folder.resolve()
-        return folder.with_name(f"{folder.name}-studies")
+        return self._beside("studies")
+
+    @property
+    def logs_folder(self) -> Path:
+        """The folder of what trials have printed, beside the store as the weights are."""
+        return self._beside("logs")
+
+    def log(self, key: str) -> Path:
+        """Where the output of a trial is, that of all of its attempts."""
+        return self.logs_folder / f"{key}.txt"
+
+    def kept_log(self, key: str) -> Path:
+        """The file of the output that the store has of a trial, if it has one."""
+        return self.log(key)
+
+    def logged(self) -> set[str]:
+        """The keys of the trials whose output the store has."""
+        return {path.stem for path in self.logs_folder.glob("*.txt")}
+
+    def log_here(self, key: str) -> Path:
+        """`log`, in a folder that is there, unless the disk is full."""
+        with suppress(OSError):  # what is printed is then lost, and no trial
+            self.logs_folder.mkdir(parents=True, exist_ok=True)
+        return self.log(key)
+
+    @contextmanager
+    def logging(self, key: str) -> Iterator[Path]:
+        """In the block, an attempt adds to the output of a trial; yields its file."""
+        yield self.log_here(key)
+
+    @property
+    def tracking_folder(self) -> Path:
+        """The folder in which `--track` keeps its files, beside the store."""
+        return self._beside("tracking")
 
     @property
     def running_folder(self) -> Path:
@@ -62,7 +98,7 @@ class StoreFolders:
         return self.folder / ".running"
 
     def running(self, key: str) -> Path:
-        """The folder of a trial that runs: its claim, its checkpoint and its log."""
+        """The folder of a trial that runs: its claim and its checkpoint."""
         return self.running_folder / key
 
     @property

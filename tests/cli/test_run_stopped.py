@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from harness.cli import app
 from harness.trials.store import Store
 from tests.sweeping import write_few_pairs
+from tests.tracking.readers import tensorboard
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 STEPS = 60
@@ -36,7 +37,7 @@ class Method(SimCSE):
 '''
 VALUES = ["suite=few.py", "sentences=graded-sentences", f"max_steps={STEPS}", "epochs=9",
           "batch_size=8", "evaluation_interval=20", "precision=fp32"]  # fmt: skip
-RUN = ["slowly.py", "--encoder", "tiny-bert", "--store", "store",
+RUN = ["slowly.py", "--encoder", "tiny-bert", "--store", "store", "--track", "tensorboard",
        *(word for value in VALUES for word in ("--set", value))]  # fmt: skip
 OF_THE_RUN = {"started", "sentences_per_second", "peak_host_memory_mib", "commit"}
 
@@ -84,6 +85,14 @@ class Folder:
             if name not in OF_THE_RUN and not name.endswith("_seconds")
         }
 
+    def tracked(self) -> None:
+        """Compare the history of the record with what the tracker has: every value once."""
+        (run,) = tensorboard(self.folder / "store-tracking")
+        (record,) = Store(self.folder / "store").read().records()
+        for metric in {point["metric"] for point in record.history}:
+            steps = [point["step"] for point in record.history if point["metric"] == metric]
+            assert [step for step, _ in run.values[metric]] == steps
+
     def batches(self) -> int:
         """The number of batches so far, of all processes."""
         path = self.folder / "batches"
@@ -129,6 +138,7 @@ def test_a_stopped_run_loses_no_step(
     ]
     assert here.running() == ["checkpoint.safetensors"]
     assert here.finish() == undisturbed
+    here.tracked()
     assert here.batches() == STEPS, "every step once"
     assert here.running() == []
 
@@ -144,4 +154,5 @@ def test_a_killed_run_goes_on_from_its_checkpoint(
     command.communicate()
     before = here.batches()
     assert here.finish() == undisturbed
+    here.tracked()
     assert STEPS <= here.batches() < STEPS + before, "not from the start"

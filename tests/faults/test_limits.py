@@ -13,10 +13,10 @@ import torch
 from harness.cli.options import seconds_of
 from harness.errors import OUTPUT_FOLLOWS, REASON_LENGTH, UserError, headline, reason
 from harness.sweep import watchdog
-from harness.sweep.bounded_log import KEPT_BYTES, BoundedLog, last_lines
 from harness.sweep.limits import Limits, Watchdog, limited, stopped, with_log
 from harness.sweep.process_memory import machine_memory, parent, resident
-from harness.sweep.watchdog import LOG, Watch
+from harness.sweep.watchdog import Watch
+from harness.trials.bounded_log import KEPT_BYTES, BoundedLog, last_lines
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import Trial
@@ -160,12 +160,25 @@ def test_sweep_prints_a_line_for_each_failure(swept: tuple[Path, str, int]) -> N
     failures = [line for line in swept[1].splitlines() if "FAILED" in line]
     assert len(failures) == len(HEADLINES)
     assert any("fault=loop seed 42: FAILED: it took longer than" in line for line in failures)
+    assert all("; see `harness logs " in line for line in failures)
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize("fault", ["vanish", "loop", "exit"])
+def test_log_stays_when_the_trial_has_failed(
+    swept: tuple[Path, str, int], rows: Rows, fault: str
+) -> None:
+    """The trial of a worker that died has run twice."""
+    log = Store(swept[0]).log(rows[fault].key).read_text()
+    assert log.count("== an attempt on ") == (2 if fault == "vanish" else 1)
+    assert LAST_WORDS[fault].strip() in log
 
 
 @pytest.mark.slow
 @pytest.mark.process
 def test_nothing_is_left_of_what_finished(swept: tuple[Path, str, int], rows: Rows) -> None:
-    """A trial whose worker died by itself keeps its output until it is run again."""
+    """A trial whose worker died by itself keeps its folder until it is run again."""
     left = {path.name for path in Store(swept[0]).running_folder.iterdir()}
     assert left <= {rows["vanish"].key}
 
@@ -207,10 +220,32 @@ def test_log_keeps_the_beginning_and_the_end(tmp_path: Path) -> None:
     log.add(b"last\n")
     log.close()
     found = (tmp_path / "log").read_bytes()
-    assert found.startswith(b"first\n000000 ")
+    assert found.partition(b"==\n")[2].startswith(b"first\n000000 ")
     assert found.endswith(b"x\nlast\n")
     assert b"bytes are left out here]" in found
-    assert len(found) < 2 * KEPT_BYTES + 100
+    assert len(found) < 2 * KEPT_BYTES + 200
+
+
+def test_log_has_all_attempts_and_is_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    for number in range(4):
+        log = BoundedLog(path)
+        log.add(b"x" * KEPT_BYTES + b"\nattempt %d\n" % number)
+        log.close()
+        assert last_lines(path, 9) == f"attempt {number}"
+    found = path.read_bytes()
+    assert b"\nattempt 2\n" in found
+    assert b"\nattempt 0\n" not in found
+    assert found.startswith(b"[earlier output is left out]\n")
+    assert len(found) < 4 * KEPT_BYTES + 400
+
+
+def test_reason_has_the_output_of_the_last_attempt_alone(tmp_path: Path) -> None:
+    for output in (b"of the first\n", b""):
+        log = BoundedLog(tmp_path / "log")
+        log.add(output)
+        log.close()
+    assert with_log("it failed", tmp_path / "log") == "it failed"
 
 
 def test_log_without_a_folder_loses_output_only(tmp_path: Path) -> None:
@@ -231,9 +266,9 @@ def test_last_lines_are_whole_and_harmless(tmp_path: Path) -> None:
 def test_reason_is_bounded(tmp_path: Path) -> None:
     why = reason(ValueError("x" * 10_000))
     assert len(why) <= REASON_LENGTH // 4
-    (tmp_path / LOG).write_text("a line\n" * 1000)
-    assert len(with_log(why, tmp_path)) <= REASON_LENGTH
-    assert headline(with_log(why, tmp_path)) == why
+    (tmp_path / "log").write_text("a line\n" * 1000)
+    assert len(with_log(why, tmp_path / "log")) <= REASON_LENGTH
+    assert headline(with_log(why, tmp_path / "log")) == why
 
 
 @pytest.fixture
@@ -249,7 +284,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str | None]:
         monkeypatch.setattr(watchdog, "parent", lambda _: 0)
         monkeypatch.setattr(watchdog, "children", lambda _: list(occupied))
         monkeypatch.setattr(watchdog, "resident", lambda process: occupied[process])
-        return Watch(1, "", "", None, None).excess()
+        return Watch(1, "", "", "", None, None).excess()
 
     return excess
 
@@ -276,10 +311,13 @@ def test_memory_is_known_here() -> None:
 def test_watchdog_keeps_output_of_every_kind(tmp_path: Path) -> None:
     dog = Watchdog()
     for number in range(2):  # one watchdog serves all trials of a worker
-        with dog.watching(tmp_path, "sweep", Limits(seconds=1000.0)):
+        log = tmp_path / f"{number}.txt"
+        with dog.watching(tmp_path, log, "sweep", Limits(seconds=1000.0)):
             os.system(f"echo trial {number}")
             sys.__stdout__.flush() if sys.__stdout__ else None
-        assert (tmp_path / LOG).read_text() == f"trial {number}\n"
+        head, *output = log.read_text().splitlines()
+        assert head.startswith("== an attempt on ")
+        assert output == [f"trial {number}"]
 
 
 @pytest.mark.process
@@ -288,9 +326,9 @@ def test_watchdog_that_was_killed_is_replaced(tmp_path: Path) -> None:
     assert Watchdog.here() is first
     first._process.kill()
     first._process.wait(60)
-    with Watchdog.here().watching(tmp_path, "sweep", Limits()):
+    with Watchdog.here().watching(tmp_path, tmp_path / "log", "sweep", Limits()):
         os.system("echo still here")
-    assert (tmp_path / LOG).read_text() == "still here\n"
+    assert (tmp_path / "log").read_text().endswith("==\nstill here\n")
 
 
 @pytest.mark.process
@@ -306,7 +344,8 @@ def test_trials_that_share_a_gpu_share_its_memory(
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", given.append)
     trial = Trial("pooling", {"encoder": "tiny-bert", "suite": "graded"}, 0)
     record = Record("key", "finished", "final", "pooling", "unsup", "tiny-bert", 0, {})
-    assert limited(trial, tmp_path, "sweep", Limits(gpus=gpus), lambda: record) is record
+    limits, log = Limits(gpus=gpus), tmp_path / "log"
+    assert limited(trial, tmp_path, log, "sweep", limits, lambda: record) is record
     assert given == pytest.approx(shares)
 
 
@@ -314,7 +353,7 @@ def test_trials_that_share_a_gpu_share_its_memory(
 def test_note_counts_in_its_own_sweep_only(tmp_path: Path) -> None:
     """Another sweep may have a longer limit."""
     worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
-    Watch(worker.pid, str(tmp_path), "this sweep", 1.0, None).stop("it took too long")
+    Watch(worker.pid, str(tmp_path), "", "this sweep", 1.0, None).stop("it took too long")
     assert worker.wait(60) == -9
     assert stopped(tmp_path, "this sweep") == "it took too long"
     assert stopped(tmp_path, "another sweep") is None

@@ -13,6 +13,7 @@ from harness.files import content_digest
 from harness.owners import Owner
 from harness.remote import RemoteFolder
 from harness.trials import remote_claims
+from harness.trials.bounded_log import BoundedLog
 from harness.trials.merging import merge
 from harness.trials.record import Record
 from harness.trials.remote_claims import RUNNING_OBJECTS, RemoteClaim, living
@@ -52,6 +53,19 @@ def test_machines_share_records_and_weights(machine: Machine) -> None:
     assert b.get(record(1).key) == a.get(record(1).key)
     assert b.kept_weights(record(1).key).read_bytes() == weights.read_bytes()
     assert not b.kept_weights(record(2).key).exists()
+
+
+def test_log_goes_on_on_another_machine(machine: Machine) -> None:
+    a, b, key = machine("a"), machine("b"), record(1).key
+    for store, words in ((a, b"of the first\n"), (b, b"of the second\n")):
+        with store.logging(key) as path:
+            log = BoundedLog(path)
+            log.add(words)
+            log.close()
+    assert a.logged() == b.logged() == {key}
+    found = a.kept_log(key).read_bytes()
+    assert found.count(b"== an attempt on ") == 2
+    assert found.index(b"of the first") < found.index(b"of the second")
 
 
 def test_buckets_are_merged(machine: Machine, tmp_path: Path) -> None:

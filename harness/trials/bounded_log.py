@@ -1,14 +1,22 @@
-"""The output of a trial: a file with its beginning and its end."""
+"""The output of a trial: a file with the beginning and the end of each attempt."""
 
+import platform
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 KEPT_BYTES = 512 * 1024
 """Of a longer output, so much of its beginning and so much of its end are kept"""
 
 
+ATTEMPT = b"== an attempt on "
+"""The beginning of the line above the output of an attempt"""
+
+
 class BoundedLog:
-    """A file that takes at most 1 MiB, however much is added.
+    """The output of one attempt, at most 1 MiB of it, however much is added.
+
+    It follows that of earlier attempts, of which at most the last 1 MiB stays.
 
     A file that cannot be written, for example on a full disk, loses output and raises nothing.
     """
@@ -16,8 +24,11 @@ class BoundedLog:
     def __init__(self, path: Path) -> None:
         self._file = None
         with suppress(OSError):
-            self._file = path.open("wb", buffering=0)
+            _shorten(path)
+            self._file = path.open("ab", buffering=0)
         self._head, self._total, self._tail = 0, 0, b""
+        began = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        self._write(ATTEMPT + f"{platform.node()}, {began} ==\n".encode())
 
     def add(self, data: bytes) -> None:
         """Add output."""
@@ -44,8 +55,25 @@ class BoundedLog:
                 self._file.write(data)
 
 
+def _shorten(path: Path) -> None:
+    """Leave the last 1 MiB of a file."""
+    if not path.exists() or path.stat().st_size <= 2 * KEPT_BYTES:
+        return
+    kept = path.read_bytes()[-2 * KEPT_BYTES :]
+    path.write_bytes(b"[earlier output is left out]\n" + kept)
+
+
+def printable(text: str) -> str:
+    """Output as a terminal may show it, which must not heed the controls that are in it."""
+    # Bars of progress end with \r.
+    return "".join(
+        char if char.isprintable() or char == "\t" else "\n" if char in "\r\n" else "?"
+        for char in text
+    )
+
+
 def last_lines(path: Path, characters: int) -> str:
-    """The last whole lines of a text file; together they have at most so many characters.
+    """The last whole lines of the last attempt; together they have at most so many characters.
 
     A single longer line is cut. The result is empty when there is no such file.
     """
@@ -53,14 +81,13 @@ def last_lines(path: Path, characters: int) -> str:
         with path.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - 4 * characters))
-            text = file.read().decode("utf-8", "replace")
+            found = file.read()
     except OSError:
         return ""
-    # Bars of progress end with \r; a terminal that shows the reason must not heed other controls.
-    lines = "".join(
-        char if char.isprintable() or char == "\t" else "\n" if char in "\r\n" else "?"
-        for char in text
-    )
+    _, attempt, output = found.rpartition(ATTEMPT)
+    if attempt:
+        found = output.partition(b"\n")[2]
+    lines = printable(found.decode("utf-8", "replace"))
     text = "\n".join(line for line in lines.splitlines() if line.strip())
     if len(text) <= characters:
         return text

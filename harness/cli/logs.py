@@ -1,0 +1,76 @@
+"""`harness logs`: prints what a trial has printed."""
+
+import codecs
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli import options
+from harness.errors import UserError
+
+if TYPE_CHECKING:
+    from harness.trials.store import Store
+
+GROWTH_SECONDS = 1.0
+"""Time between two looks at a log that grows"""
+
+
+def logs(
+    key: Annotated[
+        str, typer.Argument(help="A trial's key or its first characters (`harness list trials`).")
+    ],
+    store: options.StoreOption = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on as long as the trial runs.")
+    ] = False,
+) -> None:
+    """Print what a trial has printed, with its warnings, in all of its attempts.
+
+    Example: harness logs 3f2a --follow
+    """
+    found = options.opened(store)
+    for text in _texts(_whole_key(key, found), found, follow=follow):
+        typer.echo(text, nl=False)
+
+
+def _whole_key(prefix: str, store: "Store") -> str:
+    """The key of the one trial with a log whose key starts with `prefix`.
+
+    Raises UserError when there is none, or when there are several.
+    """
+    keys = sorted(each for each in store.logged() if each.startswith(prefix))
+    if len(keys) > 1:
+        shown = ", ".join(each[: len(prefix) + 4] for each in keys[:5])
+        raise UserError(
+            f'{len(keys)} trials with a log have keys that start with "{prefix}": {shown}; '
+            "give more characters"
+        )
+    if not keys:
+        record = store.find(prefix)
+        raise UserError(
+            f"the trial {record.key[:10]} has no log in {store.place}: it printed before logs were "
+            "kept, or elsewhere, or `harness clean` has removed it"
+        )
+    return keys[0]
+
+
+def _texts(key: str, store: "Store", *, follow: bool) -> Iterator[str]:
+    """The output of a trial as a terminal may show it, and with `follow` what is still added."""
+    from harness.trials.bounded_log import printable
+
+    decoder, path, position = codecs.getincrementaldecoder("utf-8")("replace"), None, 0
+    while True:
+        # It is asked before the log is read, so that nothing is missed at the end.
+        runs = follow and store.owner(key) is not None
+        path = store.kept_log(key) if path is None or not runs else path
+        if path.is_file():
+            with path.open("rb") as file:
+                # A new attempt shortens a long log.
+                file.seek(position if path.stat().st_size >= position else 0)
+                yield printable(decoder.decode(file.read()))
+                position = file.tell()
+        if not runs:
+            return
+        time.sleep(GROWTH_SECONDS)

@@ -1,0 +1,1 @@
+"""What trials report, on its way to an experiment tracker (`--track`)."""

@@ -1,0 +1,191 @@
+"""Passes what trials report on to a tracker, in a thread of the process that hears the reports.
+
+This is the process of the sweep or of `harness run`. So a tracker has one writer for all trials of
+a sweep, wherever they run, and neither a slow nor a broken one can hold up a trial.
+"""
+
+import json
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError, explained
+from harness.files import written_whole
+from harness.tracking.tracker import About, Scalar, TrackedRun, Tracker
+from harness.tracking.trackers import check, tracker
+from harness.training.progress import Point
+from harness.trials.record import Record
+from harness.trials.store import Store
+from harness.trials.trial import Trial, key
+
+LAST_SECONDS = 120.0
+"""How long the end of a sweep waits for what is still to be written"""
+TRACKED_COSTS = (
+    "training_seconds", "wall_seconds", "sentences_per_second", "peak_host_memory_mib",
+    "peak_gpu_memory_mib",
+)  # fmt: skip
+"""Fields of a record that a tracker gets beside its scores"""
+
+
+@dataclass
+class _Open:
+    """The run of a trial that runs now."""
+
+    run: TrackedRun
+    known: int
+    """The last step that it had from earlier attempts"""
+    step: int
+    """The last step that it has"""
+
+
+class Tracking:
+    """Informs a tracker of trials. It is a TrialWatcher, and it is used as a context manager.
+
+    What fails is said once and ends the tracking of that trial; the trial goes on.
+    """
+
+    def __init__(self, name: str, store: Store, group: str, warn: Callable[[str], None]) -> None:
+        """`group`: the name of the sweep. `warn`: called with a sentence, from another thread.
+
+        Raises UserError when there is no such tracker, or its library is missing.
+        """
+        check(name)
+        self._name, self._store, self._group, self._warn = name, store, group, warn
+        self._tracker: Tracker | None = None
+        self._open: dict[str, _Open] = {}
+        self._said: set[str] = set()
+        self._events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="tracking", daemon=True)
+
+    def __enter__(self) -> "Tracking":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._events.put(None)
+        self._thread.join(LAST_SECONDS)
+        if self._thread.is_alive():
+            self._warn(f"--track {self._name} has not written everything after two minutes")
+
+    def started(self, trial: Trial) -> None:
+        """Begin the run of a trial, or go on with it."""
+        self._events.put(partial(self._begin, trial))
+
+    def progressed(self, trial: Trial, report: Mapping[str, Any]) -> None:
+        """Keep the new values along its training."""
+        if report["points"]:
+            self._events.put(partial(self._log, trial, report["points"]))
+
+    def ended(self, trial: Trial, report: Mapping[str, Any]) -> None:
+        """Keep the scores of its record."""
+        self._events.put(partial(self._end, trial))
+
+    def postponed(self, trial: Trial, why: str) -> None:
+        """Leave its run, with which a later attempt goes on."""
+        self._events.put(partial(self._leave, trial))
+
+    def preparing(self, title: str) -> None:
+        """Nothing: a part that trials share is in the values of each of them."""
+
+    def prepared(self, title: str, reason: str | None, waiting: int) -> None:
+        """Nothing."""
+
+    def stopping(self, running: int) -> None:
+        """Nothing: the runs are left when the sweep ends."""
+
+    def _work(self) -> None:
+        while (event := self._events.get()) is not None:
+            with self._apart():
+                event()
+        for trial_key in [*self._open]:
+            with self._apart(trial_key):
+                self._open.pop(trial_key).run.leave()
+
+    def _begin(self, trial: Trial) -> None:
+        self._leave(trial)
+        about = _about(trial, self._group)
+        note = self._note(about.key)
+        identity, step = None, -1
+        if note.exists():
+            known = json.loads(note.read_text(encoding="utf-8"))
+            identity, step = known["run"], known["step"]
+        if self._tracker is None:
+            self._tracker = tracker(self._name, self._store.tracking_folder)
+        found = _Open(self._tracker.begin(about, identity), step, step)
+        self._open[about.key] = found
+        self._keep(about.key, found)
+
+    def _log(self, trial: Trial, points: list[Point]) -> None:
+        found = self._of(trial)
+        if found is None:
+            return
+        with self._apart(key(trial)):
+            # After a kill, a training repeats the steps since its checkpoint.
+            new = [point for point in points if point["step"] > found.known]
+            for step, group in groupby(new, lambda point: point["step"]):
+                found.run.log(step, {point["metric"]: point["value"] for point in group})
+                found.step = max(step, found.step)
+            found.run.flush()
+            self._keep(key(trial), found)
+
+    def _end(self, trial: Trial) -> None:
+        found, record = self._of(trial), self._store.get(key(trial))
+        if found is None or record is None:
+            return
+        with self._apart(key(trial)):
+            found.run.end(record.steps or max(found.step, 0), final_scores(record), record.status)
+            self._keep(key(trial), found)
+        self._open.pop(key(trial), None)
+
+    def _leave(self, trial: Trial) -> None:
+        if found := self._open.pop(key(trial), None):
+            found.run.leave()
+
+    def _of(self, trial: Trial) -> _Open | None:
+        return self._open.get(key(trial))
+
+    def _note(self, trial_key: str) -> Path:
+        """The file that says which run a trial has, and how far it is."""
+        return self._store.tracking_folder / "runs" / f"{trial_key}-{self._name}.json"
+
+    def _keep(self, trial_key: str, found: _Open) -> None:
+        with written_whole(self._note(trial_key)) as file:
+            note = {"run": found.run.identity, "step": found.step}
+            file.write_text(json.dumps(note), encoding="utf-8")
+
+    @contextmanager
+    def _apart(self, trial_key: str = "") -> Iterator[None]:
+        """In the block, what fails is said, and the run of this trial gets no more."""
+        try:
+            with explained(f"--track {self._name}: "):
+                yield
+        except UserError as why:
+            self._open.pop(trial_key, None)
+            if str(why) not in self._said:
+                self._said.add(str(why))
+                self._warn(f"{why}; the trials go on, and what this one reports is not tracked")
+
+
+def final_scores(record: Record) -> dict[str, float]:
+    """What a tracker gets of a finished trial, under the names of the flat table."""
+    scores = {f"dev.{name}": value for name, value in record.dev.items()}
+    scores |= {f"test.{name}": value for name, value in record.test.items()}
+    return scores | {name: getattr(record, name) for name in TRACKED_COSTS if getattr(record, name)}
+
+
+def _about(trial: Trial, group: str) -> About:
+    given = trial.config.deciding()
+    configuration: dict[str, Scalar] = {
+        name: value if isinstance(value, bool | int | float | str) else json.dumps(value)
+        for name, value in given.items()
+    }
+    own: dict[str, Scalar] = {
+        "method": trial.plugin.name, "seed": trial.seed, "role": trial.role, "key": key(trial),
+    }  # fmt: skip
+    return About(key(trial), trial.label, group, trial.role, configuration | own)

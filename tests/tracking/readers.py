@@ -1,0 +1,135 @@
+"""Reads back what trackers have written, each with its own library or by its file format."""
+
+import sqlite3
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@dataclass
+class Seen:
+    """A run, as a tracker has it."""
+
+    name: str
+    group: str
+    values: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    """Metric -> (step, value) in the order of writing"""
+    configuration: dict[str, Any] = field(default_factory=dict)
+    status: str = ""
+    scores: dict[str, float] = field(default_factory=dict)
+    """What was kept at the end"""
+
+
+def tensorboard(folder: Path) -> list[Seen]:
+    """The runs in event files."""
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    found = []
+    for place in sorted((folder / "tensorboard").glob("*/*")):
+        events = reader.EventAccumulator(str(place), size_guidance={"scalars": 0}).Reload()
+        seen = Seen(place.name, place.parent.name)
+        for tag in events.Tags()["scalars"]:
+            seen.values[tag] = [(each.step, each.value) for each in events.Scalars(tag)]
+        seen.scores = {tag: points[-1][1] for tag, points in seen.values.items()}
+        texts = {each.removesuffix("/text_summary"): each for each in events.Tags()["tensors"]}
+        for tag, whole in texts.items():
+            text = events.Tensors(whole)[-1].tensor_proto.string_val[0].decode()
+            if tag == "status":
+                seen.status = text
+            else:
+                seen.configuration = {"text": text}
+        found.append(seen)
+    return found
+
+
+def mlflow(folder: Path) -> list[Seen]:
+    """The runs in the database."""
+    client = pytest.importorskip("mlflow").MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
+    names = {each.experiment_id: each.name for each in client.search_experiments()}
+    found = []
+    for run in client.search_runs([*names]):
+        seen = Seen(run.info.run_name, names[run.info.experiment_id])
+        for metric in run.data.metrics:
+            history = client.get_metric_history(run.info.run_id, metric)
+            seen.values[metric] = [(each.step, each.value) for each in history]
+        seen.scores, seen.configuration = run.data.metrics, run.data.params
+        seen.status = run.info.status
+        found.append(seen)
+    return found
+
+
+def wandb(folder: Path) -> list[Seen]:
+    """The runs in files of the offline mode; the attempts of a run are one run."""
+    import json
+
+    messages = pytest.importorskip("wandb.proto.wandb_internal_pb2")
+    runs: dict[str, Seen] = {}
+    for path in sorted(folder.glob("wandb/offline-run-*/*.wandb")):
+        seen = Seen("", "")
+        for data in _records(path.read_bytes()):
+            record = messages.Record.FromString(data)
+            if record.HasField("run"):
+                run = record.run
+                seen = runs.setdefault(run.run_id, Seen(run.display_name, run.run_group))
+                for item in run.config.update:
+                    seen.configuration[item.key] = json.loads(item.value_json)
+            elif record.HasField("history"):
+                items = {"/".join(item.nested_key) or item.key: json.loads(item.value_json)
+                         for item in record.history.item}  # fmt: skip
+                for name in items.keys() - {"_step", "_runtime", "_timestamp"}:
+                    seen.values.setdefault(name, []).append((items["_step"], items[name]))
+            elif record.HasField("summary"):
+                for item in record.summary.update:
+                    name = "/".join(item.nested_key) or item.key
+                    seen.scores[name] = json.loads(item.value_json)
+        seen.status = str(seen.scores.get("status", ""))
+    return [*runs.values()]
+
+
+def _records(data: bytes) -> Iterator[bytes]:
+    """The records of a log in LevelDB's format, after the file's header of seven bytes."""
+    position, whole = 7, b""
+    while position + 7 <= len(data):
+        left = 32768 - position % 32768
+        if left < 7:
+            position += left
+            continue
+        length, kind = struct.unpack_from("<HB", data, position + 4)
+        whole += data[position + 7 : position + 7 + length]
+        position += 7 + length
+        if kind in (1, 4):  # a whole record, or its last part
+            yield whole
+            whole = b""
+
+
+def trackio(folder: Path) -> list[Seen]:
+    """The runs in the database."""
+    pytest.importorskip("trackio", reason="it asks for an older Pillow than the tested one")
+    import orjson
+
+    (path,) = (folder / "trackio").glob("*.db")
+    runs: dict[str, Seen] = {}
+    with sqlite3.connect(path) as database:
+        for run, name, text in database.execute("select run_id, run_name, config from configs"):
+            configuration = orjson.loads(text)
+            runs[run] = Seen(name, configuration["_Group"], configuration=configuration)
+        rows = database.execute("select run_id, step, metrics from metrics order by id")
+        for run, step, text in rows:
+            for name, value in orjson.loads(text).items():
+                if isinstance(value, str):
+                    runs[run].status = value
+                else:
+                    runs[run].values.setdefault(name, []).append((step, value))
+                    runs[run].scores[name] = value
+    return [*runs.values()]
+
+
+READERS: dict[str, Callable[[Path], list[Seen]]] = {
+    "tensorboard": tensorboard,
+    "mlflow": mlflow,
+    "wandb": wandb,
+    "trackio": trackio,
+}
