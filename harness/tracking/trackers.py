@@ -6,24 +6,18 @@ from pathlib import Path
 from harness.errors import UserError, suggest
 from harness.tracking.tracker import Tracker
 
-EXTRAS = {
-    "tensorboard": ("tensorboard", "tracking"),
-    "wandb": ("wandb", "tracking"),
-    "mlflow": ("mlflow", "tracking"),
-    "trackio": ("trackio", "trackio"),
-}
-"""Tracker -> the module that it needs, and the extra that installs it"""
+TRACKERS = ("tensorboard", "wandb", "mlflow", "trackio")
+"""Each has the name of the module that it needs"""
 
 
 def check(name: str) -> None:
     """Raises UserError for an unknown tracker, and for one whose library is not installed."""
-    if name not in EXTRAS:
-        raise UserError(f'--track {name}: there is no tracker "{name}"{suggest(name, EXTRAS)}')
-    module, extra = EXTRAS[name]
-    if find_spec(module) is None:
+    if name not in TRACKERS:
+        raise UserError(f'--track {name}: there is no tracker "{name}"{suggest(name, TRACKERS)}')
+    if find_spec(name) is None:
         raise UserError(
-            f"--track {name} needs {module}, which is not installed: pip install "
-            f"'harness-embeddings[{extra}]'"
+            f"--track {name} needs {name}, which is not installed: pip install "
+            f"'harness-embeddings[tracking]'"
         )
 
 
