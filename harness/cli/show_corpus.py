@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
     from harness.data.readers import Corpus
@@ -43,13 +45,19 @@ def print_corpus(name: str, console: "Console") -> None:
         "first items:",
         *_first(corpus),
         "",
-        "distinct sentences of test sets that it has, exactly and but for case and punctuation:",
+        "of test sets it has distinct sentences (exactly; but for case and punctuation), and pairs "
+        "in one item:",
     ]
     for each in overlaps(corpus):
-        figures = f"{each.exact:>6} {each.normalised:>6} of {each.sentences}"
-        lines.append(f"  {each.task:<8} {each.problem or figures}")
+        lines.append(f"  {each.task:<8} {each.problem or _overlap(each.figures)}")
     for line in lines:
         console.print(line, soft_wrap=True, markup=False)
+
+
+def _overlap(figures: "Mapping[str, int]") -> str:
+    """The figures of a test."""
+    sentences = "{exact:>6} {normalised:>6} of {sentences:<6}".format_map(figures)
+    return sentences + "{pairs_together:>6} of {pairs} pairs".format_map(figures)
 
 
 def _lengths(corpus: "Corpus") -> list[str]:
