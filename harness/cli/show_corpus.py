@@ -17,9 +17,12 @@ def is_corpus(what: str) -> bool:
     """Whether it is the name of a corpus; a path that is a method's is none."""
     from pathlib import Path
 
-    from harness.data.corpora import SOURCES, file_of
+    from harness.data.corpora import PYTHON, SOURCES, file_of
     from harness.data.hub_tables import is_hub_name
+    from harness.data.registered_corpora import registers_corpus
 
+    if what.endswith(PYTHON):
+        return registers_corpus(Path(what))
     if what in SOURCES or file_of(what) is not None:
         return True
     # `methods/simcse` looks like the name of a data set, and it is the shipped method anywhere.
@@ -30,7 +33,6 @@ def is_corpus(what: str) -> bool:
 def print_corpus(name: str, console: "Console") -> None:
     """Print all about a corpus. Raises UserError for one that is missing or damaged."""
     from harness.data.corpora import source
-    from harness.data.corpus_sources import Known
     from harness.evaluation.overlap import overlaps
 
     found = source(name)
@@ -39,7 +41,7 @@ def print_corpus(name: str, console: "Console") -> None:
     lines = [
         f"{name}: {found.shape}, {len(corpus):,} items",
         *(f"file: {path}" for path in paths),
-        f"licence: {found.licence}" if isinstance(found, Known) and found.licence else "",
+        f"licence: {found.licence}" if found.licence else "",
         *_lengths(corpus),
         "",
         "first items:",

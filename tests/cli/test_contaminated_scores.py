@@ -18,11 +18,8 @@ def test_a_score_is_marked_from_one_percent_on(harness: Harness, tmp_path: Path)
     test, store = suite("graded").load("graded"), tmp_path / "store"
     for copied in (ONE_PERCENT - 1, ONE_PERCENT):
         pairs = zip(test.first[:copied], test.second[:copied], strict=True)
-        rows = [
-            "sentence1\tsentence2\tscore",
-            *(f"{b}\t{a.upper()}\t1" for a, b in pairs),
-            "x\ty\t3",
-        ]
+        copies = [f"{second}\t{first.upper()}\t1" for first, second in pairs]
+        rows = ["sentence1\tsentence2\tscore", *copies, "x\ty\t3"]
         (tmp_path / f"{copied}.tsv").write_text("\n".join(rows), encoding="utf-8")
         corpus = f"scored_pairs={tmp_path / f'{copied}.tsv'}"
         words = ["run", "scored_pairs", "--encoder", "tiny-bert", "--set", "suite=graded"]
