@@ -24,18 +24,18 @@ from harness.files import cache_folder, digest_files, digest_of
 
 LOOKED_AT = ("sts", "graded")
 """The suites at whose tests `harness show CORPUS` looks"""
-FIGURES = ("sentences", "exact", "normalised", "pairs", "pairs_together")
+OVERLAP_FIGURES = ("sentences", "exact", "normalised", "pairs", "pairs_together")
 """The figures of a test: its distinct sentences; those of them that the corpora have to the letter;
 in small letters and without punctuation and spaces; its pairs; those of them whose two texts stand
 together in one item, in that form. A test that is not of pairs has 0 pairs"""
 _FORM = re.compile(r"[\W_]+")
-_PARTS = FIGURES[1], FIGURES[2], FIGURES[4]
+_PARTS = OVERLAP_FIGURES[1], OVERLAP_FIGURES[2], OVERLAP_FIGURES[4]
 """The figures that are counts of marks"""
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """How much of a test a corpus has; the figures are those of FIGURES."""
+    """How much of a test a corpus has; the figures are those of OVERLAP_FIGURES."""
 
     task: str
     figures: Mapping[str, int]
@@ -64,7 +64,7 @@ def overlaps(corpus: Corpus) -> Iterator[Overlap]:
 def contamination(corpora: Collection[str], measured: Suite) -> dict[str, float]:
     """What training corpora have of a suite's tests: `task/figure` -> its count.
 
-    The figures are those of FIGURES, of whole corpora, also where only a share of their labels is
+    The figures are those of OVERLAP_FIGURES, of whole corpora, also where only a share of their labels is
     drawn. Each corpus is compared with a suite once, and what was found is kept in the cache.
     Raises UserError when a file is missing.
     """
@@ -99,7 +99,7 @@ def _kept(name: str, measured: Suite, tests: list[Any]) -> SharedArrays:
 def _figures(test: Any, marks: Mapping[str, np.ndarray]) -> dict[str, int]:
     sizes = {"sentences": len(set(test.texts)), "pairs": len(_pairs(test))}
     counts = {part: int(marks[part].sum()) for part in _PARTS}
-    return {name: (sizes | counts)[name] for name in FIGURES}
+    return {name: (sizes | counts)[name] for name in OVERLAP_FIGURES}
 
 
 def _marks(corpus: Corpus, tests: list[Any]) -> list[dict[str, np.ndarray]]:

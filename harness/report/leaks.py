@@ -11,7 +11,7 @@ MARKED = 0.01
 
 It lies between what NLI has of the STS tests (no pair, and up to 1.3 % of the sentences) and what
 STS-B train has of those that STS-B was drawn from (17 to 50 % of the pairs)."""
-ROWS = 5
+NAMED_ROWS = 5
 """The number of rows that the note names"""
 
 
@@ -46,10 +46,10 @@ def leak_notes(rows: Iterable[ScoreRow]) -> list[str]:
     if not lines:
         return []
     shown = [f"row {', '.join(places)}: {known}" for known, places in lines.items()]
-    more = [f"and {len(shown) - ROWS} more"] if shown[ROWS:] else []
+    more = [f"and {len(shown) - NAMED_ROWS} more"] if shown[NAMED_ROWS:] else []
     return [
         f"{LEAK} the training data have at least {100 * MARKED:g} % of the test: pairs of which "
         f"both sentences stand in one training item, or single sentences where a test has no "
         f"pairs; "
-        f"{'; '.join([*shown[:ROWS], *more])}"
+        f"{'; '.join([*shown[:NAMED_ROWS], *more])}"
     ]

@@ -137,7 +137,7 @@ class Record:
     """Dev or test metric -> uncertainty of its score"""
     contamination: Mapping[str, float] = field(default_factory=dict)
     """What the training corpora have of the tests, named `task/figure`; the figures are those of
-    harness.evaluation.overlap.FIGURES"""
+    harness.evaluation.overlap.OVERLAP_FIGURES"""
     history: list[Mapping[str, Any]] = field(default_factory=list)
     """Quantities along the training, in the order of the steps: step, stage, metric, value"""
     steps: int | None = None
