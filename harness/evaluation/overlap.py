@@ -64,9 +64,9 @@ def overlaps(corpus: Corpus) -> Iterator[Overlap]:
 def contamination(corpora: Collection[str], measured: Suite) -> dict[str, float]:
     """What training corpora have of a suite's tests: `task/figure` -> its count.
 
-    The figures are those of OVERLAP_FIGURES, of whole corpora, also where only a share of their labels is
-    drawn. Each corpus is compared with a suite once, and what was found is kept in the cache.
-    Raises UserError when a file is missing.
+    The figures are those of OVERLAP_FIGURES. They count whole corpora, also where only a share of
+    their labels is drawn. Each corpus is compared with a suite once, and what was found is kept in
+    the cache. Raises UserError when a file is missing.
     """
     if not corpora:
         return {}
