@@ -67,6 +67,21 @@ def explained(beginning: str) -> Iterator[None]:
         raise UserError(f"{beginning}{first}") from error
 
 
+@contextmanager
+def extra(name: str, what: str) -> Iterator[None]:
+    """In the block, a package that is not installed becomes a UserError that says how to get it.
+
+    name: the extra of pyproject.toml that has the package. what: what needs it.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise UserError(
+            f"{what} needs {error.name}, which is not installed: "
+            f"pip install 'harness-embeddings[{name}]'"
+        ) from None
+
+
 def reason(error: BaseException) -> str:
     """Why something failed, for a record.
 

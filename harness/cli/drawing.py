@@ -5,12 +5,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.errors import UserError
+from harness.errors import UserError, extra
 
 if TYPE_CHECKING:
     from harness.data.sts_pairs import Pairs
     from harness.report.figures.embeddings import Drawn
     from harness.trials.store import Store
+
+
+def check_drawing(verb: str) -> None:
+    """Raises UserError when matplotlib is not installed, which draws the figures of this verb."""
+    with extra("figures", f"harness {verb}"):
+        import matplotlib as _matplotlib
+    del _matplotlib
 
 
 @contextmanager

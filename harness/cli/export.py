@@ -60,11 +60,12 @@ def write(
     """Write the folder of a model with its card; whether sentence-transformers alone loads it."""
     from harness.export.card import model_card
     from harness.export.exportable import exportable
-    from harness.export.folder import write_folder
+    from harness.export.folder import check_library, write_folder
     from harness.export.onnx import check_onnx
     from harness.files import check_cache
 
     check_cache()
+    check_library()
     if onnx:
         check_onnx()
     model = exportable(name, store, method)

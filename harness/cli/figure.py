@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from harness.cli import options
-from harness.cli.drawing import drawn_models, writing
+from harness.cli.drawing import check_drawing, drawn_models, writing
 from harness.errors import UserError, suggest
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def figure(
 
     Example: harness figure --paper diffaug --figure 4 --format pdf
     """
+    check_drawing("figure")
     if (sweep is None) == (paper is None):
         raise UserError("name what is drawn: --sweep S, or --paper P --figure N")
     if paper is None:

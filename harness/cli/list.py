@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from harness.cli import options
+from harness.errors import UserError
 
 NEWEST = 50
 """The number of trials that are listed unless all are asked for"""
@@ -20,6 +21,14 @@ def list_(
         Literal["methods", "spaces", "suites", "corpora", "papers", "trials"],
         typer.Argument(help="What to list."),
     ],
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[CORPUS]...",
+            help="With corpora: list these, too, such as a Python file that registers one.",
+            show_default=False,
+        ),
+    ] = None,
     store: options.StoreOption = None,
     everything: Annotated[
         bool, typer.Option("--all", help=f"List all trials, not only the {NEWEST} newest.")
@@ -31,13 +40,15 @@ def list_(
 
     Example: harness list methods
     """
+    if names and what != "corpora":
+        raise UserError(f"{what} are listed without names; only corpora may be named")
     if what == "papers":
         _papers(store)
     elif what == "trials":
         _trials(store, everything=everything)
     else:
-        known = {"methods": _methods, "spaces": _spaces, "suites": _suites, "corpora": _corpora}
-        known[what]()
+        known = {"methods": _methods, "spaces": _spaces, "suites": _suites}
+        _corpora(names or []) if what == "corpora" else known[what]()
 
 
 def _methods() -> None:
@@ -78,12 +89,15 @@ def _suites() -> None:
         typer.echo(f"{name:<18} {', '.join(found.tests)}{dev}")
 
 
-def _corpora() -> None:
-    """Print name, published or counted size, shape and licence of the corpora with a short name."""
-    from harness.data.corpora import SOURCES, count_items
+def _corpora(further: list[str]) -> None:
+    """Print name, published or counted size, shape and licence of corpora.
+
+    They are those with a short name, and `further` ones.
+    """
+    from harness.data.corpora import SOURCES, count_items, source
     from harness.errors import NotHere
 
-    for name, found in SOURCES.items():
+    for name, found in (SOURCES | {name: source(name) for name in further}).items():
         items = found.items or count_items(name)
         size = "" if items is None else f"{items:,}"
         try:

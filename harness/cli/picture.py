@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from harness.cli import options
-from harness.cli.drawing import drawn_models, writing
+from harness.cli.drawing import check_drawing, drawn_models, writing
 from harness.cli.eval import MethodOption, PoolingOption
 
 
@@ -33,6 +33,7 @@ def picture(
 
     Example: harness picture 4f2a 77c0 --output pictures
     """
+    check_drawing("picture")
     found = options.opened(store)
     models, pairs = drawn_models(names, found, pooling=pooling, method=method, folder=output)
     from harness.report.figures.cosine_densities import densities_figure, gold_figure

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import options
+from harness.cli.drawing import check_drawing
 from harness.errors import UserError
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def report(
 
     Example: harness report --paper diffaug --out report
     """
+    check_drawing("report")
     from rich.console import Console
 
     from harness.report.page.writing import write_report

@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
     from harness.data.readers import Corpus
@@ -15,9 +17,12 @@ def is_corpus(what: str) -> bool:
     """Whether it is the name of a corpus; a path that is a method's is none."""
     from pathlib import Path
 
-    from harness.data.corpora import SOURCES, file_of
+    from harness.data.corpora import PYTHON, SOURCES, file_of
     from harness.data.hub_tables import is_hub_name
+    from harness.data.registered_corpora import registers_corpus
 
+    if what.endswith(PYTHON):
+        return registers_corpus(Path(what))
     if what in SOURCES or file_of(what) is not None:
         return True
     # `methods/simcse` looks like the name of a data set, and it is the shipped method anywhere.
@@ -28,7 +33,6 @@ def is_corpus(what: str) -> bool:
 def print_corpus(name: str, console: "Console") -> None:
     """Print all about a corpus. Raises UserError for one that is missing or damaged."""
     from harness.data.corpora import source
-    from harness.data.corpus_sources import Known
     from harness.evaluation.overlap import overlaps
 
     found = source(name)
@@ -37,19 +41,25 @@ def print_corpus(name: str, console: "Console") -> None:
     lines = [
         f"{name}: {found.shape}, {len(corpus):,} items",
         *(f"file: {path}" for path in paths),
-        f"licence: {found.licence}" if isinstance(found, Known) and found.licence else "",
+        f"licence: {found.licence}" if found.licence else "",
         *_lengths(corpus),
         "",
         "first items:",
         *_first(corpus),
         "",
-        "distinct sentences of test sets that it has, exactly and but for case and punctuation:",
+        "of test sets it has distinct sentences (exactly; but for case and punctuation), and pairs "
+        "in one item:",
     ]
     for each in overlaps(corpus):
-        figures = f"{each.exact:>6} {each.normalised:>6} of {each.sentences}"
-        lines.append(f"  {each.task:<8} {each.problem or figures}")
+        lines.append(f"  {each.task:<8} {each.problem or _overlap(each.figures)}")
     for line in lines:
         console.print(line, soft_wrap=True, markup=False)
+
+
+def _overlap(figures: "Mapping[str, int]") -> str:
+    """The figures of a test."""
+    sentences = "{exact:>6} {normalised:>6} of {sentences:<6}".format_map(figures)
+    return sentences + "{pairs_together:>6} of {pairs} pairs".format_map(figures)
 
 
 def _lengths(corpus: "Corpus") -> list[str]:

@@ -18,6 +18,7 @@ from harness.data.readers import (
     read_triplets_as_pairs,
     read_triplets_as_scored_pairs,
 )
+from harness.data.registered_corpora import registered
 from harness.data.senteval import ARCHIVE, SIMCSE
 from harness.data.tables import BUILDERS, ending
 from harness.errors import NotHere, UserError, suggest
@@ -77,6 +78,8 @@ SOURCES: dict[str, Known] = {
         ((GRADED, "triplets.csv"),), read_triplets_as_pairs, "labelled pairs"
     ),
 }  # fmt: skip
+PYTHON = ".py"
+"""The ending of a file that registers a corpus"""
 NEIGHBOURS = "neighbours:"
 """What stands in front of the name of a file whose sentences are read in pairs of neighbours"""
 
@@ -84,8 +87,9 @@ NEIGHBOURS = "neighbours:"
 def source(name: str) -> Source:
     """The corpus that `name` names.
 
-    It is one of `SOURCES`, a file, `neighbours:FILE` with running text, or a data set of the Hub as
-    ORGANISATION/NAME[/CONFIG][:SPLIT]; harness.data.corpus_names says what may stand behind it.
+    It is one of `SOURCES`, a file, a Python file that registers one, `neighbours:FILE` with running
+    text, or a data set of the Hub as ORGANISATION/NAME[/CONFIG][:SPLIT]; harness.data.corpus_names
+    says what may stand behind it.
     Raises UserError when there is no such corpus.
     """
     if name in SOURCES:
@@ -100,6 +104,10 @@ def source(name: str) -> Source:
             )
         return Table(table, None)
     path = regular_file(here(path), f'corpus "{name}": ').resolve()
+    if path.suffix == PYTHON:
+        if "?" in name or name.startswith(NEIGHBOURS):
+            raise UserError(f'corpus "{name}": a Python file is named by its path alone')
+        return registered(path)
     files = (("", str(path)),)
     if name.startswith(NEIGHBOURS):
         return Known(files, read_neighbours, "neighbours")
@@ -117,7 +125,7 @@ def file_of(name: str) -> Path | None:
     if name.startswith(NEIGHBOURS):
         return Path(name.removeprefix(NEIGHBOURS))
     path = Path(name.partition("?")[0])
-    return path if ending(path) in BUILDERS else None
+    return path if ending(path) in BUILDERS or path.suffix == PYTHON else None
 
 
 def count_items(name: str) -> int | None:

@@ -21,6 +21,8 @@ class Source(ABC):
 
     items: int | None = None
     """The published number of items, for a plan that is made before the files are here"""
+    licence: str = ""
+    """That of the texts, where it is known"""
 
     @property
     @abstractmethod

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from harness.errors import UserError
+from harness.errors import extra
 
 MARK = ".lora_"
 """What stands in the names of peft's parameters"""
@@ -32,12 +32,8 @@ def add_low_rank(model: Any, low_rank: LowRank) -> None:
 
     Raises UserError when peft is not installed.
     """
-    try:
+    with extra("lora", "lora_rank"):
         from peft import LoraConfig, inject_adapter_in_model
-    except ImportError:
-        raise UserError(
-            "lora_rank needs peft, which is not installed; pip install harness-embeddings[lora]"
-        ) from None
     config = LoraConfig(r=low_rank.rank, lora_alpha=low_rank.alpha, target_modules="all-linear")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns of models that it has seen before

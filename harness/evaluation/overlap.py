@@ -1,28 +1,44 @@
-"""What of a corpus stands in the test sets: the same texts, to the letter or but for their form."""
+"""What of a corpus stands in test sets: the same texts, to the letter or but for their form.
+
+A test of pairs leaks where both texts of a pair stand together in one item of the corpus. A text of
+it alone tells nothing of the pair's score: SNLI and the STS sets share captions of images, and
+unlabelled text has what everybody quotes.
+"""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from itertools import combinations
+from typing import Any
 
+import numpy as np
+
+from harness.arrays import SharedArrays
+from harness.data.corpora import source
 from harness.data.readers import Corpus
+from harness.data.sts_pairs import Pairs
 from harness.errors import UserError
-from harness.evaluation.suites import suite
+from harness.evaluation.suites import Suite, suite
+from harness.files import cache_folder, digest_files, digest_of
 
 LOOKED_AT = ("sts", "graded")
-"""The suites whose tests are looked at"""
+"""The suites at whose tests `harness show CORPUS` looks"""
+OVERLAP_FIGURES = ("sentences", "exact", "normalised", "pairs", "pairs_together")
+"""The figures of a test: its distinct sentences; those of them that the corpora have to the letter;
+in small letters and without punctuation and spaces; its pairs; those of them whose two texts stand
+together in one item, in that form. A test that is not of pairs has 0 pairs"""
 _FORM = re.compile(r"[\W_]+")
+_PARTS = OVERLAP_FIGURES[1], OVERLAP_FIGURES[2], OVERLAP_FIGURES[4]
+"""The figures that are counts of marks"""
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """How many of the distinct sentences of a test a corpus has."""
+    """How much of a test a corpus has; the figures are those of OVERLAP_FIGURES."""
 
     task: str
-    sentences: int
-    """Distinct sentences of the test"""
-    exact: int
-    normalised: int
-    """Those that are the same in small letters and without punctuation and spaces"""
+    figures: Mapping[str, int]
     problem: str = ""
     """Why the test could not be looked at; "": it could"""
 
@@ -34,19 +50,88 @@ def normal_form(text: str) -> str:
 
 def overlaps(corpus: Corpus) -> Iterator[Overlap]:
     """The overlap of a corpus with every test of `LOOKED_AT`; all columns count."""
-    texts = {text for column in corpus.columns for text in column}
-    forms = _forms(texts)
     for name in LOOKED_AT:
-        for task in suite(name).tests:
+        known = suite(name)
+        for task in known.tests:
             try:
-                found = set(suite(name).load(task).texts)
+                test = known.load(task)
             except UserError as error:
-                yield Overlap(task, 0, 0, 0, str(error))
+                yield Overlap(task, {}, str(error))
                 continue
-            alike = sum(normal_form(text) in forms for text in found)
-            yield Overlap(task, len(found), len(found & texts), alike)
+            yield Overlap(task, _figures(test, _marks(corpus, [test])[0]))
 
 
-def _forms(texts: Iterable[str]) -> set[str]:
-    """The normal forms of texts that have one."""
-    return {form for text in texts if (form := normal_form(text))}
+def contamination(corpora: Collection[str], measured: Suite) -> dict[str, float]:
+    """What training corpora have of a suite's tests: `task/figure` -> its count.
+
+    The figures are those of OVERLAP_FIGURES. They count whole corpora, also where only a share of
+    their labels is drawn. Each corpus is compared with a suite once, and what was found is kept in
+    the cache. Raises UserError when a file is missing.
+    """
+    if not corpora:
+        return {}
+    tests = [measured.load(task) for task in measured.tests]
+    kept = [_kept(name, measured, tests).read() for name in dict.fromkeys(corpora)]
+    found: dict[str, float] = {}
+    for place, (task, test) in enumerate(zip(measured.tests, tests, strict=True)):
+        marks = {
+            part: reduce(np.logical_or, [each[f"{part}-{place}"] for each in kept])
+            for part in _PARTS
+        }
+        found |= {f"{task}/{name}": float(n) for name, n in _figures(test, marks).items()}
+    return found
+
+
+def _kept(name: str, measured: Suite, tests: list[Any]) -> SharedArrays:
+    """The marks of the tests for one corpus, as `PART-PLACE OF THE TEST`."""
+    found = source(name)
+    paths = found.paths()
+    identity = [digest_files(paths), found.reading, measured.name, measured.digest()]
+    folder = cache_folder() / "overlaps" / digest_of(identity, 32)
+
+    def build() -> dict[str, np.ndarray]:
+        marks = _marks(found.corpus(paths), tests)
+        return {f"{part}-{at}": each[part] for at, each in enumerate(marks) for part in _PARTS}
+
+    return SharedArrays(folder, f"what {name} has of the suite {measured.name}", build)
+
+
+def _figures(test: Any, marks: Mapping[str, np.ndarray]) -> dict[str, int]:
+    sizes = {"sentences": len(set(test.texts)), "pairs": len(_pairs(test))}
+    counts = {part: int(marks[part].sum()) for part in _PARTS}
+    return {name: (sizes | counts)[name] for name in OVERLAP_FIGURES}
+
+
+def _marks(corpus: Corpus, tests: list[Any]) -> list[dict[str, np.ndarray]]:
+    """For each test, what the corpus has of its sorted sentences and of its pairs."""
+    sentences = [sorted(set(test.texts)) for test in tests]
+    form = {text: normal_form(text) for texts in sentences for text in texts}
+    texts = set().union(*corpus.columns)
+    # A million texts become forms once, and only those that a test has are kept.
+    wanted = set(form.values()) - {""}
+    columns = [
+        [known if (known := normal_form(text)) in wanted else "" for text in column]
+        for column in corpus.columns
+    ]
+    forms = set().union(*columns) - {""}
+    together = {
+        frozenset(pair)
+        for one, other in combinations(columns, 2)
+        for pair in zip(one, other, strict=True)
+        if all(pair)
+    }
+    return [
+        {
+            "exact": np.array([text in texts for text in each], bool),
+            "normalised": np.array([form[text] in forms for text in each], bool),
+            "pairs_together": np.array(
+                [frozenset(map(form.__getitem__, pair)) in together for pair in _pairs(test)], bool
+            ),
+        }
+        for each, test in zip(sentences, tests, strict=True)
+    ]
+
+
+def _pairs(test: Any) -> list[tuple[str, str]]:
+    """The pairs of a test; none where its items are no pairs."""
+    return list(zip(test.first, test.second, strict=True)) if isinstance(test, Pairs) else []

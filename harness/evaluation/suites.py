@@ -6,7 +6,6 @@ found by the path of the file.
 
 import functools
 import importlib
-import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from harness.data.tables import BUILDERS, ending
+from harness.data.user_modules import user_module
 from harness.errors import UserError, suggest
 from harness.evaluation.bootstrap import of_mean
 from harness.evaluation.catalogue import CARDS, SUITE_MODULES
@@ -208,19 +208,7 @@ def _from_file(path: Path) -> Suite:
 @functools.cache
 def _imported(path: Path, code_digest: str) -> Suite:
     """The suite of a user's file. A file that has changed has another digest and is read again."""
-    spec = importlib.util.spec_from_file_location(
-        f"harness_suite_{path.stem}_{code_digest[:8]}", path
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        raise UserError(
-            f"the suite {path} fails to import: {type(error).__name__}: {error}"
-        ) from error
+    module = user_module(path, code_digest, "suite")
     # A user's file may import a shipped suite, for example to use its scoring function.
     shipped = [suite(name) for name in CARDS if SUITE_MODULES[name] in sys.modules]
     every = {id(value): value for value in vars(module).values() if isinstance(value, Suite)}

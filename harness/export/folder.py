@@ -14,7 +14,7 @@ from torch import nn
 from harness import __version__
 from harness.data.hub import model_folder
 from harness.encoders.masked_lm import Generator
-from harness.errors import UserError
+from harness.errors import UserError, extra
 from harness.evaluation.embedder import Embedder
 from harness.export.plain import copy_tokenizer, write_plain
 from harness.export.probes import PROBES, check_equal
@@ -37,6 +37,13 @@ if TYPE_CHECKING:
 
 CARD = "README.md"
 """The file of the model card"""
+
+
+def check_library() -> None:
+    """Raises UserError when the library that reads exported folders is not installed."""
+    with extra("sentence-transformers", "an export"):
+        import sentence_transformers as _library
+    del _library
 
 
 def write_folder(
@@ -77,7 +84,8 @@ def encoder(folder: Path | str) -> "SentenceTransformer":
     package, which sentence-transformers imports only with `trust_remote_code=True`. Raises
     UserError when the folder cannot be loaded.
     """
-    from sentence_transformers import SentenceTransformer
+    with extra("sentence-transformers", f"loading {folder}"):
+        from sentence_transformers import SentenceTransformer
 
     path = Path(folder)
     return rebuilt(path) if is_rebuilt(path) else SentenceTransformer(str(path))

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from harness.errors import UserError, explained
+from harness.errors import explained, extra
 from harness.export.probes import PROBES, check_equal
 
 if TYPE_CHECKING:
@@ -22,15 +22,10 @@ ONE_FILE = 2**30
 
 def check_onnx() -> None:
     """Raises UserError when what writes and reads ONNX is not installed."""
-    try:
+    with extra("onnx", "--onnx"):
         import onnx as _onnx
         import onnxruntime as _runtime
         import onnxscript as _script
-    except ImportError as error:
-        raise UserError(
-            f"--onnx needs {error.name}, which is not installed: pip install "
-            f"'harness-embeddings[onnx]'"
-        ) from None
     del _onnx, _runtime, _script
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from harness.errors import UserError, suggest
+from harness.errors import UserError, extra, suggest
 from harness.report.groups import Group
 from harness.report.measured_trials import IDENTITY_COLUMNS
 
@@ -37,12 +37,14 @@ def filtered(groups: Sequence[Group], where: str | None) -> list[Group]:
     """The groups for which an expression holds; all of them where it is None.
 
     Scores are no columns, because test scores select nothing. Raises UserError for an expression
-    that is not SQL, or that names what no group has.
+    that is not SQL, or that names what no group has, and when duckdb is not installed.
     """
-    if where is None or not groups:
+    if where is None:
         return list(groups)
-    import duckdb
-
+    with extra("duckdb", "--where"):
+        import duckdb
+    if not groups:
+        return []
     rows = _table([traits(group) for group in groups])
     with duckdb.connect(":memory:", config=_ALONE) as connection:
         try:

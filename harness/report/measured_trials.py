@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from itertools import pairwise
 from operator import or_
@@ -39,7 +39,7 @@ Identity = tuple[Any, ...]
 
 _COLUMNS = (
     "key", "role", "status", "suite", "suite_card", "evaluates", "seed", "subset", "steps",
-    "selected_by", "dev_before", "dev", "test", "uncertainty", "device", "commit",
+    "selected_by", "dev_before", "dev", "test", "contamination", "uncertainty", "device", "commit",
 )  # fmt: skip
 TABLE_COLUMNS = (*IDENTITY_COLUMNS, *_COLUMNS, "label_fraction", "search", "reason")
 """The columns of the store that a table needs"""
@@ -52,6 +52,8 @@ class SuiteScores:
     card: SuiteCard
     dev: Mapping[str, float]
     test: Mapping[str, float]
+    contamination: Mapping[str, float] = field(default_factory=dict)
+    """That of a record"""
     spreads: tuple["_Spread", ...] = ()
     """The uncertainty in each of the rows, where a later row goes before an earlier one"""
 
@@ -221,6 +223,8 @@ def _precedence(row: Mapping[str, Any]) -> tuple[bool, bool, str]:
 def _scores(suite: str, rows: Sequence[Mapping[str, Any]]) -> SuiteScores:
     """The scores in the rows of a suite, where a later row goes before an earlier one."""
     known = card(suite, rows[0]["suite_card"])
-    dev, test = (reduce(or_, (row[split] for row in rows)) for split in ("dev", "test"))
+    dev, test, contamination = (
+        reduce(or_, (row[name] for row in rows)) for name in ("dev", "test", "contamination")
+    )
     spreads = tuple(row["uncertainty"] for row in rows)
-    return SuiteScores(known, dev, test | known.averaged(test), spreads)
+    return SuiteScores(known, dev, test | known.averaged(test), contamination, spreads)

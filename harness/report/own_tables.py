@@ -11,6 +11,7 @@ from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import DISPLAY, Metric
 from harness.report.group_filter import filtered, traits
 from harness.report.groups import Cell, Group, comparable_groups
+from harness.report.leaks import leak_notes
 from harness.report.matching import best_on_dev
 from harness.report.notes import SHOWN, foreign, made_on, nothing_such, nothing_yet, unreadable
 from harness.report.row_names import text_of
@@ -107,7 +108,12 @@ def _sheet(
         text_columns=len(rows),
         sections=[Section("", rank_rows(made, columns, averages))],
         caption=_caption(list(chosen.values()), metrics, known),
-        notes=[*foreign(chosen.values()), *_choices(alike, chosen, numbers), *notes],
+        notes=[
+            *leak_notes(made),
+            *foreign(chosen.values()),
+            *_choices(alike, chosen, numbers),
+            *notes,
+        ],
         make_records=lambda: _records(list(chosen.values()), metrics),
         metrics=list(metrics),
         averages=[*averages, "dev"],

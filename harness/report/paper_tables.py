@@ -12,6 +12,7 @@ from harness.report.compared import ComparedNumber, ComparedTable
 from harness.report.comparison import Comparer
 from harness.report.example_tables import example_sheet
 from harness.report.hyperparameter_tables import hyperparameter_sheet
+from harness.report.leaks import leak_notes, leaks_of
 from harness.report.measured_trials import MeasuredTrial
 from harness.report.notes import made_on, unreadable
 from harness.report.paper_notes import Sources, choice_notes, filling_notes, mark_notes
@@ -82,16 +83,19 @@ class _ScoreSheet:
 
     def sheet(self) -> Sheet:
         """The table as a sheet, which can be rendered."""
+        sections = self._sections()
+        rows = [row for each in sections for row in each.rows if isinstance(row, ComparedRow)]
         columns = [str(column) for column in self.table.table.columns]
         return Sheet(
             title=self.table.title,
             columns=["", "", "n", *columns],
             text_columns=2,
-            sections=self._sections(),
+            sections=sections,
             caption=" ".join(filter(None, [_caption(self.table), made_on(self._trials())])),
             notes=[
                 *self.sources.notes,
                 *mark_notes(self.numbers),
+                *leak_notes(rows),
                 *choice_notes(self.numbers),
                 *filling_notes(self.table, self.commands, self.encoder),
             ],
@@ -152,6 +156,7 @@ class _ScoreSheet:
             printed="" if numeric or each.value is None else value_text(each.value),
             source="" if each.origin == reported_origin(each) else self.sources.mark(each.origin),
             mark=("*" if each.stands_in else "") + (FOREIGN if each.foreign else ""),
+            leaks=leaks_of(each.cell, each.metric),
             comparable=not each.foreign,
             same_setup=each.same_setup,
             expected=bool(numeric and each.wanted and not self.commands.obstacle(each.wanted)),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.evaluation.catalogue import DISPLAY
 from harness.report.groups import Cell
 from harness.report.significance import agrees
 
@@ -11,12 +12,28 @@ SheetLine = list[str]
 
 FOREIGN = "†"
 """The mark at scores of another protocol"""
+LEAK = "‡"
+"""The mark at scores of tests that stand in the training data"""
 
 
 class Bold(str):
     """Text that is printed in bold."""
 
     __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Leak:
+    """How much of a test stands in the training data."""
+
+    task: str
+    known: int
+    """Its pairs whose two sentences stand together in one item; of a test that is not of pairs, its
+    distinct sentences that the training data have, but for case, punctuation and spaces"""
+    whole: int
+
+    def __str__(self) -> str:
+        return f"{DISPLAY.get(self.task, self.task)} {self.known} of {self.whole}"
 
 
 @dataclass(frozen=True)
@@ -34,6 +51,8 @@ class SheetCell:
     """A mark at the published number that cites its source, such as `[2]`"""
     mark: str = ""
     """A mark at our score, which a note under the table explains"""
+    leaks: tuple[Leak, ...] = ()
+    """The tests behind our score that stand in the training data"""
     comparable: bool = True
     """Whether our score may be subtracted from and ranked; else its mark says why not"""
     expected: bool = False
@@ -73,7 +92,8 @@ class SheetCell:
         if self.score is None:
             return ""
         group = "" if self.group is None else f" ({self.group})"
-        shown = score_text(self.score, self.decimals) + self.mark + group
+        mark = self.mark + (LEAK if self.leaks else "")
+        shown = score_text(self.score, self.decimals) + mark + group
         return Bold(shown) if self.best else shown
 
     @property

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from harness.evaluation.catalogue import DISPLAY, Metric
 from harness.report.groups import Cell, Group
+from harness.report.leaks import leaks_of
 from harness.report.ranking import ranked
 from harness.report.rows import FOREIGN, ScoreRow, SheetCell
 
@@ -25,10 +26,12 @@ class ScoreColumn:
     def sheet_cell(self, group: Group) -> SheetCell:
         """The cell of a group, with its mark."""
         mark = "" if group.current else FOREIGN
+        score = self.cell(group)
         return SheetCell(
-            self.cell(group),
+            score,
             self.decimals,
             mark=mark,
+            leaks=leaks_of(score, self.metric),
             comparable=group.current,
             expected=self.name != "dev-before",  # only a training has it
         )

@@ -7,6 +7,7 @@ from pathlib import Path
 from harness.evaluation.catalogue import DISPLAY, rank
 from harness.report.group_filter import filtered
 from harness.report.groups import Group, comparable_groups
+from harness.report.leaks import leak_notes
 from harness.report.measured_trials import Identity
 from harness.report.notes import (
     foreign,
@@ -88,7 +89,7 @@ def _sheet(
         text_columns=len(names),
         sections=[Section("", rank_rows(rows, columns, averages))],
         caption=_caption(groups, selected=any(column.heading == "dev" for column in dev)),
-        notes=notes,
+        notes=[*leak_notes(rows), *notes],
         make_records=lambda: records_of(groups),
         metrics=[column.name for column in columns],
         averages=[*averages, "dev"],

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from harness.data.corpora import file_of
+from harness.data.corpora import PYTHON, file_of
+from harness.data.corpora import source as source_of
 from harness.data.hub import found_by_name, is_model_folder, model_files
 from harness.data.trained_encoders import parts_of
 from harness.evaluation.suites import is_suite_file, is_suite_table, suite
@@ -68,7 +69,9 @@ def _named(trial: Trial) -> Iterator[tuple[Path, list[Path]]]:
         if is_model_folder(name):
             yield Path(name).expanduser(), model_files(name)
     corpora = [file for name in declared.corpora.values() if (file := file_of(name))]
-    others = list(declared.files)
+    # Besides itself, a Python file names data.
+    code = [name for name in declared.corpora.values() if name.endswith(PYTHON)]
+    others = [*declared.files, *(path for name in code for path in source_of(name).paths()[:-1])]
     if is_suite_file(measured):
         corpora.append(Path(measured))
     if is_suite_file(measured) or is_suite_table(measured):

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from harness.errors import UserError
+from harness.errors import UserError, extra
 from harness.plugin.config import TrainingConfig
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
@@ -112,12 +112,8 @@ def library() -> Any:
     """DeepSpeed. Raises UserError when it is not installed."""
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else it says that it looked for others
-    try:
+    with extra("deepspeed", "the engine"):
         import deepspeed
-    except ImportError:
-        raise UserError(
-            "engine: deepspeed is not installed; pip install harness-embeddings[deepspeed]"
-        ) from None
     # It calls torch by names that torch will change; a user can do nothing about it.
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
     # It asks the environment which GPU of the machine is this process's.

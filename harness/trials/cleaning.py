@@ -23,6 +23,7 @@ IN_USE_SECONDS = 3600
 CACHES = {
     "travelled": "files that sweeps brought from another machine",
     "tokens": "tokenised corpora",
+    "overlaps": "what corpora have of test sets",
     "subsets": "label subsets",
     "artefacts": "artefacts of methods, such as frozen vectors",
     "stages": "states of stages that trials share",

@@ -14,6 +14,7 @@ from harness.device import device
 from harness.errors import UserError, reason
 from harness.evaluation.embedder import Embedder
 from harness.evaluation.kept_embeddings import KeptEmbeddings
+from harness.evaluation.overlap import contamination
 from harness.evaluation.scores import Scores
 from harness.evaluation.suites import Embeddings, Suite
 from harness.files import cache_folder, digest_of
@@ -187,6 +188,7 @@ def _record(
         test=tests.metrics,
         details=tests.details | devs.details,
         uncertainty=tests.uncertainty | devs.uncertainty,
+        contamination=_contamination(model, suite) if found else {},
         steps=known.steps if known else 0,
         evaluation_seconds=embedder.seconds,
         sentences_per_second=embedder.sentences / embedder.seconds if embedder.seconds else None,
@@ -194,6 +196,14 @@ def _record(
         parameters_trainable=known.parameters_trainable if known else 0,
         precision=known.precision if known else "fp32",
     )
+
+
+def _contamination(model: MeasuredModel, suite: Suite) -> dict[str, float]:
+    """What the training corpora have of the tests; nothing where a test has no data here."""
+    try:
+        return contamination(model.trial.declared.corpora.values(), suite)
+    except UserError:
+        return {}
 
 
 def _together(scores: Iterable[Scores]) -> Scores:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _OBJECTS = {"configuration": "config", "engine": "engine", "versions": "versions"}
 """Column with JSON -> the first part of the names of the flat columns"""
-_MAPS = ("dev", "test")
+_MAPS = ("dev", "test", "contamination")
 _LEFT_OUT = ("schema_version", "suite_card")
 _logger = logging.getLogger(__name__)
 

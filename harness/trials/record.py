@@ -11,7 +11,7 @@ from pydantic_core import from_json
 
 from harness.evaluation.scores import Uncertainty
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """It is raised when the columns change, so that an old store gets an error message of its own"""
 Status = Literal["finished", "partial", "pruned", "failed"]
 RecordRole = Literal["search", "final", "evaluation"]
@@ -55,6 +55,7 @@ SCHEMA = pa.schema(
         ("test", _METRICS),
         ("details", _METRICS),
         ("uncertainty", _INTERVALS),
+        ("contamination", _METRICS),
         ("history", _CURVES),
         ("steps", pa.int64()),
         ("wall_seconds", pa.float64()),
@@ -89,6 +90,7 @@ JSON_COLUMNS = ("configuration", "engine", "versions", "suite_card")
 RANK = {"failed": 0, "pruned": 1, "partial": 2, "finished": 3}
 """Of two rows of one trial, the one whose status has the higher rank counts"""
 _MAPS = ("dev", "test", "details", "uncertainty")
+"""Columns with maps that are results"""
 _DUMPED = ("configuration", "engine", "versions")
 _RESULT = ("dev_before", *_MAPS, "history", "steps", "precision")
 """The fields that are equal whenever and wherever a trial runs; times and hosts are not"""
@@ -133,6 +135,9 @@ class Record:
     """Further figures, named `task/figure` or `task/subset/figure`"""
     uncertainty: Mapping[str, Uncertainty] = field(default_factory=dict)
     """Dev or test metric -> uncertainty of its score"""
+    contamination: Mapping[str, float] = field(default_factory=dict)
+    """What the training corpora have of the tests, named `task/figure`; the figures are those of
+    harness.evaluation.overlap.OVERLAP_FIGURES"""
     history: list[Mapping[str, Any]] = field(default_factory=list)
     """Quantities along the training, in the order of the steps: step, stage, metric, value"""
     steps: int | None = None
@@ -207,7 +212,7 @@ class Record:
         row["schema_version"] = SCHEMA_VERSION
         row |= {name: json.dumps(row[name], sort_keys=True) for name in _DUMPED}
         row["uncertainty"] = {name: asdict(found) for name, found in self.uncertainty.items()}
-        return row | {name: list(row[name].items()) for name in _MAPS}
+        return row | {name: list(row[name].items()) for name in (*_MAPS, "contamination")}
 
     def difference(self, other: "Record") -> str | None:
         """The first field in which two results of one trial differ; None when they are equal."""
@@ -222,7 +227,7 @@ def record_of(row: Mapping[str, Any]) -> Record:
     """The record of a row of SCHEMA; a field whose column is not there has its default."""
     values = {each.name: row[each.name] for each in fields(Record) if each.name in row}
     values |= {name: json.loads(row[name]) if row.get(name) else {} for name in _DUMPED}
-    values |= {name: dict(row.get(name) or ()) for name in _MAPS}
+    values |= {name: dict(row.get(name) or ()) for name in (*_MAPS, "contamination")}
     spread = values["uncertainty"].items()
     values["uncertainty"] = {name: Uncertainty(**found) for name, found in spread if found}
     values["search"], values["history"] = row.get("search") or "", row.get("history") or []

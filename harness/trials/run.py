@@ -14,6 +14,7 @@ import transformers
 from harness.device import device, in_precision, resolve_precision
 from harness.errors import Postponed, TrialFailure, UserError, WorkerLost, reason
 from harness.evaluation.embedder import Embedder
+from harness.evaluation.overlap import contamination
 from harness.evaluation.scores import Scores
 from harness.evaluation.suites import Suite, suite
 from harness.files import content_digest, discard
@@ -120,6 +121,7 @@ def run_trial(
         test=found.metrics,
         details=found.details,
         uncertainty=found.uncertainty,
+        contamination=contamination(kit.declared.corpora.values(), measured) if final else {},
         history=[*outcome.all_points()],
         steps=outcome.steps,
         training_seconds=outcome.seconds,

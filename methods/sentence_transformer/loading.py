@@ -10,7 +10,7 @@ from tokenizers.normalizers import Lowercase, Sequence
 from transformers import PreTrainedTokenizerFast
 
 from harness.data.hub import model_folder
-from harness.errors import UserError, reason
+from harness.errors import UserError, extra, reason
 from harness.plugin.rebuilt import is_rebuilt, rebuilt
 
 if TYPE_CHECKING:
@@ -25,11 +25,13 @@ def load_model(name: str) -> "SentenceTransformer":
     """The model of the library, on the CPU. A plain encoder gets mean pooling there.
 
     A method that harness has exported is built again by harness. Raises UserError when the folder
-    is damaged, does not begin with a transformer, or asks for code of its own.
+    is damaged, does not begin with a transformer, or asks for code of its own, and when the library
+    is not installed.
     """
     # It takes seconds to import, and this module is imported wherever all methods are listed.
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Transformer
+    with extra("sentence-transformers", "the method sentence_transformer"):
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.sentence_transformer.modules import Transformer
 
     folder = model_folder(name)
     # It prints a warning about every default that it takes.

@@ -34,15 +34,16 @@ def test_a_corpus_is_shown(harness: Harness, tmp_path: Path) -> None:
     assert f"  {test[0]} | a b  [1.5]" in shown
     assert "text 2: 1.3 words on average, median 2" in shown
     assert "1 empty, 1 repeat an earlier one" in shown
-    assert "  graded        1      2 of 1200" in shown
+    assert "  graded        1      2 of 1200       0 of 600 pairs" in shown
     assert 'sts12    data file "' in shown, "there is no SentEval archive here"
 
 
 def test_overlaps_count_every_column_and_distinct_sentences() -> None:
     test = suite("graded").load("graded").texts
     corpus = Corpus(([test[0], "x"], [test[5], test[0]]))
-    found = {each.task: each for each in overlaps(corpus)}["graded"]
-    assert (found.exact, found.normalised, found.sentences) == (2, 2, len(set(test)))
+    found = {each.task: each for each in overlaps(corpus)}["graded"].figures
+    assert (found["exact"], found["normalised"], found["sentences"]) == (2, 2, len(set(test)))
+    assert (found["pairs"], found["pairs_together"]) == (len(test) // 2, 0)
 
 
 def test_a_method_is_no_corpus(harness: Harness) -> None:

@@ -7,9 +7,12 @@ import sys
 import sysconfig
 import venv
 import zipfile
+from collections.abc import Iterable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.sweeping import ONE_AT_A_TIME
 
@@ -30,7 +33,9 @@ METHODS = {
 BUILD_SECONDS, COMMAND_SECONDS = 600, 600
 
 
-def answer(command: list[str | Path], folder: Path, seconds: int = COMMAND_SECONDS) -> str:
+def answer(
+    command: list[str | Path], folder: Path, seconds: int = COMMAND_SECONDS, code: int = 0
+) -> str:
     """The output of a command in a folder, without any setting of harness, Python or Ray."""
     settings = ("HARNESS_", "PYTHON", "VIRTUAL_ENV", "PYTEST", "RAY_")
     environment = {
@@ -45,8 +50,8 @@ def answer(command: list[str | Path], folder: Path, seconds: int = COMMAND_SECON
         timeout=seconds,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr if code else done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +66,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the programs of a fresh environment that has the wheel.
+    """The folder of the programs of a fresh environment that has what pip installs for the wheel.
 
-    The packages on which harness depends are those of the environment that runs this test: a .pth
-    file names their folders. A .pth file inside such a folder (for example that of an editable
-    harness) does not count for the fresh environment.
+    These packages, without any that only an extra has, are links to those of the environment that
+    runs this test.
     """
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=False)
@@ -74,9 +78,30 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     answer([*pip, "install", "--quiet", "--no-deps", "--no-index", wheel], folder)
     paths = {"base": str(folder), "platbase": str(folder)}
     packages = Path(sysconfig.get_path("purelib", "venv", vars=paths))
-    here = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
-    (packages / "dependencies.pth").write_text("\n".join(here))
+    (harness,) = metadata.distributions(path=[str(packages)])
+    for name in required(harness.requires or ()):
+        found = metadata.distribution(name)
+        for top in {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
+            if not (packages / top).exists():
+                (packages / top).symlink_to(Path(found.locate_file(top)))
     return programs
+
+
+def required(requirements: Iterable[str]) -> set[str]:
+    """The names of the packages that pip installs for these requirements, without extras."""
+    waiting, found = [each for each in map(Requirement, requirements) if _holds(each)], set()
+    while waiting:
+        wanted = waiting.pop()
+        for extra in {"", *wanted.extras} - {each for name, each in found if name == wanted.name}:
+            found.add((wanted.name, extra))
+            more = map(Requirement, metadata.requires(wanted.name) or ())
+            waiting += [each for each in more if _holds(each, extra)]
+    return {name for name, _ in found}
+
+
+def _holds(requirement: Requirement, extra: str = "") -> bool:
+    """Whether a requirement holds here, with this extra of the package that has it."""
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
 
 
 @pytest.fixture
@@ -95,9 +120,9 @@ class Installed:
         """The output of a line of Python."""
         return answer([self.programs / "python", "-c", code], self.folder).strip()
 
-    def harness(self, *arguments: str) -> str:
-        """The output of `harness`."""
-        return answer([self.programs / "harness", *arguments], self.folder)
+    def harness(self, *arguments: str, code: int = 0) -> str:
+        """The output of `harness`; with the exit code of a failure, and what it says on stderr."""
+        return answer([self.programs / "harness", *arguments], self.folder, code=code)
 
 
 def test_nothing_but_the_package_is_at_the_top_level(wheel: Path) -> None:
@@ -154,3 +179,43 @@ def test_a_new_method_keeps_the_contract(installed: Installed) -> None:
     assert "keeps the contract" in installed.harness("check", "methods/mine")
     listed = {line.split()[0] for line in installed.harness("list", "methods").splitlines()}
     assert listed >= {"mine", *METHODS}
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["a loss of one's own", "two encoders"])
+def test_the_worked_plugins_run_from_their_page_alone(number: int, installed: Installed) -> None:
+    page = (CHECKOUT / "docs/plugins.md").read_text(encoding="utf-8")
+    plugin = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[number]
+    (installed.folder / "worked.py").write_text(plugin, encoding="utf-8")
+    assert "keeps the contract" in installed.harness("check", "worked.py")
+    values = ("suite=graded", "sentences=graded-sentences", "max_steps=2")
+    settings = [word for value in values for word in ("--set", value)]
+    printed = installed.harness("run", "worked.py", "--encoder", "tiny-bert", *settings)
+    assert re.search(r"graded: \d+\.\d\d", printed), printed
+
+
+@pytest.mark.parametrize(
+    ("words", "package", "extra"),
+    [
+        (["figure", "--sweep", "quickstart"], "matplotlib", "figures"),
+        (["picture", "tiny-bert"], "matplotlib", "figures"),
+        (["report", "--out", "report"], "matplotlib", "figures"),
+        (["table", "--where", "n > 1"], "duckdb", "duckdb"),
+        (["export", "4f2a", "out"], "sentence_transformers", "sentence-transformers"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_verb_names_the_extra_that_it_lacks(
+    words: list[str], package: str, extra: str, installed: Installed
+) -> None:
+    said = installed.harness(*words, code=2)
+    assert f"needs {package}, which is not installed" in said, said
+    assert f"pip install 'harness-embeddings[{extra}]'" in said
+    assert "Traceback" not in said
+    assert not list(installed.folder.glob("[!.]*")), "something was left behind"
+
+
+def test_a_trial_whose_method_lacks_an_extra_fails_with_its_name(installed: Installed) -> None:
+    words = ["run", "sentence_transformer", "--encoder", "tiny-bert", "--set", "suite=graded"]
+    said = installed.harness(*words, code=1)
+    assert "pip install 'harness-embeddings[sentence-transformers]'" in said
+    assert "Traceback" not in said

@@ -90,7 +90,7 @@ def test_a_frozen_encoder_is_refused(kit_for: KitFor) -> None:
 def test_without_peft(kit_for: KitFor, monkeypatch: pytest.MonkeyPatch) -> None:
     kit = kit_for("simcse", lora_rank=RANK)
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(UserError, match=r"pip install harness-embeddings\[lora\]"):
+    with pytest.raises(UserError, match=r"pip install 'harness-embeddings\[lora\]'"):
         kit.build()
 
 

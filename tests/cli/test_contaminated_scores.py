@@ -1,0 +1,42 @@
+"""Scores of tests that stand in the training data: the record, and the mark in every format."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.evaluation.suites import suite
+
+Harness = Callable[..., Any]
+ONE_PERCENT = 6
+"""Pairs, of the 600 of the test"""
+
+
+@pytest.mark.slow
+def test_a_score_is_marked_from_one_percent_on(harness: Harness, tmp_path: Path) -> None:
+    test, store = suite("graded").load("graded"), tmp_path / "store"
+    for copied in (ONE_PERCENT - 1, ONE_PERCENT):
+        pairs = zip(test.first[:copied], test.second[:copied], strict=True)
+        copies = [f"{second}\t{first.upper()}\t1" for first, second in pairs]
+        rows = ["sentence1\tsentence2\tscore", *copies, "x\ty\t3"]
+        (tmp_path / f"{copied}.tsv").write_text("\n".join(rows), encoding="utf-8")
+        corpus = f"scored_pairs={tmp_path / f'{copied}.tsv'}"
+        words = ["run", "scored_pairs", "--encoder", "tiny-bert", "--set", "suite=graded"]
+        answer = harness(*words, "--set", "max_steps=1", "--set", corpus, "--store", store)
+        assert answer.code == 0, answer.err
+        key = answer.out.partition(", key ")[2].split()[0]
+        shown = harness("show", key, "--store", store).out
+        assert f"  graded/pairs_together: {copied}" in shown
+    table = harness("table", "--store", store).out
+    scores = [line.split() for line in table.splitlines() if "scored_pairs" in line]
+    marked = [words[0] for words in scores if words[-1].endswith("‡")]
+    assert len(scores) == 2
+    assert len(marked) == 1
+    note = f"row {marked[0]}: graded {ONE_PERCENT} of 600"
+    assert note in " ".join(table.split())
+    for form in ("markdown", "latex", "html"):
+        shown = harness("table", "--store", store, "--format", form).out
+        assert note in shown, form
+    assert harness("report", "--out", tmp_path / "report", "--store", store).code == 0
+    assert note in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
