@@ -1,6 +1,6 @@
 """The courses of several searches, which go on side by side.
 
-A course is a generator: it yields the parts of a search (its rounds or its sampler, then its final
+A course is a generator: it yields the phases of a search (its rounds or its sampler, then its final
 seeds) one after the other, and each depends on what came of those before it. No course waits for
 another one. For Ray they are one run, so that the workers stay, with what they have imported.
 """
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Part:
+class Phase:
     """What a search asks for at a time."""
 
     title: str
-    """It is shown when the part begins; "": other parts have its trials and show them"""
+    """It is shown when the phase begins; "": other phases have its trials and show them"""
     search: Search
     trials: list[Trial]
     """Those that are known; none of a sampler"""
@@ -33,7 +33,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Begun:
-    """What of a part is to run."""
+    """What of a phase is to run."""
 
     trials: Mapping[str, Trial]
     """Key -> trial that the store lacks; none where a source decides"""
@@ -47,30 +47,30 @@ def known_sum(numbers: Sequence[int | None]) -> int | None:
 
 
 class _Course:
-    """A course, and the part where it is. It is the line of what decides about its trials."""
+    """A course, and the phase where it is. It is the line of what decides about its trials."""
 
     learns = True
 
-    def __init__(self, parts: Iterator[Part]) -> None:
-        self._parts = parts
+    def __init__(self, phases: Iterator[Phase]) -> None:
+        self._phases = phases
         self.title = ""
         self.left: set[str] = set()
-        """The keys of the part's trials that have not ended"""
+        """The keys of the phase's trials that have not ended"""
         self.source: Suggestions | None = None
 
-    def next_part(self) -> Part | None:
-        """Go on to the next part; None at the end of the course."""
-        part = next(self._parts, None)
-        self.title = part.title if part else ""
-        return part
+    def next_phase(self) -> Phase | None:
+        """Go on to the next phase; None at the end of the course."""
+        phase = next(self._phases, None)
+        self.title = phase.title if phase else ""
+        return phase
 
     def begin(self, begun: Begun) -> None:
-        """Begin with the part."""
+        """Begin with the phase."""
         self.left, self.source = set(begun.trials), begun.source
 
     @property
     def over(self) -> bool:
-        """Whether all trials of the part have ended."""
+        """Whether all trials of the phase have ended."""
         return not self.left and (self.source is None or self.source.exhausted)
 
     def more(self) -> Mapping[str, Trial]:
@@ -89,23 +89,23 @@ class Courses:
 
     def __init__(
         self,
-        begin: Callable[[Sequence[Part]], Sequence[Begun]],
+        begin: Callable[[Sequence[Phase]], Sequence[Begun]],
         underway: Callable[[list[str], int | None], None],
     ) -> None:
-        """`begin`: says what of some parts is to run.
+        """`begin`: says what of some phases is to run.
 
-        `underway`: hears the titles of the parts that go on, and how many trials are left of them
+        `underway`: hears the titles of the phases that go on, and how many trials are left of them
         as far as it is known.
         """
         self._begin, self._underway = begin, underway
         self._courses: list[_Course] = []
         self._lists: list[tuple[Listed, set[str]]] = []
-        """Trials of parts that began together, and the keys of those that have not ended"""
+        """Trials of phases that began together, and the keys of those that have not ended"""
         self._error: Exception | None = None
 
-    def add(self, parts: Iterator[Part]) -> None:
+    def add(self, phases: Iterator[Phase]) -> None:
         """Begin one more course."""
-        self._courses.append(_Course(parts))
+        self._courses.append(_Course(phases))
 
     def run(self, run: Callable[["Courses"], None]) -> None:
         """Run all with `run`, unless there is nothing to run.
@@ -119,31 +119,32 @@ class Courses:
             raise self._error
 
     def _go_on(self) -> None:
-        """Begin with the next part of each course whose part is over."""
+        """Begin with the next phase of each course whose phase is over."""
         changed = False
         while due := [course for course in self._courses if course.over]:
             changed = True
             try:
-                self._next_parts(due)
+                self._next_phases(due)
             except Exception as error:  # Ray Tune, which asks for the trials, would wrap it
                 self._end(due, error)
         if changed:
-            self._underway(list(dict.fromkeys(each.title for each in self._courses)), self._left)
+            titles = dict.fromkeys(each.title for each in self._courses if each.title)
+            self._underway(list(titles), self._left)
 
-    def _next_parts(self, due: list[_Course]) -> None:
-        found: list[tuple[_Course, Part]] = []
+    def _next_phases(self, due: list[_Course]) -> None:
+        found: list[tuple[_Course, Phase]] = []
         for course in due:
             try:
-                part = course.next_part()
+                phase = course.next_phase()
             except Exception as error:
                 self._end([course], error)
                 continue
-            if part:
-                found.append((course, part))
+            if phase:
+                found.append((course, phase))
             else:
                 self._courses.remove(course)
         listed: dict[str, Trial] = {}
-        begun = self._begin([part for _, part in found])
+        begun = self._begin([phase for _, phase in found])
         for (course, _), each in zip(found, begun, strict=True):
             course.begin(each)
             listed |= each.trials
@@ -156,7 +157,7 @@ class Courses:
 
     @property
     def _left(self) -> int | None:
-        """The number of trials that are left of the parts; None: it is not known."""
+        """The number of trials that are left of the phases; None: it is not known."""
         listed = {key for each in self._courses if not each.source for key in each.left}
         suggested = [each.source.to_run for each in self._courses if each.source]
         return known_sum([len(listed), *suggested])
@@ -164,7 +165,7 @@ class Courses:
     # A source of trials
 
     def lines(self) -> Sequence[Line]:
-        """A line for the trials of parts that began together, and one for each source."""
+        """A line for the trials of phases that began together, and one for each source."""
         self._go_on()
         deciding = [course for course in self._courses if course.source]
         return [*(listed for listed, _ in self._lists), *deciding]

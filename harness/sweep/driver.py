@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from harness.shared_cache import check_caches
 from harness.sweep.axes import Values
-from harness.sweep.courses import Courses, Part
+from harness.sweep.courses import Courses, Phase
 from harness.sweep.limits import Limits
 from harness.sweep.resources import Resources
 from harness.sweep.sampling import Sampler
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from harness.sweep.ray_engine import Engine
     from harness.sweep.suggestions import Suggestions
 
-_Searching = Generator[Part, None, Scored]
-"""Yields parts, goes on when their trials have ended, and returns configurations with scores"""
+_Searching = Generator[Phase, None, Scored]
+"""Yields phases, goes on when their trials have ended, and returns configurations with scores"""
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class _Sweep:
 
     # The course of a search
 
-    def _course(self, search: Search) -> Iterator[Part]:
+    def _course(self, search: Search) -> Iterator[Phase]:
         """Search, choose and train on the final seeds; the searches that wait for it begin."""
         scored = yield from self._searched(search)
         later = [each for each in self.searches if each.starts_from == search]
@@ -159,14 +159,14 @@ class _Sweep:
             finals = finals[:1]
         else:
             self._finals |= {key(replace(trial)) for trial in finals}
-        yield Part("final seeds", search, finals)
+        yield Phase("final seeds", search, finals)
 
-    def _started(self, search: Search, base: Search, chosen: Values) -> Iterator[Part]:
+    def _started(self, search: Search, base: Search, chosen: Values) -> Iterator[Phase]:
         """The course of a search whose encoder a final trial of another one trains."""
         trainer = search.trainer(chosen)
         started = search.started(trainer)
         self.searches[self.searches.index(search)] = started
-        yield Part("", base, [trainer])
+        yield Phase("", base, [trainer])
         yield from self._course(started)
 
     def _searched(self, search: Search) -> _Searching:
@@ -191,7 +191,7 @@ class _Sweep:
             return Suggestions(search, Study(search, self.store, name), self.store, values)
 
         source = pruning if search.pruner else None
-        yield Part(f"search, {name}", search, search.trials(values, "search"), source)
+        yield Phase(f"search, {name}", search, search.trials(values, "search"), source)
         return scored_of(search, values, self.store)
 
     def _sampled(self, search: Search, sampler: Sampler) -> _Searching:
@@ -203,12 +203,12 @@ class _Sweep:
         title = f"search, {sampler.name} on {search.label}"
         settled = [each.values for each in tried_of(search, self.store) if each.settled]
         if sampler.configurations is not None and len(settled) >= sampler.configurations:
-            yield Part(title, search, search.trials(settled, "search"))
+            yield Phase(title, search, search.trials(settled, "search"))
             return sampled_of(search, self.store)
         from harness.sweep.study import Study  # Optuna takes long to import
         from harness.sweep.suggestions import Suggestions
 
         study = Study(search, self.store)
-        yield Part(title, search, [], lambda: Suggestions(search, study, self.store))
+        yield Phase(title, search, [], lambda: Suggestions(search, study, self.store))
         tried = [{**search.fixed, **drawn} for drawn in study.finished_params()]
         return scored_of(search, tried, self.store)

@@ -16,10 +16,11 @@ from harness.sweep.search import Search
 from harness.sweep.sweep_state import Publish, SweepState
 from harness.sweep.watcher import RoundPlan
 from harness.training.progress import Progress
+from harness.trials.record import four_digits
 from harness.trials.running import RunningTrial
 from harness.trials.trial import Trial
 
-SHOWN = 3
+SHOWN_ROUNDS = 3
 """So many rounds are named that go on side by side"""
 
 
@@ -67,7 +68,7 @@ class Terminal:
 
     def underway(self, titles: list[str], left: int | None) -> None:
         """These rounds go on now."""
-        shown, more = titles[:SHOWN], len(titles) - SHOWN
+        shown, more = titles[:SHOWN_ROUNDS], len(titles) - SHOWN_ROUNDS
         title = "; ".join(shown) + (f"; {more} more" if more > 0 else "")
         self._change(
             title=title or self.state.title,
@@ -78,7 +79,9 @@ class Terminal:
         """A search has chosen a configuration."""
         if dev is not None:
             values = " ".join(
-                f"{name}={configuration[name]}" for name in search.searched if name in configuration
+                f"{name}={four_digits(configuration[name])}"
+                for name in search.searched
+                if name in configuration
             )
             self._say(f"chosen for {search.label}: {values} ({search.metric} {dev:.2f})")
 

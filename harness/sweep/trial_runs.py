@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from harness.sweep.courses import Begun, Part, known_sum
+from harness.sweep.courses import Begun, Phase, known_sum
 from harness.sweep.scored import settled_keys
 from harness.sweep.search import Search
 from harness.sweep.watcher import RoundPlan, SweepWatcher
@@ -28,7 +28,7 @@ class TrialRuns:
         self.store, self.watcher = store, watcher
         self._start = start
         self._asked: dict[str, Trial] = {}
-        """Key -> every trial that a part of a search asked for"""
+        """Key -> every trial that a phase of a search asked for"""
         self._checked: set[str] = set()
         """Searches of which it is known that their trials can run"""
 
@@ -56,26 +56,26 @@ class TrialRuns:
             check_runnable(search.trials([search.fixed], "final")[0])
             self._checked.add(search.id)
 
-    def begin(self, parts: Sequence[Part]) -> list[Begun]:
-        """Say what the store lacks of these parts, and announce those with one title together.
+    def begin(self, phases: Sequence[Phase]) -> list[Begun]:
+        """Say what the store lacks of these phases, and announce those with one title together.
 
         Raises UserError for trials that cannot run.
         """
-        asked = [_by_key(part.trials) for part in parts]
+        asked = [_by_key(phase.trials) for phase in phases]
         every = {name: trial for trials in asked for name, trial in trials.items()}
         self._asked |= {name: replace(trial) for name, trial in every.items()}
         settled = settled_keys(every, self.store) if every else set()
         begun, plans = [], dict[str, _Counts]()
-        for part, trials in zip(parts, asked, strict=True):
+        for phase, trials in zip(phases, asked, strict=True):
             missing = {name: trial for name, trial in trials.items() if name not in settled}
-            source = part.source() if part.source and (missing or not trials) else None
-            plan = plans.setdefault(part.title, _Counts())
+            source = phase.source() if phase.source and (missing or not trials) else None
+            plan = plans.setdefault(phase.title, _Counts())
             plan.missing |= missing.keys()
             plan.stored |= trials.keys() & settled
             if source and not trials:
                 plan.suggested.append(source)
             if missing or (source and not source.exhausted):
-                self.check(part.search)
+                self.check(phase.search)
                 if source:
                     source.at_a_time = self.engine.slots
             begun.append(Begun({} if source else missing, source))
@@ -110,7 +110,7 @@ class TrialRuns:
 
 @dataclass
 class _Counts:
-    """The trials of the parts with one title."""
+    """The trials of the phases with one title."""
 
     missing: set[str] = field(default_factory=set)
     stored: set[str] = field(default_factory=set)

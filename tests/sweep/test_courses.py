@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.sweep import courses as module
-from harness.sweep.courses import Begun, Courses, Part
+from harness.sweep.courses import Begun, Courses, Phase
 from harness.sweep.gpu_share import GpuShares
 from harness.sweep.search import Search
 from harness.sweep.trial_queue import TrialQueue
@@ -72,20 +72,20 @@ class Sweep:
 
     def __init__(self, folder: Path, slots: int = 1) -> None:
         self.slots, self.store = slots, Store(folder)
-        self.parts: dict[str, Begun] = {}
+        self.phases: dict[str, Begun] = {}
         self.heard: list[tuple[list[str], int | None]] = []
         self.courses = Courses(self._begin, lambda *now: self.heard.append(now))
         self.queue = TrialQueue(self.courses, self.store, set(), slots=slots)
         self.running: list[str] = []
         self.events: list[str] = []
 
-    def _begin(self, parts: Sequence[Part]) -> list[Begun]:
-        return [self.parts[part.title] for part in parts]
+    def _begin(self, phases: Sequence[Phase]) -> list[Begun]:
+        return [self.phases[phase.title] for phase in phases]
 
-    def part(self, title: str, *keys: str, source: Any = None) -> Part:
-        """A part with these trials."""
-        self.parts[title] = Begun(trials(*keys), source)
-        return Part(title, SEARCH, [])
+    def phase(self, title: str, *keys: str, source: Any = None) -> Phase:
+        """A phase with these trials."""
+        self.phases[title] = Begun(trials(*keys), source)
+        return Phase(title, SEARCH, [])
 
     def fill(self) -> None:
         """Give a trial to each free worker."""
@@ -119,11 +119,11 @@ def sweep(tmp_path: Path) -> Sweep:
 def test_a_round_begins_when_all_trials_of_the_one_before_have_ended(sweep: Sweep) -> None:
     seen: list[list[str]] = []
 
-    def course() -> Iterator[Part]:
-        yield sweep.part("round 1", "a", "b")
+    def course() -> Iterator[Phase]:
+        yield sweep.phase("round 1", "a", "b")
         seen.append(list(sweep.running))
-        yield sweep.part("nothing is left of round 2")
-        yield sweep.part("round 3", "c")
+        yield sweep.phase("nothing is left of round 2")
+        yield sweep.phase("round 3", "c")
 
     sweep.courses.add(course())
     sweep.run()
@@ -132,14 +132,14 @@ def test_a_round_begins_when_all_trials_of_the_one_before_have_ended(sweep: Swee
 
 
 def test_without_a_trial_nothing_is_run(sweep: Sweep) -> None:
-    sweep.courses.add(iter([sweep.part("round 1"), sweep.part("final seeds")]))
+    sweep.courses.add(iter([sweep.phase("round 1"), sweep.phase("final seeds")]))
     sweep.courses.run(lambda _: pytest.fail("Ray starts"))
 
 
 def test_no_course_waits_for_another_one(sweep: Sweep) -> None:
     """The first search chooses while a trial of the second one runs, and begins its finals."""
-    sweep.courses.add(iter([sweep.part("round 1 of a", "a"), sweep.part("finals", "final")]))
-    sweep.courses.add(iter([sweep.part("round 1 of b", "b")]))
+    sweep.courses.add(iter([sweep.phase("round 1 of a", "a"), sweep.phase("finals", "final")]))
+    sweep.courses.add(iter([sweep.phase("round 1 of b", "b")]))
     sweep.fill()
     assert sweep.running == ["a", "b"]
     sweep.end("a")
@@ -148,10 +148,10 @@ def test_no_course_waits_for_another_one(sweep: Sweep) -> None:
 
 
 def test_a_course_may_begin_another_one(sweep: Sweep) -> None:
-    def trainer() -> Iterator[Part]:
-        yield sweep.part("round", "a")
-        sweep.courses.add(iter([sweep.part("of its encoder", "later")]))
-        yield sweep.part("finals", "final")
+    def trainer() -> Iterator[Phase]:
+        yield sweep.phase("round", "a")
+        sweep.courses.add(iter([sweep.phase("of its encoder", "later")]))
+        yield sweep.phase("finals", "final")
 
     sweep.courses.add(trainer())
     sweep.run()
@@ -161,8 +161,8 @@ def test_a_course_may_begin_another_one(sweep: Sweep) -> None:
 def test_finals_of_a_decided_search_start_while_another_one_samples(sweep: Sweep) -> None:
     short, long = Suggested("short", 2, 2), Suggested("long", 6, 2)
     for name, source in (("short", short), ("long", long)):
-        finals = sweep.part(f"{name} finals", f"{name} final 1", f"{name} final 2")
-        sweep.courses.add(iter([sweep.part(name, source=source), finals]))
+        finals = sweep.phase(f"{name} finals", f"{name} final 1", f"{name} final 2")
+        sweep.courses.add(iter([sweep.phase(name, source=source), finals]))
     sweep.run()
     assert sweep.events == [
         "short1", "long1", "short2", "long2",
@@ -177,9 +177,9 @@ def test_no_worker_is_idle_while_a_search_may_suggest(tmp_path: Path, slots: int
     for last in (False, True):
         sweep = Sweep(tmp_path, slots)
         for name, count in {"x": 3, "y": 14, "z": 8}.items():
-            sampled = sweep.part(name, source=Suggested(name, count, slots))
+            sampled = sweep.phase(name, source=Suggested(name, count, slots))
             sweep.courses.add(iter([sampled]))
-        sweep.courses.add(iter([sweep.part("grid", "a", "b", "c", "d")]))
+        sweep.courses.add(iter([sweep.phase("grid", "a", "b", "c", "d")]))
         sweep.courses._go_on()
         sweep.fill()
         left = 3 + 14 + 8 + 4
@@ -194,7 +194,7 @@ def test_searches_share_the_workers_evenly(tmp_path: Path) -> None:
     """As long as each of them may suggest, none has two workers more than another."""
     sweep = Sweep(tmp_path, slots=5)
     for name in "xyz":
-        sweep.courses.add(iter([sweep.part(name, source=Suggested(name, 10, 5))]))
+        sweep.courses.add(iter([sweep.phase(name, source=Suggested(name, 10, 5))]))
     sweep.fill()
     for _ in range(15):
         counts = [sum(key[0] == name for key in sweep.running) for name in "xyz"]
@@ -207,26 +207,26 @@ def test_nothing_is_suggested_before_a_worker_is_free(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, slots=2)
     sources = [Suggested(name, 5, 2) for name in "xy"]
     for source in sources:
-        sweep.courses.add(iter([sweep.part(source.name, source=source)]))
+        sweep.courses.add(iter([sweep.phase(source.name, source=source)]))
     sweep.fill()
     assert sweep.queue.next() is None
     assert [source.asked for source in sources] == [1, 1]
 
 
 def test_a_trial_for_which_two_searches_ask_runs_once(sweep: Sweep) -> None:
-    sweep.courses.add(iter([sweep.part("one", "a", "b")]))
-    sweep.courses.add(iter([sweep.part("two", "b", "c"), sweep.part("later", "d")]))
+    sweep.courses.add(iter([sweep.phase("one", "a", "b")]))
+    sweep.courses.add(iter([sweep.phase("two", "b", "c"), sweep.phase("later", "d")]))
     sweep.run()
     assert sweep.events == ["a", "b", "c", "d"]
 
 
 def test_an_error_ends_its_course_and_is_raised_at_the_end(sweep: Sweep) -> None:
-    def broken() -> Iterator[Part]:
-        yield sweep.part("round 1", "a")
+    def broken() -> Iterator[Phase]:
+        yield sweep.phase("round 1", "a")
         raise UserError("a model is missing")
 
     sweep.courses.add(broken())
-    sweep.courses.add(iter([sweep.part("one", "b"), sweep.part("two", "c")]))
+    sweep.courses.add(iter([sweep.phase("one", "b"), sweep.phase("two", "c")]))
     with pytest.raises(UserError, match="a model is missing"):
         sweep.run()
     assert sweep.events == ["a", "b", "c"]
