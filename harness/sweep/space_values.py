@@ -12,6 +12,7 @@ from harness.sweep.axes import Between, SamplerRange, SamplerValues, Span, Value
 from harness.sweep.conditions import is_whole
 from harness.sweep.encoders import pretrained
 from harness.sweep.space import MethodSpace, Space, rounds
+from harness.sweep.space_methods import located
 from harness.sweep.yaml_lines import Document, Location
 from harness.trials.trial import resolve
 
@@ -31,7 +32,7 @@ def check_shared(space: Space, document: Document, plugins: list[Plugin]) -> Non
     Raises UserError for a hyperparameter that no method has.
     """
     fields = _fields(plugins)
-    every = {key for name in space.methods for key in _fields_of(name)} | fields
+    every = {key for name in space.methods for key in _fields_of(name, document)} | fields
     for key in space.set:
         if key in REPEAT_KEYS:
             raise document.error(("set", key), _repeated(key))
@@ -124,9 +125,13 @@ def _fields(plugins: Iterable[Plugin]) -> set[str]:
     return {key for plugin in plugins for key in plugin.method.config_type.model_fields}
 
 
-def _fields_of(name: str) -> Iterable[str]:
+def _fields_of(name: str, document: Document) -> Iterable[str]:
     """The hyperparameters of a method of the space; none when no such method is found here."""
-    return registry.load(name).method.config_type.model_fields if name in registry.names() else ()
+    try:
+        locator = located(name, document, ())
+    except UserError:
+        return ()
+    return registry.load(locator).method.config_type.model_fields
 
 
 def _repeated(key: str) -> str:

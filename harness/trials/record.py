@@ -11,7 +11,7 @@ from pydantic_core import from_json
 
 from harness.evaluation.scores import Uncertainty
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """It is raised when the columns change, so that an old store gets an error message of its own"""
 Status = Literal["finished", "partial", "pruned", "failed"]
 RecordRole = Literal["search", "final", "evaluation"]
@@ -74,6 +74,7 @@ SCHEMA = pa.schema(
         ("started", pa.timestamp("us", tz="UTC")),
         ("versions", pa.string()),
         ("commit", pa.string()),
+        ("plugin", pa.string()),
         ("source_digest", pa.string()),
         ("data_digest", pa.string()),
         ("model_digest", pa.string()),
@@ -164,6 +165,8 @@ class Record:
     versions: Mapping[str, str] = field(default_factory=dict)
     """Package -> version"""
     commit: str | None = None
+    plugin: str | None = None
+    """Path of the plugin where the sweep began; None for a method that has a name"""
     source_digest: str | None = None
     data_digest: str | None = None
     model_digest: str | None = None
