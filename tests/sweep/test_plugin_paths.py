@@ -95,8 +95,8 @@ def test_it_may_train_an_encoder(found: Found, folder: Path) -> None:
     [simcse] = found("../plugins/mine.py", "simcse", text=text)
     assert simcse.starts_from
     assert simcse.starts_from.method == str(folder / "plugins" / "mine.py")
-    with pytest.raises(UserError, match=r'line 9: .*"./mime.py"; did you mean "./mine.py"'):
-        found("../plugins/mine.py", text=text.replace("../plugins/mine.py", "./mime.py"))
+    with pytest.raises(UserError, match=r'line 9: .*mime.py"; did you mean "../plugins/mine.py"'):
+        found("../plugins/mine.py", text=text.replace("../plugins/mine.py", "../plugins/mime.py"))
 
 
 @pytest.mark.parametrize(
