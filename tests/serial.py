@@ -41,7 +41,7 @@ class SerialEngine:
 
     def run_from(self, source: TrialSource, watcher: Any) -> None:
         """Run the jobs of the source until it is exhausted."""
-        queue = TrialQueue(source, self.store, set())
+        queue = TrialQueue(source, self.store, set(), slots=self.slots)
         while not queue.finished:
             job = queue.next()
             if job is None:

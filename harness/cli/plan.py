@@ -197,9 +197,11 @@ def _given(search: "Search") -> str:
     """What differs from the published values in the configuration that a search starts from."""
     from harness.plugin import registry
     from harness.trials.given_values import given_values
+    from harness.trials.record import four_digits
 
     values = given_values(registry.load(search.method), search.config)
-    return ", ".join(f"{name}={value}" for name, value in values.items() if name != "setting")
+    values.pop("setting", None)
+    return ", ".join(f"{name}={four_digits(value)}" for name, value in values.items())
 
 
 def _together(

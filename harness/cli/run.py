@@ -118,9 +118,10 @@ def _tracking(
 def _given(trial: "Trial") -> str:
     """What differs from the published values, as text."""
     from harness.trials.given_values import given_values
+    from harness.trials.record import four_digits
 
     values = given_values(trial.plugin, trial.config)
-    shown = ", ".join(f"{name}={value}" for name, value in values.items())
+    shown = ", ".join(f"{name}={four_digits(value)}" for name, value in values.items())
     return shown or "the published values"
 
 

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 def again(record: "Record", locator: str | None = None) -> str:
     """The command that makes a record again. `locator`: the name or path of the method."""
-    return _evaluation(record) if record.role == "evaluation" else run_command(record, locator)
+    if record.role == "evaluation":
+        return _evaluation(record)
+    return run_command(record, locator or record.plugin)
 
 
 def commands_of_store(store: str) -> "Callable[[Record], str]":

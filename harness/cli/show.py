@@ -54,6 +54,10 @@ def show(
         from harness.cli.show_cell import print_cell
 
         print_cell(what, store, console)
+    elif plugin := _in_a_space(what):
+        from harness.cli.show_method import print_method
+
+        print_method(plugin, console)
     else:
         raise UserError(
             f'"{what}" cannot be the key of a trial: keys have the characters 0 to 9 and a to f; '
@@ -65,6 +69,15 @@ def _methods() -> list[str]:
     from harness.plugin import registry
 
     return registry.names()
+
+
+def _in_a_space(what: str) -> str | None:
+    """The path of a method that a search space of the working directory names by its path."""
+    from pathlib import Path
+
+    from harness.sweep.space_methods import plugin_in_spaces
+
+    return plugin_in_spaces(what, (Path(), Path("search_spaces")))
 
 
 def _is_method(what: str) -> bool:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from harness.report.groups import Group
 from harness.report.sheet import percent_text
+from harness.trials.record import four_digits
 from harness.trials.record_files import is_text
 from harness.trials.searched import FAMILY_COLUMNS, searched_names
 
@@ -54,10 +55,29 @@ def _configurations(groups: list[Group], searched: Searched) -> list[str]:
     for group, own in zip(groups, traits, strict=True):
         alike[_kind(group)].append(own)
     named = {kind: _varied(found).union(searched.get(kind, ())) for kind, found in alike.items()}
-    return [
-        ", ".join(f"{name}={own[name]}" for name in sorted(named[_kind(group)] & own.keys()))
+    exact = [_listed(own, named[_kind(group)]) for group, own in zip(groups, traits, strict=True)]
+    shown = [
+        _listed(own | _rounded(group), named[_kind(group)] & own.keys())
         for group, own in zip(groups, traits, strict=True)
     ]
+    # Where four digits do not tell groups apart, all of them are shown.
+    meant = defaultdict[tuple[_Kind, str], set[str]](set)
+    for group, short, whole in zip(groups, shown, exact, strict=True):
+        meant[_kind(group), short].add(whole)
+    return [
+        short if len(meant[_kind(group), short]) == 1 else whole
+        for group, short, whole in zip(groups, shown, exact, strict=True)
+    ]
+
+
+def _listed(values: Mapping[str, str], names: Collection[str]) -> str:
+    return ", ".join(f"{name}={values[name]}" for name in sorted(values.keys() & names))
+
+
+def _rounded(group: Group) -> dict[str, str]:
+    """The numbers of a group's configuration with the digits that people read."""
+    found = group.configuration.items()
+    return {name: four_digits(value) for name, value in found if isinstance(value, float)}
 
 
 def _varied(traits: list[dict[str, str]]) -> set[str]:

@@ -78,7 +78,10 @@ When = Annotated[dict[str, Annotated[list[Any], Field(min_length=1)]], BeforeVal
 
 
 class SamplerRange(SpacePart):
-    """A range for a sampler; it is continuous, or discrete when it has a step."""
+    """A range for a sampler; it is continuous, or discrete when it has a step.
+
+    Of a hyperparameter that is a whole number, it has the whole numbers.
+    """
 
     low: float
     high: float
@@ -96,6 +99,10 @@ class SamplerRange(SpacePart):
         if self.log and self.step is not None:
             raise ValueError("a range has either log or step, not both")
         return self
+
+
+class WholeRange(SamplerRange):
+    """A range of a hyperparameter that is a whole number, as the method's type says."""
 
 
 class SamplerValues(SpacePart):

@@ -1,13 +1,13 @@
 """Ranges of a sampler that apply only when another hyperparameter has a certain value."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import TypeAdapter
 
 from harness.plugin.config import MethodConfig
 from harness.plugin.registry import Plugin
-from harness.sweep.axes import SamplerRange, SamplerValues, Values
+from harness.sweep.axes import SamplerRange, SamplerValues, Values, WholeRange
 from harness.trials.trial import resolve
 
 Ranges = Mapping[str, SamplerRange | SamplerValues]
@@ -49,8 +49,16 @@ def bound(plugin: Plugin, fixed: Values, ranges: Ranges) -> dict[str, SamplerRan
         changed: Values = {"when": left}
         if isinstance(axis, SamplerValues):
             changed["values"] = _typed(config, name, axis.values)
+        elif is_whole(type(config), name):
+            axis = WholeRange(**axis.model_dump())
         kept[name] = axis.model_copy(update=changed)
     return kept
+
+
+def is_whole(config: type[MethodConfig], name: str) -> bool:
+    """Whether a hyperparameter is a whole number, or None."""
+    annotation: Any = config.model_fields[name].annotation
+    return {*get_args(annotation)} - {type(None)} == {int} or annotation is int
 
 
 def _typed(config: MethodConfig, name: str, values: list[Any]) -> list[Any]:

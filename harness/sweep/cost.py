@@ -6,6 +6,8 @@ of about two.
 
 import functools
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 
@@ -18,6 +20,7 @@ from harness.evaluation.suites import suite
 from harness.plugin.config import TrainingConfig
 from harness.plugin.declared import Declared
 from harness.plugin.stage import Stage
+from harness.trials.trial import Trial
 
 TOKENS_PER_SENTENCE = 24
 """Mean number of tokens of a sentence, about as in Wiki1M (cut at 32 tokens) and in the STS sets"""
@@ -75,6 +78,13 @@ def training_operations(declared: Declared) -> float:
         return (declared.steps or 0) * step_operations(declared)
     except (NotHere, KeyError):
         return 0.0
+
+
+def long_first(trials: Mapping[str, Trial]) -> dict[str, Trial]:
+    """Key -> trial, the longest first, so that at the end no worker is idle beside a long one."""
+    # A trial remembers what its method declares, so a copy is asked.
+    work = {name: training_operations(replace(each).declared) for name, each in trials.items()}
+    return {name: trials[name] for name in sorted(trials, key=lambda name: -work[name])}
 
 
 def layer_parameters(encoder: str) -> int:

@@ -1,15 +1,17 @@
-"""A sweep: all searches, round by round, then each chosen configuration on the final seeds.
+"""A sweep: each search with its rounds or its sampler, its choice, and its final seeds.
 
-The store says what is left to do, so an interrupted sweep goes on when the same command is given.
+The searches go on side by side (`harness.sweep.courses`). The store says what is left to do, so an
+interrupted sweep goes on when the same command is given.
 """
 
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from harness.shared_cache import check_caches
 from harness.sweep.axes import Values
+from harness.sweep.courses import Courses, Phase
 from harness.sweep.limits import Limits
 from harness.sweep.resources import Resources
 from harness.sweep.sampling import Sampler
@@ -22,17 +24,17 @@ from harness.sweep.scored import (
 )
 from harness.sweep.search import Search, implied
 from harness.sweep.trial_runs import TrialRuns
-from harness.sweep.trial_sources import Rounds, Together, TrialSource
+from harness.sweep.trial_sources import TrialSource
 from harness.sweep.watcher import Everyone, RoundPlan, SweepWatcher, TrialWatcher
 from harness.trials.store import Store
 from harness.trials.trial import key
 
 if TYPE_CHECKING:
     from harness.sweep.ray_engine import Engine
+    from harness.sweep.suggestions import Suggestions
 
-_Result = TypeVar("_Result")
-_Running = Generator[TrialSource, None, _Result]
-"""Yields trials, goes on when they have ended, and returns a result"""
+_Searching = Generator[Phase, None, Scored]
+"""Yields phases, goes on when their trials have ended, and returns configurations with scores"""
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,7 @@ def run_sweep(
     cache or a store that cannot be written.
     """
     with _sweep(searches, store, resources, limits, watcher, dashboard=dashboard) as sweep:
-        runs, heard = sweep.runs, Everyone(watcher, tracking) if tracking else watcher
-        return Rounds(sweep.run()).run(lambda trials: runs.engine.run_from(trials, heard))
+        return sweep.run(Everyone(watcher, tracking) if tracking else watcher)
 
 
 def prepare_sweep(
@@ -109,107 +110,33 @@ def _sweep(
 
 
 class _Sweep:
-    """The searches of one sweep: their rounds, what they choose, and the final seeds."""
+    """The searches of one sweep: their courses, what they choose, and the final seeds."""
 
     def __init__(self, searches: list[Search], runs: TrialRuns) -> None:
         self.searches, self.runs = list(searches), runs
         self.store, self.watcher = runs.store, runs.watcher
+        self.courses = Courses(runs.begin, runs.watcher.underway)
         self._undecided: list[str] = []
+        self._finals: set[str] = set()
 
-    def run(self) -> _Running[SweepResult]:
-        """Search, choose, and train the chosen configurations on the final seeds."""
-        trainers = implied(self.searches)
-        self.runs.check_first([*trainers, *self.searches])
-        first = [search for search in self.searches if search.starts_from is None]
-        known = yield from self._choose([*trainers, *first])
-        later = yield from self._choose(self._started(known))
-        finals = [
-            trial
-            for search, chosen in (*known, *later)
-            if search in self.searches
-            for trial in search.trials([chosen], "final")
-        ]
-        keys = yield from self.runs.run(self.searches, finals, "final seeds")
-        return SweepResult(self.runs.failed(self.searches), self._undecided, keys)
+    def run(self, heard: TrialWatcher) -> SweepResult:
+        """Search, choose, and train the chosen configurations on the final seeds.
 
-    def _choose(self, searches: list[Search]) -> _Running[list[tuple[Search, Values]]]:
-        """Run the rounds of the searches, and say which configuration each has chosen."""
-        chosen = []
-        found = yield from self._search(searches)
-        for search, scored in zip(searches, found, strict=True):
-            # A search without rounds and without a sampler has a single configuration.
-            if not scored and (search.rounds or search.sampler):
-                self._undecided.append(search.label)
-                continue
-            values = chosen_of(search, scored, self.store) if scored else search.fixed
-            dev = next((dev for each, dev in scored if each == values), None)
-            self.watcher.chosen(search, values, dev)
-            chosen.append((search, values))
-        return chosen
-
-    def _started(self, chosen: list[tuple[Search, Values]]) -> list[Search]:
-        """The searches whose encoder another search trains, now that it has chosen.
-
-        chosen: searches with the configuration that each has chosen.
+        `heard`: hears of the trials.
         """
-        for index, search in enumerate(self.searches):
+        known = [*implied(self.searches), *self.searches]
+        self.runs.check_first(known)
+        for search in known:
             if search.starts_from is None:
-                continue
-            values = next((each for base, each in chosen if base == search.starts_from), None)
-            if values is None:
-                self._undecided.append(search.label)
-                continue
-            trial = search.trainer(values)
-            self.runs.trainers[key(trial)] = trial
-            self.searches[index] = search.started(trial)
-        return [each for each in self.searches if each.starts_from and each.ready]
+                self.courses.add(self._course(search))
+        if not known:  # a published table that lacks nothing
+            self.watcher.round(RoundPlan("final seeds", to_run=0, stored=0, slots=0))
+        self.courses.run(lambda source: self._run(source, heard))
+        return SweepResult(self.runs.failed(self.searches), self._undecided, self._finals)
 
-    def _search(self, searches: list[Search]) -> _Running[list[Scored]]:
-        """The configurations of each search with their scores, from all of its rounds.
-
-        The n-th rounds of all searches run together, so that no worker waits for one search.
-        """
-        scored: list[Scored] = [[] for _ in searches]
-        for number in range(max((len(search.rounds) for search in searches), default=0)):
-            yield from self._round(number, searches, scored)
-        for index, search in enumerate(searches):
-            if search.sampler is not None:
-                scored[index] = yield from self._sample(search, search.sampler)
-        return scored
-
-    def _round(self, number: int, searches: list[Search], scored: list[Scored]) -> _Running[None]:
-        """Run round `number` of every search that has one, and add its scores to `scored`."""
-        # A search without any score has nothing from which its next round could start.
-        tried = {
-            index: search.configurations(number, scored[index])
-            for index, search in enumerate(searches)
-            if number < len(search.rounds) and (number == 0 or scored[index])
-        }
-        trials = [
-            trial
-            for index, values in tried.items()
-            for trial in searches[index].trials(values, "search")
-        ]
-        part = f"round {number + 1}"
-        pruned = [
-            (searches[index], values) for index, values in tried.items() if searches[index].pruner
-        ]
-        source = (lambda: self._pruning(part, pruned)) if pruned else None
-        yield from self.runs.run(searches, trials, f"search, {part}", source)
-        for index, values in tried.items():
-            scored[index] += scored_of(searches[index], values, self.store)
-
-    def _pruning(self, part: str, tried: list[tuple[Search, list[Values]]]) -> Together:
-        """The source of the trials of a round with a pruner, for each search its configurations."""
-        from harness.sweep.study import Study  # Optuna takes long to import
-        from harness.sweep.suggestions import Suggestions
-
-        sources = []
-        for search, values in tried:
-            source = Suggestions(search, Study(search, self.store, part), self.store, values)
-            source.at_a_time = self.runs.engine.slots
-            sources.append(source)
-        return Together(sources)
+    def _run(self, source: TrialSource, heard: TrialWatcher) -> None:
+        self.runs.engine.run_from(source, heard)
+        self.store.compact()  # many small files are slow to read
 
     def prepare(self) -> None:
         """Make what the trials share."""
@@ -218,31 +145,76 @@ class _Sweep:
         self.runs.check_first(known)
         self.runs.prepare([trial for search in known for trial in search.known_trials()])
 
-    def _sample(self, search: Search, sampler: Sampler) -> _Running[Scored]:
+    # The course of a search
+
+    def _course(self, search: Search) -> Iterator[Phase]:
+        """Search, choose and train on the final seeds; the searches that wait for it begin."""
+        scored = yield from self._searched(search)
+        later = [each for each in self.searches if each.starts_from == search]
+        # A search without rounds and without a sampler has a single configuration.
+        if not scored and (search.rounds or search.sampler):
+            self._undecided += [each.label for each in (search, *later)]
+            return
+        values = chosen_of(search, scored, self.store) if scored else search.fixed
+        dev = next((dev for each, dev in scored if each == values), None)
+        self.watcher.chosen(search, values, dev)
+        finals = search.trials([values], "final")
+        for each in later:
+            self.courses.add(self._started(each, search, values))
+        if search not in self.searches:  # it trains an encoder for others, and nothing else
+            finals = finals[:1]
+        else:
+            self._finals |= {key(replace(trial)) for trial in finals}
+        yield Phase("final seeds", search, finals)
+
+    def _started(self, search: Search, base: Search, chosen: Values) -> Iterator[Phase]:
+        """The course of a search whose encoder a final trial of another one trains."""
+        trainer = search.trainer(chosen)
+        started = search.started(trainer)
+        self.searches[self.searches.index(search)] = started
+        yield Phase("", base, [trainer])
+        yield from self._course(started)
+
+    def _searched(self, search: Search) -> _Searching:
+        """The configurations of a search with their scores, from all of its rounds."""
+        if search.sampler is not None:
+            return (yield from self._sampled(search, search.sampler))
+        scored: Scored = []
+        for number in range(len(search.rounds)):
+            # Without any score there is nothing from which the next round could start.
+            if scored or not number:
+                scored += yield from self._round(search, number, scored)
+        return scored
+
+    def _round(self, search: Search, number: int, scored: Scored) -> _Searching:
+        """The configurations of one round with their scores. `scored`: those before."""
+        values, name = search.configurations(number, scored), f"round {number + 1}"
+
+        def pruning() -> "Suggestions":
+            from harness.sweep.study import Study  # Optuna takes long to import
+            from harness.sweep.suggestions import Suggestions
+
+            return Suggestions(search, Study(search, self.store, name), self.store, values)
+
+        source = pruning if search.pruner else None
+        yield Phase(f"search, {name}", search, search.trials(values, "search"), source)
+        return scored_of(search, values, self.store)
+
+    def _sampled(self, search: Search, sampler: Sampler) -> _Searching:
         """Spend what is left of a sampler's budget.
 
         The configurations that the store has from this search count towards the budget, and the
         sampler learns from them.
         """
-        start = search.trials([search.fixed], "search")[0].start
-        if start in self.runs.trainers:
-            trainer = self.runs.trainers[start]
-            yield from self.runs.run(self.searches, [trainer], f"the encoder of {search.label}")
         title = f"search, {sampler.name} on {search.label}"
-        settled = sum(each.settled for each in tried_of(search, self.store))
-        if sampler.configurations is not None and settled >= sampler.configurations:
-            self.watcher.round(RoundPlan(title, 0, settled, 0))
+        settled = [each.values for each in tried_of(search, self.store) if each.settled]
+        if sampler.configurations is not None and len(settled) >= sampler.configurations:
+            yield Phase(title, search, search.trials(settled, "search"))
             return sampled_of(search, self.store)
         from harness.sweep.study import Study  # Optuna takes long to import
         from harness.sweep.suggestions import Suggestions
 
         study = Study(search, self.store)
-        source = Suggestions(search, study, self.store)
-        slots = 0 if source.exhausted else self.runs.engine.slots
-        self.watcher.round(RoundPlan(title, source.to_run, source.settled, slots))
-        if not source.exhausted:
-            self.runs.check(search)
-            source.at_a_time = slots
-            yield source
+        yield Phase(title, search, [], lambda: Suggestions(search, study, self.store))
         tried = [{**search.fixed, **drawn} for drawn in study.finished_params()]
         return scored_of(search, tried, self.store)

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from harness.errors import suggest
 from harness.plugin import registry
 from harness.sweep.space import MethodSpace, Space, TrainedEncoder
+from harness.sweep.space_methods import located
 from harness.sweep.yaml_lines import Document, Location
 from harness.trials.trained_encoder import IN_A_METHOD
 from harness.trials.trial import resolve
@@ -33,51 +33,40 @@ def encoders_of(
     ]
 
 
-def check_encoders(
+def trainers_of(
     name: str, locators: Mapping[str, str], space: Space, document: Document
-) -> None:
-    """Check the methods that train an encoder for the method `name`.
+) -> dict[str, str]:
+    """The methods that train an encoder for the method `name`: method -> where to load it from.
 
-    locators: method -> where to load it from. Raises UserError with the line of the encoder.
+    locators: the same for the methods of the sweep. Raises UserError with the line of the encoder.
     """
-    part = space.methods[name] or MethodSpace()
+    part, found = space.methods[name] or MethodSpace(), dict[str, str]()
     where: Location = ("methods", name, "encoders") if part.encoders else ("encoders",)
     for number, each in enumerate(part.encoders or space.encoders):
         if isinstance(each, TrainedEncoder):
+            method, place = each.trained_by, (*where, number, "trained_by")
+            found[method] = locators.get(method) or located(method, document, place)
             for setting in part.setting or space.setting:
-                found = each.model_copy(update={"setting": each.setting or setting})
-                _check_trained(found, (*where, number), locators, space, document)
+                whole = each.model_copy(update={"setting": each.setting or setting})
+                _check_trained(whole, (*where, number), found[method], space, document)
+    return found
 
 
 def _check_trained(
-    each: TrainedEncoder,
-    where: Location,
-    locators: Mapping[str, str],
-    space: Space,
-    document: Document,
+    each: TrainedEncoder, where: Location, locator: str, space: Space, document: Document
 ) -> None:
-    method, known = each.trained_by, {*locators, *registry.names()}
-    if method not in known:
-        raise document.error(
-            (*where, "trained_by"), f'unknown method "{method}"{suggest(method, known)}'
-        )
+    method = each.trained_by
     if (space.methods.get(method) or MethodSpace()).variants:
         raise document.error(
             (*where, "trained_by"),
             f"{method} has variants, and only one can train the encoder",
         )
-    plugin = registry.load(locators.get(method, method))
+    plugin = registry.load(locator)
     values = {"setting": each.setting, "suite": space.suite, "encoder": each.encoder}
     stages = plugin.declare(resolve(plugin, values, document.where(where))).stages
     trained = [pattern for stage in stages for pattern in stage.trains]
     if not any(fnmatchcase(f"{IN_A_METHOD}weight", pattern) for pattern in trained):
         raise document.error((*where, "trained_by"), f"{method} does not train its encoder")
-
-
-def trainers(name: str, space: Space) -> list[str]:
-    """The methods that train an encoder for the method `name`."""
-    given = (space.methods[name] or MethodSpace()).encoders or space.encoders
-    return [each.trained_by for each in given if isinstance(each, TrainedEncoder)]
 
 
 def pretrained(encoder: str | TrainedEncoder) -> str:

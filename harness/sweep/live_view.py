@@ -44,9 +44,9 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def time_left(state: SweepState, running: Iterable[RunningTrial]) -> str:
-    """The time that is left of a round, as text."""
+    """The time that is left of what is known of a sweep, as text."""
     left = state.left(running)
-    return f"about {duration(left[0])} left in this round" if left else "time left unknown"
+    return f"about {duration(left[0])} left" if left else "time left unknown"
 
 
 def count_text(trials: int | None) -> str:
@@ -68,7 +68,7 @@ def _lines(state: SweepState, running: Sequence[RunningTrial]) -> list[str]:
     counts += f", {state.pruned} pruned" if state.pruned else ""
     left = state.left(running)
     cost = f"cost: {duration(state.spent(running))} of trials so far"
-    cost += f", about {duration(left[1])} more in this round" if left else ""
+    cost += f", about {duration(left[1])} more" if left else ""
     lines = [f"{state.title}: {counts}; {time_left(state, running)}", cost]
     if state.best is not None:
         lines.append(f"best dev so far: {state.best:.2f}, {state.best_label}")

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
-from harness.errors import UserError, suggest
 from harness.plugin import registry
 from harness.sweep.conditions import bound
-from harness.sweep.encoders import check_encoders, encoders_of, pretrained, trainers
+from harness.sweep.encoders import encoders_of, pretrained, trainers_of
 from harness.sweep.named_corpora import replaced_names
 from harness.sweep.sampling import Sampler
 from harness.sweep.search import Search
 from harness.sweep.space import MethodSpace, Repeats, Space, TrainedEncoder, rounds
+from harness.sweep.space_methods import locators_of
 from harness.sweep.space_values import check_command_line, check_shared, check_values
 from harness.sweep.yaml_lines import Document
 from harness.trials.trial import resolve
@@ -51,16 +51,16 @@ def searches(space: Space, document: Document, overrides: Overrides) -> list[Sea
     refuses.
     """
     overrides = replace(overrides, values=replaced_names(overrides.values, space.corpora))
-    locators = _methods(space, document, overrides.methods)
-    for name in locators:
-        check_encoders(name, locators, space, document)
-    others = [other for name in locators for other in trainers(name, space)]
-    plugins = [registry.load(locators.get(name, name)) for name in (*locators, *others)]
+    wanted = locators_of(space, document, overrides.methods)
+    locators = dict(wanted)
+    for name in wanted:
+        locators |= trainers_of(name, wanted, space, document)
+    plugins = [registry.load(locator) for locator in locators.values()]
     check_shared(space, document, plugins)
     check_command_line(overrides.values, plugins)
     made = _Searches(space, overrides, locators)
     found: list[Search] = []
-    for name, locator in locators.items():
+    for name, locator in wanted.items():
         check_values(registry.load(locator), name, space, document)
         found += made.of(name)
     for search in found:
@@ -75,7 +75,7 @@ class _Searches:
     space: Space
     overrides: Overrides
     locators: Mapping[str, str]
-    """Method -> where to load it from"""
+    """Method as the space names it -> where to load it from"""
 
     def of(self, name: str) -> Iterator[Search]:
         """The searches of one method."""
@@ -98,7 +98,7 @@ class _Searches:
     def _search(self, name: str, variant: str, setting: str, encoder: str) -> Search:
         """The search of a method; one that the space does not have has its published values."""
         space, overrides = self.space, self.overrides
-        part, locator = space.methods.get(name) or MethodSpace(), self.locators.get(name, name)
+        part, locator = space.methods.get(name) or MethodSpace(), self.locators[name]
         plugin = registry.load(locator)
         fields = plugin.method.config_type.model_fields
         varied = (part.variants or {}).get(variant, {})
@@ -132,23 +132,3 @@ class _Searches:
             seeds=list(self.overrides.seeds) or self.space.final.seeds,
             subsets=list(self.overrides.subsets) or self.space.final.subsets,
         )
-
-
-def _methods(space: Space, document: Document, wanted: tuple[str, ...]) -> dict[str, str]:
-    """Method name -> where to load it from, for the methods of the space that are wanted."""
-    if not wanted:
-        return {name: _known(name, document) for name in space.methods}
-    chosen = {}
-    for locator in wanted:
-        name = registry.locate(locator).stem
-        if name not in space.methods:
-            raise UserError(f'{document.path} has no method "{name}"{suggest(name, space.methods)}')
-        chosen[name] = locator
-    return {name: chosen[name] for name in space.methods if name in chosen}
-
-
-def _known(name: str, document: Document) -> str:
-    known = registry.names()
-    if name not in known:
-        raise document.error(("methods", name), f'unknown method "{name}"{suggest(name, known)}')
-    return name

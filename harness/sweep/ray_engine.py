@@ -153,8 +153,7 @@ class Engine:
         Afterwards the store has all records, also those of failures. `only_parts`: make what the
         trials share, and run none of them.
         """
-        queue = TrialQueue(source, self.store, self._made, only_parts=only_parts)
-        assert self._folder
+        queue = TrialQueue(source, self.store, self._made, slots=self.slots, only_parts=only_parts)
         if self._dashboard:
             watcher = Everyone(watcher, self._dashboard)
         note = stop_note(self.store.running_folder, self._sweep)

@@ -30,7 +30,8 @@ from optuna.samplers import (
     TPESampler,
 )
 
-from harness.sweep.axes import SamplerRange, SamplerValues
+from harness.files import digest_of
+from harness.sweep.axes import SamplerRange, SamplerValues, WholeRange
 from harness.sweep.sampling import Asha, Median, Pruner, Sampler, Wilcoxon
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -49,13 +50,19 @@ SAMPLERS: Mapping[str, Callable[..., BaseSampler]] = {
 }
 
 
-def sampler_of(sampler: Sampler, number: int) -> BaseSampler:
-    """The sampler that suggests configuration `number` of a study.
+SEED_DIGITS = 8
+"""Hexadecimal digits of a sampler's seed, which has to be below 2**32"""
 
-    What it knows is in the study. Its random numbers follow from the seed and the number alone, so
-    that a search that was stopped goes on as if it had not been.
+
+def sampler_of(sampler: Sampler, search: str, number: int) -> BaseSampler:
+    """The sampler that suggests configuration `number` of the study of a search.
+
+    What it knows is in the study. Its random numbers follow from the seed of the space, the label
+    of the search and the number alone. So searches do not try the same places of their ranges, what
+    runs beside a search changes nothing, and one that was stopped goes on as if it had not been.
     """
-    return SAMPLERS[sampler.name](seed=sampler.seed + number)
+    seed = int(digest_of([sampler.seed, search, number], SEED_DIGITS), 16)
+    return SAMPLERS[sampler.name](seed=seed)
 
 
 def pruner_of(pruner: Pruner | None) -> BasePruner:
@@ -80,8 +87,10 @@ def distribution(axis: SamplerRange | SamplerValues) -> BaseDistribution:
     if isinstance(axis, SamplerValues):
         return CategoricalDistribution(axis.values)
     numbers = (axis.low, axis.high, axis.step or 0.5)
-    if axis.step is not None and all(float(number).is_integer() for number in numbers):
-        return IntDistribution(int(axis.low), int(axis.high), step=int(axis.step))
+    if isinstance(axis, WholeRange) or all(float(number).is_integer() for number in numbers):
+        low, step = int(axis.low), int(axis.step or 1)
+        high = low + (int(axis.high) - low) // step * step  # the last value that a step reaches
+        return IntDistribution(low, high, log=axis.log, step=step)
     return FloatDistribution(axis.low, axis.high, log=axis.log, step=axis.step)
 
 
@@ -91,5 +100,5 @@ def suggested(trial: optuna.Trial, name: str, axis: SamplerRange | SamplerValues
     if isinstance(found, CategoricalDistribution):
         return trial.suggest_categorical(name, found.choices)
     if isinstance(found, IntDistribution):
-        return trial.suggest_int(name, found.low, found.high, step=found.step)
+        return trial.suggest_int(name, found.low, found.high, step=found.step, log=found.log)
     return trial.suggest_float(name, found.low, found.high, step=found.step, log=found.log)

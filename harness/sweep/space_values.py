@@ -6,10 +6,13 @@ from typing import Any
 
 from harness.errors import UserError, suggest
 from harness.plugin import registry
+from harness.plugin.config import MethodConfig
 from harness.plugin.registry import Plugin
 from harness.sweep.axes import Between, SamplerRange, SamplerValues, Span, Values
+from harness.sweep.conditions import is_whole
 from harness.sweep.encoders import pretrained
 from harness.sweep.space import MethodSpace, Space, rounds
+from harness.sweep.space_methods import located
 from harness.sweep.yaml_lines import Document, Location
 from harness.trials.trial import resolve
 
@@ -29,7 +32,7 @@ def check_shared(space: Space, document: Document, plugins: list[Plugin]) -> Non
     Raises UserError for a hyperparameter that no method has.
     """
     fields = _fields(plugins)
-    every = {key for name in space.methods for key in _fields_of(name)} | fields
+    every = {key for name in space.methods for key in _fields_of(name, document)} | fields
     for key in space.set:
         if key in REPEAT_KEYS:
             raise document.error(("set", key), _repeated(key))
@@ -68,7 +71,7 @@ def check_values(plugin: Plugin, name: str, space: Space, document: Document) ->
         _located((*where, "variants", variant), values)
         for variant, values in (part.variants or {}).items()
     ]
-    axes = dict(_axes(where, part))
+    axes = dict(_axes(where, part, plugin.method.config_type))
     for location in (*fixed, *(place for variant in variants for place in variant), *axes):
         _check_key(plugin, location, document)
     encoder = pretrained((part.encoders or space.encoders)[0])
@@ -122,23 +125,37 @@ def _fields(plugins: Iterable[Plugin]) -> set[str]:
     return {key for plugin in plugins for key in plugin.method.config_type.model_fields}
 
 
-def _fields_of(name: str) -> Iterable[str]:
+def _fields_of(name: str, document: Document) -> Iterable[str]:
     """The hyperparameters of a method of the space; none when no such method is found here."""
-    return registry.load(name).method.config_type.model_fields if name in registry.names() else ()
+    try:
+        locator = located(name, document, ())
+    except UserError:
+        return ()
+    return registry.load(locator).method.config_type.model_fields
 
 
 def _repeated(key: str) -> str:
     return f"the {key} is not a hyperparameter; write `{REPEAT_KEYS[key]}:` under search and final"
 
 
-def _axes(where: Location, part: MethodSpace) -> Iterable[tuple[Location, list[Any]]]:
+def _axes(
+    where: Location, part: MethodSpace, config: type[MethodConfig]
+) -> Iterable[tuple[Location, list[Any]]]:
     """The place of every axis of a method's part of the file, and the values of the axis."""
     for number, axes in enumerate(rounds(part)):
         place: Location = (*where, "grid") if part.grid else (*where, "rounds", number)
         for key, axis in axes.items():
             yield (*place, key), _known_values(axis)
     for key, span in (part.ranges or {}).items():
-        yield (*where, "ranges", key), _known_values(span)
+        if isinstance(span, SamplerRange) and key in config.model_fields and is_whole(config, key):
+            yield (*where, "ranges", key), _whole_values(span)
+        else:
+            yield (*where, "ranges", key), _known_values(span)
+
+
+def _whole_values(span: SamplerRange) -> list[Any]:
+    """The ends of a range of whole numbers, and the value that its step leads to."""
+    return [span.low, min(span.low + (span.step or 1), span.high), span.high]
 
 
 def _known_values(axis: Any) -> list[Any]:

@@ -91,7 +91,8 @@ class Study:
         """The number and the values of a configuration that the sampler suggests."""
         assert self.search.sampler is not None
         with self._writing():
-            self._study.sampler = sampler_of(self.search.sampler, len(self.trials()))
+            number = len(self.trials())
+            self._study.sampler = sampler_of(self.search.sampler, self.search.label, number)
             trial = self._study.ask()
             drawn: Values = {}
             for name, axis in self.search.ranges.items():

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from statistics import fmean
 from typing import Any
@@ -17,6 +17,7 @@ from harness.sweep.open_configuration import OpenConfiguration
 from harness.sweep.scored import tried_of
 from harness.sweep.search import Search
 from harness.sweep.study import KEYS, Study
+from harness.sweep.trial_sources import Line
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key, pruned
 
@@ -51,6 +52,8 @@ class Suggestions:
         self._heard_of: set[int] = set()
         """The numbers of the configurations that are open here, or were, or need not be"""
         self._repeated, self._spent = 0, 0.0
+        self._repeats = len(search.trials([search.fixed], "search"))
+        """The number of trials of a configuration"""
         self._one_by_one = search.pruner is not None
         self._budget = None if listed is not None else search.sampler
         if listed is None:
@@ -125,26 +128,29 @@ class Suggestions:
         self._repeated = self._repeated + 1 if names in self._asked else 0
         self._asked.add(names)
 
-    # A source of trials
+    # A source of trials, and its line
+
+    learns = True
+
+    def lines(self) -> Sequence[Line]:
+        """One line."""
+        return [self]
 
     @property
     def to_run(self) -> int | None:
-        """The number of configurations that are left; None: as many as a budget in hours allows."""
-        left = len(self._running) + len(self._waiting)
+        """The number of trials that are left; None: as many as a budget in hours allows."""
+        left = len({name for each in self._open.values() for name in each.left})
+        left += len(self._waiting) * self._repeats
         if self._budget is None or self.exhausted:
             return left
         most = self._budget.configurations
-        return None if most is None else left + max(0, most - len(self._asked))
+        return None if most is None else left + max(0, most - len(self._asked)) * self._repeats
 
     @property
     def settled(self) -> int:
-        """The number of configurations that are finished or pruned."""
-        return len(self._asked) - len(self._running)
-
-    @property
-    def _running(self) -> set[str]:
-        """One key for each open configuration; a sampler may suggest one twice."""
-        return {each.first for each in self._open.values()}
+        """The number of trials of configurations that are finished or pruned."""
+        running = {each.first for each in self._open.values()}  # one may be suggested twice
+        return (len(self._asked) - len(running)) * self._repeats
 
     @property
     def exhausted(self) -> bool:

@@ -25,43 +25,37 @@ class SweepState:
     """How far a sweep is, without its running trials."""
 
     title: str = ""
-    """The round, in words"""
+    """The rounds that go on, in words"""
     to_run: int | None = 0
-    """Trials of the round that the store did not have when it began; None: not known"""
+    """Trials that have ended, and those that are left of these rounds; None: not known"""
     slots: int = 0
     """Trials that run at a time"""
     done: int = 0
-    """Trials of the round that have ended, whatever came of them"""
+    """Trials that have ended, whatever came of them"""
     failed: int = 0
-    """Failed trials of the whole sweep"""
     pruned: int = 0
-    """Pruned trials of the whole sweep"""
     best: float | None = None
-    """The best dev score of the whole sweep"""
+    """The best dev score"""
     best_label: str = ""
     """The trial that has it"""
-    round_trial_seconds: float = 0.0
-    """The durations of the round's ended trials, added up"""
-    earlier_trial_seconds: float = 0.0
-    """Those of the rounds before"""
+    trial_seconds: float = 0.0
+    """The durations of the ended trials, added up"""
 
     def spent(self, running: Iterable[RunningTrial]) -> float:
         """Seconds that trials of this sweep have taken so far, added up."""
-        ended = self.earlier_trial_seconds + self.round_trial_seconds
-        return ended + sum(trial.seconds for trial in running)
+        return self.trial_seconds + sum(trial.seconds for trial in running)
 
     def left(self, running: Iterable[RunningTrial]) -> tuple[float, float] | None:
-        """Estimates of what is left of this round: seconds, and seconds of its trials added up.
+        """Estimates of what is left of these rounds: seconds, and seconds of trials added up.
 
-        They follow from the mean over its trials so far, where the finished part of a running trial
+        They follow from the mean over the trials so far, where the finished part of a running trial
         counts as that part of a trial. None: nothing is known yet.
         """
         known = list(running)
         worked = self.done + sum(trial.share for trial in known)
         if not worked or self.to_run is None:
             return None
-        taken = self.round_trial_seconds + sum(trial.seconds for trial in known)
-        more = taken / worked * max(0.0, self.to_run - worked)
+        more = self.spent(known) / worked * max(0.0, self.to_run - worked)
         return more / max(1, self.slots), more
 
 

@@ -16,8 +16,12 @@ from harness.sweep.search import Search
 from harness.sweep.sweep_state import Publish, SweepState
 from harness.sweep.watcher import RoundPlan
 from harness.training.progress import Progress
+from harness.trials.record import four_digits
 from harness.trials.running import RunningTrial
 from harness.trials.trial import Trial
+
+SHOWN_ROUNDS = 3
+"""So many rounds are named that go on side by side"""
 
 
 class Terminal:
@@ -57,25 +61,27 @@ class Terminal:
 
     def round(self, plan: RoundPlan) -> None:
         """A round begins."""
-        before = self.state
-        self.running.clear()
-        self._change(
-            title=plan.title,
-            to_run=plan.to_run,
-            slots=plan.slots,
-            done=0,
-            round_trial_seconds=0.0,
-            earlier_trial_seconds=before.earlier_trial_seconds + before.round_trial_seconds,
-        )
+        self._change(slots=plan.slots or self.state.slots)
         at_a_time = f", {plan.slots} at a time" if plan.slots else ""
         counts = f"{count_text(plan.to_run)} to run, {plan.stored} already in the store"
         self._say(f"{plan.title}: {counts}{at_a_time}")
+
+    def underway(self, titles: list[str], left: int | None) -> None:
+        """These rounds go on now."""
+        shown, more = titles[:SHOWN_ROUNDS], len(titles) - SHOWN_ROUNDS
+        title = "; ".join(shown) + (f"; {more} more" if more > 0 else "")
+        self._change(
+            title=title or self.state.title,
+            to_run=None if left is None else self.state.done + left,
+        )
 
     def chosen(self, search: Search, configuration: Values, dev: float | None) -> None:
         """A search has chosen a configuration."""
         if dev is not None:
             values = " ".join(
-                f"{name}={configuration[name]}" for name in search.searched if name in configuration
+                f"{name}={four_digits(configuration[name])}"
+                for name in search.searched
+                if name in configuration
             )
             self._say(f"chosen for {search.label}: {values} ({search.metric} {dev:.2f})")
 
@@ -147,7 +153,7 @@ class Terminal:
             done=state.done + done,
             failed=state.failed + failed,
             pruned=state.pruned + pruned,
-            round_trial_seconds=state.round_trial_seconds + now - began,
+            trial_seconds=state.trial_seconds + now - began,
         )
 
     def _change(self, **changed: Any) -> None:

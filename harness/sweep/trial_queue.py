@@ -1,13 +1,13 @@
-"""The trials of a round that wait for a worker, and those that wait for something else."""
+"""The trials of a sweep that wait for a worker, and those that wait for something else."""
 
 import time
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.errors import UserError
-from harness.sweep.trial_sources import TrialSource
+from harness.sweep.trial_sources import Line, TrialSource
+from harness.sweep.waiting_lines import WaitingLines
 from harness.trials.shared_parts import Part, missing_parts
 from harness.trials.store import Store
 from harness.trials.trial import Trial
@@ -44,16 +44,23 @@ class TrialQueue:
     """
 
     def __init__(
-        self, source: TrialSource, store: Store, made: set[str], *, only_parts: bool = False
+        self,
+        source: TrialSource,
+        store: Store,
+        made: set[str],
+        *,
+        slots: int = 1,
+        only_parts: bool = False,
     ) -> None:
         """`made`: keys of the parts that this sweep has made; the queue adds to them.
 
-        `only_parts`: no trial is handed out.
+        `slots`: how many trials run at a time. `only_parts`: no trial is handed out.
         """
         self.source, self.store, self.made, self.only_parts = source, store, made, only_parts
+        self.slots = slots
         self._jobs: dict[str, Job] = {}
         """Key -> every trial that has not ended, and every part that is being made"""
-        self._ready: deque[str] = deque()
+        self._ready = WaitingLines()
         self.given: set[str] = set()
         """The keys of the jobs that workers have"""
         self._needs: dict[str, set[str]] = {}
@@ -72,10 +79,24 @@ class TrialQueue:
     def next(self) -> Job | None:
         """The next job; None when there is none at this moment."""
         self._look()
-        if not self._ready:
-            self._add(self.source.more())
-        while self._ready:
-            job = self._jobs[self._ready.popleft()]
+        lines = self.source.lines()
+        for listed in lines:
+            if not listed.learns:  # what several trials need follows from all of them
+                self._add(listed)
+        # What is suggested later is suggested better, so nothing is before a worker is free.
+        if any(line.learns for line in lines) and len(self.given) >= self.slots:
+            return None
+        for line in self._ready.in_turn(lines):
+            if line and line.learns and not self._ready.waits_in(line):
+                self._add(line)
+            if job := self._first_of(line):
+                return job
+        return None
+
+    def _first_of(self, line: Line | None) -> Job | None:
+        """The first job of a line that can begin now; a part that it needs goes before it."""
+        while key := self._ready.pop(None) or self._ready.pop(line):
+            job = self._jobs[key]
             if job.part is None and (self._waits_for_start(job) or self._waits_for_parts(job)):
                 continue
             if job.part is None and self.only_parts:
@@ -87,6 +108,7 @@ class TrialQueue:
             owner = self.store.owner(job.key)
             if owner is None:
                 self.given.add(job.key)
+                self._ready.begun(job.key)
                 return job
             self.postponed(job.key, f"{owner} works on {job.trial.label}")
         return None
@@ -106,13 +128,14 @@ class TrialQueue:
         if why is not None:
             del self._tried[why]
             waited = self._waits_for(why)
-            self._ready.extend(each for each in waited if each != key)
             for each in waited:
                 del self._waiting[each]
+                if each != key:
+                    self._ready.append(each)
 
     def postponed(self, key: str, why: str) -> None:
         """The job waits for another process. `why`: what the other one does."""
-        self.given.discard(key)
+        self._leave(key)
         self._waiting.pop(key, None)  # it goes behind the others that wait
         self._waiting[key] = why
         self._tried.setdefault(why, time.monotonic())
@@ -123,13 +146,19 @@ class TrialQueue:
         The trials that need a part which cannot be made fail one by one, each with its reason.
         """
         self._is_there(key)
-        self.given.discard(key)
+        self._leave(key)
         job = self._jobs.pop(key, None)
         if job is not None and job.part is None:
             self.source.ended(key, report)
         elif job is not None:
             self.made.add(key)
         self._release(key)
+
+    def _leave(self, key: str) -> None:
+        """No worker has the job any longer."""
+        if key in self.given:
+            self.given.discard(key)
+            self._ready.left(key)
 
     def _release(self, key: str) -> None:
         """Let the trials go on that have waited for this job alone."""
@@ -143,11 +172,11 @@ class TrialQueue:
         """The number of trials that wait for a part."""
         return sum(key in needed for needed in self._needs.values())
 
-    def _add(self, trials: Mapping[str, Trial]) -> None:
-        for key, trial in trials.items():
+    def _add(self, line: Line) -> None:
+        for key, trial in line.more().items():
             if key not in self._jobs:  # a sampler may suggest the same configuration twice
                 self._jobs[key] = Job(key, trial)
-                self._ready.append(key)
+                self._ready.append(key, line)
 
     def _waits_for_start(self, job: Job) -> bool:
         """Whether another trial of the queue has still to train the encoder of this one."""
@@ -168,7 +197,7 @@ class TrialQueue:
             wanted = Job(part.key, job.trial, part, asked)
             if part.key not in self._jobs:
                 self._jobs[part.key] = wanted
-                self._ready.appendleft(part.key)
+                self._ready.append(part.key)
             elif part.key not in self.given:
                 self._jobs[part.key] = self._jobs[part.key].joined(wanted)
         if missing:
@@ -178,8 +207,7 @@ class TrialQueue:
     def _longest(self, job: Job) -> Job:
         """The same first stage, up to the longest length that a trial in the queue asks for."""
         trials = [self._jobs[key] for key in self._ready if self._jobs[key].part is None]
-        held = {trial.key for trial in trials if self._waits_for_parts(trial)}
-        self._ready = deque(key for key in self._ready if key not in held)
+        self._ready.remove({trial.key for trial in trials if self._waits_for_parts(trial)})
         return self._jobs[job.key]
 
     def _look(self) -> None:

@@ -1,16 +1,15 @@
 """The trials of a sweep: those that the store lacks are run, and all of them are remembered."""
 
-from collections.abc import Callable, Generator, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from harness.sweep.cost import training_operations
+from harness.sweep.courses import Begun, Phase, known_sum
 from harness.sweep.scored import settled_keys
 from harness.sweep.search import Search
-from harness.sweep.trial_sources import Listed, Together, TrialSource
 from harness.sweep.watcher import RoundPlan, SweepWatcher
 from harness.trials.prepare import check_runnable
 from harness.trials.store import Store
@@ -18,6 +17,7 @@ from harness.trials.trial import Trial, key
 
 if TYPE_CHECKING:
     from harness.sweep.ray_engine import Engine
+    from harness.sweep.suggestions import Suggestions
 
 
 class TrialRuns:
@@ -27,10 +27,8 @@ class TrialRuns:
         """`start`: gives what runs trials; it is called when there is one to run."""
         self.store, self.watcher = store, watcher
         self._start = start
-        self.trainers: dict[str, Trial] = {}
-        """Key -> trial whose encoder others start from"""
         self._asked: dict[str, Trial] = {}
-        """Key -> every trial that a round or the final seeds asked for"""
+        """Key -> every trial that a phase of a search asked for"""
         self._checked: set[str] = set()
         """Searches of which it is known that their trials can run"""
 
@@ -58,48 +56,35 @@ class TrialRuns:
             check_runnable(search.trials([search.fixed], "final")[0])
             self._checked.add(search.id)
 
-    def run(
-        self,
-        searches: list[Search],
-        trials: list[Trial],
-        title: str,
-        source: Callable[[], TrialSource] | None = None,
-    ) -> Generator[TrialSource, None, set[str]]:
-        """Yield those trials that the store has not settled, to be run; return the keys of all.
+    def begin(self, phases: Sequence[Phase]) -> list[Begun]:
+        """Say what the store lacks of these phases, and announce those with one title together.
 
-        Equal trials run once. `searches`: those that may have asked for them. `source`: gives what
-        decides which of the trials run, and when; None: all of them run.
+        Raises UserError for trials that cannot run.
         """
-        # A later round may ask for a configuration that an earlier one has tried.
-        starts = {replace(trial).start for trial in trials}
-        by_key = {name: each for name, each in self.trainers.items() if name in starts}
-        by_key |= _by_key(trials)
-        self._asked |= {name: replace(trial) for name, trial in by_key.items()}
-        settled = settled_keys(by_key, self.store)
-        missing = {name: trial for name, trial in by_key.items() if name not in settled}
-        # Without a trial to run, Ray need not start.
-        slots = self.engine.slots if missing else 0
-        self.watcher.round(RoundPlan(title, len(missing), len(by_key) - len(missing), slots))
-        if missing:
-            wanted = {trial.search for trial in missing.values()}
-            for search in searches:
-                if search.id in wanted:
-                    self.check(search)
-            yield self._source_of(missing, source)
-            self.store.compact()  # many small files are slow to read
-        return set(by_key)
-
-    def _source_of(
-        self, missing: dict[str, Trial], source: Callable[[], TrialSource] | None
-    ) -> TrialSource:
-        # Long trials first, so that at the end no worker is idle while another has a long one.
-        work = {name: training_operations(replace(each).declared) for name, each in missing.items()}
-        order = sorted(missing, key=lambda name: -work[name])
-        # What decides about a search's trials does not know those that train its encoder.
-        listed = [name for name in order if source is None or name in self.trainers]
-        sources: list[TrialSource] = [Listed({name: missing[name] for name in listed})]
-        sources += [source()] if source else []
-        return Together(sources)
+        asked = [_by_key(phase.trials) for phase in phases]
+        every = {name: trial for trials in asked for name, trial in trials.items()}
+        self._asked |= {name: replace(trial) for name, trial in every.items()}
+        settled = settled_keys(every, self.store) if every else set()
+        begun, plans = [], dict[str, _Counts]()
+        for phase, trials in zip(phases, asked, strict=True):
+            missing = {name: trial for name, trial in trials.items() if name not in settled}
+            source = phase.source() if phase.source and (missing or not trials) else None
+            plan = plans.setdefault(phase.title, _Counts())
+            plan.missing |= missing.keys()
+            plan.stored |= trials.keys() & settled
+            if source and not trials:
+                plan.suggested.append(source)
+            if missing or (source and not source.exhausted):
+                self.check(phase.search)
+                if source:
+                    source.at_a_time = self.engine.slots
+            begun.append(Begun({} if source else missing, source))
+        for title, plan in plans.items():
+            if title:
+                # Without a trial to run, Ray need not start.
+                slots = 0 if plan.to_run == 0 else self.engine.slots
+                self.watcher.round(RoundPlan(title, plan.to_run, plan.settled, slots))
+        return begun
 
     def prepare(self, trials: list[Trial]) -> None:
         """Make what those of the trials share that the store has not finished."""
@@ -121,6 +106,26 @@ class TrialRuns:
             if row["search"] in samplers and row["role"] == "search"
         }
         return len(sampled | (self._asked.keys() - settled_keys(self._asked, self.store)))
+
+
+@dataclass
+class _Counts:
+    """The trials of the phases with one title."""
+
+    missing: set[str] = field(default_factory=set)
+    stored: set[str] = field(default_factory=set)
+    suggested: "list[Suggestions]" = field(default_factory=list)
+    """Of samplers, whose trials are not known"""
+
+    @property
+    def to_run(self) -> int | None:
+        """Number of trials to run; None: as many as the hours of a sampler's budget allow."""
+        return known_sum([len(self.missing), *(each.to_run for each in self.suggested)])
+
+    @property
+    def settled(self) -> int:
+        """Number of trials of which nothing is left to run."""
+        return len(self.stored) + sum(each.settled for each in self.suggested)
 
 
 def _by_key(trials: Iterable[Trial]) -> dict[str, Trial]:

@@ -26,7 +26,8 @@ def axis_text(axis: Any) -> str:
     if isinstance(axis, Between):
         return f"between the two best, step {axis.step:g}"
     if isinstance(axis, SamplerRange):
-        return f"{axis.low:g} to {axis.high:g}" + (", log" if axis.log else "")
+        step = "" if axis.step is None else f", step {axis.step:g}"
+        return f"{axis.low:g} to {axis.high:g}{', log' if axis.log else ''}{step}"
     if isinstance(axis, Span):
         return f"{axis.start:g} to {axis.stop:g}, step {axis.step:g}"
     return ", ".join(map(str, axis))

@@ -11,11 +11,11 @@ from harness.trials.trial import Trial
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """What a round is going to run."""
+    """What a round of some searches, a sampler, or the final seeds are going to run."""
 
     title: str
     to_run: int | None
-    """Number of trials that the store does not have, or with a sampler of configurations.
+    """Number of trials that the store does not have.
 
     None: as many as the hours of a sampler's budget allow."""
     stored: int
@@ -104,7 +104,13 @@ class SweepWatcher(TrialWatcher, Protocol):
         """Something that the user should know."""
 
     def round(self, plan: RoundPlan) -> None:
-        """A round begins."""
+        """A round begins, beside whatever goes on."""
+
+    def underway(self, titles: list[str], left: int | None) -> None:
+        """These rounds go on now.
+
+        left: the number of their trials that have not ended; None: it is not known.
+        """
 
     def chosen(self, search: Search, configuration: Values, dev: float | None) -> None:
         """A search has chosen a configuration; `dev` is None when there was only one."""

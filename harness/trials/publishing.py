@@ -25,7 +25,7 @@ from harness.trials.store import Store
 
 PUBLIC_STATES = ("finished", "partial", "pruned")
 """The states of the records that are published; a failure says something of a machine only"""
-_EMPTIED = ("host", "reason")
+_EMPTIED = ("host", "reason", "plugin")
 PUBLIC_STORE, FLAT, TEXT = "trials", "trials-flat.parquet", "README.md"
 """What a published folder has: a store, the same as one flat table, and a page that says so"""
 _PAGE = """\

@@ -75,6 +75,7 @@ SCHEMA = pa.schema(
         ("started", pa.timestamp("us", tz="UTC")),
         ("versions", pa.string()),
         ("commit", pa.string()),
+        ("plugin", pa.string()),
         ("source_digest", pa.string()),
         ("data_digest", pa.string()),
         ("model_digest", pa.string()),
@@ -169,6 +170,8 @@ class Record:
     versions: Mapping[str, str] = field(default_factory=dict)
     """Package -> version"""
     commit: str | None = None
+    plugin: str | None = None
+    """Path of the plugin where the sweep began; None for a method that has a name"""
     source_digest: str | None = None
     data_digest: str | None = None
     model_digest: str | None = None
@@ -242,6 +245,14 @@ def is_object(text: str | None) -> bool:
         return False
 
 
+def four_digits(value: object) -> str:
+    """The value of a hyperparameter as people read it; of a float, four significant digits.
+
+    What a program reads, and the command that runs a trial again, have all digits.
+    """
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def trial_label(
     method: str,
     setting: str,
@@ -256,7 +267,7 @@ def trial_label(
     The subset is named where only a share of the labels was used. `searched`: the values of the
     hyperparameters in which the trials of a search differ.
     """
-    values = "".join(f" {name}={value}" for name, value in (searched or {}).items())
+    values = "".join(f" {name}={four_digits(value)}" for name, value in (searched or {}).items())
     share = 1 if label_fraction is None else label_fraction
     drawn = f" subset {subset} of {100 * share:g} %" if share < 1 else ""
     return f"{method} {setting} {encoder}{values} seed {seed}{drawn}"

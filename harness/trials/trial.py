@@ -180,6 +180,7 @@ def describe(trial: Trial) -> Record:
         selected_by=measured.card.dev,
         configuration=config.deciding(),
         engine=config.computed_by(),
+        plugin=_path_of(trial),
         source_digest=declared.source_digest,
         data_digest=data_digest(declared),
         model_digest=declared.model_digest(),
@@ -190,6 +191,14 @@ def describe(trial: Trial) -> Record:
         versions={"harness": __version__, "python": platform.python_version(), **packages},
         commit=commit(),
     )
+
+
+def _path_of(trial: Trial) -> str | None:
+    """The path by which the plugin of a trial is named; None where its name is enough."""
+    source = registry.sources().get(trial.plugin.name)
+    if source and registry.source_digest(source) == trial.plugin.source_digest:
+        return None
+    return trial.method if Path(trial.method).is_absolute() else str(registry.locate(trial.method))
 
 
 def facts_of(trial: Trial) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def test_a_long_curve_keeps_its_ends() -> None:
 
 def test_what_is_left_follows_from_the_mean_of_what_is_done() -> None:
     """Two trials of 100 s and half of a third in 50 s: each of the other 1.5 takes 100 s."""
-    state = SweepState(to_run=4, slots=2, done=2, round_trial_seconds=200.0)
+    state = SweepState(to_run=4, slots=2, done=2, trial_seconds=200.0)
     running = [RunningTrial("third", 50.0, Progress(50, 100, 0.1, None, 1.0))]
     assert state.left(running) == (75.0, 150.0)
     assert state.spent(running) == 250.0
@@ -58,6 +58,7 @@ def test_the_terminal_names_values_and_counts_every_end() -> None:
     out, states = io.StringIO(), []
     terminal = Terminal(Console(file=out, width=200), states.append)
     terminal.round(RoundPlan("search, round 1", 3, 0, 2))
+    terminal.underway(["search, round 1"], 3)
     terminal.started(TRIAL)
     terminal.started(OTHER)
     terminal.progressed(TRIAL, progress(10, 30.0))
@@ -80,8 +81,11 @@ def test_the_terminal_names_values_and_counts_every_end() -> None:
     assert "learning_rate=3e-05 seed 42: dev 31.00 (best 31.00)" in out.getvalue()
     assert "FAILED: odd" in out.getvalue()
     terminal.round(RoundPlan("final seeds", 2, 0, 2))
-    assert (states[-1].done, states[-1].failed) == (0, 1)
-    assert states[-1].earlier_trial_seconds >= 0.0
+    terminal.underway(["a", "b", "c", "final seeds", "d"], 2)
+    assert (states[-1].done, states[-1].to_run, states[-1].failed) == (3, 5, 1)
+    assert states[-1].title == "a; b; c; 2 more"
+    terminal.underway([], None)
+    assert states[-1].to_run is None
 
 
 def test_others_read_the_state_while_the_sweep_runs(tmp_path: Path) -> None:

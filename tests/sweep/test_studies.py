@@ -6,8 +6,10 @@ from pathlib import Path
 
 import optuna
 import pytest
+from optuna.distributions import IntDistribution
 from optuna.trial import TrialState
 
+from harness.errors import UserError
 from harness.sweep.scored import COST_MARGIN, chosen_of, sampled_of, tried_of
 from harness.sweep.search import Search
 from harness.sweep.study import Study
@@ -289,3 +291,34 @@ def test_the_front_of_dev_and_cost(search_of: SearchOf, source_of: SourceOf, sto
     chosen = chosen_of(search, scored, store)["max_steps"]
     near = [steps for steps in values if points[steps] >= points[max(values)] - COST_MARGIN]
     assert chosen == min(near) < max(values)
+
+
+@pytest.mark.parametrize(
+    ("axis", "distribution"),
+    [
+        ("{low: 2, high: 20}", IntDistribution(2, 20)),
+        ("{low: 2, high: 64, log: true}", IntDistribution(2, 64, log=True)),
+        ("{low: 2, high: 21, step: 4}", IntDistribution(2, 18, step=4)),
+    ],
+)
+@pytest.mark.parametrize("name", ["random", "tpe", "qmc"])
+def test_a_range_of_a_whole_number(
+    axis: str, distribution: IntDistribution, name: str,
+    search_of: SearchOf, source_of: SourceOf, store: Store,
+) -> None:  # fmt: skip
+    part = f"    ranges: {{batch_size: {axis}}}\n    sampler: {{name: {name}, configurations: 4}}\n"
+    search = search_of(part)
+    played = play(source_of(search), lambda _: [50.0])
+    drawn = [trial.configuration["batch_size"] for trial in played.ran]
+    assert {type(value) for value in drawn} == {int}
+    assert all(distribution._contains(value) for value in drawn)
+    assert {*Study(search, store).trials()[0].distributions.values()} == {distribution}
+    shutil.rmtree(store.studies_folder)  # the store has whole numbers, too
+    assert source_of(search).exhausted
+
+
+@pytest.mark.parametrize("axis", ["{low: 2.5, high: 20}", "{low: 2, high: 20, step: 0.5}"])
+def test_a_range_of_a_whole_number_has_whole_ends_and_steps(axis: str, search_of: SearchOf) -> None:
+    part = f"    ranges:\n      batch_size: {axis}\n    sampler: {{configurations: 4}}\n"
+    with pytest.raises(UserError, match=r"space\.yaml, line 8: .*batch_size = 2\.5: .*integer"):
+        search_of(part)

@@ -248,13 +248,14 @@ def test_final_seeds(first: Swept) -> None:
 
 
 def test_higher_budget_runs_only_the_difference(first: Swept, second: Swept) -> None:
+    """Each configuration is a trial for each of the two search seeds."""
     assert first.values("sampled", "learning_rate", "width") < second.values(
         "sampled", "learning_rate", "width"
     )
     assert second.answer.code == 0, second.answer.out + second.answer.err
     assert sorted(second.values("sampled", "learning_rate", "width").values()) == [2] * 5
     assert (
-        "search, tpe on sampled unsup tiny-bert: 2 to run, 3 already in the store"
+        "search, tpe on sampled unsup tiny-bert: 4 to run, 6 already in the store"
         in second.answer.out
     )
 

@@ -1,4 +1,4 @@
-"""The queue of a round: what waits for another process comes later, and keeps no other trial."""
+"""The queue of a sweep: what waits for another process comes later, and keeps no other trial."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from harness.claims import Claim
 from harness.sweep import trial_queue
 from harness.sweep.trial_queue import TrialQueue
-from harness.sweep.trial_sources import Listed, Together
+from harness.sweep.trial_sources import Listed
 from harness.trials.shared_parts import Part
 from harness.trials.store import Store
 from harness.trials.trial import Trial
@@ -182,14 +182,4 @@ def test_a_queue_of_parts_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -
     assert given(queue) == "words"
     queue.ended("words", {})
     assert given(queue) is None
-    assert queue.finished
-
-
-def test_a_trial_of_two_sources_runs_once(store: Store) -> None:
-    trial = Trial("simcse", {"encoder": "tiny-bert"}, seed=0)
-    sources = [Listed({"a": trial, "b": trial}), Listed({"b": trial, "c": trial})]
-    queue = TrialQueue(Together(sources), store, set())
-    assert [given(queue) for _ in range(4)] == ["a", "b", "c", None]
-    for key in ("a", "b", "c"):
-        queue.ended(key, FINISHED)
     assert queue.finished
