@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.data.corpora import file_of
 from harness.data.hub import found_by_name, is_model_folder, model_files
 from harness.data.trained_encoders import parts_of
-from harness.evaluation.suites import is_suite_file, is_suite_table, suite
+from harness.evaluation.suites import is_suite_table, suite, suite_file
 from harness.files import content_digest, digest, written_whole
 from harness.inputs import regular_file
 from harness.plugin import registry
@@ -69,9 +69,9 @@ def _named(trial: Trial) -> Iterator[tuple[Path, list[Path]]]:
             yield Path(name).expanduser(), model_files(name)
     corpora = [file for name in declared.corpora.values() if (file := file_of(name))]
     others = list(declared.files)
-    if is_suite_file(measured):
-        corpora.append(Path(measured))
-    if is_suite_file(measured) or is_suite_table(measured):
+    if script := suite_file(measured):
+        corpora.append(script)
+    if script or is_suite_table(measured):
         others += suite(measured).files()
     for path in (*corpora, *(each for each in others if not found_by_name(each))):
         yield path, [path.resolve()]

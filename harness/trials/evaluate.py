@@ -93,14 +93,16 @@ def evaluations(measurement: Measurement, suites: Sequence[Suite]) -> Iterator[R
     missing: Missing = {}
     with peak_memory(device()) as memory:
         vectors = _embedded(measurement, suites, missing)
+        # All suites share this embedding, and each record has the whole cost of it.
+        embedder = measurement.embedder
+        shared = embedder.seconds, embedder.sentences
         for suite in suites:
             started, clock = datetime.now(UTC), time.perf_counter()
+            embedder.seconds, embedder.sentences = shared
             found = _scores(measurement, suite, vectors, missing)
-            seconds = time.perf_counter() - clock
+            seconds = shared[0] + time.perf_counter() - clock
             memory.measure()
             record = _record(measurement, suite, found, _reasons(suite, missing), memory)
-            # All suites share the embedding, and each record has the whole time of it.
-            seconds += measurement.embedder.seconds
             yield replace(record, started=started, wall_seconds=seconds)
 
 
@@ -115,7 +117,7 @@ def _embedded(
     for suite in suites:
         for task in suite.data:
             try:
-                texts[measurement.apart(suite, task)].append(suite.load(task).texts)
+                texts[measurement.apart(suite, task)].append(suite.texts(task))
             except Exception as error:  # a user's suite may raise anything
                 missing[suite.name, task] = reason(error)
     try:
