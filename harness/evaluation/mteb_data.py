@@ -2,7 +2,7 @@
 
 import copy
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from harness.errors import NotHere, UserError, suggest
 from harness.evaluation.mteb_library import undisturbed
 from harness.files import digest_of
 from harness.inputs import is_file, is_folder
+from harness.relocation import here
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
@@ -47,13 +48,10 @@ def files_of(task: "AbsTask") -> list[Path]:
     """The files of the mirror or of a user that hold the data of a task, sorted."""
     if task.is_aggregate:
         return sorted({path for part in task.metadata.tasks for path in files_of(part)})
-    source = task.metadata.dataset
-    place = _mirrored(source["path"]) or Path(source["path"])
-    named = [place, *(Path(name) for name in _texts(source.get("data_files")))]
-    found = [path for path in named if is_file(path)]
-    if is_folder(place):
-        found += [path for path in place.rglob("*") if path.is_file()]
-    return sorted({path.resolve() for path in found})
+    repository = task.metadata.dataset["path"]
+    place = _mirrored(repository) or here(Path(repository))
+    found = [path for path in place.rglob("*") if path.is_file()] if is_folder(place) else [place]
+    return sorted(path.resolve() for path in found if is_file(path))
 
 
 def content(data: Any) -> str:
@@ -74,7 +72,9 @@ def _located(task: "AbsTask") -> dict[str, Any]:
     repository = source["path"]
     if mirrored := _mirrored(repository):
         return source | {"path": str(mirrored)}
-    if is_hub_name(repository) and not Path(repository).exists():
+    if (local := here(Path(repository))).exists():
+        return source | {"path": str(local)}
+    if is_hub_name(repository):
         why = _not_downloaded(repository, source["revision"]) and hub_failure()
         if why:
             searched = " and ".join(str(mirror / "datasets") for mirror in mirrors())
@@ -115,15 +115,6 @@ def hub_failure() -> str | None:
     except Exception as error:  # each version of its client has errors of its own
         return type(error).__name__
     return None
-
-
-def _texts(named: Any) -> Iterator[str]:
-    """The texts in the argument `data_files`, which may be nested."""
-    if isinstance(named, str):
-        yield named
-    elif isinstance(named, Mapping | Sequence):
-        for part in named.values() if isinstance(named, Mapping) else named:
-            yield from _texts(part)
 
 
 def _splits(dataset: Mapping[str, Any]) -> set[str]:

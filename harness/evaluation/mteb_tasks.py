@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -36,13 +37,14 @@ def named(what: str) -> Chosen:
     """
     mteb = library(f"{TITLE}:{what}")
     with undisturbed():
-        tasks = {each.metadata.name for each in mteb.get_tasks(exclude_superseded=False)}
-        if what in tasks:
+        with suppress(KeyError):
             return Chosen(TITLE, [mteb.get_task(what)])
         benchmarks = _benchmarks(mteb)
         if found := benchmarks.get(_plain(what)):
             return Chosen(found.name, list(found.tasks))
-    known = {*tasks, *(_written(each.name) for each in benchmarks.values())}
+        tasks = mteb.get_tasks(exclude_superseded=False, exclude_beta=False)
+    known = [each.metadata.name for each in tasks]
+    known += [_written(each.name) for each in benchmarks.values()]
     raise UserError(f'mteb has no task and no benchmark "{what}"{suggest(what, known)}')
 
 

@@ -155,7 +155,7 @@ def _reasons(suite: Suite, missing: Missing) -> str | None:
     """The tasks of a suite that have no score, and the reasons; None when nothing is missing."""
     tasks: dict[str, list[str]] = {}
     for (name, task), why in missing.items():
-        if name == suite.name:
+        if name == suite.name and task in suite.data:
             tasks.setdefault(why, []).append(task)
     return "; ".join(f"{', '.join(names)}: {why}" for why, names in tasks.items()) or None
 
