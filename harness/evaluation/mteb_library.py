@@ -24,7 +24,7 @@ Vectors = Callable[[list[str]], np.ndarray]
 """Sentences -> their vectors, (sentences, hidden)"""
 
 
-def library(name: str) -> ModuleType:
+def mteb_package(name: str) -> ModuleType:
     """The package mteb, for the suite called `name`. Raises UserError where it is not installed."""
     if importlib.util.find_spec("mteb") is None:
         raise UserError(

@@ -50,7 +50,7 @@ def mteb_suite(name: str) -> Suite:
 # A suite is one object in a process, so that data are read once.
 @functools.cache
 def _named(what: str, dev: str | None) -> Suite:
-    chosen = mteb_tasks.named(what)
+    chosen = mteb_tasks.tasks_called(what)
     return _suite(chosen, dev, {task.metadata.name: _identity(task) for task in chosen.tasks})
 
 

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError, suggest
-from harness.evaluation.mteb_library import library, undisturbed
+from harness.evaluation.mteb_library import mteb_package, undisturbed
 from harness.evaluation.user_files import imported
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ class Chosen:
     tasks: Sequence["AbsTask"]
 
 
-def named(what: str) -> Chosen:
+def tasks_called(what: str) -> Chosen:
     """The task or the benchmark called `what`.
 
     A benchmark may be written without parentheses: `MTEB-eng-v2` is `MTEB(eng, v2)`. Raises
     UserError for an unknown name.
     """
-    mteb = library(f"{TITLE}:{what}")
+    mteb = mteb_package(f"{TITLE}:{what}")
     with undisturbed():
         with suppress(KeyError):
             return Chosen(TITLE, [mteb.get_task(what)])
@@ -53,7 +53,7 @@ def of_file(path: Path, code_digest: str) -> Chosen:
 
     Raises UserError for a file without tasks, or with two tasks of one name.
     """
-    mteb = library(f"{TITLE}:{path}")
+    mteb = mteb_package(f"{TITLE}:{path}")
     with undisturbed():
         module = imported(path, code_digest)
         tasks = [*_made(mteb.AbsTask, module)]

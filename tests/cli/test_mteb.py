@@ -32,7 +32,7 @@ def test_scores_reach_the_table_and_mteb_reads_its_files(
     answer = harness("eval", "tiny-bert", "--suite", suites, "--store", store)
     assert answer.code == 1, answer.err
     assert "missing in mteb: STS12: the data of task STS12 (mteb/sts12-sts) were not" in answer.out
-    records = {next(iter(each.test), ""): each for each in Store(store).read().records}
+    records = {next(iter(each.test), ""): each for each in Store(store).read().records()}
     assert records["Pairs"].suite == records["Topics"].suite == "mine"
     again = harness("eval", "tiny-bert", "--suite", f"mteb:{tasks}", "--store", store)
     assert again.out.count("mine (in the store)") == 2
@@ -71,7 +71,7 @@ def test_a_trial_selects_on_a_split(harness: Any, tasks: Path, tmp_path: Path) -
     assert 'suite "single" has no dev score' in refused.err
     answer = harness(*command, f"suite=mteb:{single}?dev=validation")
     assert answer.code == 0, answer.err
-    [record] = Store(store).read().records
+    [record] = Store(store).read().records()
     assert (record.selected_by, record.suite) == ("Pairs-dev", "single")
     assert set(record.test) == {"Pairs"}
     written = harness("export", record.key[:8], tmp_path / "out", "--mteb", "--store", store)
