@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from harness.data.sts_pairs import LOADERS, Pairs
 from harness.errors import NotHere, UserError
+from harness.evaluation import mteb_library
 from harness.evaluation.embedder import Embedder
 from harness.evaluation.mteb_suites import MEAN
 from harness.evaluation.sts import selecting
@@ -173,3 +174,9 @@ def test_real_vectors_have_the_scores_of_mteb_and_of_our_own_suite(
     first, second, gold = zip(*rows, strict=True)
     same = Pairs(list(first), list(second), np.asarray(gold))
     assert score == pytest.approx(selecting(same, ours(same.texts)), abs=1e-4)
+
+
+def test_without_mteb_one_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mteb_library.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(UserError, match=r"pip install 'harness-embeddings\[mteb\]'"):
+        suite("mteb:BIOSSES")
