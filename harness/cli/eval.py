@@ -1,5 +1,6 @@
 """`harness eval`: measures a model with suites."""
 
+import re
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -43,9 +44,12 @@ SuitesOption = Annotated[
     typer.Option(
         "--suite",
         help="sts, transfer, transfer-senteval, retrieval, geometry, graded, a Python file, "
-        "or a table of scored pairs (pairs.csv); also several: a,b.",
+        "a table of scored pairs (pairs.csv), or a task or a benchmark of mteb (mteb:STS22, "
+        "mteb:MTEB-eng-v2); also several: a,b.",
     ),
 ]
+_NAMES = re.compile(r",(?![^()]*\))")
+"""What separates suites; a comma in parentheses is a part of a name, as in MTEB(eng, v2)"""
 KeepOption = Annotated[
     bool,
     typer.Option("--keep-embeddings", help="Keep all vectors in the cache for later suites."),
@@ -73,8 +77,9 @@ def eval_(
     from harness.trials.evaluate import evaluation_key
     from harness.trials.lookup import model as resolved
 
-    suites = [named(each.strip()) for each in dict.fromkeys(suite.split(","))]
-    _check(suites)
+    wholes = [named(each.strip()) for each in dict.fromkeys(_NAMES.split(suite))]
+    suites = [part for each in wholes for part in each.parts or (each,)]
+    _check_names(suites)
     found = options.opened(store)
     check_caches()
     found.check_writable()
@@ -88,6 +93,8 @@ def eval_(
             _print(console, each, record, "in the store")
         else:
             missing.append(each)
+    if len(missing) == len(suites):
+        _check_data(missing)
     if missing and not _measure(console, model, missing, found, keep=keep_embeddings):
         raise typer.Exit(1)
 
@@ -118,15 +125,19 @@ def _measure(
     return complete
 
 
-def _check(suites: "list[Suite]") -> None:
-    """Raise UserError when two suites have one name, or when there are no data for any of them.
+def _check_names(suites: "list[Suite]") -> None:
+    """Raise UserError when two suites have one name, unless they are single tasks of one suite."""
+    names = [(each.name, task) for each in suites for task in (each.data if each.embeds else "*")]
+    for name, task in names:
+        if names.count((name, task)) > 1:
+            raise UserError(f'two of the suites have the name "{name}"; rename one of them')
+
+
+def _check_data(suites: "list[Suite]") -> None:
+    """Raise UserError when there are no data for any of the suites.
 
     A user's suite is read at once, because its functions may give anything.
     """
-    names = [each.name for each in suites]
-    for each in names:
-        if names.count(each) > 1:
-            raise UserError(f'two of the suites have the name "{each}"; rename one of them')
     missing = []
     for suite in suites:
         try:

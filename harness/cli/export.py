@@ -1,4 +1,4 @@
-"""`harness export`: writes a trained encoder as a folder that sentence-transformers loads."""
+"""`harness export`: a trained encoder as a folder for sentence-transformers, or mteb's results."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,21 +29,35 @@ TrialArgument = Annotated[
 def export(
     name: TrialArgument,
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder to write; it must not be there yet.")
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="The folder to write; it must not be there yet, unless results are added to it.",
+        ),
     ],
     onnx: Annotated[
         bool,
         typer.Option("--onnx", help="Add the model as ONNX, where its method needs no own code."),
+    ] = False,
+    mteb: Annotated[
+        bool,
+        typer.Option(
+            "--mteb", help="Write what mteb measured as its result files, not the encoder."
+        ),
     ] = False,
     method: MethodOption = None,
     store: options.StoreOption = None,
 ) -> None:
     """Write a trained encoder as a folder for sentence-transformers, with a model card.
 
-    The embeddings of the folder are compared with those of the trial before it gets its name.
+    The embeddings of the folder are compared with those of the trial before it gets its name. With
+    --mteb, KEY may also be a model as `harness eval` takes it.
 
     Example: harness export 4f2a my-model
     """
+    if mteb:
+        _results(name, folder, method, options.opened(store), onnx=onnx)
+        return
     if kind_of(folder) != "nothing":
         raise UserError(f"{folder} is there already; name a folder that is not there yet")
     plain = write(name, folder, method, options.opened(store), onnx=onnx)
@@ -52,6 +66,19 @@ def export(
         typer.echo(f'SentenceTransformer("{folder}") loads it without harness.')
     else:
         typer.echo(f'harness.encoder("{folder}") loads it; its method needs code of harness.')
+
+
+def _results(name: str, folder: Path, method: str | None, store: "Store", *, onnx: bool) -> None:
+    """Write result files of mteb, and print their number."""
+    from harness.export.mteb_results import write_results
+
+    if onnx:
+        raise UserError("--onnx writes the encoder, and --mteb its scores; give one of them")
+    if kind_of(folder) not in ("nothing", "a folder"):
+        raise UserError(f"{folder} is no folder; results of mteb are files below one")
+    paths = write_results(name, store, folder, method)
+    typer.echo(f"{paths[0].parent}: results of {len(paths)} tasks, with model_meta.json.")
+    typer.echo(f'mteb.ResultCache("{folder}").load_results() reads them.')
 
 
 def write(

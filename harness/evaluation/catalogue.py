@@ -9,6 +9,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
+from harness.evaluation.scores import Origin
+
 STS_AVERAGE = "avg"
 """The name of the mean over the seven STS tasks, which is computed within each trial"""
 STSB_DEV = "stsb-dev"
@@ -39,6 +41,8 @@ class SuiteCard:
     """Test metric -> -1 where lower is better, 0 where no value is; of others, higher is better"""
     decimals: int | None = None
     """Digits after the point; None: two, or four where all values are between -1 and 1"""
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    """Task of mteb -> what measured it"""
 
     @property
     def units(self) -> str:
@@ -201,7 +205,8 @@ def card(name: str, dumped: str | None = None) -> SuiteCard:
 @functools.cache
 def _parsed(dumped: str) -> SuiteCard:
     values = json.loads(dumped)
-    return SuiteCard(**{**values, "dev_tasks": tuple(values["dev_tasks"])})
+    origins = {task: Origin(**known) for task, known in values.get("origins", {}).items()}
+    return SuiteCard(**{**values, "dev_tasks": tuple(values["dev_tasks"]), "origins": origins})
 
 
 def suite_of(names: Iterable[str]) -> str:

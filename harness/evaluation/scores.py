@@ -1,5 +1,6 @@
-"""The results of a measurement: scores and their uncertainty."""
+"""The results of a measurement: scores, their uncertainty, and what measured them."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -31,3 +32,15 @@ class Scores:
             self.details | other.details,
             self.uncertainty | other.uncertainty,
         )
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What measured a task of mteb, as its result files name it."""
+
+    revision: str
+    """The revision of the data set"""
+    languages: Mapping[str, Sequence[str]]
+    """Subset of the data set -> its languages"""
+    version: str
+    """The version of mteb"""

@@ -36,6 +36,7 @@ class _SuiteFields(_Kinds):
     select: Callable[..., Any] | None
     sentences_dev: int
     sentences_test: int
+    embeds: bool
 
 
 def check_suite(found: Any, path: Path) -> None:
@@ -61,18 +62,21 @@ def check_suite(found: Any, path: Path) -> None:
             )
 
 
-def read_data(name: str, task: str, read: Callable[[], Any]) -> Any:
+def read_data(name: str, task: str, read: Callable[[], Any], *, texts: bool) -> Any:
     """The data of a task of the suite `name`.
 
-    Raises UserError when `read` raises or gives no data with a list of sentences.
+    Raises UserError when `read` raises or gives no data with a list of sentences, where `texts`
+    says that these are needed.
     """
     with explained(f'suite "{name}": the data of task "{task}" cannot be read: '):
         data = read()
-        texts: object = data.texts
-    if not (isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts)):
+        found: object = data.texts if texts else None
+    if texts and not (
+        isinstance(found, list) and found and all(isinstance(text, str) for text in found)
+    ):
         raise UserError(
             f'suite "{name}": the data of task "{task}" need a list of sentences as `texts`, '
-            f"not {texts!r}"
+            f"not {found!r}"
         )
     return data
 

@@ -1,13 +1,13 @@
 """Suites: a suite is a scoring function, registered under a name with the data that it needs.
 
-A shipped suite is found by its name. A user's suite is a Python file that registers one, and it is
-found by the path of the file.
+A shipped suite is found by its name, and tasks of mteb after `mteb:`. A user's suite is a Python
+file that registers one, or a table of scored pairs, and it is found by the path of the file.
 """
 
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -27,8 +27,10 @@ from harness.files import digest, digest_files
 from harness.inputs import regular_file
 from harness.relocation import here
 
-PAIR_TABLES = "harness.evaluation.pair_tables"
-"""The module that makes suites of tables"""
+PAIR_TABLES, MTEB_SUITES = "harness.evaluation.pair_tables", "harness.evaluation.mteb_suites"
+"""The modules that make suites of tables, and of tasks of mteb"""
+MTEB = "mteb:"
+"""What stands before the name of a task or a benchmark of mteb"""
 
 
 class Data(Protocol):
@@ -47,16 +49,22 @@ class Embed(Protocol):
 
 
 class Embeddings:
-    """The vectors of many distinct sentences, embedded in one pass and looked up by sentence."""
+    """The vectors of many distinct sentences, embedded in one pass and looked up by sentence.
+
+    Sentences that were not given beforehand are embedded when they are asked for.
+    """
 
     def __init__(self, embed: Embed, texts: Iterable[str], *, dev: bool = False) -> None:
+        self._embed = functools.partial(embed, dev=dev)
         distinct = list(dict.fromkeys(texts))
-        self.vectors = embed(distinct, dev=dev)
+        self.vectors = self._embed(distinct) if distinct else np.empty((0, 0), np.float32)
         """(distinct sentences, hidden)"""
         self._row = {text: row for row, text in enumerate(distinct)}
 
-    def __call__(self, texts: Iterable[str]) -> np.ndarray:
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
         """The vectors of these sentences, (len(texts), hidden)."""
+        if any(text not in self._row for text in texts):
+            return self._embed(list(texts))
         found: np.ndarray = self.vectors[[self._row[text] for text in texts]]
         return found
 
@@ -66,11 +74,11 @@ class Suite:
     """What is measured together: a card, a scoring function and the data of the tasks."""
 
     card: SuiteCard
-    score: Callable[[str, Any, np.ndarray], Scores]
+    score: Callable[[str, Any, Any], Scores]
     """(task, data, vectors of data.texts) -> scores.
 
     It raises TrialFailure where the vectors have no score."""
-    data: Mapping[str, Callable[[], Data]]
+    data: Mapping[str, Callable[[], Any]]
     """Task -> a function that reads its data, and raises UserError for a missing or damaged file"""
     files: Callable[[], list[Path]]
     """Returns the data files, which are part of keys; it raises UserError when one is missing"""
@@ -82,6 +90,11 @@ class Suite:
     """Number of distinct sentences that the test scores embed, for estimates of the time"""
     code_digest: str = ""
     """Digest of a user's file; "" for shipped suites, which change with harness.PROTOCOL"""
+    embeds: bool = False
+    """Whether the scoring function says itself which sentences it needs: in the place of vectors it
+    gets a function from sentences to vectors, and its data need no texts"""
+    parts: tuple["Suite", ...] = ()
+    """What `harness eval` measures and stores one by one; (): the suite as a whole"""
 
     @property
     def name(self) -> str:
@@ -107,17 +120,21 @@ class Suite:
         """The data of a task, which are read once per process."""
         return _loaded(self, task)
 
+    def texts(self, task: str) -> list[str]:
+        """The sentences of a task that are known before it is scored."""
+        return [] if self.embeds else self.load(task).texts
+
     def score_dev(self, embed: Embed) -> float:
         """The score on the first dev task, which selects."""
-        data = self.load(self.dev)
-        vectors = Embeddings(embed, data.texts, dev=True)(data.texts)
+        vectors = Embeddings(embed, self.texts(self.dev), dev=True)
         if self.select:
-            return self.select(data, vectors)
-        return self.score(self.dev, data, vectors).metrics[self.dev]
+            data = self.load(self.dev)
+            return self.select(data, vectors(data.texts))
+        return self.measure(self.dev, vectors).metrics[self.dev]
 
     def score_test(self, embed: Embed) -> Scores:
         """The scores of all tests and their average; the sentences are embedded in one pass."""
-        vectors = Embeddings(embed, (text for task in self.tests for text in self.load(task).texts))
+        vectors = Embeddings(embed, (text for task in self.tests for text in self.texts(task)))
         found = functools.reduce(
             Scores.__or__, (self.measure(task, vectors) for task in self.tests)
         )
@@ -126,17 +143,18 @@ class Suite:
     def measure(self, task: str, vectors: Callable[[list[str]], np.ndarray]) -> Scores:
         """The scores of one task."""
         data = self.load(task)
-        return self.score(task, data, vectors(data.texts))
+        return self.score(task, data, vectors if self.embeds else vectors(data.texts))
 
     def averaged(self, found: Scores) -> Scores:
         """The average of the tests, where there is one and no test is missing."""
-        if self.card.average is None or not set(self.tests) <= set(found.metrics):
+        tests = self.card.averages.get(self.card.average or "", self.tests)
+        if self.card.average is None or not set(tests) <= set(found.metrics):
             return Scores({})
         # The papers average the rounded scores that they print.
-        mean = sum(round(found.metrics[task], 2) for task in self.tests) / len(self.tests)
-        if not set(self.tests) <= set(found.uncertainty):
+        mean = sum(round(found.metrics[task], 2) for task in tests) / len(tests)
+        if not set(tests) <= set(found.uncertainty):
             return Scores({self.card.average: mean})
-        spread = of_mean(mean, [found.uncertainty[task] for task in self.tests])
+        spread = of_mean(mean, [found.uncertainty[task] for task in tests])
         return Scores({self.card.average: mean}, uncertainty={self.card.average: spread})
 
     def digest(self) -> str:
@@ -149,7 +167,7 @@ class Suite:
 
 @functools.cache
 def _loaded(suite: Suite, task: str) -> Any:
-    return read_data(suite.name, task, suite.data[task])
+    return read_data(suite.name, task, suite.data[task], texts=not suite.embeds)
 
 
 def register(
@@ -169,26 +187,30 @@ def register(
 
 
 def suite(name: str) -> Suite:
-    """The suite called `name`, or that of a Python file or of a table of scored pairs.
+    """The suite called `name`, or that of mteb, of a Python file or of a table of scored pairs.
 
     Raises UserError for an unknown suite.
     """
+    if name.startswith(MTEB):
+        made: Suite = importlib.import_module(MTEB_SUITES).mteb_suite(name)
+        return made
     if is_suite_table(name):
         found: Suite = importlib.import_module(PAIR_TABLES).pair_suite(name)
         return found
-    if is_suite_file(name):
-        return _from_file(here(Path(name)))
+    if script := suite_file(name):
+        return _from_file(here(script))
     if name not in CARDS:
         raise UserError(
             f'unknown suite "{name}"{suggest(name, CARDS)}; the path of a Python file '
-            f"or of a table of scored pairs is valid, too"
+            f"or of a table of scored pairs is valid, too, and mteb:TASK"
         )
     return _suites(importlib.import_module(SUITE_MODULES[name]))[name]
 
 
-def is_suite_file(name: str) -> bool:
-    """Whether the name of a suite is the path of a user's file."""
-    return name.endswith(".py")
+def suite_file(name: str) -> Path | None:
+    """The Python file that the name of a suite is, or that follows `mteb:`; None: there is none."""
+    path = name.removeprefix(MTEB).partition("?")[0]
+    return Path(path) if path.endswith(".py") else None
 
 
 def is_suite_table(name: str) -> bool:
@@ -202,11 +224,11 @@ def _suites(module: ModuleType) -> dict[str, Suite]:
 
 def _from_file(path: Path) -> Suite:
     regular_file(path, "suite: ")
-    return _imported(path.resolve(), digest(path.read_bytes()))
+    return _own(path.resolve(), digest(path.read_bytes()))
 
 
 @functools.cache
-def _imported(path: Path, code_digest: str) -> Suite:
+def _own(path: Path, code_digest: str) -> Suite:
     """The suite of a user's file. A file that has changed has another digest and is read again."""
     module = user_module(path, code_digest, "suite")
     # A user's file may import a shipped suite, for example to use its scoring function.

@@ -13,7 +13,7 @@ from harness.data.corpora import PYTHON, file_of
 from harness.data.corpora import source as source_of
 from harness.data.hub import found_by_name, is_model_folder, model_files
 from harness.data.trained_encoders import parts_of
-from harness.evaluation.suites import is_suite_file, is_suite_table, suite
+from harness.evaluation.suites import is_suite_table, suite, suite_file
 from harness.files import content_digest, digest, written_whole
 from harness.inputs import regular_file
 from harness.plugin import registry
@@ -72,9 +72,9 @@ def _named(trial: Trial) -> Iterator[tuple[Path, list[Path]]]:
     # Besides itself, a Python file names data.
     code = [name for name in declared.corpora.values() if name.endswith(PYTHON)]
     others = [*declared.files, *(path for name in code for path in source_of(name).paths()[:-1])]
-    if is_suite_file(measured):
-        corpora.append(Path(measured))
-    if is_suite_file(measured) or is_suite_table(measured):
+    if script := suite_file(measured):
+        corpora.append(script)
+    if script or is_suite_table(measured):
         others += suite(measured).files()
     for path in (*corpora, *(each for each in others if not found_by_name(each))):
         yield path, [path.resolve()]

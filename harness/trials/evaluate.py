@@ -94,14 +94,16 @@ def evaluations(measurement: Measurement, suites: Sequence[Suite]) -> Iterator[R
     missing: Missing = {}
     with peak_memory(device()) as memory:
         vectors = _embedded(measurement, suites, missing)
+        # All suites share this embedding, and each record has the whole cost of it.
+        embedder = measurement.embedder
+        shared = embedder.seconds, embedder.sentences
         for suite in suites:
             started, clock = datetime.now(UTC), time.perf_counter()
+            embedder.seconds, embedder.sentences = shared
             found = _scores(measurement, suite, vectors, missing)
-            seconds = time.perf_counter() - clock
+            seconds = shared[0] + time.perf_counter() - clock
             memory.measure()
             record = _record(measurement, suite, found, _reasons(suite, missing), memory)
-            # All suites share the embedding, and each record has the whole time of it.
-            seconds += measurement.embedder.seconds
             yield replace(record, started=started, wall_seconds=seconds)
 
 
@@ -116,7 +118,7 @@ def _embedded(
     for suite in suites:
         for task in suite.data:
             try:
-                texts[measurement.apart(suite, task)].append(suite.load(task).texts)
+                texts[measurement.apart(suite, task)].append(suite.texts(task))
             except Exception as error:  # a user's suite may raise anything
                 missing[suite.name, task] = reason(error)
     try:
@@ -154,7 +156,7 @@ def _reasons(suite: Suite, missing: Missing) -> str | None:
     """The tasks of a suite that have no score, and the reasons; None when nothing is missing."""
     tasks: dict[str, list[str]] = {}
     for (name, task), why in missing.items():
-        if name == suite.name:
+        if name == suite.name and task in suite.data:
             tasks.setdefault(why, []).append(task)
     return "; ".join(f"{', '.join(names)}: {why}" for why, names in tasks.items()) or None
 

@@ -12,17 +12,17 @@ from harness.cli import app
 from harness.evaluation.suites import suite
 from harness.sweep.space import load_space
 from harness.trials.checking import problems
+from tests.mteb_tasks import write_tasks
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "CONTRIBUTING.md", "docs/evaluation.md", "docs/methods.md", "docs/plugins.md")
 
 
-def example(page: str, language: str) -> str:
-    """The first block of a language in a page."""
+def example(page: str, language: str, number: int = 0) -> str:
+    """A block of a language in a page, the first one by default."""
     text = (CHECKOUT / page).read_text(encoding="utf-8")
-    found = re.search(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    assert found is not None
-    return found[1]
+    found = re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return str(found[number])
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:
@@ -61,6 +61,18 @@ def test_the_suite_of_the_evaluation_page_is_one(tmp_path: Path) -> None:
     path = tmp_path / "questions.py"
     path.write_text(example("docs/evaluation.md", "python"), encoding="utf-8")
     assert suite(str(path)).tests == ("questions",)
+
+
+@pytest.mark.slow
+def test_the_task_of_the_evaluation_page_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("mteb")
+    write_tasks(tmp_path, {"test": [("one", "two", 1.0), ("one", "three", 2.0)]})
+    (tmp_path / "pairs").rename(tmp_path / "my-pairs")
+    (tmp_path / "mytasks.py").write_text(example("docs/evaluation.md", "python", 1))
+    monkeypatch.chdir(tmp_path)
+    assert suite("mteb:mytasks.py").tests == ("MyPairs",)
 
 
 def test_every_command_has_a_verb_and_options_that_exist() -> None:

@@ -155,7 +155,7 @@ def elsewhere(laptop: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Rea
 def forget() -> None:
     """Forget what this process has imported, as a process on another machine."""
     registry.load.cache_clear()
-    suites._imported.cache_clear()
+    suites._own.cache_clear()
 
 
 def as_sent(trial: Trial) -> Trial:

@@ -1,0 +1,125 @@
+"""The data of mteb's tasks: in a mirror, in a user's files, among the downloads, or on the Hub."""
+
+import copy
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.data.hub import mirrors
+from harness.data.hub_tables import is_hub_name
+from harness.errors import NotHere, UserError, suggest
+from harness.evaluation.mteb_library import undisturbed
+from harness.files import digest_of
+from harness.inputs import is_file, is_folder
+from harness.relocation import here
+
+if TYPE_CHECKING:
+    from mteb.abstasks import AbsTask
+
+
+def loaded(task: "AbsTask", splits: Sequence[str] | None = None) -> "AbsTask":
+    """The task with its data, of which it evaluates `splits`, or those that mteb says.
+
+    A mirror goes before the downloads of the Hub, and these before the Hub itself. No code of a
+    data set is run. Raises NotHere when the data are in none of them, and UserError when they lack
+    a split.
+    """
+    task = copy.copy(task)
+    if splits is not None:
+        task.filter_eval_splits(list(splits))
+    if task.is_aggregate:
+        parts = [loaded(part, splits) for part in task.metadata.tasks]
+        task.metadata = task.metadata.model_copy(update={"tasks": parts})
+        return task
+    task.metadata = task.metadata.model_copy(update={"dataset": _located(task)})
+    with undisturbed():
+        task.load_data()
+    known = _splits(task.dataset or {})
+    for split in task.eval_splits:
+        if split not in known:
+            raise UserError(
+                f'task {task.metadata.name} has no split "{split}"{suggest(split, known)}'
+            )
+    return task
+
+
+def files_of(task: "AbsTask") -> list[Path]:
+    """The files of the mirror or of a user that hold the data of a task, sorted."""
+    if task.is_aggregate:
+        return sorted({path for part in task.metadata.tasks for path in files_of(part)})
+    repository = task.metadata.dataset["path"]
+    place = _mirrored(repository) or here(Path(repository))
+    found = [path for path in place.rglob("*") if path.is_file()] if is_folder(place) else [place]
+    return sorted(path.resolve() for path in found if is_file(path))
+
+
+def content(data: Any) -> str:
+    """The digest of loaded data: rows, and mappings of them."""
+    from datasets import Dataset
+
+    if isinstance(data, Mapping):
+        return digest_of([(str(name), content(part)) for name, part in data.items()])
+    if isinstance(data, Dataset):
+        return digest_of([digest_of(rows) for rows in data.iter(batch_size=1000)])
+    return digest_of(data)
+
+
+def _located(task: "AbsTask") -> dict[str, Any]:
+    """What `load_dataset` is called with. Raises NotHere when the data are not at hand."""
+    source: dict[str, Any] = dict(task.metadata.dataset)
+    source.pop("trust_remote_code", None)
+    repository = source["path"]
+    if mirrored := _mirrored(repository):
+        return source | {"path": str(mirrored)}
+    if (local := here(Path(repository))).exists():
+        return source | {"path": str(local)}
+    if is_hub_name(repository):
+        why = _not_downloaded(repository, source["revision"]) and hub_failure()
+        if why:
+            searched = " and ".join(str(mirror / "datasets") for mirror in mirrors())
+            raise NotHere(
+                f"the data of task {task.metadata.name} ({repository}) were not found: looked in "
+                f"{searched}, and the Hub did not answer ({why}); set HARNESS_HUB to a folder that "
+                f"has datasets/{repository}, or connect to the Hub"
+            )
+    return source
+
+
+def _mirrored(repository: str) -> Path | None:
+    if not is_hub_name(repository):
+        return None
+    folders = (mirror / "datasets" / repository for mirror in mirrors())
+    return next((folder for folder in folders if is_folder(folder)), None)
+
+
+def _not_downloaded(repository: str, revision: str) -> bool:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        snapshot_download(repository, repo_type="dataset", revision=revision, local_files_only=True)
+    except LocalEntryNotFoundError:
+        return True
+    return False
+
+
+# A benchmark has dozens of tasks, and `datasets` itself asks six times in 23 seconds.
+@functools.cache
+def hub_failure() -> str | None:
+    """Why the Hub does not answer; None where it does. It is asked once."""
+    from huggingface_hub import constants, get_session
+
+    try:
+        get_session().head(constants.ENDPOINT, timeout=10)
+    except Exception as error:  # each version of its client has errors of its own
+        return type(error).__name__
+    return None
+
+
+def _splits(dataset: Mapping[str, Any]) -> set[str]:
+    """The splits of the data, which stand below subsets in some tasks."""
+    from datasets import Dataset
+
+    below = [part for part in dataset.values() if not isinstance(part, Dataset)]
+    return {split for part in below for split in part} or set(dataset)

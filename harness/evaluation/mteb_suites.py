@@ -1,0 +1,182 @@
+"""Suites of mteb: `mteb:STS22`, `mteb:MTEB-eng-v2`, and `mteb:mine.py` with tasks of a user.
+
+`mteb:STSBenchmark?dev=validation` has a dev score, which is the score on this split of the data.
+"""
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+import numpy as np
+
+from harness.errors import TrialFailure, UserError, explained
+from harness.evaluation import mteb_tasks
+from harness.evaluation.catalogue import CARDS, SuiteCard
+from harness.evaluation.mteb_data import content, files_of, loaded
+from harness.evaluation.mteb_library import Vectors, evaluated
+from harness.evaluation.mteb_tasks import TITLE, Chosen
+from harness.evaluation.scores import Origin, Scores
+from harness.evaluation.suites import MTEB, Suite, suite_file
+from harness.files import digest, digest_of
+from harness.inputs import regular_file
+from harness.relocation import here
+
+if TYPE_CHECKING:
+    from mteb.abstasks import AbsTask
+
+MEAN = "mean-task"
+"""The mean over the tasks of a benchmark or of a file: "Mean (Task)" on mteb's leaderboard"""
+_UNIT = "Main scores of MTEB x100"
+
+
+def mteb_suite(name: str) -> Suite:
+    """The suite that `name` means. Raises UserError for unknown tasks and options."""
+    what, _, query = name.removeprefix(MTEB).partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    dev = options.pop("dev", None)
+    if options or dev == "":
+        raise UserError(f'suite "{name}": what can follow the question mark is dev=SPLIT')
+    script = suite_file(name)
+    if script is None:
+        return _named(what, dev)
+    path = regular_file(here(script), "suite: ").resolve()
+    return _of_file(path, digest(path.read_bytes()), dev)
+
+
+# A suite is one object in a process, so that data are read once.
+@functools.cache
+def _named(what: str, dev: str | None) -> Suite:
+    chosen = mteb_tasks.tasks_called(what)
+    return _suite(chosen, dev, {task.metadata.name: _identity(task) for task in chosen.tasks})
+
+
+@functools.cache
+def _of_file(path: Path, code_digest: str, dev: str | None) -> Suite:
+    """The suite of a user's file, whose data are read at once: they are a part of its digest."""
+    chosen = mteb_tasks.of_file(path, code_digest)
+    if chosen.title in (*CARDS, TITLE):
+        raise UserError(f"{path} makes a suite called {chosen.title}; choose another name for it")
+    digests = {}
+    for task in chosen.tasks:
+        name = task.metadata.name
+        with explained(f"{path}: the data of task {name} cannot be read: "):
+            splits = [*task.eval_splits, *([dev] if dev else [])]
+            data = content(loaded(task, splits).dataset)
+        digests[name] = digest_of([code_digest, _identity(task), data])
+    return _suite(chosen, dev, digests)
+
+
+def _identity(task: "AbsTask") -> str:
+    """The digest of what decides the scores of a task: data set, revision, subsets and splits."""
+    parts = [_identity(part) for part in task.metadata.tasks] if task.is_aggregate else []
+    source = [] if task.is_aggregate else sorted(map(str, task.metadata.dataset.items()))
+    scope = [list(task.hf_subsets or ()), list(task.eval_splits)]
+    return digest_of([task.metadata.name, source, scope, parts])
+
+
+def _suite(chosen: Chosen, dev: str | None, digests: Mapping[str, str]) -> Suite:
+    """The suite of some tasks. `digests`: task -> the digest of what decides its scores."""
+    tasks = {task.metadata.name: task for task in chosen.tasks}
+    tests = {name: _splits(task, dev) for name, task in tasks.items()}
+    selecting = f"{next(iter(tasks)) if len(tasks) == 1 else chosen.title}-dev"
+    data = {name: functools.partial(_loaded, [task], tests[name]) for name, task in tasks.items()}
+    if dev is not None:
+        data[selecting] = functools.partial(_loaded, [*tasks.values()], [dev])
+    whole = Suite(
+        _card(chosen.title, tasks, selecting if dev else None),
+        main_scores,
+        data,
+        lambda: sorted({path for task in tasks.values() for path in files_of(task)}),
+        code_digest=digest_of([digests, dev]),
+        embeds=True,
+    )
+    if dev is not None or len(tasks) == 1:
+        return whole
+    parts = [_part(whole, name, task, digests[name]) for name, task in tasks.items()]
+    return replace(whole, parts=tuple(parts))
+
+
+def _part(whole: Suite, name: str, task: "AbsTask", code_digest: str) -> Suite:
+    """One task of a suite, which is measured and stored alone."""
+    return replace(
+        whole,
+        card=replace(whole.card, origins={name: whole.card.origins[name]}),
+        data={name: whole.data[name]},
+        files=functools.partial(files_of, task),
+        code_digest=code_digest,
+    )
+
+
+def _card(title: str, tasks: Mapping[str, "AbsTask"], dev: str | None) -> SuiteCard:
+    names = tuple(tasks)
+    card = SuiteCard(
+        title,
+        unit=_UNIT,
+        dev_tasks=(dev,) if dev else (),
+        decimals=2,
+        origins={name: _origin(task) for name, task in tasks.items()},
+    )
+    if len(names) == 1:
+        return card
+    headings = {name: name for name in names} | {MEAN: "Mean (Task)"}
+    return replace(card, headings=headings, average=MEAN, averages={MEAN: names})
+
+
+def _origin(task: "AbsTask") -> Origin:
+    languages = task.metadata.hf_subsets_to_langscripts
+    subsets = {name: list(languages[name]) for name in task.hf_subsets or () if name in languages}
+    return Origin(str(task.metadata.revision), subsets, version("mteb"))
+
+
+def _splits(task: "AbsTask", dev: str | None) -> list[str]:
+    """The splits whose scores are reported. Raises UserError when dev leaves none."""
+    splits = [split for split in task.eval_splits if split != dev]
+    if not splits:
+        raise UserError(
+            f'task {task.metadata.name} is reported on its split "{dev}", so this split cannot '
+            f"select"
+        )
+    return splits
+
+
+def _loaded(tasks: Sequence["AbsTask"], splits: Sequence[str]) -> list["AbsTask"]:
+    return [loaded(task, splits) for task in tasks]
+
+
+def main_scores(name: str, tasks: Sequence["AbsTask"], vectors: Vectors) -> Scores:
+    """The main score x100 under `name`, which is a mean over subsets, splits and tasks.
+
+    Details are all figures as mteb gives them: `task/split/subset/figure`. Raises TrialFailure
+    when there is no main score.
+    """
+    results = [evaluated(task, vectors) for task in tasks]
+    main = 100 * float(np.mean([result.get_score() for result in results]))
+    if not np.isfinite(main):
+        raise TrialFailure(f"mteb gives no main score for {name}")
+    details = {
+        f"{result.task_name}/{split}/{_place(scores['hf_subset'])}/{figure}": value
+        for result in results
+        for split, subsets in result.scores.items()
+        for scores in subsets
+        for figure, value in _figures(scores)
+    }
+    return Scores({name: main}, details)
+
+
+def _place(subset: str) -> str:
+    """The name of a subset without the sign that separates names."""
+    return subset.replace("/", "%2F")
+
+
+def _figures(scores: Any, prefix: str = "") -> Iterator[tuple[str, float]]:
+    """The numbers in nested scores, each with its path."""
+    if isinstance(scores, int | float | np.number) and not isinstance(scores, bool):
+        yield prefix, float(scores)
+    elif isinstance(scores, Mapping | list):
+        named = scores.items() if isinstance(scores, Mapping) else enumerate(scores)
+        for name, value in named:
+            yield from _figures(value, f"{prefix}/{name}" if prefix else str(name))

@@ -1,0 +1,90 @@
+"""mteb from `harness eval` and `harness run` to the table and to mteb's own result files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.data.sts_pairs import LOADERS
+from harness.trials.store import Store
+from tests.mteb_tasks import TOPICS, write_tasks
+
+pytestmark = pytest.mark.slow  # mteb takes seconds to import
+mteb = pytest.importorskip("mteb")
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with two tasks, one of them with graded pairs."""
+    pairs = {}
+    for split, name in (("test", "graded"), ("validation", "graded-dev")):
+        data = LOADERS[name]()
+        pairs[split] = list(zip(data.first, data.second, data.gold.tolist(), strict=True))[:60]
+    return write_tasks(tmp_path_factory.mktemp("tasks"), pairs, TOPICS)
+
+
+def test_scores_reach_the_table_and_mteb_reads_its_files(
+    harness: Any, tasks: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    suites = f"mteb:{tasks},mteb:STS12"  # the data of STS12 are not here
+    answer = harness("eval", "tiny-bert", "--suite", suites, "--store", store)
+    assert answer.code == 1, answer.err
+    assert "missing in mteb: STS12: the data of task STS12 (mteb/sts12-sts) were not" in answer.out
+    records = {next(iter(each.test), ""): each for each in Store(store).read().records()}
+    assert records["Pairs"].suite == records["Topics"].suite == "mine"
+    again = harness("eval", "tiny-bert", "--suite", f"mteb:{tasks}", "--store", store)
+    assert again.out.count("mine (in the store)") == 2
+    table = harness("table", "--store", store).out
+    assert "Pairs  Topics  Mean (Task)" in table
+    assert "Main scores of MTEB x100" in table
+
+    for _ in range(2):  # the same files are written again
+        written = harness("export", "tiny-bert", tmp_path / "out", "--mteb", "--store", store)
+        assert written.code == 0, written.err
+        assert "results of 2 tasks" in written.out
+    [read] = mteb.ResultCache(tmp_path / "out").load_results(include_remote=False).model_results
+    assert read.model_name == "harness/pooling-tiny-bert"
+    assert read.model_revision == records["Pairs"].evaluates
+    for result in read.task_results:
+        score = records[result.task_name].test[result.task_name]
+        assert 100 * result.get_score() == pytest.approx(score, abs=1e-4)
+        assert result.dataset_revision == "1"
+        assert result.languages == ["eng"]
+    folder = tmp_path / "out" / "results" / "harness__pooling-tiny-bert" / read.model_revision
+    topics = json.loads((folder / "Topics.json").read_text())
+    experiments = topics["scores"]["test"][0]["scores_per_experiment"]
+    assert len(experiments) == 2
+    assert {"accuracy", "f1"} <= set(experiments[0])
+
+
+def test_a_trial_selects_on_a_split(harness: Any, tasks: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    values = ("sentences=graded-sentences", "max_steps=2", "batch_size=8", "precision=fp32")
+    settings = [word for value in values for word in ("--set", value)]
+    single = tasks.with_name("single.py")
+    single.write_text(tasks.read_text().partition("\n\n\nclass Topics")[0] + "\n")
+    command = ["run", "simcse", "--encoder", "tiny-bert", *settings, "--store", store, "--set"]
+    refused = harness(*command, f"suite=mteb:{single}")
+    assert refused.code == 2
+    assert 'suite "single" has no dev score' in refused.err
+    answer = harness(*command, f"suite=mteb:{single}?dev=validation")
+    assert answer.code == 0, answer.err
+    [record] = Store(store).read().records()
+    assert (record.selected_by, record.suite) == ("Pairs-dev", "single")
+    assert set(record.test) == {"Pairs"}
+    written = harness("export", record.key[:8], tmp_path / "out", "--mteb", "--store", store)
+    assert written.code == 0, written.err
+    [read] = mteb.ResultCache(tmp_path / "out").load_results(include_remote=False).model_results
+    assert read.model_name == "harness/simcse-tiny-bert"
+    [result] = read.task_results
+    assert 100 * result.get_score(splits=["test"]) == pytest.approx(record.test["Pairs"], abs=1e-4)
+
+
+def test_a_model_without_scores_of_mteb_is_refused(harness: Any, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    answer = harness("export", "tiny-bert", out, "--mteb", "--store", tmp_path / "store")
+    assert answer.code == 2
+    assert "harness eval tiny-bert --suite mteb:TASK" in answer.err
+    assert not out.exists()
