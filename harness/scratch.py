@@ -10,7 +10,7 @@ from harness.errors import UserError
 from harness.files import cache_folder
 from harness.inputs import why
 
-IN_MEMORY = 16 * 2**20
+IN_MEMORY = 4 * 2**20
 """Bytes up to which the content of a scratch file is in memory"""
 
 

@@ -7,7 +7,7 @@ from typing import TypeVar, overload
 
 from harness.scratch import Scratch
 
-AT_ONCE = 10_000
+ITEMS_AT_ONCE = 10_000
 """Items that are in memory at once"""
 T = TypeVar("T")
 
@@ -22,12 +22,12 @@ def slices(items: Iterable[T], size: int) -> Iterator[list[T]]:
 def text_columns(items: Iterable[Sequence[str]]) -> tuple[Sequence[str], ...]:
     """The first texts of all items, their second texts, and so on; () where there is no item.
 
-    A corpus of less than `AT_ONCE` items is in lists, and a larger one is in a scratch file. Raises
+    A corpus of less than `ITEMS_AT_ONCE` items is in lists, and a larger one is in a scratch file. Raises
     UserError when the disk is full.
     """
-    parts = slices(items, AT_ONCE)
+    parts = slices(items, ITEMS_AT_ONCE)
     first = next(parts, [])
-    if len(first) < AT_ONCE:
+    if len(first) < ITEMS_AT_ONCE:
         return tuple(map(list, zip(*first, strict=True)))
     scratch, count = Scratch(), 0
     places: list[list[int]] = [[] for _ in first[0]]
@@ -40,7 +40,7 @@ def text_columns(items: Iterable[Sequence[str]]) -> tuple[Sequence[str], ...]:
 
 
 class _Stored(Sequence[str]):
-    """One column in a scratch file, a line for each `AT_ONCE` texts."""
+    """One column in a scratch file, a line for each `ITEMS_AT_ONCE` texts."""
 
     def __init__(self, scratch: Scratch, places: list[int], count: int) -> None:
         self._scratch = scratch
@@ -61,7 +61,7 @@ class _Stored(Sequence[str]):
     def __getitem__(self, key: int | slice) -> str | list[str]:
         if isinstance(key, slice):
             return [self[item] for item in range(self._count)[key]]
-        part, within = divmod(range(self._count)[key], AT_ONCE)
+        part, within = divmod(range(self._count)[key], ITEMS_AT_ONCE)
         return self._slice(self._places[part])[within]
 
     def _slice(self, place: int) -> list[str]:

@@ -19,7 +19,7 @@ from harness.scratch import Scratch
 
 LONGEST = 512  # the positions of BERT
 """Most word pieces that are kept of a sentence; no method trains on more"""
-AT_ONCE = 2_000
+TEXTS_AT_ONCE = 2_000
 """Texts that are tokenised at once: enough for all cores, and few, because what the library gives
 takes 100 bytes and more for each piece"""
 
@@ -148,7 +148,7 @@ def word_pieces(tokenizer: Any, texts: Iterable[str]) -> tuple[np.ndarray, np.nd
     starts are in memory. Raises UserError when the disk is full.
     """
     scratch, lengths = Scratch(), array("q", [0])
-    for part in slices(texts, AT_ONCE):
+    for part in slices(texts, TEXTS_AT_ONCE):
         rows = [row[:LONGEST] for row in piece_ids(tokenizer, part)]
         lengths.extend(map(len, rows))
         # 32 bits hold any vocabulary and take half the space of numpy's own 64 on disk.
