@@ -22,8 +22,8 @@ def slices(items: Iterable[T], size: int) -> Iterator[list[T]]:
 def text_columns(items: Iterable[Sequence[str]]) -> tuple[Sequence[str], ...]:
     """The first texts of all items, their second texts, and so on; () where there is no item.
 
-    A corpus of less than `ITEMS_AT_ONCE` items is in lists, and a larger one is in a scratch file. Raises
-    UserError when the disk is full.
+    A corpus of less than `ITEMS_AT_ONCE` items is in lists, and a larger one in a scratch file.
+    Raises UserError when the disk is full.
     """
     parts = slices(items, ITEMS_AT_ONCE)
     first = next(parts, [])
