@@ -68,9 +68,11 @@ def _lengths(corpus: "Corpus") -> list[str]:
 
     lines = []
     for number, column in enumerate(corpus.columns, start=1):
-        words = np.array([len(text.split()) for text in column])
+        words = np.fromiter((len(text.split()) for text in column), np.int64, len(column))
         low, middle, high = np.quantile(words, [0.05, 0.5, 0.95]).astype(int)
-        repeated = len(column) - len(set(column))
+        # Hashes of 64 bits, as texts may not fit memory: of a billion, less than one is alike.
+        hashes = np.fromiter(map(hash, column), np.int64, len(column))
+        repeated = len(column) - len(np.unique(hashes))
         lines.append(
             f"text {number}: {words.mean():.1f} words on average, median {middle}, 5 % have at "
             f"most {low} and 5 % at least {high}; {(words == 0).sum():,} empty, {repeated:,} "

@@ -7,12 +7,14 @@ and artefacts, because two corpora may read the same files and have different it
 import csv
 import io
 import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from harness.data.senteval import lines
+from harness.data.texts import text_columns
 from harness.errors import UserError
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2
@@ -23,8 +25,8 @@ ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2
 class Corpus:
     """Items of one, two or three texts each."""
 
-    columns: tuple[list[str], ...]
-    """The first texts of all items, their second texts, and so on"""
+    columns: tuple[Sequence[str], ...]
+    """The first texts of all items, their second texts, and so on; on disk where they are many"""
     labels: np.ndarray | None = None
     """(items,): the label or the score of each item; None: the corpus has neither"""
 
@@ -37,15 +39,15 @@ def read_sentences(paths: list[Path]) -> Corpus:
 
     Raises UserError when the files hold no sentence or are not UTF-8.
     """
-    sentences: list[str] = []
-    for path in paths:
-        sentences.extend(line.strip() or " " for line in _text(path).split("\n"))
-        # What stands behind the last line end is no sentence.
-        if sentences and sentences[-1] == " ":
-            sentences.pop()
-    if not sentences:
+    columns = text_columns(
+        (line.strip() or " ",)
+        for path in paths
+        for line in _lines(path)
+        if line.endswith("\n") or line.strip()  # blanks behind the last line end are no sentence
+    )
+    if not columns:
         raise UserError(f"{paths[0]} holds no sentence")
-    return Corpus((sentences,))
+    return Corpus(columns)
 
 
 def read_triplets(paths: list[Path]) -> Corpus:
@@ -54,29 +56,31 @@ def read_triplets(paths: list[Path]) -> Corpus:
     SimCSE calls them sent0, sent1 and hard_neg. Raises UserError with the line that has not three
     fields, and when the files hold no triplet.
     """
-    columns: tuple[list[str], ...] = ([], [], [])
-    for path in paths:
-        # A stream, not a list of lines: str.splitlines would also cut at form feeds.
-        reader = csv.reader(io.StringIO(_text(path), newline=""))
-        try:
-            header = next(reader, [])
-            if len(header) != 3:
-                raise UserError(
-                    f"{path}, line 1: a header of 3 columns (sent0,sent1,hard_neg) was expected"
-                )
-            for row in reader:
-                if len(row) != 3:
-                    raise UserError(
-                        f"{path}, line {reader.line_num}: 3 fields were expected, {len(row)} found"
-                    )
-                for column, text in zip(columns, row, strict=True):
-                    column.append(text.strip() or " ")
-        # Such as a quote that never ends: it reaches the csv module's longest field.
-        except csv.Error as error:
-            raise UserError(f"{path}, line {reader.line_num}: {error}") from None
-    if not columns[0]:
+    columns = text_columns(triplet for path in paths for triplet in _triplets(path))
+    if not columns:
         raise UserError(f"{paths[0]} holds no triplet")
     return Corpus(columns)
+
+
+def _triplets(path: Path) -> Iterator[list[str]]:
+    # A stream cuts at line ends only: str.splitlines would also cut at form feeds.
+    parts = (part for line in _lines(path) for part in io.StringIO(line, newline=""))
+    reader = csv.reader(parts)
+    try:
+        header = next(reader, [])
+        if len(header) != 3:
+            raise UserError(
+                f"{path}, line 1: a header of 3 columns (sent0,sent1,hard_neg) was expected"
+            )
+        for row in reader:
+            if len(row) != 3:
+                raise UserError(
+                    f"{path}, line {reader.line_num}: 3 fields were expected, {len(row)} found"
+                )
+            yield [text.strip() or " " for text in row]
+    # Such as a quote that never ends: it reaches the csv module's longest field.
+    except csv.Error as error:
+        raise UserError(f"{path}, line {reader.line_num}: {error}") from None
 
 
 def is_triplet_file(path: Path) -> bool:
@@ -136,8 +140,8 @@ def read_entailments(paths: list[Path]) -> Corpus:
     """Read the entailed pairs among NLI pairs, without their labels (clsr.md, section 3)."""
     pairs = read_nli_pairs(paths)
     assert pairs.labels is not None
-    chosen = np.flatnonzero(pairs.labels == ENTAILMENT)
-    return Corpus(tuple([column[item] for item in chosen] for column in pairs.columns))
+    chosen = pairs.labels == ENTAILMENT
+    return Corpus(tuple(list(itertools.compress(column, chosen)) for column in pairs.columns))
 
 
 def read_similar_pairs(paths: list[Path]) -> Corpus:
@@ -160,7 +164,7 @@ def read_triplets_as_pairs(paths: list[Path]) -> Corpus:
 
     The items are all entailed pairs, then all neutral ones, then all contradictions.
     """
-    premises, entailments, contradictions = read_triplets(paths).columns
+    premises, entailments, contradictions = map(list, read_triplets(paths).columns)
     hypotheses = (entailments, [*premises[1:], premises[0]], contradictions)
     labels = np.repeat([ENTAILMENT, NEUTRAL, CONTRADICTION], len(premises))
     return Corpus((premises * 3, [text for column in hypotheses for text in column]), labels)
@@ -171,7 +175,7 @@ def read_triplets_as_scored_pairs(paths: list[Path]) -> Corpus:
 
     The items are all entailed pairs, then all contradictions.
     """
-    premises, entailments, contradictions = read_triplets(paths).columns
+    premises, entailments, contradictions = map(list, read_triplets(paths).columns)
     scores = np.repeat(np.asarray([5, 0], np.float32), len(premises))
     return Corpus((premises * 2, [*entailments, *contradictions]), scores)
 
@@ -182,21 +186,23 @@ def read_neighbours(paths: list[Path]) -> Corpus:
     Each line is a sentence, and an empty line stands between two documents. Raises UserError when
     no two sentences follow one another.
     """
-    pairs: list[tuple[str, str]] = []
-    for path in paths:
-        rows = [row.strip() for row in _text(path).split("\n")]
-        # An empty line ends a document, so it is part of no pair.
-        pairs.extend((one, two) for one, two in itertools.pairwise(rows) if one and two)
-    if not pairs:
+    columns = text_columns(
+        pair
+        for path in paths
+        for pair in itertools.pairwise(line.strip() for line in _lines(path))
+        if all(pair)  # an empty line ends a document, so it is part of no pair
+    )
+    if not columns:
         raise UserError(f"{paths[0]} holds no two sentences in a row")
-    return Corpus(([one for one, _ in pairs], [two for _, two in pairs]))
+    return Corpus(columns)
 
 
-def _text(path: Path) -> str:
-    """The text of a file. Raises UserError with the line that is not UTF-8."""
-    content = path.read_bytes()
-    try:
-        return content.decode("utf-8").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{path}, line {line}: not UTF-8 text") from None
+def _lines(path: Path) -> Iterator[str]:
+    """The lines of a file, with their ends. Raises UserError with the line that is not UTF-8."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError:
+                raise UserError(f"{path}, line {number}: not UTF-8 text") from None
+            yield text.replace("\r\n", "\n")

@@ -5,6 +5,7 @@ the corpus, so they are in keys and travel to the machines of a cluster.
 """
 
 import functools
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 from harness.data.corpus_sources import Source
 from harness.data.readers import Corpus
 from harness.data.shapes import ROLES, Shape
+from harness.data.texts import text_columns
 from harness.data.user_modules import user_module
 from harness.errors import UserError, explained, suggest
 from harness.files import digest
@@ -75,16 +77,22 @@ class Registered(Source):
 
     def read(self, paths: list[Path]) -> Corpus:
         """The items that the function yields. Raises UserError for one that is not of the shape."""
-        roles = ROLES[self.shape]
-        items = list(self._items(paths[:-1]))
-        if not items:
+        number = ROLES[self.shape][-1]  # no shape has two, and it stands last
+        numbers = array("d")
+
+        def texts() -> Iterator[tuple[str, ...]]:
+            for item in self._items(paths[:-1]):
+                if number in NUMBERS:
+                    numbers.append(item[-1])
+                yield item[:-1] if number in NUMBERS else item
+
+        columns = text_columns(texts())
+        if not columns:
             raise UserError(f"{self.code} yields no item")
-        columns = {role: [item[at] for item in items] for at, role in enumerate(roles)}
-        texts = tuple(columns[role] for role in roles if role not in NUMBERS)
-        if "score" in columns:
-            return Corpus(texts, np.asarray(columns["score"], np.float32))
-        labels = np.asarray(columns["label"], np.int64) if "label" in columns else None
-        return Corpus(texts, labels)
+        if number not in NUMBERS:
+            return Corpus(columns)
+        kind = np.float32 if number == "score" else np.int64
+        return Corpus(columns, np.asarray(numbers, kind))
 
     def _items(self, paths: list[Path]) -> Iterator[tuple[Any, ...]]:
         roles = ROLES[self.shape]

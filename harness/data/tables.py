@@ -1,11 +1,12 @@
 """Tables become items: files in any format of the `datasets` library, row by row.
 
-The library streams, so no copy of the data is made; what is kept are word pieces.
+The library streams, and texts go to disk as they come, so a table may be larger than memory.
 """
 
 import csv
 import itertools
 import math
+from array import array
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 from harness.data.corpus_names import CorpusName, check_column
 from harness.data.readers import CONTRADICTION, ENTAILMENT, NEUTRAL, Corpus
 from harness.data.shapes import ROLES, Shape, recognised, shape_of_roles
+from harness.data.texts import text_columns
 from harness.errors import UserError, explained
 
 BUILDERS = {
@@ -65,23 +67,25 @@ def read_table(name: CorpusName, paths: list[Path]) -> Corpus:
     """
     shape, roles = shape_of(name, paths[0])
     texts = [role for role in ROLES[shape] if role not in ("score", "label")]
-    columns: list[list[str]] = [[] for _ in texts]
-    numbers: list[float] = []
-    for where, row in itertools.islice(_items(name, roles, paths), name.limit):
-        for role, column in zip(texts, columns, strict=True):
-            column.append(_text(row[roles[role]], roles[role], where))
-        if shape == "scored pairs":
-            numbers.append(_score(row[roles["score"]], where))
-        elif shape == "labelled pairs":
-            numbers.append(_label(row[roles["label"]], where))
-    if not columns[0]:
+    numbers = array("d")
+
+    def items() -> Iterator[list[str]]:
+        for where, row in itertools.islice(_items(name, roles, paths), name.limit):
+            yield [_text(row[roles[role]], roles[role], where) for role in texts]
+            if shape == "scored pairs":
+                numbers.append(_score(row[roles["score"]], where))
+            elif shape == "labelled pairs":
+                numbers.append(_label(row[roles["label"]], where))
+
+    columns = text_columns(items())
+    if not columns:
         raise UserError(
             f"{paths[0]} holds no item{' that the filter leaves' if name.where else ''}"
         )
     if shape == "scored pairs":
-        return Corpus(tuple(columns), np.asarray(numbers, np.float32))
+        return Corpus(columns, np.asarray(numbers, np.float32))
     labels = np.asarray(numbers, np.int64) if shape == "labelled pairs" else None
-    return Corpus(tuple(columns), labels)
+    return Corpus(columns, labels)
 
 
 def _items(

@@ -1,6 +1,8 @@
 """Corpora as word pieces: tokenised once per tokenizer, kept on disk, memory-mapped by trials."""
 
-from collections.abc import Mapping, Sequence
+import itertools
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,15 @@ from torch import Tensor
 
 from harness.arrays import SharedArrays
 from harness.data.corpora import source
+from harness.data.texts import slices
 from harness.files import cache_folder, digest_files
+from harness.scratch import Scratch
 
 LONGEST = 512  # the positions of BERT
 """Most word pieces that are kept of a sentence; no method trains on more"""
+TEXTS_AT_ONCE = 2_000
+"""Texts that are tokenised at once: enough for all cores, and few, because what the library gives
+takes 100 bytes and more for each piece"""
 
 
 @dataclass(frozen=True)
@@ -126,22 +133,25 @@ def tokenised(
         corpus = found.corpus(paths)
         arrays: dict[str, np.ndarray] = {} if corpus.labels is None else {"labels": corpus.labels}
         for number, column in enumerate(corpus.columns):
-            texts = [f" {text}" for text in column] if leading_space else column
-            arrays[f"ids{number}"], arrays[f"starts{number}"] = flattened(
-                piece_ids(tokenizer, texts)
-            )
+            texts = (f" {text}" for text in column) if leading_space else column
+            arrays[f"ids{number}"], arrays[f"starts{number}"] = word_pieces(tokenizer, texts)
         return arrays
 
     encoder = Path(tokenizer.name_or_path).name
     return SharedArrays(folder, f"the word pieces of {corpus_name} for {encoder}", build)
 
 
-def flattened(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Join rows of word pieces, and say where each starts: (pieces,) int32 and (rows + 1,) int64.
+def word_pieces(tokenizer: Any, texts: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
+    """The pieces of texts, and where each text starts: (pieces,) int32 and (texts + 1,) int64.
 
-    Every row is cut to `LONGEST` pieces.
+    Every text is cut to `LONGEST` pieces. The pieces of a large corpus are on disk, and only the
+    starts are in memory. Raises UserError when the disk is full.
     """
-    cut = [row[:LONGEST] for row in rows]
-    starts = np.concatenate([[0], np.cumsum([len(row) for row in cut])]).astype(np.int64)
-    # 32 bits hold any vocabulary and take half the space of numpy's own 64 on disk.
-    return np.fromiter((piece for row in cut for piece in row), np.int32, int(starts[-1])), starts
+    scratch, lengths = Scratch(), array("q", [0])
+    for part in slices(texts, TEXTS_AT_ONCE):
+        rows = [row[:LONGEST] for row in piece_ids(tokenizer, part)]
+        lengths.extend(map(len, rows))
+        # 32 bits hold any vocabulary and take half the space of numpy's own 64 on disk.
+        pieces = np.fromiter(itertools.chain.from_iterable(rows), np.int32, sum(map(len, rows)))
+        scratch.append(pieces.tobytes())
+    return scratch.array(np.int32), np.cumsum(np.frombuffer(lengths, np.int64))

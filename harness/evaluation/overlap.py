@@ -50,15 +50,18 @@ def normal_form(text: str) -> str:
 
 def overlaps(corpus: Corpus) -> Iterator[Overlap]:
     """The overlap of a corpus with every test of `LOOKED_AT`; all columns count."""
-    for name in LOOKED_AT:
-        known = suite(name)
-        for task in known.tests:
-            try:
-                test = known.load(task)
-            except UserError as error:
-                yield Overlap(task, {}, str(error))
-                continue
-            yield Overlap(task, _figures(test, _marks(corpus, [test])[0]))
+    tests: dict[str, Any] = {}
+    problems: dict[str, str] = {}
+    tasks = [(known, task) for known in map(suite, LOOKED_AT) for task in known.tests]
+    for known, task in tasks:
+        try:
+            tests[task] = known.load(task)
+        except UserError as error:
+            problems[task] = str(error)
+    marks = dict(zip(tests, _marks(corpus, list(tests.values())), strict=True))
+    for _, task in tasks:
+        figures = _figures(tests[task], marks[task]) if task in tests else {}
+        yield Overlap(task, figures, problems.get(task, ""))
 
 
 def contamination(corpora: Collection[str], measured: Suite) -> dict[str, float]:
@@ -103,23 +106,21 @@ def _figures(test: Any, marks: Mapping[str, np.ndarray]) -> dict[str, int]:
 
 
 def _marks(corpus: Corpus, tests: list[Any]) -> list[dict[str, np.ndarray]]:
-    """For each test, what the corpus has of its sorted sentences and of its pairs."""
+    """For each test, what the corpus has of its sorted sentences and of its pairs.
+
+    The corpus is gone over once. Only what a test has is kept of it.
+    """
     sentences = [sorted(set(test.texts)) for test in tests]
     form = {text: normal_form(text) for texts in sentences for text in texts}
-    texts = set().union(*corpus.columns)
-    # A million texts become forms once, and only those that a test has are kept.
     wanted = set(form.values()) - {""}
-    columns = [
-        [known if (known := normal_form(text)) in wanted else "" for text in column]
-        for column in corpus.columns
-    ]
-    forms = set().union(*columns) - {""}
-    together = {
-        frozenset(pair)
-        for one, other in combinations(columns, 2)
-        for pair in zip(one, other, strict=True)
-        if all(pair)
-    }
+    texts: set[str] = set()
+    forms: set[str] = set()
+    together: set[frozenset[str]] = set()
+    for item in zip(*corpus.columns, strict=True):
+        texts.update(text for text in item if text in form)
+        known = [each for text in item if (each := normal_form(text)) in wanted]
+        forms.update(known)
+        together.update(map(frozenset, combinations(known, 2)))
     return [
         {
             "exact": np.array([text in texts for text in each], bool),

@@ -115,5 +115,5 @@ def _pairs(table: CorpusName, path: Path) -> Pairs:
             raise UserError(f"{path} holds no pair with {said}") from None
         raise
     assert corpus.labels is not None
-    first, second = corpus.columns
+    first, second = map(list, corpus.columns)
     return Pairs(first, second, np.asarray(corpus.labels, np.float64))

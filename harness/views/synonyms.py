@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.data.batching import TextBatch, interleaved, pad
 from harness.data.corpora import source
-from harness.data.tokens import Template, flattened, piece_ids
+from harness.data.tokens import Template, word_pieces
 from harness.errors import UserError
 
 Thesaurus = Mapping[str, Sequence[str]]
@@ -64,8 +64,8 @@ def synonym_pieces(corpus: str, path: Path, tokenizer: Any) -> dict[str, np.ndar
     # A generator of its own: the global one belongs to the trial that happens to build this.
     found, thesaurus, generator = source(corpus), read_thesaurus(path), random.Random(0)
     sentences = found.read(found.paths()).columns[0]
-    texts = [replace_word(text, thesaurus, generator) for text in sentences]
-    ids, starts = flattened(piece_ids(tokenizer, texts))
+    texts = (replace_word(text, thesaurus, generator) for text in sentences)
+    ids, starts = word_pieces(tokenizer, texts)
     return {"ids": ids, "starts": starts}
 
 
