@@ -61,8 +61,16 @@ def show(
     else:
         raise UserError(
             f'"{what}" cannot be the key of a trial: keys have the characters 0 to 9 and a to f; '
-            f"see `harness list trials`; nor is it a method{suggest(what, _methods())}"
+            f"see `harness list trials`; nor is it a method{suggest(what, _near(what))}"
         )
+
+
+def _near(what: str) -> list[str]:
+    """The names that may be meant: of a plugin in the working directory, or of all methods."""
+    from pathlib import Path
+
+    file = f"{what}.py"
+    return [file] if Path(file).exists() else _methods()
 
 
 def _methods() -> list[str]:
@@ -82,7 +90,13 @@ def _in_a_space(what: str) -> str | None:
 
 def _is_method(what: str) -> bool:
     """Whether it is the name or the path of a method."""
-    return "/" in what or what.endswith(".py") or what in _methods()
+    from pathlib import Path
+
+    from harness.inputs import kind_of
+
+    # A folder of the working directory is a method by its bare name, as for `harness run`.
+    folder = kind_of(Path(what, "__init__.py")) != "nothing"
+    return "/" in what or what.endswith(".py") or folder or what in _methods()
 
 
 def print_record(record: "Record", console: "Console", locator: str | None = None) -> None:

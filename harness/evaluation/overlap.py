@@ -69,9 +69,10 @@ def contamination(corpora: Collection[str], measured: Suite) -> dict[str, float]
 
     The figures are those of OVERLAP_FIGURES. They count whole corpora, also where only a share of
     their labels is drawn. Each corpus is compared with a suite once, and what was found is kept in
-    the cache. Raises UserError when a file is missing.
+    the cache. Of a suite that asks for vectors itself (mteb) the texts are not known: it has none.
+    Raises UserError when a file is missing.
     """
-    if not corpora:
+    if not corpora or measured.embeds:
         return {}
     tests = [measured.load(task) for task in measured.tests]
     kept = [_kept(name, measured, tests).read() for name in dict.fromkeys(corpora)]

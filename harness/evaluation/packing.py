@@ -68,6 +68,12 @@ def _packable(weight: Tensor) -> bool:
         and weight.dtype == torch.float32
         and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-        # oneDNN refuses bf16 on a CPU without AVX-512; torch's own layers emulate it there.
-        and (_packed_type() == torch.float32 or torch.ops.mkldnn._is_mkldnn_bf16_supported())
+        and _multiplies(_packed_type())
     )
+
+
+def _multiplies(kind: torch.dtype) -> bool:
+    """Whether oneDNN has products of this type on this CPU; torch's own layers emulate others."""
+    if kind == torch.bfloat16:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return kind == torch.float32 or bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())

@@ -97,7 +97,9 @@ def locate(name: str) -> Path:
     plain = path.name if name == f"methods/{path.name}" else name
     if plain in known:
         return known[plain]
-    raise UserError(f'unknown method "{name}"{suggest(plain, known)}')
+    file = f"{name}.py"
+    near = [file] if kind_of(here(Path(file))) != "nothing" else known
+    raise UserError(f'unknown method "{name}"{suggest(plain, near)}')
 
 
 @functools.cache

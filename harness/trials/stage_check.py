@@ -25,6 +25,8 @@ from harness.trials.padding_check import padding_matters
 CHECK_BATCH_SIZE = 8
 """Items in a batch of the check; few, because a check should take less than a minute"""
 CHECK_STEPS = 3
+SHORT_BATCH = 3
+"""Items in the last batch of an epoch, as the check tries it; an odd number fits no groups"""
 
 
 def stage_faults(
@@ -63,6 +65,14 @@ def _stage_faults(
     if moved:
         yield Fault(f"the frozen parameter {moved[0]} moved", lines.of_function("losses"))
     yield from _state_faults(run, before)
+    if not stage.group:  # a short last batch is kept
+        short = _StageCheck(method, stage, kit, lines, SHORT_BATCH)
+        if fault := short.steps(1):
+            sentence = (
+                f"in a last batch of {SHORT_BATCH} items: {fault.sentence}; allow for it, or "
+                f"declare batches=Batches(full=True)"
+            )
+            yield replace(fault, sentence=sentence)
     name = padding_matters(method, stage, run.streams) if stage.batches.text else ""
     if name:
         sentence = (
@@ -110,13 +120,20 @@ def _gradient_faults(
 class _StageCheck:
     """A method in the middle of a stage, with its optimiser and its streams."""
 
-    def __init__(self, method: Method[Any], stage: Stage, kit: Kit, lines: PluginLines) -> None:
+    def __init__(
+        self,
+        method: Method[Any],
+        stage: Stage,
+        kit: Kit,
+        lines: PluginLines,
+        batch_size: int = CHECK_BATCH_SIZE,
+    ) -> None:
         config = kit.config
         assert isinstance(config, TrainingConfig), "a method with stages has a TrainingConfig"
         self.method, self.stage, self.kit, self.lines = method, stage, kit, lines
         groups = parameter_groups(trainable(method, stage), config, stage.optimisation)
         self.optimiser = optimiser(stage.optimisation.optimiser, groups, config.weight_decay)
-        self.streams = stage_streams(method, kit, stage, seed=0, batch_size=CHECK_BATCH_SIZE)
+        self.streams = stage_streams(method, kit, stage, seed=0, batch_size=batch_size)
         self.batches = made(method, stage, self.streams, 0)
         self.reached: set[str] = set()
         """Names of the parameters that have got a gradient"""

@@ -39,7 +39,7 @@ VALUES = ["suite=few.py", "sentences=graded-sentences", f"max_steps={STEPS}", "e
           "batch_size=8", "evaluation_interval=20", "precision=fp32"]  # fmt: skip
 RUN = ["slowly.py", "--encoder", "tiny-bert", "--store", "store", "--track", "tensorboard",
        *(word for value in VALUES for word in ("--set", value))]  # fmt: skip
-OF_THE_RUN = {"started", "sentences_per_second", "peak_host_memory_mib", "commit"}
+OF_THE_RUN = {"started", "sentences_per_second", "peak_host_memory_mib", "commit", "plugin"}
 
 
 def heed_ctrl_c() -> None:

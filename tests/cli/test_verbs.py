@@ -576,7 +576,7 @@ def test_trials_are_named_by_the_values_that_were_searched(swept: Any, harness: 
     assert "temperature=" not in "".join(labels)
     said = swept.answer.out
     assert "simcse unsup tiny-bert learning_rate=0.0001 seed 42: " in said
-    assert re.search(r"\[2/2\] simcse unsup tiny-bert learning_rate=\S+ seed [01]: dev", said)
+    assert re.search(r"\[4/4\] simcse unsup tiny-bert learning_rate=\S+ seed [01]: dev", said)
 
 
 def test_the_table_names_the_chosen_values(swept: Any, harness: Any) -> None:

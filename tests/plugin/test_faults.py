@@ -125,6 +125,13 @@ FAULTS = {
         LOSS, '        return {"views": (first - second).square().sum(1)}\n', "def losses",
         'stage "views": the loss "views" is not a scalar tensor but (8,)',
     ),
+    "groups that do not fill a last batch": (
+        LOSS, f"        first = first.unflatten(0, (-1, 8)).flatten(0, 1)\n{LOSS}",
+        "first.unflatten",
+        'stage "views": in a last batch of 3 items: losses() raises RuntimeError: unflatten: '
+        "Provided sizes [-1, 8] don't multiply up to the size of dim 0 (3) in the input tensor; "
+        "allow for it, or declare batches=Batches(full=True)",
+    ),
     "an embedding that depends on the batch": (
         EMBED, EMBED.replace("return ", "return 1 / batch.attention_mask.sum() + "), "def embed",
         "embed() depends on the batch: a sentence gets different vectors when it is alone and "
