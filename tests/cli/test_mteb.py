@@ -11,7 +11,6 @@ from harness.trials.store import Store
 from tests.mteb_tasks import TOPICS, write_tasks
 
 pytestmark = pytest.mark.slow  # mteb takes seconds to import
-mteb = pytest.importorskip("mteb")
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +43,8 @@ def test_scores_reach_the_table_and_mteb_reads_its_files(
         written = harness("export", "tiny-bert", tmp_path / "out", "--mteb", "--store", store)
         assert written.code == 0, written.err
         assert "results of 2 tasks" in written.out
+    import mteb
+
     [read] = mteb.ResultCache(tmp_path / "out").load_results(include_remote=False).model_results
     assert read.model_name == "harness/pooling-tiny-bert"
     assert read.model_revision == records["Pairs"].evaluates
@@ -76,6 +77,8 @@ def test_a_trial_selects_on_a_split(harness: Any, tasks: Path, tmp_path: Path) -
     assert set(record.test) == {"Pairs"}
     written = harness("export", record.key[:8], tmp_path / "out", "--mteb", "--store", store)
     assert written.code == 0, written.err
+    import mteb
+
     [read] = mteb.ResultCache(tmp_path / "out").load_results(include_remote=False).model_results
     assert read.model_name == "harness/simcse-tiny-bert"
     [result] = read.task_results

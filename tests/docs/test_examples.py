@@ -67,7 +67,6 @@ def test_the_suite_of_the_evaluation_page_is_one(tmp_path: Path) -> None:
 def test_the_task_of_the_evaluation_page_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("mteb")
     write_tasks(tmp_path, {"test": [("one", "two", 1.0), ("one", "three", 2.0)]})
     (tmp_path / "pairs").rename(tmp_path / "my-pairs")
     (tmp_path / "mytasks.py").write_text(example("docs/evaluation.md", "python", 1))

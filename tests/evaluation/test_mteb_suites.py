@@ -22,7 +22,6 @@ from harness.trials.trial import Trial
 from tests.mteb_tasks import TOPICS, write_tasks
 
 pytestmark = pytest.mark.slow  # mteb takes seconds to import
-mteb = pytest.importorskip("mteb")
 
 PAIRS = {
     split: [(f"{split} one {number}", f"{split} two {number}", number % 5) for number in range(12)]
@@ -167,6 +166,8 @@ def test_real_vectors_have_the_scores_of_mteb_and_of_our_own_suite(
     ours = Embedder(*built(Trial("sentence_transformer", {"encoder": name}, 0)))
     score = found.score_test(ours).metrics["Pairs"]
     [task] = found.load("Pairs")
+    import mteb
+
     theirs = mteb.evaluate(
         SentenceTransformer(str(hub / "models" / name)), task, cache=None, co2_tracker=False
     )

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 
 @dataclass
 class Seen:
@@ -26,10 +24,11 @@ class Seen:
 
 def tensorboard(folder: Path) -> list[Seen]:
     """The runs in event files."""
-    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
     found = []
     for place in sorted((folder / "tensorboard").glob("*/*")):
-        events = reader.EventAccumulator(str(place), size_guidance={"scalars": 0}).Reload()
+        events = EventAccumulator(str(place), size_guidance={"scalars": 0}).Reload()
         seen = Seen(place.name, place.parent.name)
         for tag in events.Tags()["scalars"]:
             seen.values[tag] = [(each.step, each.value) for each in events.Scalars(tag)]
@@ -47,7 +46,9 @@ def tensorboard(folder: Path) -> list[Seen]:
 
 def mlflow(folder: Path) -> list[Seen]:
     """The runs in the database."""
-    client = pytest.importorskip("mlflow").MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
     names = {each.experiment_id: each.name for each in client.search_experiments()}
     found = []
     for run in client.search_runs([*names]):
@@ -65,12 +66,13 @@ def wandb(folder: Path) -> list[Seen]:
     """The runs in files of the offline mode; the attempts of a run are one run."""
     import json
 
-    messages = pytest.importorskip("wandb.proto.wandb_internal_pb2")
+    from wandb.proto.wandb_internal_pb2 import Record
+
     runs: dict[str, Seen] = {}
     for path in sorted(folder.glob("wandb/offline-run-*/*.wandb")):
         seen = Seen("", "")
         for data in _records(path.read_bytes()):
-            record = messages.Record.FromString(data)
+            record = Record.FromString(data)
             if record.HasField("run"):
                 run = record.run
                 seen = runs.setdefault(run.run_id, Seen(run.display_name, run.run_group))
