@@ -5,6 +5,8 @@ import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 from harness.data.hub import mirrors
 from harness.data.hub_tables import is_hub_name
@@ -108,12 +110,17 @@ def _not_downloaded(repository: str, revision: str) -> bool:
 @functools.cache
 def hub_failure() -> str | None:
     """Why the Hub does not answer; None where it does. It is asked once."""
-    from huggingface_hub import constants, get_session
+    from huggingface_hub import constants
 
+    if constants.HF_HUB_OFFLINE:
+        return "HF_HUB_OFFLINE is set"
     try:
-        get_session().head(constants.ENDPOINT, timeout=10)
-    except Exception as error:  # each version of its client has errors of its own
-        return type(error).__name__
+        # Not with its own client, which has other errors in each version.
+        urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=10).close()
+    except HTTPError:
+        return None  # it answers
+    except OSError as error:
+        return str(error)
     return None
 
 

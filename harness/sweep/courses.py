@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from harness.errors import UserError
 from harness.sweep.cost import long_first
 from harness.sweep.search import Search
 from harness.sweep.trial_sources import Line, Listed
@@ -83,7 +84,7 @@ class _Course:
 class Courses:
     """The courses that go on. They are a source of trials.
 
-    A trial for which two of them ask runs once. Where a course raises an error, it ends, and the
+    A trial for which two of them ask runs once. Where a course raises a UserError, it ends, and the
     others go on.
     """
 
@@ -101,7 +102,7 @@ class Courses:
         self._courses: list[_Course] = []
         self._lists: list[tuple[Listed, set[str]]] = []
         """Trials of phases that began together, and the keys of those that have not ended"""
-        self._error: Exception | None = None
+        self._error: UserError | None = None
 
     def add(self, phases: Iterator[Phase]) -> None:
         """Begin one more course."""
@@ -125,7 +126,7 @@ class Courses:
             changed = True
             try:
                 self._next_phases(due)
-            except Exception as error:  # Ray Tune, which asks for the trials, would wrap it
+            except UserError as error:  # Ray Tune, which asks for the trials, would wrap it
                 self._end(due, error)
         if changed:
             titles = dict.fromkeys(each.title for each in self._courses if each.title)
@@ -136,7 +137,7 @@ class Courses:
         for course in due:
             try:
                 phase = course.next_phase()
-            except Exception as error:
+            except UserError as error:
                 self._end([course], error)
                 continue
             if phase:
@@ -151,7 +152,7 @@ class Courses:
         if listed:
             self._lists.append((Listed(long_first(listed)), set(listed)))
 
-    def _end(self, courses: list[_Course], error: Exception) -> None:
+    def _end(self, courses: list[_Course], error: UserError) -> None:
         self._error = self._error or error
         self._courses = [each for each in self._courses if each not in courses]
 

@@ -52,7 +52,6 @@ def write_rows(path: Path, rows: int) -> int:
 
 @pytest.mark.slow
 @pytest.mark.process
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives the peak in kibibytes")
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, tiny_encoder: Path) -> None:
     few, many = (tmp_path / f"{rows}.jsonl.gz" for rows in (FEW, MANY))
     write_rows(few, FEW)
