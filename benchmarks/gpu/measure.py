@@ -3,7 +3,8 @@
 It needs no network and no mirror: the weights are random, with the shapes of BERT base and RoBERTa
 large, and the texts are two to five of the embedded sentences in a row. bf16, or what the GPU has.
 
-    python benchmarks/gpu/measure.py [training] [large] [evaluation] [determinism] [packing]
+    python benchmarks/gpu/measure.py [training] [large] [compiled] [evaluation] [determinism]
+        [packing] [fused]
 
 Without a word, all of them. `training` and `evaluation` compare with sentence-transformers, whose
 trainer needs `pip install -c constraints.txt -e '.[dev]'`. A short try, which also works
@@ -12,44 +13,37 @@ without a GPU: `python benchmarks/gpu/measure.py --short training`.
 
 import argparse
 import os
-import random
+import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import fused
 import torch
 import transformers
+from place import Place, timed
 from sentence_transformers import (
     SentenceTransformer,
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
 )
 from sentence_transformers.losses import MultipleNegativesRankingLoss
-from transformers import BertConfig, BertForMaskedLM
 
-from harness.data.corpora import source
 from harness.data.hub import model_folder
-from harness.device import device, resolve_precision, synchronise
+from harness.device import device, resolve_precision
 from harness.evaluation.embedder import Embedder
 from harness.plugin import registry
-from harness.plugin.kit import Kit, load_tokenizer
+from harness.plugin.kit import Kit
 from harness.sweep.cost import layer_parameters
 from harness.training.loop import Trainer
 from harness.training.seeds import seed_everything
 from harness.trials.trial import resolve
 
 LENGTH = 32
-SHAPES = {
-    "base": {},
-    "large": {
-        "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16,
-        "intermediate_size": 4096,
-    },
-}  # fmt: skip
+MPS = "nvidia-cuda-mps-control"
 SPACE = """\
 setting: unsup
 suite: graded
@@ -66,52 +60,6 @@ methods:
 """
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where the models and texts of the measurements are, and how long they are."""
-
-    folder: Path
-    short: bool
-
-    def encoder(self, shape: str) -> str:
-        """An encoder with random weights; with `--short`, the embedded one."""
-        if self.short:
-            return "tiny-bert"
-        path = self.folder / shape
-        if not path.exists():
-            BertForMaskedLM(BertConfig(**SHAPES[shape])).save_pretrained(path)
-            load_tokenizer("tiny-bert").save_pretrained(path)
-        return str(path)
-
-    @property
-    def texts(self) -> Path:
-        """A corpus of texts with 10 to 50 words."""
-        path = self.folder / "texts.txt"
-        if not path.exists():
-            corpus = source("graded-sentences")
-            sentences = corpus.corpus(corpus.paths()).columns[0]
-            draw = random.Random(0)
-            lines = [
-                " ".join(draw.choices(sentences, k=draw.randint(2, 5)))
-                for _ in range(500 if self.short else 40_000)
-            ]
-            path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        return path
-
-    def steps(self, number: int) -> int:
-        """So many steps, or two with `--short`."""
-        return 2 if self.short else number
-
-
-def timed(call: Callable[[], object]) -> float:
-    """Seconds of a call, with all that it asks the GPU for."""
-    synchronise(device())
-    started = time.perf_counter()
-    call()
-    synchronise(device())
-    return time.perf_counter() - started
-
-
 def kit_of(place: Place, shape: str, **values: object) -> Kit:
     """A kit of SimCSE."""
     plugin = registry.load("simcse")
@@ -122,11 +70,15 @@ def kit_of(place: Place, shape: str, **values: object) -> Kit:
     return Kit(plugin.declare(resolve(plugin, given)), device())
 
 
-def ours(place: Place, shape: str, batch: int, steps: int) -> float:
+def ours(place: Place, shape: str, batch: int, steps: int, *, compiled: bool = False) -> float:
     """Sentences per second of our loop."""
     kit = kit_of(place, shape, batch_size=batch, max_steps=steps)
     seed_everything(0)
-    outcome = Trainer(kit.build(), kit, 0, lambda: 0.0, lambda _: None).run()
+    method = kit.build()
+    if compiled:
+        for layer in method.encoder.model.encoder.layer:
+            layer.compile(dynamic=True)
+    outcome = Trainer(method, kit, 0, lambda: 0.0, lambda _: None).run()
     return outcome.sentences / outcome.seconds
 
 
@@ -219,6 +171,14 @@ def determinism(place: Place) -> None:
     print(f"deterministic kernels: {found['warn'] / found['default']:.2f} of the speed without")
 
 
+def compiled(place: Place) -> None:
+    """What `torch.compile` of each layer, for any number of tokens, makes of the training."""
+    ours(place, "base", 64, 2, compiled=True)  # what is compiled stays in a cache on disk
+    steps = place.steps(200)
+    plain, other = (ours(place, "base", 64, steps, compiled=each) for each in (False, True))
+    print(f"compiled layers, batch 64: {other / plain:.2f} times as fast as plain ones")
+
+
 def packing(place: Place) -> None:
     """Trials per hour of a grid of 16, with one, two and four of them on the GPU at a time."""
     space = place.folder / "space.yaml"
@@ -226,18 +186,49 @@ def packing(place: Place) -> None:
     encoder = place.encoder("base")
     space.write_text(SPACE.format(encoder=encoder, texts=place.texts, steps=steps), "utf-8")
     for at_a_time in (1, 2, 4):
-        shares = () if device().type == "cpu" else ("--gpus-per-trial", str(1 / at_a_time))
-        store = place.folder / f"trials-{at_a_time}"
-        command = [sys.executable, "-m", "harness", "sweep", str(space), "--store", str(store)]
-        seconds = timed(lambda command=command, shares=shares: subprocess.run(
-            [*command, *shares, "--no-dashboard"], check=True, env=os.environ, capture_output=True
-        ))  # fmt: skip
-        print(f"sweep, {at_a_time} at a time: {17 * 3600 / seconds:.0f} trials an hour")
+        _packed(place, space, at_a_time, "")
+    if shutil.which(MPS) is None:
+        print(f"CUDA MPS: {MPS} is not here")
+        return
+    for at_a_time in (2, 4):
+        with mps():
+            _packed(place, space, at_a_time, ", with CUDA MPS")
+
+
+def _packed(place: Place, space: Path, at_a_time: int, how: str) -> None:
+    shares = () if device().type == "cpu" else ("--gpus-per-trial", str(1 / at_a_time))
+    store = place.folder / f"trials-{at_a_time}{how[-3:]}"
+    command = [sys.executable, "-m", "harness", "sweep", str(space), "--store", str(store)]
+    seconds = timed(lambda: subprocess.run(
+        [*command, *shares, "--no-dashboard"], check=True, env=os.environ, capture_output=True
+    ))  # fmt: skip
+    print(f"sweep, {at_a_time} at a time{how}: {17 * 3600 / seconds:.0f} trials an hour")
+
+
+@contextmanager
+def mps() -> Iterator[None]:
+    """In the block, processes share the GPU through CUDA's multi-process service."""
+    with tempfile.TemporaryDirectory() as folder:
+        own = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+        os.environ.update(own)
+        subprocess.run([MPS, "-d"], check=True)
+        try:
+            yield
+        finally:
+            subprocess.run([MPS], input="quit", text=True, check=True)
+            for name in own:
+                del os.environ[name]
+
+
+def fused_trials(place: Place) -> None:
+    """Trials of prompts for a frozen encoder, one by one and fused into one pass."""
+    counts = [2] if place.short else [4, 16]
+    fused.compare(place, "dcpcse", place.encoder("base"), counts, steps=place.steps(50), batch=64)
 
 
 PARTS: dict[str, Callable[[Place], None]] = {
-    "training": training, "large": large, "evaluation": evaluation, "determinism": determinism,
-    "packing": packing,
+    "training": training, "large": large, "compiled": compiled, "evaluation": evaluation,
+    "determinism": determinism, "packing": packing, "fused": fused_trials,
 }  # fmt: skip
 
 

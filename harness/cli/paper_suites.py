@@ -9,10 +9,11 @@ from harness.errors import UserError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from harness.cli.sweeping import Means
     from harness.cli.targets import SweepOptions
-    from harness.evaluation.suites import Suite
     from harness.report.compared import ComparedTable
-    from harness.trials.lookup import MeasuredModel
+    from harness.sweep.measuring import Asked
+    from harness.trials.record import Record
     from harness.trials.store import Store
 
 _Model = tuple[str, str | None]
@@ -45,54 +46,75 @@ def announce(chosen: "SweepOptions") -> None:
         Console(highlight=False).print(f"Trials of the store to measure: {suites}", soft_wrap=True)
 
 
-def measure(lacking: dict[_Model, list[str]], store: "Store", console: "Console") -> bool:
-    """Measure and store what is lacking; whether everything could be measured.
+def measure(
+    lacking: dict[_Model, list[str]], store: "Store", means: "Means", console: "Console"
+) -> bool:
+    """Measure and store what is lacking; whether all models could be measured.
 
-    What has no data here, or what cannot be loaded, is named.
+    A suite without data here is named, and so is a model that cannot be loaded.
     """
+    from harness.sweep.measuring import Asked
     from harness.trials.lookup import model
 
-    suites = _readable({suite for names in lacking.values() for suite in names}, console)
-    complete = True
+    readable = _readable({suite for names in lacking.values() for suite in names}, console)
+    asked, complete = (
+        [],
+        len(readable) == len({suite for each in lacking.values() for suite in each}),
+    )
     for (name, pooling), names in lacking.items():
-        chosen = [suites[each] for each in names if each in suites]
-        if not chosen:
+        if not (suites := tuple(each for each in names if each in readable)):
             continue
         try:
-            found = model(name, store, pooling=pooling, method=None)
-            complete &= _measured(found, chosen, store, console)
+            asked.append(Asked(model(name, store, pooling=pooling, method=None), suites))
         except UserError as error:
             console.print(f"Not measured: {error}", soft_wrap=True, markup=False)
             complete = False
-    return complete
+    return (not asked or _measured(asked, store, means, console)) and complete
 
 
-def _readable(names: Iterable[str], console: "Console") -> "dict[str, Suite]":
-    """The suites whose data are here, by name; of another one, the reason is printed."""
+def _readable(names: Iterable[str], console: "Console") -> set[str]:
+    """The suites whose data are here; of another one, the reason is printed."""
     from harness.evaluation.suites import suite
 
-    found = {}
+    found = set()
     for name in sorted(names):
         try:
             suite(name).digest()
-            found[name] = suite(name)
+            found.add(name)
         except UserError as error:
             console.print(f"Not measured with {name}: {error}", soft_wrap=True, markup=False)
     return found
 
 
-def _measured(
-    model: "MeasuredModel", suites: "list[Suite]", store: "Store", console: "Console"
-) -> bool:
-    from harness.trials.evaluate import Measurement, evaluations
+def _measured(asked: "list[Asked]", store: "Store", means: "Means", console: "Console") -> bool:
+    """Measure the models on workers, and store the records of each as soon as it is measured."""
+    from harness.sweep.measuring import measured
+    from harness.sweep.ray_engine import Engine
 
-    complete = True
-    with console.status("loading") as status:
-        measurement = Measurement(model, store, status=status.update)
-        for suite, record in zip(suites, evaluations(measurement, suites), strict=True):
-            store.write(record)
-            complete &= record.finished
-            why = f", without {record.reason}" if record.reason else ""
-            line = f"{model.label}: measured with {suite.name}{why}"
-            console.print(line, soft_wrap=True, markup=False)
+    trials, complete = [each.model.trial for each in asked], True
+    with Engine(store, means.resources(), means.limits(), trials) as engine:
+        console.print(
+            f"\nMeasuring {len(asked)} trials with {', '.join(_suites(asked))}, "
+            f"{engine.slots} at a time",
+            soft_wrap=True,
+        )
+        with console.status("measuring") as status:
+            for number, (each, found) in enumerate(measured(asked, engine), 1):
+                reasons = [found] if isinstance(found, str) else _stored(found, store)
+                complete &= not reasons
+                why = f", without {'; '.join(reasons)}" if reasons else ""
+                line = f"[{number}/{len(asked)}] {each.model.label}: measured with "
+                console.print(line + ", ".join(each.suites) + why, soft_wrap=True, markup=False)
+                status.update(f"measuring: {len(asked) - number} left")
     return complete
+
+
+def _suites(asked: "list[Asked]") -> list[str]:
+    return sorted({suite for each in asked for suite in each.suites})
+
+
+def _stored(records: "list[Record]", store: "Store") -> list[str]:
+    """Store the records; what they lack, and why."""
+    for record in records:
+        store.write(record)
+    return [str(record.reason) for record in records if record.reason or not record.finished]

@@ -64,7 +64,7 @@ def reproduce(
     console, found = Console(highlight=False), options.opened(store)
     result = run_searches(searches, found, means, console, paper)
     tables = [compared for each in targets for compared in each.measured()]
-    measured = measure(lacking_suites(tables), found, console)
+    measured = measure(lacking_suites(tables), found, means, console)
     for each in targets:
         table(paper=paper, number=each.table, encoder=encoder, store=store)
         _print_verdict(each)

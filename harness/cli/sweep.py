@@ -95,7 +95,7 @@ def sweep(
 
     console, found = Console(highlight=False), options.opened(store)
     result = run_searches(searches, found, means, console, chosen.name)
-    measured = measure(lacking_suites(chosen.measured()), found, console)
+    measured = measure(lacking_suites(chosen.measured()), found, means, console)
     if chosen.of_table:
         for each in encoder or (None,):
             table(paper=paper, number=number, encoder=each, store=store)

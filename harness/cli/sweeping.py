@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from harness.sweep.driver import SweepResult
+    from harness.sweep.limits import Limits
+    from harness.sweep.resources import Resources
     from harness.sweep.search import Search
     from harness.trials.store import Store
 
@@ -39,6 +41,19 @@ class Means:
 
             check(self.track)
 
+    def resources(self) -> "Resources":
+        """What each trial occupies."""
+        from harness.sweep.resources import Resources
+
+        return Resources(self.cpus_per_trial, options.gpus_of(self.gpus_per_trial))
+
+    def limits(self) -> "Limits":
+        """What each trial may take."""
+        from harness.sweep.limits import Limits
+
+        memory = self.memory_per_trial and self.memory_per_trial * 2**30
+        return Limits(options.seconds_of(self.trial_timeout, "--trial-timeout"), memory)
+
 
 def run_searches(
     searches: "list[Search]", store: "Store", means: Means, console: "Console", name: str
@@ -46,14 +61,9 @@ def run_searches(
     """Run what the store lacks of the searches. `name`: that of the sweep, for a tracker."""
     options.use_cluster(means.address)
     from harness.sweep.driver import run_sweep
-    from harness.sweep.limits import Limits
-    from harness.sweep.resources import Resources
     from harness.sweep.sweep_state import publishing
     from harness.sweep.terminal import Terminal
 
-    resources = Resources(means.cpus_per_trial, options.gpus_of(means.gpus_per_trial))
-    memory = means.memory_per_trial and means.memory_per_trial * 2**30
-    limits = Limits(options.seconds_of(means.trial_timeout, "--trial-timeout"), memory)
     dashboard = means.dashboard
     if dashboard is None:
         dashboard = bool(os.environ.get("RAY_ADDRESS"))
@@ -64,8 +74,9 @@ def run_searches(
 
             tracking = stack.enter_context(Tracking(means.track, store, name, terminal.notice))
         return run_sweep(
-            searches, store, resources, limits, terminal, dashboard=dashboard, tracking=tracking
-        )
+            searches, store, means.resources(), means.limits(), terminal,
+            dashboard=dashboard, tracking=tracking,
+        )  # fmt: skip
 
 
 def print_problems(

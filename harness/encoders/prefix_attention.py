@@ -53,6 +53,9 @@ def prefix_sdpa(
     blocks = zip(unpadded.blocks, wanted.of_blocks(unpadded), *texts, strict=True)
     parts = []
     for block, own, *text in blocks:
+        if not block.rows:  # the tail attends to nothing
+            parts.append(torch.zeros_like(text[0]))
+            continue
         padded = [block.padded(states).transpose(1, 2) for states in text]
         parts.append(block.unpadded(_attended(module, padded, block.mask, own, kwargs)))
     return torch.cat(parts)[None], None

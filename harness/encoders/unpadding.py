@@ -1,9 +1,9 @@
 """How a batch lies in memory while an encoder works: padded, or its real tokens alone.
 
 An unpadded batch is one row of tokens, (1, tokens, ...), whose rows follow one another, the
-shortest first. Linear layers, norms and embeddings see no padding then. Attention works on blocks
-of rows of about one length, which are padded again and masked; rows of exactly one length need
-neither.
+shortest first. Linear layers, norms and embeddings see no padding then, but for a tail of less than
+TOKENS_MULTIPLE places. Attention works on blocks of rows of about one length, which are padded
+again and masked; rows of exactly one length need neither.
 """
 
 from collections.abc import Iterator
@@ -29,6 +29,13 @@ MOST_PADDING = {"cpu": 0.2}
 """The most padding in a block, as a share of its positions, by kind of device.
 
 Elsewhere all rows are one block, because many small kernels would be slow on a GPU."""
+
+TOKENS_MULTIPLE = 32
+"""The number of tokens in a row is a multiple of this.
+
+Libraries prepare a product for every shape that they meet, and keep what they have prepared: a
+batch of a new shape is slower, and with a new number of tokens in every step a training took some
+megabytes more with each of them."""
 
 
 def unpads(config: Any) -> bool:
@@ -105,6 +112,7 @@ class Block:
     """Consecutive rows of an unpadded batch that attention takes at once."""
 
     rows: int
+    """0: the block is the tail"""
     length: int
     """Of the longest row"""
     tokens: int
@@ -137,23 +145,26 @@ class Unpadded:
         order = np.argsort(lengths, kind="stable")
         in_order, column = np.nonzero(mask[order])
         index = order[in_order] * mask.shape[1] + column
-        token = np.full(mask.size, len(index))  # out of range at padding, which nobody may ask for
+        self._tail = -len(index) % TOKENS_MULTIPLE
+        # Out of range at padding, which nobody may ask for.
+        token = np.full(mask.size, len(index) + self._tail)
         token[index] = np.arange(len(index))
         self.order = self._moved(order)
         """(rows,): the number of each row in the batch, the shortest first"""
         self._index, self._row = self._moved(index), self._moved(order[in_order])
         self._token = self._moved(token.reshape(mask.shape))
-        self.blocks = tuple(self._blocks(lengths[order]))
+        tail = [Block(0, 0, self._tail)] if self._tail else []
+        self.blocks = (*self._blocks(lengths[order]), *tail)
         self.arguments: dict[str, Any] = {"attention_mask": None, "unpadded": self}
 
     def tokens(self, values: Tensor) -> Tensor:
         """(rows, length, ...) -> (1, tokens, ...)."""
-        return take(values.flatten(0, 1), self._index)[None]
+        return self._with_tail(take(values.flatten(0, 1), self._index))[None]
 
     def padded(self, states: Tensor) -> Tensor:
         """(1, tokens, ...) -> (rows, length, ...)."""
         rows, length = self.shape
-        whole = put(states[0], self._index, rows * length)
+        whole = put(states[0, : len(self._index)], self._index, rows * length)
         return whole.view(rows, length, *whole.shape[1:])
 
     def places(self, positions: Tensor) -> Tensor:
@@ -169,7 +180,15 @@ class Unpadded:
     def spread(self, values: Tensor, states: Tensor) -> Tensor:
         """(rows, count) -> (1, tokens, count), or (rows, 1, count) for the states of `at`."""
         # There is no padding in a batch of one row, so here the first dimension tells them apart.
-        return values[:, None] if len(states) == len(values) else values[self._row][None]
+        if len(states) == len(values):
+            return values[:, None]
+        return self._with_tail(values[self._row])[None]
+
+    def _with_tail(self, values: Tensor) -> Tensor:
+        """Values of the tokens, (tokens, ...), with 0 in the tail."""
+        if not self._tail:
+            return values
+        return torch.cat([values, values.new_zeros(self._tail, *values.shape[1:])])
 
     def _blocks(self, lengths: np.ndarray) -> Iterator[Block]:
         """lengths: of the rows in their new order."""

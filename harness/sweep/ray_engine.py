@@ -7,7 +7,7 @@ import gc
 import os
 import secrets
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
@@ -36,6 +36,7 @@ if not os.environ.get("RAY_ADDRESS"):
 import ray
 from ray import tune
 
+from harness.errors import shortened
 from harness.sweep import worker
 from harness.sweep.dashboard import Dashboard, where_it_is
 from harness.sweep.gpu_share import GpuShares
@@ -166,6 +167,32 @@ class Engine:
                 gc.collect()
         if stopping.asked:
             raise KeyboardInterrupt
+
+    def sent(self, trial: Trial) -> dict[str, Any]:
+        """A trial as `each` takes it to a worker, with the list of the files that travel."""
+        assert self._folder
+        return worker.trial_settings(trial, self._files)
+
+    def each(
+        self, call: Callable[[dict[str, Any], str, float], Any], given: Sequence[dict[str, Any]]
+    ) -> Iterator[tuple[int, Any]]:
+        """Call a function on a worker for each of these; yield (number, what it returned).
+
+        They come as they end. The function also gets the address of the store and its number of
+        CPU cores. For one whose worker died, the reason is yielded.
+        """
+        wanted = self._gpu_shares.wanted
+        gpus = 1.0 if wanted == "auto" else wanted
+        remote = ray.remote(num_cpus=self.resources.cpus, num_gpus=gpus, max_retries=0)(call)
+        address, cpus = self.store.address, self.resources.cpus
+        running = {remote.remote(each, address, cpus): place for place, each in enumerate(given)}
+        while running:
+            [ended], _ = ray.wait(list(running), num_returns=1)
+            try:
+                found = ray.get(ended)
+            except ray.exceptions.RayError as error:
+                found = shortened(" ".join(str(error).split()), 500)
+            yield running.pop(ended), found
 
     def _tuner(self, queue: TrialQueue, relay: Relay) -> tune.Tuner:
         """A run of Tune, which ends when the queue is empty or after MOST_JOBS."""

@@ -1,5 +1,7 @@
 """Peak memory of a piece of work."""
 
+import ctypes
+import gc
 import re
 import sys
 from collections.abc import Iterator
@@ -34,13 +36,25 @@ def peak_memory(device: torch.device) -> Iterator[Peak]:
     The host memory is that of the whole process. Outside Linux it is the peak since the process
     started, not that of the block.
     """
-    # The marks are reset, because a worker process runs many trials.
+    # A worker process runs many trials, so the marks are reset, and what the trials before have
+    # left goes back to the system.
+    _give_back()
     peak = Peak(device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     _reset_high_water_mark()
     yield peak
     peak.measure()
+
+
+def _give_back() -> None:
+    """Return freed memory to the system, which the C library would keep: gigabytes after a while.
+
+    Only glibc can be asked for it.
+    """
+    gc.collect()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _reset_high_water_mark() -> None:

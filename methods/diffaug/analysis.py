@@ -164,7 +164,9 @@ def _own(output: Tensor, real: Tensor) -> Tensor:
 
     real: (rows, length).
     """
-    return output[real] if output.shape[:2] == real.shape else output.flatten(0, 1)
+    if output.shape[:2] == real.shape:
+        return output[real]
+    return output.flatten(0, 1)[: int(real.sum())]  # behind them is the tail
 
 
 def _prefix_norms(prefixes: PrefixModules) -> Tensor:

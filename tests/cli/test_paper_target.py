@@ -143,3 +143,25 @@ def test_a_table_is_filled_and_nothing_runs_twice(serially: Any, tmp_path: Path)
     left = pq.read_table(tmp_path / "tables" / "diffaug-table-1.parquet").to_pylist()
     stored = {record.key for record in Store(tmp_path / "store").read().records()}
     assert {trial["key"] for row in left for trial in row["trials"]} == stored
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_further_suites_are_measured_on_workers(process: Any, hub: Path, tmp_path: Path) -> None:
+    """D2CSE's Table 5 has alignment and uniformity beside the average of the STS tests."""
+    store = tmp_path / "store"
+    words = ["simcse", "--paper", "d2cse", "--table", "5", "--store", store, "--seeds", "0"]
+    short = ["--encoder", "tiny-bert", "--set", "max_steps=2", "--set", "batch_size=8"]
+    data = {"HARNESS_HUB": str(hub)}
+    first = process("sweep", *words, *short, environment=data)
+    assert first.code == 0, first.err
+    assert "Measuring 2 trials with geometry" in first.out
+    assert "[2/2]" in first.out
+    records = Store(store).read().records()
+    finals = {record.key for record in records if record.role == "final"}
+    measured = [record for record in records if record.role == "evaluation"]
+    assert {record.evaluates for record in measured} == finals
+    assert all(record.finished and record.test["alignment"] > 0 for record in measured)
+    second = process("sweep", *words, *short, environment=data)
+    assert second.code == 0, second.err
+    assert "Measuring" not in second.out

@@ -16,7 +16,7 @@ from harness.encoders import unpadding
 from harness.encoders.attention import KeyValues
 from harness.encoders.backbone import Encoder
 from harness.encoders.reach import Reach, WordVectors, first_replaced
-from harness.encoders.unpadding import FAMILIES, Padded, Unpadded, layout_of
+from harness.encoders.unpadding import FAMILIES, TOKENS_MULTIPLE, Padded, Unpadded, layout_of
 from harness.modules.adapters import LowRankModules
 
 Watch = Callable[[Any], Any]
@@ -193,7 +193,9 @@ def test_a_mask_may_have_holes(tiny_encoder: Path) -> None:
     )
 
 
-def test_linear_layers_and_norms_see_real_tokens_alone(tiny_encoder: Path, watch: Watch) -> None:
+def test_linear_layers_and_norms_see_real_tokens_and_a_short_tail(
+    tiny_encoder: Path, watch: Watch
+) -> None:
     encoder, batch = encoder_of(tiny_encoder), text()
     first, last = encoder.model.encoder.layer
     seen = {
@@ -208,7 +210,7 @@ def test_linear_layers_and_norms_see_real_tokens_alone(tiny_encoder: Path, watch
     }
     encoder.cls(batch)
     shapes = {name: tuple(calls.given[0][0][0].shape[:2]) for name, calls in seen.items()}
-    tokens = (1, sum(LENGTHS))
+    tokens = (1, -(-sum(LENGTHS) // TOKENS_MULTIPLE) * TOKENS_MULTIPLE)
     assert shapes == {
         "words": tokens, "query": tokens, "norm": tokens, "dense": tokens, "last": (ROWS, 1)
     }  # fmt: skip
@@ -280,7 +282,7 @@ def test_a_batch_on_a_gpu_still_knows_its_mask() -> None:
     assert torch.equal(kept.host_mask, text().attention_mask)
     layout = layout_of(batch.attention_mask, unpad=True, known=batch.host_mask)
     assert isinstance(layout, Unpadded)
-    assert layout.tokens(batch.input_ids).shape == (1, sum(LENGTHS))
+    assert layout.tokens(batch.input_ids).shape == (1, 2 * TOKENS_MULTIPLE)
     changed = batch.replaced(batch.input_ids, batch.attention_mask.clone())
     assert changed.host_mask is None, "another mask is not known"
     assert interleaved(batch, batch, 0).host_mask is None

@@ -1,0 +1,298 @@
+"""Trials of a frozen-encoder method one by one, and fused into one forward pass.
+
+The trials have learning rates of their own, and seeds of their own. Fused, each has the prompts,
+the optimiser, the batches and the random numbers that it has alone; the encoder reads the rows of
+all trials in one pass, and one backward pass follows. It prints how many times as fast the fused
+trials are, a dev score of each included, and how far from the same trials alone they end. In bf16
+the last digits grow apart, so compare with `--set precision=fp32`.
+
+    python benchmarks/gpu/fused.py [--method dcpcse] [--trials 4 16] [--steps 50] [--batch 64]
+        [--encoder FOLDER] [--set KEY=VALUE]
+
+Without `--encoder` it has random weights of the shape of BERT base; the texts are embedded ones.
+A short try, which also works without a GPU:
+`python benchmarks/gpu/fused.py --encoder tiny-bert --trials 3 --steps 3 --batch 8`.
+"""
+
+import argparse
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from fused_pass import FusedEncoder, RandomState, Request, request_of
+from place import Place, timed
+from torch import Tensor
+
+from harness.data.batching import TextBatch
+from harness.device import device, in_precision, resolve_precision
+from harness.encoders.backbone import Encoder
+from harness.encoders.reach import Reach
+from harness.evaluation.embedder import Embedder
+from harness.evaluation.suites import suite
+from harness.plugin import registry
+from harness.plugin.kit import Kit
+from harness.training.feeding import fed, made
+from harness.training.loop import Trainer
+from harness.training.optimisers import StageOptimiser
+from harness.training.seeds import seed_everything
+from harness.training.stages import stage_streams
+from harness.training.step_curves import GRADIENT_NORM, loss_metric, rate_metric
+from harness.trials.trial import resolve
+
+
+@dataclass
+class Trial:
+    """A trial as it begins, and what it has become."""
+
+    kit: Kit
+    seed: int
+    curves: dict[tuple[int, str], Any] = field(default_factory=dict)
+    """(step, name of a loss or of the norm of all gradients) -> value"""
+    weights: dict[str, Tensor] = field(default_factory=dict)
+    dev: float = 0.0
+    """Its score on the dev set of the embedded data"""
+
+    def built(self) -> Any:
+        """Its method, with the random numbers of its seed."""
+        seed_everything(self.seed)
+        return self.kit.build()
+
+
+def alone(trial: Trial) -> None:
+    """Train by the harness's own loop."""
+    method = trial.built()
+    outcome = Trainer(method, trial.kit, trial.seed, lambda: 0.0, lambda _: None).run()
+    trial.curves = {
+        (point["step"], point["metric"]): point["value"]
+        for point in outcome.curves
+        if not point["metric"].startswith(rate_metric(""))
+    }
+    _note(trial, method)
+
+
+class Meeting:
+    """Where the passes of several trials wait for one another, each in a thread of its own.
+
+    One trial runs at a time, with its own random numbers. The last one that asks runs the pass.
+    """
+
+    def __init__(self, encoder: FusedEncoder, states: Sequence[RandomState]) -> None:
+        self.encoder, self.states = encoder, states
+        self._turn, self._changed = 0, threading.Condition()
+        self._asked: list[Request] = []
+        self._found: list[Any] = []
+        self._failed: BaseException | None = None
+
+    def run(self, computations: Sequence[Callable[[], Tensor]]) -> list[Tensor]:
+        """The results of the trials' computations, in which they meet."""
+        results: list[Any] = [None] * len(computations)
+        self._turn, self._failed = 0, None
+
+        def one(number: int) -> None:
+            try:
+                self._wait(number)
+                results[number] = computations[number]()
+                self._leave(number)
+            except BaseException as error:  # the others must not wait for it
+                with self._changed:
+                    self._failed = self._failed or error
+                    self._changed.notify_all()
+
+        threads = [threading.Thread(target=one, args=(each,)) for each in range(len(results))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self._failed:
+            raise self._failed
+        return results
+
+    def ask(self, number: int, request: Request) -> Any:
+        """The answer of the encoder to a trial's request."""
+        self._asked.append(request)
+        last = number == len(self.states) - 1
+        if last:
+            self.states[number].keep()
+            self._found, self._asked = self.encoder(self._asked), []
+            self.states[number].use()
+        self._leave(number)
+        self._wait(number)
+        return self._found[number]
+
+    def _wait(self, number: int) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._failed or self._turn == number)
+            if self._failed:
+                raise RuntimeError("another trial failed")
+        self.states[number].use()
+
+    def _leave(self, number: int) -> None:
+        self.states[number].keep()
+        with self._changed:
+            self._turn = (number + 1) % len(self.states)
+            self._changed.notify_all()
+
+
+def fused(trials: Sequence[Trial]) -> None:
+    """Train all of them in step."""
+    methods, states, feeds, optimisers = [], [], [], []
+    with ExitStack() as stack:
+        for trial in trials:
+            method = trial.built().train()
+            stage = trial.kit.declared.stages[0]
+            streams = stage_streams(method, trial.kit, stage, trial.seed)
+            steps = stage.steps(len(next(iter(streams.values())).items))
+            optimisers.append(StageOptimiser(stage, method, trial.kit.config, steps))
+            batches = made(method, stage, streams, 0)
+            feeds.append(stack.enter_context(fed(batches, trial.kit.device)))
+            methods.append(method)
+            states.append(RandomState(trial.kit.device))
+        meeting = Meeting(FusedEncoder(trials[0].kit.encoder().to(device())), states)
+        for number, method in enumerate(methods):
+            _meet(method.encoder, meeting, number)
+        for step in range(steps):
+            _step(trials, optimisers, feeds, meeting, step)
+    for trial, method in zip(trials, methods, strict=True):
+        del method.encoder._run
+        _note(trial, method)
+
+
+def _step(
+    trials: Sequence[Trial],
+    optimisers: Sequence[StageOptimiser],
+    feeds: Sequence[Any],
+    meeting: Meeting,
+    step: int,
+) -> None:
+    """One step of every trial."""
+    precision = resolve_precision(trials[0].kit.config.precision, trials[0].kit.device)
+
+    def loss(number: int) -> Tensor:
+        stage = optimisers[number].stage
+        with in_precision(precision, trials[number].kit.device):
+            found = optimisers[number].losses(next(feeds[number]), stage)
+        weighted = []
+        for name, weight in stage.losses.items():
+            value = found[name].float()
+            trials[number].curves[step + 1, loss_metric(name)] = value.detach()
+            weighted.append((weight(step) if callable(weight) else weight) * value)
+        return torch.stack(weighted).sum()
+
+    losses = meeting.run([lambda number=number: loss(number) for number in range(len(trials))])
+    # No weight belongs to two trials, so the gradient of the sum is each one's own.
+    torch.stack(losses).sum().backward()
+    for trial, optimiser in zip(trials, optimisers, strict=True):
+        trial.curves[step + 1, GRADIENT_NORM] = optimiser.step(step)
+
+
+def _meet(encoder: Encoder, meeting: Meeting, number: int) -> None:
+    """Let the passes of a trial's encoder go to the meeting."""
+
+    def run(batch: TextBatch, reach: Reach, **_: Any) -> tuple[Any, Any]:
+        request = request_of(encoder, batch, reach, meeting.states[number], encoder._where)
+        return meeting.ask(number, request), request.layout
+
+    encoder._run = run  # type: ignore[method-assign]
+
+
+def _note(trial: Trial, method: Any) -> None:
+    trial.weights = {
+        name: weight.detach().clone()
+        for name, weight in method.named_parameters()
+        if weight.requires_grad
+    }
+    trial.dev = suite("graded").score_dev(Embedder(method, trial.kit))
+
+
+def trials_of(method: str, values: Mapping[str, object], count: int) -> list[Trial]:
+    """So many trials with learning rates and seeds of their own."""
+    plugin = registry.load(method)
+    fields = plugin.method.config_type.model_fields
+    known = {name: value for name, value in values.items() if name in fields}
+    given = [known | {"learning_rate": 0.01 / (1 + number)} for number in range(count)]
+    return [
+        Trial(Kit(plugin.declare(resolve(plugin, each)), device()), number)
+        for number, each in enumerate(given)
+    ]
+
+
+def farthest(one: Sequence[Trial], other: Sequence[Trial]) -> dict[str, float]:
+    """What differs -> the largest difference between a trial alone and the same one fused.
+
+    That of losses and of norms is a share of the value.
+    """
+    pairs = list(zip(one, other, strict=True))
+    curves = [
+        (step, abs(float(second.curves[step, name]) / value - 1))
+        for first, second in pairs
+        for (step, name), value in first.curves.items()
+    ]
+    return {
+        "losses and norms of gradients, first step": max(far for step, far in curves if step == 1),
+        "losses and norms of gradients, all steps": max(far for _, far in curves),
+        "trained weights": max(
+            float((first.weights[name] - second.weights[name]).abs().max())
+            for first, second in pairs
+            for name in first.weights
+        ),
+        "dev scores": max(abs(first.dev - second.dev) for first, second in pairs),
+    }
+
+
+def compare(
+    place: Place,
+    method: str,
+    encoder: str,
+    counts: Sequence[int],
+    *,
+    steps: int,
+    batch: int,
+    **values: object,
+) -> None:
+    """Print what so many trials gain when they are fused, and how far they are from alone."""
+    given: dict[str, object] = {
+        "encoder": encoder, "sentences": str(place.texts), "max_length": 32, "suite": "graded",
+        "generator": encoder, "max_steps": steps, "batch_size": batch,
+        "evaluation_interval": steps, **values,
+    }  # fmt: skip
+    for count in counts:
+        one, other = (trials_of(method, given, count) for _ in range(2))
+        apart = timed(lambda one=one: [alone(trial) for trial in one])
+        together = timed(lambda other=other: fused(other))
+        print(f"{method}, {count} trials fused: {apart / together:.2f} times as fast")
+        for name, value in farthest(one, other).items():
+            print(f"  {name}: {value:.1e}")
+
+
+def main() -> None:
+    """Compare, and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--method", default="dcpcse")
+    parser.add_argument("--trials", type=int, nargs="+", default=[4, 16])
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--encoder")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    asked = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    with tempfile.TemporaryDirectory() as folder:
+        place = Place(Path(folder), short=device().type == "cpu")
+        encoder = asked.encoder or place.encoder("base")
+        values = dict(each.split("=", 1) for each in asked.set)
+        compare(
+            place, asked.method, encoder, asked.trials, steps=asked.steps, batch=asked.batch,
+            **values,
+        )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

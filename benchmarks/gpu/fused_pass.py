@@ -1,0 +1,234 @@
+"""One forward pass of a frozen encoder for several trials, whose rows lie side by side.
+
+Every trial keeps its own prompts, its own layout of rows, and its own random numbers: a dropout
+mask is drawn for the rows of one trial after the other, as each would draw it alone. Only the
+linear layers, norms and activations see the rows of all trials together.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from harness.data.batching import TextBatch
+from harness.encoders.attention import KeyValues, OnePosition
+from harness.encoders.backbone import Encoder
+from harness.encoders.families import embedding_output
+from harness.encoders.reach import Reach
+from harness.encoders.unpadding import Block, Padded, Unpadded, layout_of
+
+
+class RandomState:
+    """The random numbers of one trial, which go on where it drew the last one."""
+
+    def __init__(self, device: torch.device) -> None:
+        """Begin with torch's present state."""
+        self.device = device
+        self.keep()
+
+    def keep(self) -> None:
+        """Remember torch's present state."""
+        self._cpu = torch.get_rng_state()
+        if self.device.type == "cuda":
+            self._cuda = torch.cuda.get_rng_state(self.device)
+
+    def use(self) -> None:
+        """Let torch go on from here."""
+        torch.set_rng_state(self._cpu)
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(self._cuda, self.device)
+
+
+@dataclass
+class Request:
+    """What one trial asks the encoder for, and how its rows lie in memory."""
+
+    encoder: Encoder
+    batch: TextBatch
+    reach: Reach
+    state: RandomState
+    layout: Padded | Unpadded
+    blocks: tuple[Block, ...]
+    where: Tensor | None
+    """(rows,): the one position that the trial wants; None: all"""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.batch.input_ids)
+
+    @property
+    def tokens(self) -> int:
+        """Number of places in the one row of tokens."""
+        return sum(block.tokens for block in self.blocks)
+
+    def flat(self, values: Tensor) -> Tensor:
+        """(rows, length, ...) -> (1, tokens, ...)."""
+        if isinstance(self.layout, Unpadded):
+            return self.layout.tokens(values)
+        return values.reshape(1, -1, *values.shape[2:])
+
+    def unflat(self, states: Tensor) -> Tensor:
+        """The inverse of `flat` for a padded batch; an unpadded one stays as it is."""
+        if isinstance(self.layout, Unpadded):
+            return states
+        return states.view(*self.batch.input_ids.shape, *states.shape[2:])
+
+    def edited(self, hook: Callable[..., Tensor | None], output: Tensor) -> Tensor:
+        """The part of this trial in an output, (1, tokens, H), after a hook of its own encoder."""
+        encoder = self.encoder
+        encoder.reach, encoder.layout = self.reach, self.layout
+        try:
+            found = hook(encoder, None, None, self.unflat(output))
+        finally:
+            encoder.reach, encoder.layout = {}, Padded(None)
+        return output if found is None else found.reshape(output.shape)
+
+
+def request_of(
+    encoder: Encoder, batch: TextBatch, reach: Reach, state: RandomState, where: Any
+) -> Request:
+    """The request of a trial whose encoder would run `batch`. It lies as it would alone."""
+    if reach.get("mixture") is not None:
+        raise ValueError("a mixture of adapters is not for a fused pass")
+    unpad = encoder.unpads and not reach.get("padding", False)
+    layout = layout_of(batch.attention_mask, unpad=unpad, known=batch.host_mask)
+    rows, length = batch.input_ids.shape
+    if isinstance(layout, Unpadded):
+        blocks = layout.blocks
+    else:
+        mask = layout.arguments["attention_mask"]
+        keys = None if mask is None else mask.bool()[:, None, None].expand(-1, -1, length, -1)
+        blocks = (Block(rows, length, rows * length, None, keys),)
+    if isinstance(where, int):
+        where = torch.full((rows,), where, device=batch.input_ids.device)
+    return Request(encoder, batch, reach, state, layout, blocks, where)
+
+
+class _Joined:
+    """The layout of all requests, as attention and the hooks of an encoder read it."""
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self.requests = requests
+        self.blocks = tuple(chain.from_iterable(each.blocks for each in requests))
+        self.sizes = [each.tokens for each in requests]
+        orders, first = [], 0
+        for each in requests:
+            plain = torch.arange(each.rows, device=each.batch.input_ids.device)
+            own = each.layout.order if isinstance(each.layout, Unpadded) else plain
+            orders.append(own + first)
+            first += each.rows
+        self.rows = first
+        self.order = torch.cat(orders)
+
+    def at(self, states: Tensor, _where: Any) -> Tensor:
+        """The states at the position that each request wants, (rows, 1, H)."""
+        parts = zip(self.requests, states.split(self.sizes, dim=1), strict=True)
+        return torch.cat([each.layout.at(each.unflat(own), each.where) for each, own in parts])
+
+
+class _OwnNumbers(TorchFunctionMode):
+    """Draws the dropout of every request from its own random state."""
+
+    def __init__(self, joined: _Joined) -> None:
+        super().__init__()
+        self.joined = joined
+        self.owners = [each for each in joined.requests for block in each.blocks if block.rows]
+        self.passes = 0
+        """Calls of attention so far: one for each block in every layer"""
+
+    def __torch_function__(self, call: Any, _types: Any, given: Any = (), named: Any = None) -> Any:
+        named = named or {}
+        if call is functional.scaled_dot_product_attention:
+            owner = self.owners[self.passes % len(self.owners)]
+            self.passes += 1
+            return self._drawn(owner, lambda: call(*given, **named))
+        if call is not functional.dropout:
+            return call(*given, **named)
+        states, *rest = given
+        along = 1 if len(states) == 1 else 0
+        sizes = self.joined.sizes if along else [each.rows for each in self.joined.requests]
+        parts = [
+            self._drawn(owner, lambda own=own: call(own.contiguous(), *rest, **named))
+            for owner, own in zip(self.joined.requests, states.split(sizes, dim=along), strict=True)
+        ]
+        return torch.cat(parts, dim=along)
+
+    def _drawn(self, owner: Request, draw: Callable[[], Tensor]) -> Tensor:
+        owner.state.use()
+        found = draw()
+        owner.state.keep()
+        return found
+
+
+class FusedEncoder:
+    """A frozen encoder that answers the requests of several trials in one pass."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        """encoder: a copy of the trials' encoder that nobody else uses."""
+        self.encoder = encoder.train()
+        self.requests: Sequence[Request] = ()
+        """Of the pass that is running"""
+        for parameter in encoder.parameters():
+            parameter.requires_grad_(False)
+        words, output = encoder.model.get_input_embeddings(), embedding_output(encoder.model)
+        words.register_forward_hook(lambda *given: self._each(Encoder._put_words, given[2]))
+        output.register_forward_hook(lambda *given: self._each(Encoder._edit_embedding, given[2]))
+
+    def __call__(self, requests: Sequence[Request]) -> list[Any]:
+        """What the model of transformers would give to each request alone."""
+        joined, encoder = _Joined(requests), self.encoder
+        one = requests[0].where is not None and encoder._one_position
+        options: dict[str, Any] = {"prefix": _prefix(requests), "unpadded": joined}
+        if one:
+            wanted = torch.cat([each.where for each in requests])
+            options["only"] = OnePosition(wanted, encoder.model.config.num_hidden_layers - 1)
+            encoder._where, encoder.layout = wanted, joined
+        self.requests = requests
+        try:
+            with _OwnNumbers(joined):
+                states = encoder.model(
+                    input_ids=_side_by_side(requests, lambda each: each.batch.input_ids),
+                    position_ids=_side_by_side(
+                        requests, lambda each: each.encoder._positions(each.batch, each.reach)
+                    ),
+                    attention_mask=None,
+                    **options,
+                ).last_hidden_state
+        finally:
+            encoder._where, encoder.layout, self.requests = None, Padded(None), ()
+        if one:
+            parts = states.split([each.rows for each in requests])
+        else:
+            parts = [
+                each.unflat(own)
+                for each, own in zip(requests, states.split(joined.sizes, dim=1), strict=True)
+            ]
+        return [SimpleNamespace(last_hidden_state=part) for part in parts]
+
+    def _each(self, hook: Callable[..., Tensor | None], output: Tensor) -> Tensor:
+        parts = output.split([each.tokens for each in self.requests], dim=1)
+        found = [each.edited(hook, own) for each, own in zip(self.requests, parts, strict=True)]
+        return torch.cat(found, dim=1)
+
+
+def _side_by_side(requests: Sequence[Request], values: Callable[[Request], Tensor]) -> Tensor:
+    return torch.cat([each.flat(values(each)) for each in requests], dim=1)
+
+
+def _prefix(requests: Sequence[Request]) -> KeyValues | None:
+    """The prompts of all rows. Trials of one pass have equally many."""
+    own = [each.reach.get("prefix") for each in requests]
+    if own[0] is None:
+        return None
+    keys, values, _ = zip(*own, strict=True)
+    return KeyValues(
+        tuple(map(torch.cat, zip(*keys, strict=True))),
+        tuple(map(torch.cat, zip(*values, strict=True))),
+    )

@@ -1,0 +1,36 @@
+"""Trials of a frozen encoder fused into one pass equal the same trials alone."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks/gpu/fused.py"
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "values"),
+    [
+        ("dcpcse", ["mlm=true"]),  # two passes for each loss
+        ("dcpcse", ["prompts=shallow"]),
+        ("d2cse", ["cls_prompt=true"]),  # its second pass is padded, and edits embeddings
+    ],
+)
+def test_fused_trials_equal_those_alone(method: str, values: list[str]) -> None:
+    options = [argument for value in (*values, "precision=fp32") for argument in ("--set", value)]
+    given = ["--encoder", "tiny-bert", "--trials", "3", "--steps", "2", "--batch", "8"]
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--method", method, *given, *options],
+        capture_output=True, text=True, timeout=1200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = {
+        name: float(value) for name, value in re.findall(r"^  (.+): (\S+)$", done.stdout, re.M)
+    }
+    assert found["losses and norms of gradients, first step"] < 1e-6
+    assert found["losses and norms of gradients, all steps"] < 1e-3  # Adam enlarges last digits
+    assert found["dev scores"] < 1e-2
