@@ -50,7 +50,8 @@ def test_a_trial_and_back(harness: Harness, store: Store, tmp_path: Path) -> Non
     assert all(each["type"].startswith("sentence_transformers.") for each in modules)
     again = evaluated(harness, store, folder)
     assert again.test == pytest.approx(trial.test, abs=1e-4)
-    assert again.dev == pytest.approx(trial.dev, abs=1e-4)
+    # The trial embedded dev alone. Two pairs are so alike that the last digits decide their order.
+    assert again.dev == pytest.approx(trial.dev, abs=1e-3)
     card = (folder / "README.md").read_text()
     assert card.startswith("---\nlibrary_name: sentence-transformers\n")
     whole = store.get(trial.key)
