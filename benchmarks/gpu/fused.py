@@ -18,6 +18,7 @@ import argparse
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,31 +88,34 @@ class Meeting:
         self._turn, self._changed = 0, threading.Condition()
         self._asked: list[Request] = []
         self._found: list[Any] = []
-        self._failed: BaseException | None = None
+        self._failed: int | None = None
+        """The first trial that could not go on"""
 
     def run(self, computations: Sequence[Callable[[], Tensor]]) -> list[Tensor]:
         """The results of the trials' computations, in which they meet."""
-        results: list[Any] = [None] * len(computations)
         self._turn, self._failed = 0, None
+        with ThreadPoolExecutor(len(computations)) as threads:
+            futures = [
+                threads.submit(self._one, number, computation)
+                for number, computation in enumerate(computations)
+            ]
+        if self._failed is not None:
+            futures[self._failed].result()  # raises what the trial has raised
+        return [future.result() for future in futures]
 
-        def one(number: int) -> None:
-            try:
-                self._wait(number)
-                results[number] = computations[number]()
-                self._leave(number)
-            except BaseException as error:  # the others must not wait for it
+    def _one(self, number: int, computation: Callable[[], Tensor]) -> Tensor:
+        ended = False
+        try:
+            self._wait(number)
+            result = computation()
+            self._leave(number)
+            ended = True
+            return result
+        finally:
+            if not ended:  # the others must not wait for it
                 with self._changed:
-                    self._failed = self._failed or error
+                    self._failed = number if self._failed is None else self._failed
                     self._changed.notify_all()
-
-        threads = [threading.Thread(target=one, args=(each,)) for each in range(len(results))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if self._failed:
-            raise self._failed
-        return results
 
     def ask(self, number: int, request: Request) -> Any:
         """The answer of the encoder to a trial's request."""
@@ -127,8 +131,8 @@ class Meeting:
 
     def _wait(self, number: int) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._failed or self._turn == number)
-            if self._failed:
+            self._changed.wait_for(lambda: self._failed is not None or self._turn == number)
+            if self._failed is not None:
                 raise RuntimeError("another trial failed")
         self.states[number].use()
 
@@ -198,7 +202,7 @@ def _meet(encoder: Encoder, meeting: Meeting, number: int) -> None:
         request = request_of(encoder, batch, reach, meeting.states[number], encoder._where)
         return meeting.ask(number, request), request.layout
 
-    encoder._run = run  # type: ignore[method-assign]
+    encoder._run = run
 
 
 def _note(trial: Trial, method: Any) -> None:
