@@ -16,22 +16,22 @@ A short try, which also works without a GPU:
 
 import argparse
 import tempfile
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from fused_pass import FusedEncoder, RandomState, Request, request_of
+from fused_pass import FusedEncoder, RandomState, request_of
+from meeting import Meeting
 from place import Place, timed
 from torch import Tensor
 
 from harness.data.batching import TextBatch
-from harness.device import device, in_precision, resolve_precision
+from harness.device import device
 from harness.encoders.backbone import Encoder
 from harness.encoders.reach import Reach
 from harness.evaluation.embedder import Embedder
@@ -44,6 +44,7 @@ from harness.training.optimisers import StageOptimiser
 from harness.training.seeds import seed_everything
 from harness.training.stages import stage_streams
 from harness.training.step_curves import GRADIENT_NORM, loss_metric, rate_metric
+from harness.training.steps import Steps
 from harness.trials.trial import resolve
 
 
@@ -58,6 +59,11 @@ class Trial:
     weights: dict[str, Tensor] = field(default_factory=dict)
     dev: float = 0.0
     """Its score on the dev set of the embedded data"""
+
+    @cached_property
+    def steps(self) -> Steps:
+        """What computes its losses."""
+        return Steps(self.kit, self.seed)
 
     def built(self) -> Any:
         """Its method, with the random numbers of its seed."""
@@ -75,72 +81,6 @@ def alone(trial: Trial) -> None:
         if not point["metric"].startswith(rate_metric(""))
     }
     _note(trial, method)
-
-
-class Meeting:
-    """Where the passes of several trials wait for one another, each in a thread of its own.
-
-    One trial runs at a time, with its own random numbers. The last one that asks runs the pass.
-    """
-
-    def __init__(self, encoder: FusedEncoder, states: Sequence[RandomState]) -> None:
-        self.encoder, self.states = encoder, states
-        self._turn, self._changed = 0, threading.Condition()
-        self._asked: list[Request] = []
-        self._found: list[Any] = []
-        self._failed: int | None = None
-        """The first trial that could not go on"""
-
-    def run(self, computations: Sequence[Callable[[], Tensor]]) -> list[Tensor]:
-        """The results of the trials' computations, in which they meet."""
-        self._turn, self._failed = 0, None
-        with ThreadPoolExecutor(len(computations)) as threads:
-            futures = [
-                threads.submit(self._one, number, computation)
-                for number, computation in enumerate(computations)
-            ]
-        if self._failed is not None:
-            futures[self._failed].result()  # raises what the trial has raised
-        return [future.result() for future in futures]
-
-    def _one(self, number: int, computation: Callable[[], Tensor]) -> Tensor:
-        ended = False
-        try:
-            self._wait(number)
-            result = computation()
-            self._leave(number)
-            ended = True
-            return result
-        finally:
-            if not ended:  # the others must not wait for it
-                with self._changed:
-                    self._failed = number if self._failed is None else self._failed
-                    self._changed.notify_all()
-
-    def ask(self, number: int, request: Request) -> Any:
-        """The answer of the encoder to a trial's request."""
-        self._asked.append(request)
-        last = number == len(self.states) - 1
-        if last:
-            self.states[number].keep()
-            self._found, self._asked = self.encoder(self._asked), []
-            self.states[number].use()
-        self._leave(number)
-        self._wait(number)
-        return self._found[number]
-
-    def _wait(self, number: int) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._failed is not None or self._turn == number)
-            if self._failed is not None:
-                raise RuntimeError("another trial failed")
-        self.states[number].use()
-
-    def _leave(self, number: int) -> None:
-        self.states[number].keep()
-        with self._changed:
-            self._turn = (number + 1) % len(self.states)
-            self._changed.notify_all()
 
 
 def fused(trials: Sequence[Trial]) -> None:
@@ -175,18 +115,13 @@ def _step(
     step: int,
 ) -> None:
     """One step of every trial."""
-    precision = resolve_precision(trials[0].kit.config.precision, trials[0].kit.device)
 
     def loss(number: int) -> Tensor:
-        stage = optimisers[number].stage
-        with in_precision(precision, trials[number].kit.device):
-            found = optimisers[number].losses(next(feeds[number]), stage)
-        weighted = []
-        for name, weight in stage.losses.items():
-            value = found[name].float()
-            trials[number].curves[step + 1, loss_metric(name)] = value.detach()
-            weighted.append((weight(step) if callable(weight) else weight) * value)
-        return torch.stack(weighted).sum()
+        trial, optimiser = trials[number], optimisers[number]
+        value, terms = trial.steps._loss(optimiser, next(feeds[number]), step, step + 1)
+        names = map(loss_metric, optimiser.stage.losses)
+        trial.curves |= {(step + 1, name): term for name, term in zip(names, terms, strict=True)}
+        return value
 
     losses = meeting.run([lambda number=number: loss(number) for number in range(len(trials))])
     # No weight belongs to two trials, so the gradient of the sum is each one's own.

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from harness.errors import UserError
@@ -40,10 +41,15 @@ def announce(chosen: "SweepOptions") -> None:
     from rich.console import Console
 
     lacking = lacking_suites(chosen.measured())
-    counts = Counter(suite for suites in lacking.values() for suite in suites)
-    if counts:
-        suites = ", ".join(f"{number} with {suite}" for suite, number in sorted(counts.items()))
-        Console(highlight=False).print(f"Trials of the store to measure: {suites}", soft_wrap=True)
+    if lacking:
+        Console(highlight=False).print(_to_measure(lacking.values()), soft_wrap=True)
+
+
+def _to_measure(suites: Iterable[Iterable[str]]) -> str:
+    """How many models get each suite. `suites`: those of each model."""
+    counts = Counter(chain.from_iterable(suites))
+    named = ", ".join(f"{number} with {suite}" for suite, number in sorted(counts.items()))
+    return f"Trials of the store to measure: {named}"
 
 
 def measure(
@@ -57,10 +63,8 @@ def measure(
     from harness.trials.lookup import model
 
     readable = _readable({suite for names in lacking.values() for suite in names}, console)
-    asked, complete = (
-        [],
-        len(readable) == len({suite for each in lacking.values() for suite in each}),
-    )
+    asked: list[Asked] = []
+    complete = True
     for (name, pooling), names in lacking.items():
         if not (suites := tuple(each for each in names if each in readable)):
             continue
@@ -93,11 +97,8 @@ def _measured(asked: "list[Asked]", store: "Store", means: "Means", console: "Co
 
     trials, complete = [each.model.trial for each in asked], True
     with Engine(store, means.resources(), means.limits(), trials) as engine:
-        console.print(
-            f"\nMeasuring {len(asked)} trials with {', '.join(_suites(asked))}, "
-            f"{engine.slots} at a time",
-            soft_wrap=True,
-        )
+        counts = _to_measure(each.suites for each in asked)
+        console.print(f"\n{counts}, {engine.slots} at a time", soft_wrap=True)
         with console.status("measuring") as status:
             for number, (each, found) in enumerate(measured(asked, engine), 1):
                 reasons = [found] if isinstance(found, str) else _stored(found, store)
@@ -107,10 +108,6 @@ def _measured(asked: "list[Asked]", store: "Store", means: "Means", console: "Co
                 console.print(line + ", ".join(each.suites) + why, soft_wrap=True, markup=False)
                 status.update(f"measuring: {len(asked) - number} left")
     return complete
-
-
-def _suites(asked: "list[Asked]") -> list[str]:
-    return sorted({suite for each in asked for suite in each.suites})
 
 
 def _stored(records: "list[Record]", store: "Store") -> list[str]:

@@ -155,7 +155,7 @@ def test_further_suites_are_measured_on_workers(process: Any, hub: Path, tmp_pat
     data = {"HARNESS_HUB": str(hub)}
     first = process("sweep", *words, *short, environment=data)
     assert first.code == 0, first.err
-    assert "Measuring 2 trials with geometry" in first.out
+    assert "Trials of the store to measure: 2 with geometry" in first.out
     assert "[2/2]" in first.out
     records = Store(store).read().records()
     finals = {record.key for record in records if record.role == "final"}
@@ -164,4 +164,4 @@ def test_further_suites_are_measured_on_workers(process: Any, hub: Path, tmp_pat
     assert all(record.finished and record.test["alignment"] > 0 for record in measured)
     second = process("sweep", *words, *short, environment=data)
     assert second.code == 0, second.err
-    assert "Measuring" not in second.out
+    assert "to measure" not in second.out
