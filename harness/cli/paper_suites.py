@@ -1,7 +1,7 @@
 """Measures the trials of a published table with the suites that they lack."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -21,9 +21,13 @@ _Model = tuple[str, str | None]
 """The name of a model as `harness eval` takes it, and the pooling of a plain encoder"""
 
 
-def lacking_suites(tables: "Iterable[ComparedTable]") -> dict[_Model, list[str]]:
+_Suites = dict[str, bool]
+"""The name of a suite -> whether its tests are lacking, and not its dev score alone"""
+
+
+def lacking_suites(tables: "Iterable[ComparedTable]") -> dict[_Model, _Suites]:
     """The models in the cells of the tables -> the suites that have not measured them."""
-    found: dict[_Model, dict[str, None]] = defaultdict(dict)
+    found: dict[_Model, _Suites] = defaultdict(dict)
     for each in (each for table in tables for each in table.numbers):
         if each.found is None or each.metric is None:
             continue
@@ -32,8 +36,9 @@ def lacking_suites(tables: "Iterable[ComparedTable]") -> dict[_Model, list[str]]
             if trial.own is None and each.found.group.method == "pooling":
                 group = each.found.group
                 model = (group.encoder, str(group.configuration["pooling"]))
-            found[model][each.metric.suite] = None
-    return {model: list(suites) for model, suites in found.items()}
+            suites, name = found[model], each.metric.suite
+            suites[name] = suites.get(name, False) or each.metric.split == "test"
+    return found
 
 
 def announce(chosen: "SweepOptions") -> None:
@@ -45,15 +50,20 @@ def announce(chosen: "SweepOptions") -> None:
         Console(highlight=False).print(_to_measure(lacking.values()), soft_wrap=True)
 
 
-def _to_measure(suites: Iterable[Iterable[str]]) -> str:
+def _to_measure(suites: Iterable[Mapping[str, bool]]) -> str:
     """How many models get each suite. `suites`: those of each model."""
-    counts = Counter(chain.from_iterable(suites))
-    named = ", ".join(f"{number} with {suite}" for suite, number in sorted(counts.items()))
-    return f"Trials of the store to measure: {named}"
+    counts = Counter(chain.from_iterable(map(named, suites)))
+    listed = ", ".join(f"{number} with {suite}" for suite, number in sorted(counts.items()))
+    return f"Trials of the store to measure: {listed}"
+
+
+def named(suites: Mapping[str, bool]) -> list[str]:
+    """The suites as they are printed."""
+    return [name if tests else f"{name} (dev)" for name, tests in suites.items()]
 
 
 def measure(
-    lacking: dict[_Model, list[str]], store: "Store", means: "Means", console: "Console"
+    lacking: dict[_Model, _Suites], store: "Store", means: "Means", console: "Console"
 ) -> bool:
     """Measure and store what is lacking; whether all models could be measured.
 
@@ -66,7 +76,7 @@ def measure(
     asked: list[Asked] = []
     complete = True
     for (name, pooling), names in lacking.items():
-        if not (suites := tuple(each for each in names if each in readable)):
+        if not (suites := {each: tests for each, tests in names.items() if each in readable}):
             continue
         try:
             asked.append(Asked(model(name, store, pooling=pooling, method=None), suites))
@@ -104,8 +114,9 @@ def _measured(asked: "list[Asked]", store: "Store", means: "Means", console: "Co
                 reasons = [found] if isinstance(found, str) else _stored(found, store)
                 complete &= not reasons
                 why = f", without {'; '.join(reasons)}" if reasons else ""
-                line = f"[{number}/{len(asked)}] {each.model.label}: measured with "
-                console.print(line + ", ".join(each.suites) + why, soft_wrap=True, markup=False)
+                suites = ", ".join(named(each.suites))
+                line = f"[{number}/{len(asked)}] {each.model.label}: measured with {suites}{why}"
+                console.print(line, soft_wrap=True, markup=False)
                 status.update(f"measuring: {len(asked) - number} left")
     return complete
 

@@ -116,6 +116,11 @@ class Suite:
         """The tasks whose scores are reported."""
         return tuple(task for task in self.data if task not in self.card.dev_tasks)
 
+    @functools.cached_property  # the data of a suite are kept as long as the suite is
+    def dev_alone(self) -> "Suite":
+        """The suite without its tests, where a table prints its dev score alone."""
+        return replace(self, data={task: self.data[task] for task in self.card.dev_tasks})
+
     def load(self, task: str) -> Any:
         """The data of a task, which are read once per process."""
         return _loaded(self, task)
@@ -148,7 +153,7 @@ class Suite:
     def averaged(self, found: Scores) -> Scores:
         """The average of the tests, where there is one and no test is missing."""
         tests = self.card.averages.get(self.card.average or "", self.tests)
-        if self.card.average is None or not set(tests) <= set(found.metrics):
+        if self.card.average is None or not tests or not set(tests) <= set(found.metrics):
             return Scores({})
         # The papers average the rounded scores that they print.
         mean = sum(round(found.metrics[task], 2) for task in tests) / len(tests)

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Asked:
-    """A model, and the names of the suites that are to measure it."""
+    """A model, and the suites that are to measure it."""
 
     model: MeasuredModel
-    suites: tuple[str, ...]
+    suites: Mapping[str, bool]
+    """The name of a suite -> whether its tests are wanted, and not its dev score alone"""
 
 
 def measured(
@@ -37,7 +38,7 @@ def measured(
     """
     settings = [
         {**engine.sent(each.model.trial), "name": each.model.name, "record": each.model.record,
-         "suites": each.suites}
+         "suites": dict(each.suites)}
         for each in asked
     ]  # fmt: skip
     for number, found in engine.each(_on_worker, settings):
@@ -56,7 +57,8 @@ def _on_worker(settings: Mapping[str, Any], store: str, cpus: float) -> list[Rec
         found, trial = store_at(store), Trial(**settings["trial"])
         provide(found, trial.config.encoder)
         model = MeasuredModel(settings["name"], trial, settings["record"])
-        suites = [suite(name) for name in settings["suites"]]
+        wanted = [(suite(name), tests) for name, tests in settings["suites"].items()]
+        suites = [each if tests else each.dev_alone for each, tests in wanted]
         return list(evaluations(Measurement(model, found), suites))
     except UserError as error:
         return str(error)

@@ -77,12 +77,16 @@ class Measurement:
 
 
 def evaluation_key(model: MeasuredModel, suite: Suite) -> str:
-    """The key of an evaluation: the digest of the model's trial, the suite and its data."""
+    """The key of an evaluation: the digest of the model's trial, the suite and its data.
+
+    That of dev tasks alone is another one.
+    """
     try:
         data = suite.digest()
     except UserError:
         data = "missing"
-    return digest_of([key(model.trial), suite.name, data, PROTOCOL], 32)
+    alone = [] if suite.tests else ["dev"]
+    return digest_of([key(model.trial), suite.name, data, PROTOCOL, *alone], 32)
 
 
 def evaluations(measurement: Measurement, suites: Sequence[Suite]) -> Iterator[Record]:

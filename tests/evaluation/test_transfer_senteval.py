@@ -121,7 +121,7 @@ def test_layers_side_by_side_are_those_trained_alone(
             one = Reference(12, classes, penalty, fast=fast)
             dev = features[others], labels[others]
             assert accuracy == pytest.approx(100 * one.fit(features[rows], labels[rows], *dev))
-            expected = torch.cat([one.layer.weight.T, one.layer.bias[None]])
+            expected = torch.cat([one.layer.weight, one.layer.bias[:, None]], dim=1)
             assert weights.numpy() == pytest.approx(expected.detach().numpy(), abs=1e-3)
             passes.add(one.passes)
     # The test means something only where trainings end at different times.
@@ -138,8 +138,8 @@ def test_a_refit_holds_out_sentevals_five_per_cent(problem: Make) -> None:
     one = Reference(12, 2, 1e-3)
     best = one.fit(features[20:], labels[20:])
     assert layers.accuracies == pytest.approx([100 * best])
-    assert layers.weights[0, :-1].numpy() == pytest.approx(
-        one.layer.weight.T.detach().numpy(), abs=1e-3
+    assert layers.weights[0, :, :-1].numpy() == pytest.approx(
+        one.layer.weight.detach().numpy(), abs=1e-3
     )
 
 

@@ -45,6 +45,20 @@ def test_a_partial_evaluation_is_run_again(
     assert table.evaluations == [f"{'1' * 24} transfer-senteval"]
 
 
+def test_a_column_of_dev_scores_asks_for_dev_alone(
+    paper_table: Paper, add_trial: Add, add_evaluation: Add
+) -> None:
+    """DiffCSE's Table 3 has the transfer tasks' dev scores; its Table 2 has their tests."""
+    add_trial(key="4" * 32, seed=4)
+    assert paper_table("diffcse", 3).evaluations == [f"{'4' * 24} transfer-senteval (dev)"]
+    dev = {"transfer-senteval-dev": 85.0}
+    add_evaluation("transfer-senteval", {}, of="4" * 32, seed=4, dev=dev)
+    table = paper_table("diffcse", 3)
+    assert table.evaluations == []
+    assert table.row("SimCSE")[1][2:] == ["1", "80.00", "85.00"]
+    assert paper_table("diffcse", 2).evaluations == [f"{'4' * 24} transfer-senteval"]
+
+
 def test_the_sts_column_asks_for_sts(paper_table: Paper, add_evaluation: Add) -> None:
     pooled = {
         "method": "pooling",
