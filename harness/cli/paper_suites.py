@@ -52,12 +52,12 @@ def announce(chosen: "SweepOptions") -> None:
 
 def _to_measure(suites: Iterable[Mapping[str, bool]]) -> str:
     """How many models get each suite. `suites`: those of each model."""
-    counts = Counter(chain.from_iterable(map(named, suites)))
+    counts = Counter(chain.from_iterable(map(printed_suites, suites)))
     listed = ", ".join(f"{number} with {suite}" for suite, number in sorted(counts.items()))
     return f"Trials of the store to measure: {listed}"
 
 
-def named(suites: Mapping[str, bool]) -> list[str]:
+def printed_suites(suites: Mapping[str, bool]) -> list[str]:
     """The suites as they are printed."""
     return [name if tests else f"{name} (dev)" for name, tests in suites.items()]
 
@@ -114,7 +114,7 @@ def _measured(asked: "list[Asked]", store: "Store", means: "Means", console: "Co
                 reasons = [found] if isinstance(found, str) else _stored(found, store)
                 complete &= not reasons
                 why = f", without {'; '.join(reasons)}" if reasons else ""
-                suites = ", ".join(named(each.suites))
+                suites = ", ".join(printed_suites(each.suites))
                 line = f"[{number}/{len(asked)}] {each.model.label}: measured with {suites}{why}"
                 console.print(line, soft_wrap=True, markup=False)
                 status.update(f"measuring: {len(asked) - number} left")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness import PROTOCOL
-from harness.cli.paper_suites import lacking_suites, named
+from harness.cli.paper_suites import lacking_suites, printed_suites
 from harness.evaluation.scores import Uncertainty
 from harness.report.commands import Commands
 from harness.report.compared import ComparedTable
@@ -131,7 +131,7 @@ class PaperTable:
     def evaluations(self) -> list[str]:
         """The models and suites that `harness sweep --paper P --table N` measures."""
         return [
-            " ".join(filter(None, [name[:24], pooling, *named(suites)]))
+            " ".join(filter(None, [name[:24], pooling, *printed_suites(suites)]))
             for (name, pooling), suites in lacking_suites([self.compared]).items()
         ]
 
