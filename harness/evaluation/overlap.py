@@ -72,10 +72,10 @@ def contamination(corpora: Collection[str], measured: Suite) -> dict[str, float]
     the cache. Of a suite that asks for vectors itself (mteb) the texts are not known: it has none.
     Raises UserError when a file is missing.
     """
-    if not corpora or measured.embeds:
+    kept = [each.read() for each in shared_marks(corpora, measured)]
+    if not kept:
         return {}
     tests = [measured.load(task) for task in measured.tests]
-    kept = [_kept(name, measured, tests).read() for name in dict.fromkeys(corpora)]
     found: dict[str, float] = {}
     for place, (task, test) in enumerate(zip(measured.tests, tests, strict=True)):
         marks = {
@@ -86,7 +86,17 @@ def contamination(corpora: Collection[str], measured: Suite) -> dict[str, float]
     return found
 
 
-def _kept(name: str, measured: Suite, tests: list[Any]) -> SharedArrays:
+def shared_marks(corpora: Collection[str], measured: Suite) -> list[SharedArrays]:
+    """What `contamination` keeps in the cache, of each corpus; trials of a sweep share it.
+
+    Raises UserError when a file is missing.
+    """
+    if measured.embeds:
+        return []
+    return [_kept(name, measured) for name in dict.fromkeys(corpora)]
+
+
+def _kept(name: str, measured: Suite) -> SharedArrays:
     """The marks of the tests for one corpus, as `PART-PLACE OF THE TEST`."""
     found = source(name)
     paths = found.paths()
@@ -94,6 +104,7 @@ def _kept(name: str, measured: Suite, tests: list[Any]) -> SharedArrays:
     folder = cache_folder() / "overlaps" / digest_of(identity, 32)
 
     def build() -> dict[str, np.ndarray]:
+        tests = [measured.load(task) for task in measured.tests]
         marks = _marks(found.corpus(paths), tests)
         return {f"{part}-{at}": each[part] for at, each in enumerate(marks) for part in _PARTS}
 

@@ -1,4 +1,4 @@
-"""The parts that trials share: word pieces, label subsets, artefacts, and a first stage.
+"""The parts that trials share: word pieces, contamination, label subsets, artefacts, a first stage.
 
 A sweep makes each of them once, as a task of its own, before the trials that need it. A trial finds
 what is there, and makes the rest itself.
@@ -12,6 +12,8 @@ from typing import Any
 from harness.arrays import SharedArrays
 from harness.data.tokenizers import load_tokenizer
 from harness.device import device
+from harness.evaluation.overlap import shared_marks
+from harness.evaluation.suites import suite
 from harness.files import cache_folder, digest
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
@@ -57,7 +59,10 @@ def missing_parts(trial: Trial) -> list[Part]:
         return []
     config = declared.config
     kit = Kit(declared, device(), _tokenizer(config.encoder, config.ends_sentences))
-    for computes, group in zip((False, False, True), kit.shared(), strict=True):
+    first, *further = kit.shared()
+    if trial.role == "final":  # its record says what its corpora have of the tests
+        first = [*first, *shared_marks(declared.corpora.values(), suite(config.suite))]
+    for computes, group in zip((False, False, True), (first, *further), strict=True):
         missing = [arrays for arrays in group if arrays.missing]
         if missing:
             return [

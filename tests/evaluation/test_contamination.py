@@ -11,6 +11,8 @@ from harness.data.readers import Corpus
 from harness.evaluation import overlap
 from harness.evaluation.overlap import contamination
 from harness.evaluation.suites import suite
+from harness.trials.shared_parts import missing_parts
+from harness.trials.trial import Trial
 
 COPIED = 6
 """Pairs of the test that a corpus has: 1 % of its 600"""
@@ -81,3 +83,14 @@ def test_nothing_is_trained_and_nothing_is_contaminated() -> None:
 def test_forms_without_a_letter_are_no_overlap() -> None:
     corpus = Corpus((["...", "?!"], ["-", "x"]), np.array([1.0, 2.0]))
     assert {each.figures["normalised"] for each in overlap.overlaps(corpus) if each.figures} == {0}
+
+
+def test_a_sweep_counts_it_before_the_final_trials(leaking: Callable[[int], Path]) -> None:
+    values = {"encoder": "tiny-bert", "suite": "graded", "pairs": str(leaking(1))}
+    final, search = (Trial("sbert", values, 0, role) for role in ("final", "search"))
+    title = f"what {values['pairs']} has of the suite graded"
+    parts = {part.title: part for part in missing_parts(final)}
+    assert not parts[title].computes
+    assert {part.title for part in missing_parts(search)} == set(parts) - {title}
+    parts[title].make(lambda _: None, ())
+    assert title not in {part.title for part in missing_parts(final)}
