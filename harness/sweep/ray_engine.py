@@ -78,7 +78,7 @@ class Engine:
         self._samples = list(samples)
         self._files: LocalFiles | None = None
         """What travels to the machines of a cluster; a local Ray has the files"""
-        self._sweep = uuid.uuid4().hex
+        self.sweep = uuid.uuid4().hex
         self._session = ExitStack()
         self._announce = announce
         self._dashboard: Dashboard | None = None
@@ -157,9 +157,9 @@ class Engine:
         queue = TrialQueue(source, self.store, self._made, slots=self.slots, only_parts=only_parts)
         if self._dashboard:
             watcher = Everyone(watcher, self._dashboard)
-        note = stop_note(self.store.running_folder, self._sweep)
+        note = stop_note(self.store.running_folder, self.sweep)
         stopping = Stopping(queue, note, watcher.stopping)
-        relay = Relay(queue, self._gpu_shares, watcher, stopping, self._sweep)
+        relay = Relay(queue, self._gpu_shares, watcher, stopping, self.sweep)
         with stopping.heeded():
             while not queue.finished and not stopping.asked:
                 self._tuner(queue, relay).fit()
@@ -179,11 +179,12 @@ class Engine:
         """Call a function on a worker for each of these; yield (number, what it returned).
 
         They come as they end. The function also gets the address of the store and its number of
-        CPU cores. For one whose worker died, the reason is yielded.
+        CPU cores. It is called again, once, when its worker has died, and then the reason is
+        yielded.
         """
         wanted = self._gpu_shares.wanted
         gpus = 1.0 if wanted == "auto" else wanted
-        remote = ray.remote(num_cpus=self.resources.cpus, num_gpus=gpus, max_retries=0)(call)
+        remote = ray.remote(num_cpus=self.resources.cpus, num_gpus=gpus, max_retries=1)(call)
         address, cpus = self.store.address, self.resources.cpus
         running = {remote.remote(each, address, cpus): place for place, each in enumerate(given)}
         while running:
@@ -201,7 +202,7 @@ class Engine:
         bound = partial(
             worker.run_one,
             store=self.store.address,
-            sweep=self._sweep,
+            sweep=self.sweep,
             commit=commit(),
             cpus=self.resources.cpus,
             limits=self.limits,

@@ -148,7 +148,10 @@ def test_a_table_is_filled_and_nothing_runs_twice(serially: Any, tmp_path: Path)
 @pytest.mark.process
 @pytest.mark.slow
 def test_further_suites_are_measured_on_workers(process: Any, hub: Path, tmp_path: Path) -> None:
-    """D2CSE's Table 5 has alignment and uniformity beside the average of the STS tests."""
+    """D2CSE's Table 5 has alignment and uniformity beside the average of the STS tests.
+
+    They keep the limits of a trial.
+    """
     store = tmp_path / "store"
     words = ["simcse", "--paper", "d2cse", "--table", "5", "--store", store, "--seeds", "0"]
     short = ["--encoder", "tiny-bert", "--set", "max_steps=2", "--set", "batch_size=8"]
@@ -165,3 +168,11 @@ def test_further_suites_are_measured_on_workers(process: Any, hub: Path, tmp_pat
     second = process("sweep", *words, *short, environment=data)
     assert second.code == 0, second.err
     assert "to measure" not in second.out
+    for record in measured:
+        (store / f"{record.key}.parquet").unlink()
+    third = process("sweep", *words, *short, "--memory-per-trial", "0.1", environment=data)
+    assert third.code == 1, third.err
+    assert third.out.count("more than --memory-per-trial (0.1 GiB)") == 2
+    assert len(Store(store).read().records()) == len(finals)
+    left = [*store.rglob(".running/**"), *store.parent.rglob("*-suites.txt")]
+    assert left == []
