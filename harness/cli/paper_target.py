@@ -81,6 +81,28 @@ def table_searches(
     return list(searches.values())
 
 
+def runnable(searches: "list[Search]") -> "list[Search]":
+    """The searches of tables whose models and data are here; each other one is named.
+
+    Raises UserError when that is none of them.
+    """
+    from harness.trials.prepare import check_runnable
+
+    refused: dict[str, UserError] = {}
+    for search in searches:
+        try:
+            check_runnable(search.trials([search.fixed], "final")[0])
+        except UserError as error:
+            refused[search.id] = error
+    found = [search for search in searches if search.id not in refused]
+    if refused and not found:
+        raise next(iter(refused.values()))
+    for search in searches:
+        if search.id in refused:
+            typer.echo(f"Left out: {search.label}: {refused[search.id]}", err=True)
+    return found
+
+
 def _search(method: str, wanted: "Wanted", overrides: "Overrides") -> "Search | None":
     """The search of one row; None, after a line about it, where it cannot run here."""
     from harness.report.matching import ANY, yaml_text

@@ -6,6 +6,7 @@ import typer
 
 from harness.cli import options
 from harness.cli.paper_suites import announce, lacking_suites, measure
+from harness.cli.paper_target import runnable
 from harness.cli.plan import print_plan
 from harness.cli.sweeping import Means, print_problems, run_searches
 from harness.cli.table import table, width_of
@@ -62,13 +63,15 @@ def reproduce(
             announce(each)
         return
     console, found = Console(highlight=False), options.opened(store)
-    result = run_searches(searches, found, means, console, paper)
+    runs = runnable(searches)
+    result = run_searches(runs, found, means, console, paper)
     tables = [compared for each in targets for compared in each.measured()]
     measured = measure(lacking_suites(tables), found, means, console)
     for each in targets:
         table(paper=paper, number=each.table, encoder=encoder, store=store)
         _print_verdict(each)
-    print_problems(console, result, found, measured=measured)
+    complete = measured and len(runs) == len(searches)
+    print_problems(console, result, found, complete=complete)
 
 
 def _numbers(paper: str, number: int | None) -> list[int]:

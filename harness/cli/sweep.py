@@ -6,6 +6,7 @@ import typer
 
 from harness.cli import options
 from harness.cli.paper_suites import announce, lacking_suites, measure
+from harness.cli.paper_target import runnable
 from harness.cli.plan import print_plan
 from harness.cli.sweeping import Means, print_problems, run_searches
 from harness.cli.table import table
@@ -94,7 +95,8 @@ def sweep(
     from rich.console import Console
 
     console, found = Console(highlight=False), options.opened(store)
-    result = run_searches(searches, found, means, console, chosen.name)
+    runs = runnable(searches) if chosen.of_table else searches
+    result = run_searches(runs, found, means, console, chosen.name)
     measured = measure(lacking_suites(chosen.measured()), found, means, console)
     if chosen.of_table:
         for each in encoder or (None,):
@@ -102,7 +104,8 @@ def sweep(
     else:
         table(store=store)
     _leave_table(console, found, chosen.name, result)
-    print_problems(console, result, found, measured=measured)
+    complete = measured and len(runs) == len(searches)
+    print_problems(console, result, found, complete=complete)
 
 
 def _leave_table(console: "Console", store: "Store", space: str, result: "SweepResult") -> None:

@@ -80,11 +80,11 @@ def run_searches(
 
 
 def print_problems(
-    console: "Console", result: "SweepResult", store: "Store", *, measured: bool
+    console: "Console", result: "SweepResult", store: "Store", *, complete: bool
 ) -> None:
     """Print what the sweep could not do, and end with exit code 1 if there is anything.
 
-    measured: whether all suites of a published table could be measured.
+    complete: whether all rows of a published table could be run, and all suites measured.
     """
     for label in result.undecided:
         console.print(f"No configuration of {label} finished, so none could be chosen.")
@@ -99,5 +99,5 @@ def print_problems(
             "machine, and the same command sends them.",
             soft_wrap=True,
         )
-    if result.failed or result.undecided or unsent or not measured:
+    if result.failed or result.undecided or unsent or not complete:
         raise typer.Exit(1)

@@ -147,6 +147,25 @@ def test_a_table_is_filled_and_nothing_runs_twice(serially: Any, tmp_path: Path)
 
 @pytest.mark.process
 @pytest.mark.slow
+def test_a_row_without_its_files_is_left_out(process: Any, tmp_path: Path) -> None:
+    """DiffAug's Table 1 has BERT-flow, which learns from SNLI, and SBERT-flow, from SBERT."""
+    words = ["--paper", "diffaug", "--table", 1, "--seeds", 0, "--store", tmp_path / "store"]
+    words += ["--encoder", "tiny-bert", "--set", "suite=graded"]
+    environment = {"HARNESS_HUB": str(tmp_path / "empty")}
+    (tmp_path / "empty").mkdir()
+    answer = process("sweep", "pooling", "flow", *words, environment=environment)
+    assert answer.code == 1, answer.err
+    left_out = [line for line in answer.err.splitlines() if line.startswith("Left out: flow")]
+    assert len(left_out) == 2
+    assert all(" was not found: " in line for line in left_out)
+    assert {record.method for record in Store(tmp_path / "store").read().records()} == {"pooling"}
+    answer = process("sweep", "flow", *words, environment=environment)
+    assert answer.code == 2
+    assert answer.err.startswith("Error: ")
+
+
+@pytest.mark.process
+@pytest.mark.slow
 def test_further_suites_are_measured_on_workers(process: Any, hub: Path, tmp_path: Path) -> None:
     """D2CSE's Table 5 has alignment and uniformity beside the average of the STS tests.
 
