@@ -31,6 +31,7 @@ from harness.cli.run import run
 from harness.cli.show import show
 from harness.cli.sweep import sweep
 from harness.cli.table import table
+from harness.cli.version import version
 from harness.cli.watch import watch
 from harness.errors import SweepStopped, TrialFailure, UserError, one_line
 
@@ -44,10 +45,10 @@ UsageError: Any = typer.BadParameter.__base__
 
 app = typer.Typer(
     name="harness",
-    help="Benchmarks and hyperparameter sweeps for contrastive sentence embeddings.",
     pretty_exceptions_enable=False,
     add_completion=True,
 )
+app.callback()(version)
 for verb in (
     *(sweep, reproduce, prepare, run, plan, watch, logs, table, report, show),
     *(figure, compare, retrieve, picture, check, new, clean),

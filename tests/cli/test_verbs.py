@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,12 @@ def again(out: str) -> list[str]:
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "shown"),
-    [(["--help"], "sweep"), (["sweep", "--help"], "--dry-run"), (["list", "methods"], "SimCSE")],
+    [
+        (["--help"], "sweep"),
+        (["sweep", "--help"], "--dry-run"),
+        (["list", "methods"], "SimCSE"),
+        (["--version"], f"torch {version('torch')}\n"),
+    ],
 )
 def test_light_verbs_import_nothing_heavy(arguments: list[str], shown: str) -> None:
     done = subprocess.run(
