@@ -24,12 +24,12 @@ from statistics import fmean, median
 
 import torch
 
-from harness.sweep.axes import SamplerValues
-from harness.sweep.sampling import Asha, Pruner, Sampler
-from harness.sweep.search import Search
-from harness.sweep.space import Repeats
-from harness.sweep.study import Study
-from harness.sweep.suggestions import Suggestions
+from harness.sweep.searching.study import Study
+from harness.sweep.searching.suggestions import Suggestions
+from harness.sweep.spaces.axes import SamplerValues
+from harness.sweep.spaces.sampling import Asha, Pruner, Sampler
+from harness.sweep.spaces.search import Search
+from harness.sweep.spaces.space import Repeats
 from harness.trials.run import attempt
 from harness.trials.store import Store
 from harness.trials.trial import Trial, describe

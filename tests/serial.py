@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from harness.errors import Pruned
 from harness.plugin import registry
-from harness.sweep.trial_queue import Job, TrialQueue
-from harness.sweep.trial_sources import TrialSource
+from harness.sweep.queue.trial_queue import Job, TrialQueue
+from harness.sweep.queue.trial_sources import TrialSource
 from harness.training.progress import Progress
 from harness.trials.run import attempt
 from harness.trials.store import Store
@@ -23,7 +23,7 @@ from tests.sweeping import Answer
 
 
 class SerialEngine:
-    """What `harness.sweep.ray_engine.Engine` is to a sweep, without Ray."""
+    """What `harness.sweep.cluster.ray_engine.Engine` is to a sweep, without Ray."""
 
     slots = 1
 
@@ -91,7 +91,7 @@ def serially(cache: Path) -> Callable[..., Answer]:
             patch.setenv("HARNESS_CACHE", str(cache))
             patch.setenv("HARNESS_TEST_PAUSE", "0")
             engine = SimpleNamespace(Engine=SerialEngine)
-            patch.setitem(sys.modules, "harness.sweep.ray_engine", engine)
+            patch.setitem(sys.modules, "harness.sweep.cluster.ray_engine", engine)
             answer = CliRunner().invoke(app, ["sweep", *map(str, arguments)])
         if answer.exception and not isinstance(answer.exception, SystemExit):
             raise answer.exception

@@ -36,7 +36,7 @@ def clean(
     from rich.console import Console
     from rich.filesize import decimal
 
-    from harness.sweep.session_folder import left_sessions
+    from harness.sweep.cluster.session_folder import left_sessions
     from harness.trials.cleaning import removables
     from harness.trials.store import Store
     from harness.trials.store_folders import DEFAULT_STORE

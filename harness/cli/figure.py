@@ -118,9 +118,9 @@ def _chosen(sweep: str, searches: "list[SweepSearch]") -> "list[SweepSearch]":
         return by_id
     from harness.cli.targets import shipped_spaces, space_file
     from harness.inputs import is_file
-    from harness.sweep.overrides import Overrides
-    from harness.sweep.overrides import searches as searches_of
-    from harness.sweep.space import load_space
+    from harness.sweep.spaces.overrides import Overrides
+    from harness.sweep.spaces.overrides import searches as searches_of
+    from harness.sweep.spaces.space import load_space
 
     if not is_file(Path(sweep)) and sweep not in shipped_spaces():
         names = [*shipped_spaces(), *(each.id[:10] for each in searches)]

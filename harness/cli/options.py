@@ -129,7 +129,7 @@ def set_values(given: list[str] | None) -> dict[str, Any]:
 
     Raises UserError for a text without "=", and for a value that is not YAML.
     """
-    from harness.sweep.bounded_yaml import BadYaml, composed, constructed
+    from harness.sweep.spaces.bounded_yaml import BadYaml, composed, constructed
 
     found = {}
     for text in given or []:

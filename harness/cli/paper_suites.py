@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from harness.cli.sweeping import Means
     from harness.cli.targets import SweepOptions
     from harness.report.compared import ComparedTable
-    from harness.sweep.measuring import Asked
+    from harness.sweep.cluster.measuring import Asked
     from harness.trials.record import Record
     from harness.trials.store import Store
 
@@ -71,7 +71,7 @@ def measure(
     """
     if not lacking:
         return True
-    from harness.sweep.measuring import Asked
+    from harness.sweep.cluster.measuring import Asked
     from harness.trials.lookup import model
 
     readable = _readable({suite for names in lacking.values() for suite in names}, console)
@@ -104,8 +104,8 @@ def _readable(names: Iterable[str], console: "Console") -> set[str]:
 
 def _measured(asked: "list[Asked]", store: "Store", means: "Means", console: "Console") -> bool:
     """Measure the models on workers, and store the records of each as soon as it is measured."""
-    from harness.sweep.measuring import measured
-    from harness.sweep.ray_engine import Engine
+    from harness.sweep.cluster.measuring import measured
+    from harness.sweep.cluster.ray_engine import Engine
 
     trials, complete = [each.model.trial for each in asked], True
     with Engine(store, means.resources(), means.limits(), trials) as engine:

@@ -11,8 +11,8 @@ from harness.plugin import registry
 if TYPE_CHECKING:
     from harness.report.compared import ComparedTable
     from harness.report.matching import Wanted
-    from harness.sweep.overrides import Overrides
-    from harness.sweep.search import Search
+    from harness.sweep.spaces.overrides import Overrides
+    from harness.sweep.spaces.search import Search
 
 
 def check_fillable(paper: str, number: int) -> None:
@@ -59,8 +59,8 @@ def table_searches(
     method cannot run here is named and left out.
     """
     from harness.report.lacking import lacking
-    from harness.sweep.published import FINAL_SEEDS, FINAL_SUBSETS
-    from harness.sweep.space_values import check_command_line
+    from harness.sweep.spaces.published import FINAL_SEEDS, FINAL_SUBSETS
+    from harness.sweep.spaces.space_values import check_command_line
 
     methods = {registry.locate(name).stem: name for name in overrides.methods}
     draws = len(overrides.seeds or FINAL_SEEDS), len(overrides.subsets or FINAL_SUBSETS)
@@ -106,7 +106,7 @@ def runnable(searches: "list[Search]") -> "list[Search]":
 def _search(method: str, wanted: "Wanted", overrides: "Overrides") -> "Search | None":
     """The search of one row; None, after a line about it, where it cannot run here."""
     from harness.report.matching import ANY, yaml_text
-    from harness.sweep.published import PLAIN, published_search
+    from harness.sweep.spaces.published import PLAIN, published_search
 
     given = {name: value for name, value in wanted.configuration if value != ANY}
     variant = " ".join(f"{name}={yaml_text(value)}" for name, value in given.items())

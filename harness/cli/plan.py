@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from harness.sweep.plan import Plan, PlanLine
     from harness.sweep.resolution import Resolution
-    from harness.sweep.search import Search
+    from harness.sweep.spaces.search import Search
 
 WIDTHS = {"trials": 6, "stored": 6, "steps": 7, "each": 8, "GiB": 5}
 """Columns of numbers and their widths"""
@@ -68,7 +68,7 @@ def print_plan(searches: "list[Search]", store: str | None, cpus_per_trial: floa
 
     from harness.sweep.plan import plan_sweep
     from harness.sweep.resolution import resolution
-    from harness.sweep.search import implied
+    from harness.sweep.spaces.search import implied
 
     made = plan_sweep(searches, options.opened(store))
     # Where the output is not a terminal, rich would break the lines at 80 characters.
@@ -97,8 +97,8 @@ def _too_large(searches: "list[Search]", made: "Plan") -> str | None:
     Raises UserError when this machine has GPUs. Without them, it may be planning for others.
     """
     from harness.errors import UserError
-    from harness.sweep.machines import this_machine
-    from harness.sweep.room import check_fits, largest_room
+    from harness.sweep.cluster.machines import this_machine
+    from harness.sweep.cluster.room import check_fits, largest_room
 
     machine = this_machine()
     on_gpu = bool(machine.gpus)
@@ -121,7 +121,7 @@ def _cost(made: "Plan", cpus_per_trial: float) -> str:
 
     import torch
 
-    from harness.sweep.live_view import duration
+    from harness.sweep.screen.live_view import duration
 
     bound = "at most " if any(line.at_most and line.to_run for line in made.lines) else ""
     steps = "" if made.steps is None else f", {bound}{made.steps:,} steps"

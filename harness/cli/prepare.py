@@ -38,10 +38,10 @@ def prepare(
 
     from harness.files import cache_folder
     from harness.sweep.driver import prepare_sweep
-    from harness.sweep.limits import Limits
-    from harness.sweep.resources import Resources
-    from harness.sweep.sweep_state import publishing
-    from harness.sweep.terminal import Terminal
+    from harness.sweep.screen.sweep_state import publishing
+    from harness.sweep.screen.terminal import Terminal
+    from harness.sweep.workers.limits import Limits
+    from harness.sweep.workers.resources import Resources
 
     console = Console(highlight=False)
     resources = Resources(cpus_per_trial, options.gpus_of(gpus_per_trial))

@@ -13,7 +13,7 @@ from harness.cli.table import table, width_of
 from harness.cli.targets import SweepOptions
 
 if TYPE_CHECKING:
-    from harness.sweep.search import Search
+    from harness.sweep.spaces.search import Search
 
 
 def reproduce(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from harness.sweep.watcher import TrialWatcher
+    from harness.sweep.screen.watcher import TrialWatcher
     from harness.training.progress import Progress
     from harness.trials.record import Record
     from harness.trials.store import Store

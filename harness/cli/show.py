@@ -83,7 +83,7 @@ def _in_a_space(what: str) -> str | None:
     """The path of a method that a search space of the working directory names by its path."""
     from pathlib import Path
 
-    from harness.sweep.space_methods import plugin_in_spaces
+    from harness.sweep.spaces.space_methods import plugin_in_spaces
 
     return plugin_in_spaces(what, (Path(), Path("search_spaces")))
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from harness.sweep.driver import SweepResult
-    from harness.sweep.limits import Limits
-    from harness.sweep.resources import Resources
-    from harness.sweep.search import Search
+    from harness.sweep.spaces.search import Search
+    from harness.sweep.workers.limits import Limits
+    from harness.sweep.workers.resources import Resources
     from harness.trials.store import Store
 
 
@@ -43,13 +43,13 @@ class Means:
 
     def resources(self) -> "Resources":
         """What each trial occupies."""
-        from harness.sweep.resources import Resources
+        from harness.sweep.workers.resources import Resources
 
         return Resources(self.cpus_per_trial, options.gpus_of(self.gpus_per_trial))
 
     def limits(self) -> "Limits":
         """What each trial may take."""
-        from harness.sweep.limits import Limits
+        from harness.sweep.workers.limits import Limits
 
         memory = self.memory_per_trial and self.memory_per_trial * 2**30
         return Limits(options.seconds_of(self.trial_timeout, "--trial-timeout"), memory)
@@ -61,8 +61,8 @@ def run_searches(
     """Run what the store lacks of the searches. `name`: that of the sweep, for a tracker."""
     options.use_cluster(means.address)
     from harness.sweep.driver import run_sweep
-    from harness.sweep.sweep_state import publishing
-    from harness.sweep.terminal import Terminal
+    from harness.sweep.screen.sweep_state import publishing
+    from harness.sweep.screen.terminal import Terminal
 
     dashboard = means.dashboard
     if dashboard is None:

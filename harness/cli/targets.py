@@ -11,8 +11,8 @@ from harness.inputs import is_file
 
 if TYPE_CHECKING:
     from harness.report.compared import ComparedTable
-    from harness.sweep.overrides import Overrides
-    from harness.sweep.search import Search
+    from harness.sweep.spaces.overrides import Overrides
+    from harness.sweep.spaces.search import Search
 
 YAML_SUFFIXES = (".yaml", ".yml")
 SPACE_FOLDERS = ("search_spaces", "search_spaces/ablations")
@@ -105,8 +105,8 @@ class SweepOptions:
 
         Raises UserError for anything that is wrong in the options or in the search space.
         """
-        from harness.sweep.overrides import searches
-        from harness.sweep.space import load_space
+        from harness.sweep.spaces.overrides import searches
+        from harness.sweep.spaces.space import load_space
 
         if self.of_table:
             return table_searches(
@@ -137,7 +137,7 @@ class SweepOptions:
         return tuple(self.targets)
 
     def _overrides(self, methods: tuple[str, ...]) -> "Overrides":
-        from harness.sweep.overrides import Overrides
+        from harness.sweep.spaces.overrides import Overrides
 
         if self.configurations is not None and (self.published or self.of_table):
             raise UserError(

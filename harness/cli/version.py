@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-SHOWN = ("torch", "transformers", "ray", "optuna", "deepspeed", "datasets", "pyarrow")
+REPORTED_PACKAGES = ("torch", "transformers", "ray", "optuna", "deepspeed", "datasets", "pyarrow")
 """The packages whose versions decide most about a problem"""
 
 
@@ -20,7 +20,7 @@ def _print(asked: bool) -> None:
 
     typer.echo(f"harness {__version__}")
     typer.echo(f"python {platform.python_version()}, {platform.system()} {platform.machine()}")
-    for name in SHOWN:
+    for name in REPORTED_PACKAGES:
         typer.echo(f"{name} {found.get(name, 'is not installed')}")
     raise typer.Exit
 

@@ -46,8 +46,8 @@ def watch(
 
 
 def _view(store: "Store") -> "RenderableType":
-    from harness.sweep.live_view import live_view
-    from harness.sweep.sweep_state import running_sweeps
+    from harness.sweep.screen.live_view import live_view
+    from harness.sweep.screen.sweep_state import running_sweeps
     from harness.trials.running import running_trials
 
     sweeps, running = running_sweeps(store), running_trials(store)

@@ -1,7 +1,7 @@
 """A sweep: each search with its rounds or its sampler, its choice, and its final seeds.
 
-The searches go on side by side (`harness.sweep.courses`). The store says what is left to do, so an
-interrupted sweep goes on when the same command is given.
+The searches go on side by side (`harness.sweep.searching.courses`). The store says what is left to
+do, so an interrupted sweep goes on when the same command is given.
 """
 
 from collections.abc import Generator, Iterator
@@ -10,28 +10,28 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from harness.shared_cache import check_caches
-from harness.sweep.axes import Values
-from harness.sweep.courses import Courses, Phase
-from harness.sweep.limits import Limits
-from harness.sweep.resources import Resources
-from harness.sweep.sampling import Sampler
-from harness.sweep.scored import (
+from harness.sweep.queue.trial_sources import TrialSource
+from harness.sweep.screen.watcher import Everyone, RoundPlan, SweepWatcher, TrialWatcher
+from harness.sweep.searching.courses import Courses, Phase
+from harness.sweep.searching.scored import (
     Scored,
     chosen_of,
     sampled_of,
     scored_of,
     tried_of,
 )
-from harness.sweep.search import Search, implied
+from harness.sweep.spaces.axes import Values
+from harness.sweep.spaces.sampling import Sampler
+from harness.sweep.spaces.search import Search, implied
 from harness.sweep.trial_runs import TrialRuns
-from harness.sweep.trial_sources import TrialSource
-from harness.sweep.watcher import Everyone, RoundPlan, SweepWatcher, TrialWatcher
+from harness.sweep.workers.limits import Limits
+from harness.sweep.workers.resources import Resources
 from harness.trials.store import Store
 from harness.trials.trial import key
 
 if TYPE_CHECKING:
-    from harness.sweep.ray_engine import Engine
-    from harness.sweep.suggestions import Suggestions
+    from harness.sweep.cluster.ray_engine import Engine
+    from harness.sweep.searching.suggestions import Suggestions
 
 _Searching = Generator[Phase, None, Scored]
 """Yields phases, goes on when their trials have ended, and returns configurations with scores"""
@@ -100,7 +100,7 @@ def _sweep(
     with ExitStack() as stack:
 
         def start() -> "Engine":
-            from harness.sweep.ray_engine import Engine  # it takes long to import
+            from harness.sweep.cluster.ray_engine import Engine  # it takes long to import
 
             samples = [each.known_trials()[0] for each in (*implied(searches), *searches)]
             announce = watcher.notice if dashboard else None
@@ -191,8 +191,8 @@ class _Sweep:
         values, name = search.configurations(number, scored), f"round {number + 1}"
 
         def pruning() -> "Suggestions":
-            from harness.sweep.study import Study  # Optuna takes long to import
-            from harness.sweep.suggestions import Suggestions
+            from harness.sweep.searching.study import Study  # Optuna takes long to import
+            from harness.sweep.searching.suggestions import Suggestions
 
             return Suggestions(search, Study(search, self.store, name), self.store, values)
 
@@ -211,8 +211,8 @@ class _Sweep:
         if sampler.configurations is not None and len(settled) >= sampler.configurations:
             yield Phase(title, search, search.trials(settled, "search"))
             return sampled_of(search, self.store)
-        from harness.sweep.study import Study  # Optuna takes long to import
-        from harness.sweep.suggestions import Suggestions
+        from harness.sweep.searching.study import Study  # Optuna takes long to import
+        from harness.sweep.searching.suggestions import Suggestions
 
         study = Study(search, self.store)
         yield Phase(title, search, [], lambda: Suggestions(search, study, self.store))

@@ -11,11 +11,11 @@ from harness.data.hub import model_shape
 from harness.errors import NotHere
 from harness.files import digest_of
 from harness.sweep import cost
-from harness.sweep.axes import Between, Values
 from harness.sweep.least_memory import most_memory
-from harness.sweep.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
-from harness.sweep.search import Search, implied
-from harness.sweep.varied import axis_text, repeats_text
+from harness.sweep.searching.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
+from harness.sweep.spaces.axes import Between, Values
+from harness.sweep.spaces.search import Search, implied
+from harness.sweep.spaces.varied import axis_text, repeats_text
 from harness.trials.store import Store
 from harness.trials.trial import Role, Trial, key
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from scipy import optimize, stats
 
 from harness.evaluation.suites import suite
-from harness.sweep.search import Search
+from harness.sweep.spaces.search import Search
 from harness.trials.store import Store
 
 POWER, SIGNIFICANCE = 0.8, 0.05

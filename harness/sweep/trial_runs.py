@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from harness.sweep.courses import Begun, Phase, known_sum
-from harness.sweep.scored import settled_keys
-from harness.sweep.search import Search
-from harness.sweep.watcher import RoundPlan, SweepWatcher
+from harness.sweep.screen.watcher import RoundPlan, SweepWatcher
+from harness.sweep.searching.courses import Begun, Phase, known_sum
+from harness.sweep.searching.scored import settled_keys
+from harness.sweep.spaces.search import Search
 from harness.trials.prepare import check_runnable
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 
 if TYPE_CHECKING:
-    from harness.sweep.ray_engine import Engine
-    from harness.sweep.suggestions import Suggestions
+    from harness.sweep.cluster.ray_engine import Engine
+    from harness.sweep.searching.suggestions import Suggestions
 
 
 class TrialRuns:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from harness.sweep.machines import Machine
-from harness.sweep.resources import Gpu
+from harness.sweep.cluster.machines import Machine
+from harness.sweep.workers.resources import Gpu
 
 LARGE = ("plan", "simcse", "quickstart", "--published", "--encoder", "bert-large-uncased")
 """4 x 334,092,288 bytes of weights, which one worker of a trial needs four times"""
@@ -15,7 +15,9 @@ EIGHT = (*LARGE, "--set", "engine=ddp", "--set", "workers=8")
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
     """machine(found): this machine is like that."""
-    return lambda found: monkeypatch.setattr("harness.sweep.machines.this_machine", lambda: found)
+    return lambda found: monkeypatch.setattr(
+        "harness.sweep.cluster.machines.this_machine", lambda: found
+    )
 
 
 def memory_of(out: str) -> list[str]:

@@ -30,7 +30,7 @@ def reproduce(
     """reproduce(argument, ..., paper=..., table=...): on the tiny encoder and a small archive."""
     senteval()
     engine = SimpleNamespace(Engine=SerialEngine)
-    monkeypatch.setitem(sys.modules, "harness.sweep.ray_engine", engine)
+    monkeypatch.setitem(sys.modules, "harness.sweep.cluster.ray_engine", engine)
 
     def call(*arguments: str, paper: str = "dcpcse", table: int = 2) -> Any:
         named = (paper, "--table", table, "--store", tmp_path / "store")

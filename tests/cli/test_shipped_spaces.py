@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from harness.cli.targets import shipped_spaces
-from harness.sweep.overrides import Overrides, searches
-from harness.sweep.space import load_space
+from harness.sweep.spaces.overrides import Overrides, searches
+from harness.sweep.spaces.space import load_space
 
 CELLS = {
     "clsr-table2": 10,  # 5 sizes of the batch, on two corpora

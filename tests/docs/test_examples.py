@@ -10,7 +10,7 @@ import typer.main
 
 from harness.cli import app
 from harness.evaluation.suites import suite
-from harness.sweep.space import load_space
+from harness.sweep.spaces.space import load_space
 from harness.trials.checking import problems
 from tests.mteb_tasks import write_tasks
 

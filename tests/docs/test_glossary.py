@@ -8,8 +8,8 @@ import typer.main
 
 from harness.cli import app
 from harness.plugin import registry
-from harness.sweep.sampling import Sampler
-from harness.sweep.space import MethodSpace, Repeats, Select, Space, TrainedEncoder
+from harness.sweep.spaces.sampling import Sampler
+from harness.sweep.spaces.space import MethodSpace, Repeats, Select, Space, TrainedEncoder
 from harness.trials.record import SCHEMA
 
 GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"

@@ -12,10 +12,10 @@ import torch
 
 from harness.cli.options import seconds_of
 from harness.errors import OUTPUT_FOLLOWS, REASON_LENGTH, UserError, headline, reason
-from harness.sweep import watchdog
-from harness.sweep.limits import Limits, Watchdog, limited, stopped, with_log
-from harness.sweep.process_memory import machine_memory, parent, resident
-from harness.sweep.watchdog import Watch
+from harness.sweep.workers import watchdog
+from harness.sweep.workers.limits import Limits, Watchdog, limited, stopped, with_log
+from harness.sweep.workers.process_memory import machine_memory, parent, resident
+from harness.sweep.workers.watchdog import Watch
 from harness.trials.bounded_log import KEPT_BYTES, BoundedLog, last_lines
 from harness.trials.record import Record
 from harness.trials.store import Store

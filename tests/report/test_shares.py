@@ -13,7 +13,7 @@ from harness.report.quantities import PAPER_COLUMNS
 from harness.report.reported import load_paper
 from harness.report.shares import shares
 from harness.report.systems import load_systems
-from harness.sweep.space import load_space
+from harness.sweep.spaces.space import load_space
 from harness.trials.store import Store
 
 Add = Callable[..., str]

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from harness.sweep.overrides import Overrides, searches
-from harness.sweep.search import Search
-from harness.sweep.space import load_space
-from harness.sweep.study import Study
-from harness.sweep.suggestions import Suggestions
+from harness.sweep.searching.study import Study
+from harness.sweep.searching.suggestions import Suggestions
+from harness.sweep.spaces.overrides import Overrides, searches
+from harness.sweep.spaces.search import Search
+from harness.sweep.spaces.space import load_space
 from harness.trials.store import Store
 from harness.trials.trial import Trial, describe
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.sweep import courses as module
-from harness.sweep.courses import Begun, Courses, Phase
-from harness.sweep.gpu_share import GpuShares
-from harness.sweep.search import Search
-from harness.sweep.trial_queue import TrialQueue
-from harness.sweep.trial_sources import Line, Listed
+from harness.sweep.queue.trial_queue import TrialQueue
+from harness.sweep.queue.trial_sources import Line, Listed
+from harness.sweep.searching import courses as module
+from harness.sweep.searching.courses import Begun, Courses, Phase
+from harness.sweep.spaces.search import Search
+from harness.sweep.workers.gpu_share import GpuShares
 from harness.trials.store import Store
 from harness.trials.trial import Trial
 
@@ -24,7 +24,7 @@ SEARCH = Search("simcse", "", {"encoder": "tiny-bert"}, (), {}, None, {}, None)
 def lengths(monkeypatch: pytest.MonkeyPatch) -> None:
     """No trial is longer than another one, and none needs a part that is not there."""
     monkeypatch.setattr(module, "long_first", dict)
-    monkeypatch.setattr("harness.sweep.trial_queue.missing_parts", lambda _: [])
+    monkeypatch.setattr("harness.sweep.queue.trial_queue.missing_parts", lambda _: [])
 
 
 def trials(*keys: str) -> dict[str, Trial]:
@@ -235,7 +235,7 @@ def test_an_error_ends_its_course_and_is_raised_at_the_end(sweep: Sweep) -> None
 def test_a_run_of_tune_ends_after_many_jobs_and_the_next_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from harness.sweep import relay
+    from harness.sweep.cluster import relay
 
     monkeypatch.setattr(relay, "MOST_JOBS", 2)
     store = Store(tmp_path)

@@ -11,8 +11,12 @@ import torch
 
 from harness.cli.options import gpus_of
 from harness.errors import UserError
-from harness.sweep import machines
-from harness.sweep.gpu_share import (
+from harness.sweep.cluster import machines
+from harness.sweep.cluster.machines import affordable, listed_gpus
+from harness.sweep.queue.trial_queue import Job
+from harness.sweep.spaces.search import Search
+from harness.sweep.trial_runs import TrialRuns
+from harness.sweep.workers.gpu_share import (
     CONTEXT_MIB,
     HEADROOM,
     MOST_TOGETHER,
@@ -21,11 +25,7 @@ from harness.sweep.gpu_share import (
     batch_tokens,
     share_of,
 )
-from harness.sweep.machines import affordable, listed_gpus
-from harness.sweep.resources import Gpu, Resources
-from harness.sweep.search import Search
-from harness.sweep.trial_queue import Job
-from harness.sweep.trial_runs import TrialRuns
+from harness.sweep.workers.resources import Gpu, Resources
 from harness.trials.run import attempt
 from harness.trials.shared_parts import Part
 from harness.trials.store import Store

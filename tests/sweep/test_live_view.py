@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.sweep import live_view
-from harness.sweep.live_view import BARS, CURVE_WIDTH, sparkline
-from harness.sweep.sweep_state import SweepState, publishing, running_sweeps
-from harness.sweep.terminal import Terminal
-from harness.sweep.watcher import RoundPlan
+from harness.sweep.screen import live_view
+from harness.sweep.screen.live_view import BARS, CURVE_WIDTH, sparkline
+from harness.sweep.screen.sweep_state import SweepState, publishing, running_sweeps
+from harness.sweep.screen.terminal import Terminal
+from harness.sweep.screen.watcher import RoundPlan
 from harness.training.progress import Progress
 from harness.trials.running import RunningTrial
 from harness.trials.store import Store

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from harness.sweep.scored import sampled_of, scored_of, tried_of
-from harness.sweep.search import Search
-from harness.sweep.study import Study
-from harness.sweep.suggestions import Suggestions
+from harness.sweep.searching.scored import sampled_of, scored_of, tried_of
+from harness.sweep.searching.study import Study
+from harness.sweep.searching.suggestions import Suggestions
+from harness.sweep.spaces.search import Search
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 from tests.sweep.conftest import Killed, play

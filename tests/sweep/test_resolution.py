@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.sweep.overrides import Overrides, searches
 from harness.sweep.resolution import TYPICAL, resolution, smallest_difference
-from harness.sweep.search import Search
-from harness.sweep.space import load_space
+from harness.sweep.spaces.overrides import Overrides, searches
+from harness.sweep.spaces.search import Search
+from harness.sweep.spaces.space import load_space
 from harness.trials.record import Record
 from harness.trials.store import Store
 

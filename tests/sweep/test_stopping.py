@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from harness.claims import Claim
-from harness.sweep import stopping
-from harness.sweep.stopping import Stopping, stop_note
-from harness.sweep.trial_queue import TrialQueue
-from harness.sweep.trial_sources import Listed
+from harness.sweep.queue import stopping
+from harness.sweep.queue.stopping import Stopping, stop_note
+from harness.sweep.queue.trial_queue import TrialQueue
+from harness.sweep.queue.trial_sources import Listed
 from harness.trials.run import GIVE_WAY
 from harness.trials.store import Store
 

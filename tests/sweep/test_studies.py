@@ -10,10 +10,10 @@ from optuna.distributions import IntDistribution
 from optuna.trial import TrialState
 
 from harness.errors import UserError
-from harness.sweep.scored import COST_MARGIN, chosen_of, sampled_of, tried_of
-from harness.sweep.search import Search
-from harness.sweep.study import Study
-from harness.sweep.suggestions import Suggestions
+from harness.sweep.searching.scored import COST_MARGIN, chosen_of, sampled_of, tried_of
+from harness.sweep.searching.study import Study
+from harness.sweep.searching.suggestions import Suggestions
+from harness.sweep.spaces.search import Search
 from harness.trials.store import Store
 from harness.trials.trial import Trial
 from tests.sweep.conftest import Killed, play

@@ -20,14 +20,15 @@ from harness.errors import UserError
 from harness.evaluation import suites
 from harness.plugin import registry
 from harness.relocation import relocate
-from harness.sweep import received_files, worker
-from harness.sweep.file_list import FileList
-from harness.sweep.local_files import LocalFiles, file_list
-from harness.sweep.machine_check import digests_of
-from harness.sweep.received_files import brought
-from harness.sweep.relay import Relay
-from harness.sweep.trial_queue import TrialQueue
-from harness.sweep.trial_sources import Listed
+from harness.sweep.cluster.machine_check import digests_of
+from harness.sweep.cluster.relay import Relay
+from harness.sweep.queue.trial_queue import TrialQueue
+from harness.sweep.queue.trial_sources import Listed
+from harness.sweep.travelling import received_files
+from harness.sweep.travelling.file_list import FileList
+from harness.sweep.travelling.local_files import LocalFiles, file_list
+from harness.sweep.travelling.received_files import brought
+from harness.sweep.workers import worker
 from harness.trials.store import Store
 from harness.trials.trial import Trial, describe, key
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.sweep.trial_order import NextInLine
+from harness.sweep.cluster.trial_order import NextInLine
 
 
 @pytest.mark.parametrize(

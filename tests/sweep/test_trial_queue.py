@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from harness.claims import Claim
-from harness.sweep import trial_queue
-from harness.sweep.trial_queue import TrialQueue
-from harness.sweep.trial_sources import Listed
+from harness.sweep.queue import trial_queue
+from harness.sweep.queue.trial_queue import TrialQueue
+from harness.sweep.queue.trial_sources import Listed
 from harness.trials.shared_parts import Part
 from harness.trials.store import Store
 from harness.trials.trial import Trial

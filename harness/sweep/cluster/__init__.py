@@ -1,0 +1,1 @@
+"""Ray: the session, its machines, and the trials on them."""

@@ -1,0 +1,187 @@
+"""Ray for the length of a sweep: a local one, or the cluster that RAY_ADDRESS names.
+
+Starting it, joining it and losing it have a time limit and a sentence each.
+"""
+
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+
+import ray
+
+from harness.errors import SweepStopped, UserError, shortened
+from harness.files import PACKAGE
+from harness.sweep.cluster.session_folder import session_folder
+
+START_SECONDS = 180.0
+"""A local Ray takes 3 seconds to start, and half a minute on a crowded machine"""
+JOIN_SECONDS = 60.0
+REACH_SECONDS = 10.0
+LOST_SECONDS = 30.0
+"""Ray is lost when it did not answer for so long; Ray itself ends its drivers after 60 seconds"""
+_LOST = (
+    "Ray has stopped answering, so the sweep ends here; what has finished is in the store, and the "
+    "same command goes on from there"
+)
+Endpoint = tuple[str, int]
+
+
+@contextmanager
+def ray_session(*, dashboard: bool = False) -> Iterator[Path]:
+    """Start Ray or join the cluster; yield a folder of this sweep for temporary files.
+
+    `dashboard`: whether a local Ray has its dashboard, which only this machine can open.
+
+    Raises UserError when the cluster cannot be joined, and SweepStopped when a local Ray does not
+    start, or when Ray is lost during the block. It must be used in the main thread.
+    """
+    with session_folder() as folder, _core_output_into(folder / "core.log"):
+        _begin(os.environ.get("RAY_ADDRESS", ""), folder, dashboard=dashboard)
+        endpoints, ended = _endpoints(), threading.Event()
+        watch = threading.Thread(target=_watch, args=(endpoints, ended), daemon=True)
+        try:
+            with _alarm(SweepStopped(_LOST)):
+                watch.start()
+                yield folder
+        except Exception:
+            if not all(map(_answers, endpoints)):
+                raise SweepStopped(_LOST) from None
+            raise
+        finally:
+            ended.set()
+            if all(map(_answers, endpoints)):  # else it would wait for what is gone
+                ray.shutdown()
+
+
+def _begin(address: str, folder: Path, *, dashboard: bool) -> None:
+    """Start a local Ray, whose files are in the folder, or join the cluster at the address."""
+    if address:
+        _check_reachable(address)
+    refused: UserError | SweepStopped
+    try:
+        if address:
+            refused = UserError(f"no Ray cluster could be joined: RAY_ADDRESS is {address}")
+            with _alarm(refused, JOIN_SECONDS):
+                # Every machine runs the harness of this one; the other packages it must have.
+                runtime = {"py_modules": [str(PACKAGE)], "excludes": ["__pycache__"]}
+                ray.init(address, runtime_env=runtime, log_to_driver=False, logging_level="ERROR")
+        else:
+            refused = SweepStopped(f"Ray did not start in {START_SECONDS / 60:g} minutes")
+            with _alarm(refused, START_SECONDS):
+                ray.init(
+                    "local",
+                    include_dashboard=dashboard,
+                    dashboard_host="127.0.0.1",
+                    log_to_driver=False,
+                    logging_level="ERROR",
+                    # Ray makes its folder writable for everybody, but not the one above.
+                    _temp_dir=str(folder / "r"),
+                )
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        why = shortened(" ".join(str(error).split()), 500)
+        raise type(refused)(f"{refused} ({why})") from None
+
+
+def _check_reachable(address: str) -> None:
+    """Raises UserError for an address at which nothing listens; Ray would try for minutes."""
+    if address == "auto":
+        return
+    if address.startswith("ray://"):
+        raise UserError(
+            f"RAY_ADDRESS is {address}, and a sweep does not run through Ray Client: let this "
+            f"machine join the cluster (`ray start --address=HOST:PORT --num-cpus=0`), and write "
+            f"HOST:PORT"
+        )
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise UserError(
+            f"RAY_ADDRESS is {address}: write HOST:PORT, or auto for the cluster of this machine"
+        )
+    if not _answers((host, int(port))):
+        raise UserError(
+            f"RAY_ADDRESS is {address}, and nothing answers there; `ray start --head` prints the "
+            f"right address, and without RAY_ADDRESS a sweep starts a Ray of its own"
+        )
+
+
+def _endpoints() -> list[Endpoint]:
+    """Where the head of the cluster and this machine's raylet listen."""
+    context = ray.get_runtime_context()
+    host, _, port = context.gcs_address.rpartition(":")
+    own = [node for node in ray.nodes() if node["NodeID"] == context.get_node_id()]
+    return [(host, int(port)), *((n["NodeManagerAddress"], n["NodeManagerPort"]) for n in own)]
+
+
+def _answers(endpoint: Endpoint) -> bool:
+    try:
+        socket.create_connection(endpoint, timeout=REACH_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def _watch(endpoints: list[Endpoint], ended: threading.Event) -> None:
+    """Interrupt the main thread when Ray is lost, and end the program if that does not help."""
+    answered = monotonic()
+    while not ended.wait(2.0):
+        if all(map(_answers, endpoints)):
+            answered = monotonic()
+        elif monotonic() - answered > LOST_SECONDS:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+            # The main thread may wait inside of Ray, where no signal reaches it.
+            if not ended.wait(10.0):
+                print(f"Error: {_LOST}", file=sys.stderr, flush=True)
+                os._exit(1)
+
+
+class _Alarm(BaseException):
+    """It is no Exception, because Ray tries again after those."""
+
+
+@contextmanager
+def _alarm(error: Exception, seconds: float = 0.0) -> Iterator[None]:
+    """In the block, the signal SIGALRM raises `error`; it comes after `seconds`, if not 0."""
+    rang = False
+
+    def ring(*_: object) -> None:
+        nonlocal rang
+        rang = True
+        raise _Alarm
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    except BaseException:  # what is raised while Ray is left does not matter
+        if rang:
+            raise error from None
+        raise
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def _core_output_into(path: Path) -> Iterator[None]:
+    """In the block, what Ray's core prints to standard error goes into a file.
+
+    It writes to the file descriptor 2. Python's `sys.stderr` writes to a copy of it.
+    """
+    sys.stderr.flush()
+    kept, python = os.dup(2), sys.stderr
+    with path.open("wb") as file:
+        os.dup2(file.fileno(), 2)
+    sys.stderr = os.fdopen(kept, "w", buffering=1, closefd=False)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        sys.stderr = python
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -1,0 +1,78 @@
+"""The end of a sweep that is interrupted: its running trials write their checkpoints first."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from harness.sweep.queue.trial_queue import TrialQueue
+from harness.training.interruption import handled
+from harness.trials.run import GIVE_WAY
+
+PATIENCE_SECONDS = 60.0
+"""Longest wait for the checkpoints; schedulers kill a job some minutes after their first signal"""
+
+
+def stop_note(running: Path, sweep: str) -> Path:
+    """The file that keeps workers from beginning with further trials.
+
+    `running`: the folder of the running trials. `sweep`: identifier of this run of a sweep.
+    """
+    return running / f"stop-{sweep}"
+
+
+class Stopping:
+    """What Ctrl-C and SIGTERM do to a sweep whose trials run.
+
+    The first one asks the trials to give way; Tune goes on meanwhile, because a worker that reports
+    waits until it is heard. A trial that does not train at the moment, for example because it is
+    being tested, is not waited for longer than a minute. A second signal ends the sweep at once.
+    """
+
+    def __init__(self, queue: TrialQueue, note: Path, say: Callable[[int], None]) -> None:
+        """`note`: the file of `stop_note`. `say`: hears how many trials are asked."""
+        self.queue, self.note, self.say = queue, note, say
+        self._signals = 0
+        self._left: set[str] = set()
+        """The keys of the trials that are asked and have not given way"""
+        self._until: float | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether the sweep is to end."""
+        return self._signals > 0
+
+    @contextmanager
+    def heeded(self) -> Iterator[None]:
+        """In the block, Ctrl-C and SIGTERM are noted; `look` acts on them."""
+        try:
+            with handled(self._signalled, signal.SIGINT, signal.SIGTERM):
+                yield
+        finally:
+            self.queue.store.remove_note(self.note)
+            with suppress(OSError):  # other sweeps run
+                self.note.parent.rmdir()
+
+    def look(self) -> None:
+        """Raise KeyboardInterrupt when the sweep is to end and its trials have given way."""
+        if not self.asked:
+            return
+        if self._until is None:
+            self._ask()
+        self._left &= self.queue.given
+        if not self._left or time.monotonic() > (self._until or 0):
+            raise KeyboardInterrupt
+
+    def _ask(self) -> None:
+        store = self.queue.store
+        self._until = time.monotonic() + PATIENCE_SECONDS
+        self._left = {key for key in self.queue.given if store.owner(key) is not None}
+        self.say(len(self._left))
+        for file in (self.note, *(store.running(key) / GIVE_WAY for key in self._left)):
+            store.leave_note(file)
+
+    def _signalled(self, *_: object) -> None:
+        self._signals += 1
+        if self._signals > 1:
+            raise KeyboardInterrupt

@@ -1,0 +1,1 @@
+"""The searches while they run: samplers, studies, scores, and the course of each."""

@@ -1,0 +1,1 @@
+"""Search spaces and command lines as searches."""
