@@ -53,7 +53,11 @@ def copied(tmp_path: Path) -> Path:
     [
         ("harness/losses/nli.py", "harness.plugin.kit", "only packages below its own"),
         ("harness/training/loop.py", "harness.evaluation.sts", "only packages below its own"),
-        ("harness/sweep/driver.py", "harness.report.groups", "only packages below its own"),
+        (
+            "harness/sweep/driver.py",
+            "harness.report.measured.groups",
+            "only packages below its own",
+        ),
         ("harness/plugin/kit.py", "harness.plugin.method", "no circles"),
         ("harness/trials/lookup.py", "methods.simcse", "never imports methods"),
         ("methods/simcse/__init__.py", "harness.plugin.kit", "imports the facade"),

@@ -74,8 +74,8 @@ def _of_paper(
     if name in STORE_FIGURES:
         return store_figure(name, found, encoder)
     from harness.report.figures.paper_models import MODELS_ENCODER, chosen_trials, model_figures
-    from harness.report.groups import comparable_groups
-    from harness.report.measured_trials import TABLE_COLUMNS
+    from harness.report.measured.groups import comparable_groups
+    from harness.report.measured.measured_trials import TABLE_COLUMNS
 
     groups = comparable_groups(found.read(TABLE_COLUMNS).table)
     keys, notes = chosen_trials(name, groups, encoder or MODELS_ENCODER, found.place)

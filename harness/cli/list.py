@@ -115,10 +115,10 @@ def _papers(store: str | None) -> None:
     import sys
 
     from harness.plugin.registry import names
-    from harness.report.comparison import Comparer
-    from harness.report.quantities import PAPER_COLUMNS
-    from harness.report.reported import load_paper, papers
-    from harness.report.shares import shares
+    from harness.report.measured.quantities import PAPER_COLUMNS
+    from harness.report.published.comparison import Comparer
+    from harness.report.published.reported import load_paper, papers
+    from harness.report.published.shares import shares
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     comparer, methods = Comparer(options.opened(store).read(PAPER_COLUMNS).table), names()

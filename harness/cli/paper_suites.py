@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from harness.cli.sweeping import Means
     from harness.cli.targets import SweepOptions
-    from harness.report.compared import ComparedTable
+    from harness.report.published.compared import ComparedTable
     from harness.sweep.cluster.measuring import Asked
     from harness.trials.record import Record
     from harness.trials.store import Store

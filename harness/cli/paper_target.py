@@ -9,15 +9,15 @@ from harness.errors import UserError, suggest
 from harness.plugin import registry
 
 if TYPE_CHECKING:
-    from harness.report.compared import ComparedTable
-    from harness.report.matching import Wanted
+    from harness.report.published.compared import ComparedTable
+    from harness.report.published.matching import Wanted
     from harness.sweep.spaces.overrides import Overrides
     from harness.sweep.spaces.search import Search
 
 
 def check_fillable(paper: str, number: int) -> None:
     """Raise UserError for an unknown paper or table, and for a table that trials cannot fill."""
-    from harness.report.reported import load_paper
+    from harness.report.published.reported import load_paper
 
     found = load_paper(paper)
     if str(number) not in found.numbers:
@@ -36,9 +36,9 @@ def compared_tables(
     paper: str, number: int, overrides: "Overrides", store: str | None
 ) -> "list[ComparedTable]":
     """The table with the store's trials; with other encoders, one for each of them."""
-    from harness.report.comparison import Comparer
-    from harness.report.quantities import PAPER_COLUMNS
-    from harness.report.reported import load_paper
+    from harness.report.measured.quantities import PAPER_COLUMNS
+    from harness.report.published.comparison import Comparer
+    from harness.report.published.reported import load_paper
 
     reading = options.opened(store).read(PAPER_COLUMNS)
     found = load_paper(paper)
@@ -58,7 +58,7 @@ def table_searches(
     Raises UserError for an unknown method, and for values that the methods refuse. A row whose
     method cannot run here is named and left out.
     """
-    from harness.report.lacking import lacking
+    from harness.report.published.lacking import lacking
     from harness.sweep.spaces.published import FINAL_SEEDS, FINAL_SUBSETS
     from harness.sweep.spaces.space_values import check_command_line
 
@@ -105,7 +105,7 @@ def runnable(searches: "list[Search]") -> "list[Search]":
 
 def _search(method: str, wanted: "Wanted", overrides: "Overrides") -> "Search | None":
     """The search of one row; None, after a line about it, where it cannot run here."""
-    from harness.report.matching import ANY, yaml_text
+    from harness.report.published.matching import ANY, yaml_text
     from harness.sweep.spaces.published import PLAIN, published_search
 
     given = {name: value for name, value in wanted.configuration if value != ANY}

@@ -10,11 +10,11 @@ from harness.cli.drawing import check_drawing
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from harness.report.commands import Commands
     from harness.report.figures.report_figure import ReportFigure
     from harness.report.page.gaps import Gap
     from harness.report.page.report_page import ReportPage
-    from harness.report.sheet import Sheet
+    from harness.report.published.commands import Commands
+    from harness.report.sheets.sheet import Sheet
     from harness.trials.reading import Reading
     from harness.trials.store import Store
 
@@ -66,7 +66,6 @@ def _page(paper: str | None, sweep: str | None, store: "Store") -> "ReportPage":
     from harness.cli.figure import searches_of_sweep
     from harness.cli.run_again import commands_of_store
     from harness.plugin.registry import names
-    from harness.report.commands import Commands
     from harness.report.figures.sweep_figures import sweep_figures
     from harness.report.figures.sweep_trials import sweep_searches
     from harness.report.page.gaps import failed_trials
@@ -78,6 +77,7 @@ def _page(paper: str | None, sweep: str | None, store: "Store") -> "ReportPage":
         stored_records,
     )
     from harness.report.page.sweep_curves import figured, with_histories
+    from harness.report.published.commands import Commands
 
     reading = store.read(REPORT_COLUMNS)
     searches = sweep_searches(reading.table.select(STORED_COLUMNS))
@@ -107,7 +107,7 @@ def _page(paper: str | None, sweep: str | None, store: "Store") -> "ReportPage":
 
 
 def _title(paper: str | None, sweep: str | None) -> str:
-    from harness.report.reported import load_paper
+    from harness.report.published.reported import load_paper
 
     if paper:
         return f"{load_paper(paper).title}: the published tables and ours"
@@ -118,10 +118,10 @@ def _of_paper(
     paper: str, reading: "Reading", commands: "Commands"
 ) -> "tuple[list[Sheet], list[Gap]]":
     """The tables of a paper, and what the store lacks of them."""
-    from harness.report.comparison import Comparer
     from harness.report.page.gaps import paper_gaps
-    from harness.report.paper_tables import paper_sheets
-    from harness.report.reported import load_paper
+    from harness.report.papers.paper_tables import paper_sheets
+    from harness.report.published.comparison import Comparer
+    from harness.report.published.reported import load_paper
 
     gaps = paper_gaps(load_paper(paper), Comparer(reading.table), commands)
     return paper_sheets(reading, paper, commands), list(gaps)
@@ -141,9 +141,9 @@ def _of_store(
     reading: "Reading", commands: "Commands", keys: set[str] | None
 ) -> "tuple[list[Sheet], list[Gap]]":
     """The tables of a store, and the tests that its trials lack. `keys`: only of these trials."""
-    from harness.report.groups import comparable_groups
+    from harness.report.measured.groups import comparable_groups
     from harness.report.page.gaps import store_gaps
-    from harness.report.store_tables import store_sheets
+    from harness.report.stores.store_tables import store_sheets
 
     groups = comparable_groups(reading.table)
     shown = [each for each in groups if keys is None or not keys.isdisjoint(each.keys)]

@@ -76,7 +76,7 @@ def reproduce(
 
 def _numbers(paper: str, number: int | None) -> list[int]:
     """The number of the table, or of all tables of a paper that trials can fill."""
-    from harness.report.reported import load_paper
+    from harness.report.published.reported import load_paper
 
     if number is not None:
         return [number]
@@ -102,9 +102,9 @@ def _print_verdict(target: SweepOptions) -> None:
     """Print the verdict on a table of scores; a table of examples has none."""
     import sys
 
-    from harness.report.render import render_sheets
-    from harness.report.setups import SETUP_COLUMNS, Setups
-    from harness.report.verdicts import verdict_sheet
+    from harness.report.formats.render import render_sheets
+    from harness.report.papers.setups import SETUP_COLUMNS, Setups
+    from harness.report.papers.verdicts import verdict_sheet
 
     setups = Setups(options.opened(target.store).read(SETUP_COLUMNS).table)
     sheets = [

@@ -9,7 +9,7 @@ from harness.errors import UserError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from harness.report.groups import Cell
+    from harness.report.measured.groups import Cell
     from harness.trials.store import Store
 
 
@@ -28,8 +28,8 @@ def print_cell(address: str, store: str | None, console: "Console") -> None:
 
 def _print_own(row: int, metric: str, store: "Store", console: "Console") -> None:
     from harness.report.cell_addresses import store_cell
-    from harness.report.groups import comparable_groups
-    from harness.report.measured_trials import TABLE_COLUMNS
+    from harness.report.measured.groups import comparable_groups
+    from harness.report.measured.measured_trials import TABLE_COLUMNS
 
     groups = comparable_groups(store.read(TABLE_COLUMNS).table)
     group, name, cell = store_cell(groups, row, metric)
@@ -41,10 +41,10 @@ def _print_compared(address: str, store: "Store", console: "Console") -> None:
     from harness.errors import suggest
     from harness.plugin.registry import names
     from harness.report.cell_addresses import paper_cell
-    from harness.report.commands import Commands
-    from harness.report.paper_tables import paper_sheets
-    from harness.report.quantities import PAPER_COLUMNS
-    from harness.report.reported import papers
+    from harness.report.measured.quantities import PAPER_COLUMNS
+    from harness.report.papers.paper_tables import paper_sheets
+    from harness.report.published.commands import Commands
+    from harness.report.published.reported import papers
 
     paper, *parts = address.split(".")
     if paper not in papers() or len(parts) < 3:
@@ -77,7 +77,7 @@ def _verdict(agrees: bool | None) -> str:
 
 def _print_score(cell: "Cell", store: "Store", console: "Console") -> None:
     """Print the mean, each trial with its score, and the command of the first one."""
-    from harness.report.rows import score_text
+    from harness.report.sheets.rows import score_text
 
     std = "" if cell.std is None else "mean±sample std of "
     trials = "1 trial" if cell.n == 1 else f"{cell.n} trials"

@@ -114,7 +114,7 @@ def _leave_table(console: "Console", store: "Store", space: str, result: "SweepR
 
     from harness.files import written_whole
     from harness.plugin.registry import names
-    from harness.report.measured_trials import TABLE_COLUMNS
+    from harness.report.measured.measured_trials import TABLE_COLUMNS
     from harness.report.sweep_table import next_commands, sweep_groups, sweep_table
     from harness.trials.flat import write_flat
 

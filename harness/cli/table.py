@@ -10,7 +10,7 @@ from harness.cli import options
 from harness.inputs import finite
 
 if TYPE_CHECKING:
-    from harness.report.sheet import Sheet
+    from harness.report.sheets.sheet import Sheet
 
 TableFormat = Literal["terminal", "markdown", "latex", "html", "csv", "json", "parquet"]
 NOT_A_TERMINAL_WIDTH = 180
@@ -92,7 +92,7 @@ def table(
 
     from harness.errors import UserError
     from harness.inputs import kind_of
-    from harness.report.render import render_sheets
+    from harness.report.formats.render import render_sheets
 
     if format == "parquet" and output is None:
         raise UserError("--format parquet is not for the screen; name a file with --output")
@@ -125,8 +125,8 @@ def width_of(*, to_screen: bool) -> int:
 
 def _end_if_incomplete(sheets: "list[Sheet]", tolerance: float | None) -> None:
     """Name what is missing or differs, and end with exit code 1 if there is anything."""
-    from harness.report.notes import SHOWN, counted
-    from harness.report.strict import failures
+    from harness.report.formats.strict import failures
+    from harness.report.sheets.notes import SHOWN, counted
 
     found = failures(sheets, tolerance)
     if not any(True for sheet in sheets for _ in sheet.score_rows):
@@ -174,7 +174,7 @@ def _own_sheets(
 ) -> "list[Sheet]":
     """The tables of the store, or the one that the user describes."""
     from harness.errors import UserError
-    from harness.report.measured_trials import TABLE_COLUMNS
+    from harness.report.measured.measured_trials import TABLE_COLUMNS
 
     found = options.opened(store)
     if number is not None:
@@ -183,10 +183,10 @@ def _own_sheets(
         raise UserError(f"--encoder {encoder} needs the name of a paper: --paper PAPER")
     reading = found.read(TABLE_COLUMNS)
     if own.rows or own.columns:
-        from harness.report.own_tables import own_sheet
+        from harness.report.stores.own_tables import own_sheet
 
         return [own_sheet(reading, found.place, own.rows, own.columns, own.where)]
-    from harness.report.store_tables import store_sheets
+    from harness.report.stores.store_tables import store_sheets
 
     return store_sheets(reading, found.place, own.where)
 
@@ -199,10 +199,10 @@ def _paper_sheets(
 
     from harness.errors import UserError
     from harness.plugin.registry import names
-    from harness.report.answers import Answers
-    from harness.report.commands import Commands
-    from harness.report.paper_tables import paper_sheets
-    from harness.report.quantities import PAPER_COLUMNS
+    from harness.report.measured.quantities import PAPER_COLUMNS
+    from harness.report.papers.paper_tables import paper_sheets
+    from harness.report.published.answers import Answers
+    from harness.report.published.commands import Commands
 
     if own != _Own((), (), None):
         raise UserError("--rows, --columns and --where make a table of your own; leave --paper out")

@@ -10,7 +10,7 @@ from harness.errors import UserError, suggest
 from harness.inputs import is_file
 
 if TYPE_CHECKING:
-    from harness.report.compared import ComparedTable
+    from harness.report.published.compared import ComparedTable
     from harness.sweep.spaces.overrides import Overrides
     from harness.sweep.spaces.search import Search
 

@@ -10,8 +10,8 @@ import yaml
 from harness import __version__
 from harness.data.trained_encoders import parts_of
 from harness.export.exportable import Exportable, shown_encoder
-from harness.report.groups import Group
-from harness.report.rows import score_text
+from harness.report.measured.groups import Group
+from harness.report.sheets.rows import score_text
 from harness.trials.record import Record
 
 _FOLDERS = re.compile(r"(?<![\w.~])(~|\.{1,2})?(/[^\s/='\"]+)*/(?=[^\s/='\"])")

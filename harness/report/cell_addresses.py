@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 
 from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import DISPLAY
-from harness.report.groups import Cell, Group
-from harness.report.own_tables import column_cell, known_metrics
-from harness.report.rows import ScoreRow, SheetCell
-from harness.report.sheet import Sheet
-from harness.report.terminal import address_name
+from harness.report.formats.terminal import address_name
+from harness.report.measured.groups import Cell, Group
+from harness.report.sheets.rows import ScoreRow, SheetCell
+from harness.report.sheets.sheet import Sheet
+from harness.report.stores.own_tables import column_cell, known_metrics
 
 
 def store_cell(groups: Sequence[Group], row: int, metric: str) -> tuple[Group, str, Cell]:

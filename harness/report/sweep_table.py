@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.report.groups import Group, comparable_groups
-from harness.report.reported import papers
-from harness.report.store_records import records_of
+from harness.report.measured.groups import Group, comparable_groups
+from harness.report.published.reported import papers
+from harness.report.stores.store_records import records_of
 from harness.trials.store_folders import store_option
 
 

@@ -11,13 +11,13 @@ import pytest
 from harness import PROTOCOL
 from harness.cli.paper_suites import lacking_suites, printed_suites
 from harness.evaluation.scores import Uncertainty
-from harness.report.commands import Commands
-from harness.report.compared import ComparedTable
-from harness.report.comparison import Comparer
-from harness.report.paper_tables import paper_sheets
-from harness.report.reported import load_paper
-from harness.report.rows import SheetLine
-from harness.report.sheet import Sheet
+from harness.report.papers.paper_tables import paper_sheets
+from harness.report.published.commands import Commands
+from harness.report.published.compared import ComparedTable
+from harness.report.published.comparison import Comparer
+from harness.report.published.reported import load_paper
+from harness.report.sheets.rows import SheetLine
+from harness.report.sheets.sheet import Sheet
 from harness.trials.record import Record
 from harness.trials.store import Store
 

@@ -7,17 +7,17 @@ import pytest
 
 from harness.evaluation.catalogue import CARDS
 from harness.plugin import registry
-from harness.report.commands import Commands
-from harness.report.compared import ComparedTable
-from harness.report.comparison import Comparer
-from harness.report.matching import Wanted
-from harness.report.measured_trials import TABLE_COLUMNS
-from harness.report.measures import Special
-from harness.report.paper_tables import paper_sheets
-from harness.report.quantities import PAPER_COLUMNS
-from harness.report.render import render_sheets
-from harness.report.reported import load_paper, papers
-from harness.report.systems import load_systems
+from harness.report.formats.render import render_sheets
+from harness.report.measured.measured_trials import TABLE_COLUMNS
+from harness.report.measured.quantities import PAPER_COLUMNS
+from harness.report.papers.paper_tables import paper_sheets
+from harness.report.published.commands import Commands
+from harness.report.published.compared import ComparedTable
+from harness.report.published.comparison import Comparer
+from harness.report.published.matching import Wanted
+from harness.report.published.measures import Special
+from harness.report.published.reported import load_paper, papers
+from harness.report.published.systems import load_systems
 from harness.trials.record_files import no_rows
 from harness.trials.store import Store
 

@@ -12,9 +12,9 @@ from shutil import copy
 import pytest
 
 from harness import PROTOCOL
-from harness.report.rows import SheetCell
-from harness.report.sheet import Sheet
-from harness.report.store_tables import store_sheets
+from harness.report.sheets.rows import SheetCell
+from harness.report.sheets.sheet import Sheet
+from harness.report.stores.store_tables import store_sheets
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.report.commands import Commands
-from harness.report.paper_tables import paper_sheets
-from harness.report.render import render_sheets
-from harness.report.sheet import Section, Sheet
-from harness.report.store_tables import store_sheets
+from harness.report.formats.render import render_sheets
+from harness.report.papers.paper_tables import paper_sheets
+from harness.report.published.commands import Commands
+from harness.report.sheets.sheet import Section, Sheet
+from harness.report.stores.store_tables import store_sheets
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]

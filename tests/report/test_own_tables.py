@@ -7,9 +7,9 @@ import pytest
 
 from harness.cli.table import table
 from harness.errors import UserError
-from harness.report.own_tables import own_sheet
-from harness.report.sheet import Sheet
-from harness.report.store_tables import store_sheets
+from harness.report.sheets.sheet import Sheet
+from harness.report.stores.own_tables import own_sheet
+from harness.report.stores.store_tables import store_sheets
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]

@@ -11,8 +11,8 @@ from harness.evaluation.comparison import differences
 from harness.evaluation.kept_embeddings import KeptEmbeddings
 from harness.evaluation.suites import suite
 from harness.files import cache_folder
-from harness.report import paired
-from harness.report.store_tables import store_sheets
+from harness.report.statistics import paired
+from harness.report.stores.store_tables import store_sheets
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]

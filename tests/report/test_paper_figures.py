@@ -9,7 +9,7 @@ import yaml
 from harness.files import shipped
 from harness.report.figures.paper_figures import LINES, STAGE_ONE_FIGURE, store_figure
 from harness.report.figures.paper_models import chosen_trials
-from harness.report.groups import comparable_groups
+from harness.report.measured.groups import comparable_groups
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from harness.plugin import registry
-from harness.report.answers import Answers
-from harness.report.commands import Commands
-from harness.report.groups import Group
-from harness.report.paper_tables import paper_sheets
-from harness.report.sheet import Sheet, SheetLine
+from harness.report.measured.groups import Group
+from harness.report.papers.paper_tables import paper_sheets
+from harness.report.published.answers import Answers
+from harness.report.published.commands import Commands
+from harness.report.sheets.sheet import Sheet, SheetLine
 from harness.trials.store import Store
 
 Add = Callable[..., str]
@@ -163,7 +163,7 @@ def test_our_defaults_are_the_papers(name: str, number: int, paper: Paper) -> No
 
 
 def test_a_default_that_differs_is_marked(paper: Paper, monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness.report import hyperparameter_tables
+    from harness.report.papers import hyperparameter_tables
 
     values = {"batch_size": 64, "learning_rate": 0.03}
     monkeypatch.setattr(hyperparameter_tables, "published_values", lambda _: values)

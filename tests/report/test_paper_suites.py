@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.report import matching
-from harness.report.comparison import Comparer
-from harness.report.lacking import lacking
-from harness.report.measured_trials import TABLE_COLUMNS
-from harness.report.reported import load_paper
-from harness.report.systems import load_systems
+from harness.report.measured.measured_trials import TABLE_COLUMNS
+from harness.report.published import matching
+from harness.report.published.comparison import Comparer
+from harness.report.published.lacking import lacking
+from harness.report.published.reported import load_paper
+from harness.report.published.systems import load_systems
 from harness.trials.record_files import no_rows
 from harness.trials.store import Store
 

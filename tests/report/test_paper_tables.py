@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UserError
-from harness.report import matching
-from harness.report.commands import Commands
-from harness.report.paper_tables import paper_sheets
-from harness.report.render import render_sheets
-from harness.report.reported import load_paper, papers
-from harness.report.rows import SheetLine, value_text
-from harness.report.sheet import Sheet
-from harness.report.systems import load_systems
+from harness.report.formats.render import render_sheets
+from harness.report.papers.paper_tables import paper_sheets
+from harness.report.published import matching
+from harness.report.published.commands import Commands
+from harness.report.published.reported import load_paper, papers
+from harness.report.published.systems import load_systems
+from harness.report.sheets.rows import SheetLine, value_text
+from harness.report.sheets.sheet import Sheet
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.report.groups import Cell
-from harness.report.prediction import Prediction, prediction
-from harness.report.significance import agrees
+from harness.report.measured.groups import Cell
+from harness.report.statistics.prediction import Prediction, prediction
+from harness.report.statistics.significance import agrees
 
 VALUES = [[70.0, 72.0], [75.1, 75.4, 76.2], [1.0, 2.0, 4.0, 8.0, 16.0]]
 

@@ -14,13 +14,13 @@ import pytest
 
 from harness.cli.table import table
 from harness.errors import UserError
-from harness.report.commands import Commands
-from harness.report.latex import escape_latex
-from harness.report.paper_tables import paper_sheets
-from harness.report.render import render_sheets
-from harness.report.rows import difference_text
-from harness.report.sheet import Section, Sheet
-from harness.report.store_tables import store_sheets
+from harness.report.formats.latex import escape_latex
+from harness.report.formats.render import render_sheets
+from harness.report.papers.paper_tables import paper_sheets
+from harness.report.published.commands import Commands
+from harness.report.sheets.rows import difference_text
+from harness.report.sheets.sheet import Section, Sheet
+from harness.report.stores.store_tables import store_sheets
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]

@@ -8,8 +8,8 @@ from harness.cli.show import show
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.fields import described_fields
-from harness.report.store_tables import store_sheets
-from harness.report.terminal import address_name, address_note
+from harness.report.formats.terminal import address_name, address_note
+from harness.report.stores.store_tables import store_sheets
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]

@@ -8,7 +8,14 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from harness.report.significance import Samples, agrees, best_cells, groups, holm, p_values
+from harness.report.statistics.significance import (
+    Samples,
+    agrees,
+    best_cells,
+    groups,
+    holm,
+    p_values,
+)
 
 RANDOM = np.random.default_rng(0)
 

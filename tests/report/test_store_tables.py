@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.report.render import render_sheets
-from harness.report.store_tables import store_sheets
+from harness.report.formats.render import render_sheets
+from harness.report.stores.store_tables import store_sheets
 from harness.trials.reading import Reading
 from harness.trials.store import Store
 

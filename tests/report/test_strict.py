@@ -7,9 +7,9 @@ import typer
 
 from harness.cli.table import table
 from harness.errors import UserError
-from harness.report.comparison import Comparer
-from harness.report.quantities import PAPER_COLUMNS
-from harness.report.reported import load_paper
+from harness.report.measured.quantities import PAPER_COLUMNS
+from harness.report.published.comparison import Comparer
+from harness.report.published.reported import load_paper
 from harness.trials.record_files import no_rows
 from harness.trials.store import Store
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from harness.report.commands import Commands
-from harness.report.groups import comparable_groups
-from harness.report.paper_tables import paper_sheets
-from harness.report.render import render_sheets
-from harness.report.store_tables import store_sheets
-from harness.report.variance import Draw, design, variance_components
+from harness.report.formats.render import render_sheets
+from harness.report.measured.groups import comparable_groups
+from harness.report.measured.variance import Draw, design, variance_components
+from harness.report.papers.paper_tables import paper_sheets
+from harness.report.published.commands import Commands
+from harness.report.stores.store_tables import store_sheets
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]

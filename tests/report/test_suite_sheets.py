@@ -11,9 +11,9 @@ import pandas
 import pytest
 
 from harness.evaluation.catalogue import SuiteCard
-from harness.report.render import render_sheets
-from harness.report.sheet import Sheet
-from harness.report.store_tables import store_sheets
+from harness.report.formats.render import render_sheets
+from harness.report.sheets.sheet import Sheet
+from harness.report.stores.store_tables import store_sheets
 from harness.trials.store import Store
 
 Add = Callable[..., str]

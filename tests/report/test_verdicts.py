@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from harness.plugin import registry
-from harness.report.comparison import Comparer
-from harness.report.reported import load_paper
-from harness.report.setups import SETUP_COLUMNS, Setups
-from harness.report.sheet import Sheet
-from harness.report.verdicts import VERDICT_COLUMNS, verdict_sheet
+from harness.report.papers.setups import SETUP_COLUMNS, Setups
+from harness.report.papers.verdicts import VERDICT_COLUMNS, verdict_sheet
+from harness.report.published.comparison import Comparer
+from harness.report.published.reported import load_paper
+from harness.report.sheets.sheet import Sheet
 from harness.trials.store import Store
 
 Add = Callable[..., str]

@@ -10,9 +10,9 @@ from harness.report.figures.cosine_densities import densities_figure, gold_figur
 from harness.report.figures.embedding_plane import plane_figure
 from harness.report.figures.embeddings import Drawn
 from harness.report.figures.report_figure import ReportFigure
-from harness.report.groups import Group
-from harness.report.matching import ALL_LABELS, Finder, Wanted
-from harness.report.measured_trials import MeasuredTrial
+from harness.report.measured.groups import Group
+from harness.report.measured.measured_trials import MeasuredTrial
+from harness.report.published.matching import ALL_LABELS, Finder, Wanted
 from harness.trials.store_folders import store_option
 
 MODELS_ENCODER = "bert-base-uncased"

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from harness.evaluation.catalogue import DISPLAY
-from harness.report.commands import Commands
-from harness.report.comparison import Comparer
-from harness.report.groups import Group
-from harness.report.notes import counted
-from harness.report.reported import Paper
-from harness.report.shares import table_share
+from harness.report.measured.groups import Group
+from harness.report.published.commands import Commands
+from harness.report.published.comparison import Comparer
+from harness.report.published.reported import Paper
+from harness.report.published.shares import table_share
+from harness.report.sheets.notes import counted
 from harness.trials.record import Record
 
 

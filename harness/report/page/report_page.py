@@ -14,7 +14,7 @@ from harness.report.page.store_grids import (
     trials_grid,
 )
 from harness.report.page.stored_trials import StoredTrials
-from harness.report.sheet import Sheet
+from harness.report.sheets.sheet import Sheet
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.report.formats.terminal import address_name
 from harness.report.page.grid import Grid, GridCell
-from harness.report.rows import ComparedRow, ScoreRow, SheetCell, SheetLine
-from harness.report.sheet import Section, Sheet
-from harness.report.terminal import address_name
+from harness.report.sheets.rows import ComparedRow, ScoreRow, SheetCell, SheetLine
+from harness.report.sheets.sheet import Section, Sheet
 from harness.trials.store_folders import store_option
 
 _VERDICTS = {

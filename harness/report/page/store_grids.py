@@ -7,8 +7,8 @@ from typing import Any
 
 from harness.errors import headline
 from harness.evaluation.catalogue import DISPLAY
-from harness.report.notes import counted
 from harness.report.page.grid import Grid, GridCell, number_cell
+from harness.report.sheets.notes import counted
 from harness.trials.record import Record
 
 HOUR = 3600

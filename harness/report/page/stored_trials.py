@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.evaluation.catalogue import DISPLAY
-from harness.report.row_names import text_of
+from harness.report.stores.row_names import text_of
 from harness.trials.record import WITHOUT_LARGE, Record, record_of
 
 STORED_COLUMNS = WITHOUT_LARGE

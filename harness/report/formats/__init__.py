@@ -1,0 +1,1 @@
+"""Sheets for the terminal, as text, as pages and as data."""

@@ -1,0 +1,1 @@
+"""Trials with the scores of all suites, and groups of comparable ones."""

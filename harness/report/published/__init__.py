@@ -1,0 +1,1 @@
+"""What papers print, and which trials of a store stand beside it."""

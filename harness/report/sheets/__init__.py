@@ -1,0 +1,1 @@
+"""A table as typed cells, with ranks, marks and notes."""

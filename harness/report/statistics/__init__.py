@@ -1,0 +1,1 @@
+"""What the spread over seeds says: significance, bootstraps, predictions."""

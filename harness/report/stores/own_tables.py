@@ -1,0 +1,228 @@
+"""One's own table of a store: the rows and columns that a user names."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from harness.errors import UserError, suggest
+from harness.evaluation.catalogue import DISPLAY, Metric
+from harness.report.measured.group_filter import filtered, traits
+from harness.report.measured.groups import Cell, Group, comparable_groups
+from harness.report.published.matching import best_on_dev
+from harness.report.sheets.leaks import leak_notes
+from harness.report.sheets.notes import (
+    SHOWN,
+    foreign,
+    made_on,
+    nothing_such,
+    nothing_yet,
+    unreadable,
+)
+from harness.report.sheets.rows import ScoreRow
+from harness.report.sheets.sheet import OVER_SUBSETS, Section, Sheet
+from harness.report.stores.row_names import text_of
+from harness.report.stores.score_columns import ScoreColumn, decimals_of, rank_rows
+from harness.report.stores.store_records import STORE_SCHEMA, records_of
+from harness.report.stores.store_tables import GroupNumbers, group_numbers
+from harness.trials.reading import Reading
+
+DEFAULT_ROWS = ("method", "setting", "encoder")
+"""The rows where a user names none"""
+_DEV = ("dev", "dev-before")
+
+
+def own_sheet(
+    reading: Reading,
+    store: Path | str,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    where: str | None = None,
+) -> Sheet:
+    """A table with a row for each value of `rows`, and a column for each metric of `columns`.
+
+    Of several groups in a row, the one with the best dev score is shown. Without `columns` the
+    table has the dev score and the averages. Raises UserError for a name that no trial has.
+    """
+    groups = comparable_groups(reading.table)
+    if not groups:
+        return _empty(nothing_yet(reading.table, store), reading)
+    known = {name for group in groups for name in traits(group)}
+    metrics = known_metrics(groups)
+    _check("--rows", rows, known)
+    _check("--columns", columns, metrics)
+    shown = filtered(groups, where)
+    if not shown:
+        return _empty(nothing_such(where), reading)
+    wanted = columns or [
+        "dev",
+        *(name for name, part in metrics.items() if _is_average(name, part)),
+    ]
+    return _sheet(
+        shown, group_numbers(groups), rows or DEFAULT_ROWS, wanted, metrics, unreadable(reading)
+    )
+
+
+def _empty(note: str, reading: Reading) -> Sheet:
+    return Sheet("", [], 0, [], "", [note, *unreadable(reading)], STORE_SCHEMA.empty_table)
+
+
+def known_metrics(groups: Sequence[Group]) -> dict[str, Group | None]:
+    """Metric -> a group that its suite measured; None for dev scores."""
+    found: dict[str, Group | None] = dict.fromkeys(_DEV)
+    found |= {name: None for group in groups for name in group.dev}
+    for part in (part for group in groups for part in group.parts):
+        for name in (*part.tasks, *part.test):
+            found.setdefault(name, part)
+    return found
+
+
+def _is_average(name: str, part: Group | None) -> bool:
+    return part is not None and name == part.card.average
+
+
+def _check(option: str, names: Sequence[str], known: Collection[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise UserError(f'{option}: no trial of the store has "{name}"{suggest(name, known)}')
+
+
+def _sheet(
+    groups: Sequence[Group],
+    numbers: GroupNumbers,
+    rows: Sequence[str],
+    metrics: Sequence[str],
+    known: Mapping[str, Group | None],
+    notes: list[str],
+) -> Sheet:
+    alike: dict[tuple[str, ...], list[Group]] = defaultdict(list)
+    for group in groups:
+        own = traits(group)
+        named = [own.get(name) for name in rows]
+        alike[tuple("" if value is None else text_of(value) for value in named)].append(group)
+    chosen = {
+        names: best_on_dev(alike[names])
+        for names in sorted(alike, key=lambda names: [_order(name) for name in names])
+    }
+    columns = [_column(name, known[name], list(chosen.values()), metrics) for name in metrics]
+    averages = [name for name in metrics if _is_average(name, known[name])]
+    made = [_row(names, group, columns, numbers) for names, group in chosen.items()]
+    return Sheet(
+        title="",
+        columns=[*rows, "n", *(column.heading for column in columns)],
+        text_columns=len(rows),
+        sections=[Section("", rank_rows(made, columns, averages))],
+        caption=_caption(list(chosen.values()), metrics, known),
+        notes=[
+            *leak_notes(made),
+            *foreign(chosen.values()),
+            *_choices(alike, chosen, numbers),
+            *notes,
+        ],
+        make_records=lambda: _records(list(chosen.values()), metrics),
+        metrics=list(metrics),
+        averages=[*averages, "dev"],
+    )
+
+
+def _order(text: str) -> tuple[bool, float, str]:
+    """Numbers come first, in their own order."""
+    try:
+        return False, float(text), ""
+    except ValueError:
+        return True, 0.0, text
+
+
+def _column(
+    name: str, part: Group | None, groups: list[Group], metrics: Sequence[str]
+) -> ScoreColumn:
+    if part is None:
+        return ScoreColumn(name.replace("-before", " before"), name, partial(column_cell, name))
+    heading = part.card.headings.get(name) or DISPLAY.get(name, name)
+    same = [other for other in metrics if DISPLAY.get(other) == heading]
+    measured = [found for group in groups for found in group.parts if name in found.test]
+    return ScoreColumn(
+        heading if len(same) <= 1 else name,
+        name,
+        partial(column_cell, name),
+        decimals_of(measured, name) if measured else 2,
+        Metric(part.card.name, name),
+        part.card.directions.get(name, 1),
+    )
+
+
+def column_cell(name: str, group: Group) -> Cell | None:
+    """The score of a group in the column of a metric: in the first suite of the group that has it.
+
+    `dev` is the metric that selected, and `dev-before` is its score before training.
+    """
+    if name == "dev-before":
+        return group.dev_before
+    tested = (part.test[name] for part in group.parts if name in part.test)
+    return next(tested, None) or group.dev.get(group.selects if name == "dev" else name)
+
+
+def _row(
+    names: tuple[str, ...], group: Group, columns: Sequence[ScoreColumn], numbers: GroupNumbers
+) -> ScoreRow:
+    cells = tuple(column.sheet_cell(group) for column in columns)
+    scored = [cell.score for cell in cells]
+    sizes = {cell.n for cell in scored if cell}
+    n = "/".join(str(cell.n if cell else 0) for cell in scored)
+    return ScoreRow(
+        names,
+        group.n if sizes <= {len(group.trials)} else n,
+        cells,
+        address=str(numbers[group.identity]),
+        complete=all(scored),
+    )
+
+
+def _caption(groups: list[Group], metrics: Sequence[str], known: Mapping[str, Group | None]) -> str:
+    cards = {part.card.name: part.card for name in metrics if (part := known[name])}
+    units = [
+        f"{card.name}: {card.units}" if len(cards) > 1 else card.units for card in cards.values()
+    ]
+    parts = [
+        f"{'; '.join(units)}; mean±sample std over n seeds; selected on dev, test never selects.",
+        "1=: nothing is trained, so there is no seed."
+        if any(group.n == "1=" for group in groups)
+        else "",
+        OVER_SUBSETS if any(group.subsets > 1 for group in groups) else "",
+        made_on(trial for group in groups for trial in group.trials),
+    ]
+    return " ".join(part for part in parts if part).removeprefix("; ")
+
+
+def _choices(
+    alike: Mapping[tuple[str, ...], list[Group]],
+    chosen: Mapping[tuple[str, ...], Group],
+    numbers: GroupNumbers,
+) -> list[str]:
+    """A note about the rows for which there were several groups of comparable trials."""
+    several = [
+        f"row {numbers[group.identity]} ({len(alike[names])} groups)"
+        for names, group in chosen.items()
+        if len(alike[names]) > 1
+    ]
+    if not several:
+        return []
+    more = [f"and {len(several) - SHOWN} more"] if several[SHOWN:] else []
+    return [
+        "of several groups of comparable trials, the one with the best mean dev score is shown: "
+        f"{', '.join([*several[:SHOWN], *more])}"
+    ]
+
+
+def _records(groups: Sequence[Group], metrics: Sequence[str]) -> pa.Table:
+    """The scores of the columns as data."""
+    table = records_of(part for group in groups for part in group.parts)
+    keep = [
+        row["metric"] in metrics
+        or ("dev" in metrics and row["split"] == "dev")
+        or ("dev-before" in metrics and row["split"] == "dev_before")
+        for row in table.select(["metric", "split"]).to_pylist()
+    ]
+    return table.filter(pa.array(keep, pa.bool_()))

@@ -1,0 +1,109 @@
+"""What a row of a store's table is called: what tells its group from the others."""
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from harness.report.measured.groups import Group
+from harness.report.sheets.sheet import percent_text
+from harness.trials.record import four_digits
+from harness.trials.record_files import is_text
+from harness.trials.searched import FAMILY_COLUMNS, searched_names
+
+_Kind = tuple[str | None, ...]
+"""Method, setting and encoder"""
+Searched = Mapping[_Kind, Collection[str]]
+"""The hyperparameters that the searches of a kind have varied"""
+
+
+def searched_by(trials: pa.Table) -> Searched:
+    """The hyperparameters that the searches of each method, setting and encoder have varied."""
+    found: dict[_Kind, set[str]] = defaultdict(set)
+    of_search = trials.select([*FAMILY_COLUMNS, "configuration"]).filter(
+        is_text(trials["role"], "search")
+    )
+    for (*kind, _), names in searched_names(of_search).items():
+        found[tuple(kind)].update(names)
+    return found
+
+
+def names_of(groups: list[Group], searched: Searched) -> dict[str, list[str]]:
+    """The text columns, which tell the groups apart: heading -> a value for each group."""
+    columns = {
+        "method": [group.method for group in groups],
+        "setting": [group.setting for group in groups],
+        "encoder": [group.encoder for group in groups],
+    }
+    if any(group.label_fraction not in (None, 1) for group in groups):
+        columns["labels"] = [percent_text(group.label_fraction) for group in groups]
+    if any(configurations := _configurations(groups, searched)):
+        columns["configuration"] = configurations
+    return columns
+
+
+def _configurations(groups: list[Group], searched: Searched) -> list[str]:
+    """For each group, what tells it from the others of its method, setting and encoder.
+
+    The values that a search has chosen are named in any case. It is "" for a group that is the only
+    one of these, and that no search has chosen.
+    """
+    traits = [_traits(group) for group in groups]
+    alike: dict[_Kind, list[dict[str, str]]] = defaultdict(list)
+    for group, own in zip(groups, traits, strict=True):
+        alike[_kind(group)].append(own)
+    named = {kind: _varied(found).union(searched.get(kind, ())) for kind, found in alike.items()}
+    exact = [_listed(own, named[_kind(group)]) for group, own in zip(groups, traits, strict=True)]
+    shown = [
+        _listed(own | _rounded(group), named[_kind(group)] & own.keys())
+        for group, own in zip(groups, traits, strict=True)
+    ]
+    # Where four digits do not tell groups apart, all of them are shown.
+    meant = defaultdict[tuple[_Kind, str], set[str]](set)
+    for group, short, whole in zip(groups, shown, exact, strict=True):
+        meant[_kind(group), short].add(whole)
+    return [
+        short if len(meant[_kind(group), short]) == 1 else whole
+        for group, short, whole in zip(groups, shown, exact, strict=True)
+    ]
+
+
+def _listed(values: Mapping[str, str], names: Collection[str]) -> str:
+    return ", ".join(f"{name}={values[name]}" for name in sorted(values.keys() & names))
+
+
+def _rounded(group: Group) -> dict[str, str]:
+    """The numbers of a group's configuration with the digits that people read."""
+    found = group.configuration.items()
+    return {name: four_digits(value) for name, value in found if isinstance(value, float)}
+
+
+def _varied(traits: list[dict[str, str]]) -> set[str]:
+    """The names whose values differ, or that some of them lack."""
+    names = {name for own in traits for name in own}
+    return {name for name in names if len({own.get(name) for own in traits}) > 1}
+
+
+def _kind(group: Group) -> _Kind:
+    return group.method, group.setting, group.encoder
+
+
+def _traits(group: Group) -> dict[str, str]:
+    """The hyperparameters and the shortened digests of a group, as text.
+
+    The label fraction is left out, because it is a column of its own, and so is label subset 0,
+    which is the default.
+    """
+    hyperparameters = {
+        name: text_of(value)
+        for name, value in group.configuration.items()
+        if name != "label_fraction" and (name, value) != ("subset", 0)
+    }
+    return hyperparameters | {name: str(value)[:8] for name, value in group.provenance.items()}
+
+
+def text_of(value: Any) -> str:
+    """The value of a hyperparameter as a table shows it."""
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
