@@ -46,6 +46,8 @@ class _Stored(Sequence[str]):
         self._scratch = scratch
         self._places = places
         self._count = count
+        self._last: tuple[int, list[str]] = -1, []
+        """The part that was read last, with its number; the next text is mostly there"""
 
     def __len__(self) -> int:
         return self._count
@@ -62,7 +64,11 @@ class _Stored(Sequence[str]):
         if isinstance(key, slice):
             return [self[item] for item in range(self._count)[key]]
         part, within = divmod(range(self._count)[key], ITEMS_AT_ONCE)
-        return self._slice(self._places[part])[within]
+        known, texts = self._last
+        if known != part:
+            texts = self._slice(self._places[part])
+            self._last = part, texts
+        return texts[within]
 
     def _slice(self, place: int) -> list[str]:
         texts: list[str] = json.loads(self._scratch.line(place))
