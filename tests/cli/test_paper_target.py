@@ -184,8 +184,9 @@ def test_further_suites_are_measured_on_workers(process: Any, hub: Path, tmp_pat
     measured = [record for record in records if record.role == "evaluation"]
     assert {record.evaluates for record in measured} == finals
     assert all(record.finished and record.test["alignment"] > 0 for record in measured)
-    second = process("sweep", *words, *short, environment=data)
+    second = process("sweep", *words, *short, "--dry-run", environment=data)
     assert second.code == 0, second.err
+    assert "0 trials to run" in second.out
     assert "to measure" not in second.out
     for record in measured:
         (store / f"{record.key}.parquet").unlink()
