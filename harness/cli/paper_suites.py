@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 _Model = tuple[str, str | None]
 """The name of a model as `harness eval` takes it, and the pooling of a plain encoder"""
-
-
 _Suites = dict[str, bool]
 """The name of a suite -> whether its tests are lacking, and not its dev score alone"""
 

@@ -88,18 +88,18 @@ def runnable(searches: "list[Search]") -> "list[Search]":
     """
     from harness.trials.prepare import check_runnable
 
-    refused: dict[str, UserError] = {}
+    found: list[Search] = []
+    refused: list[tuple[str, UserError]] = []
     for search in searches:
         try:
             check_runnable(search.trials([search.fixed], "final")[0])
+            found.append(search)
         except UserError as error:
-            refused[search.id] = error
-    found = [search for search in searches if search.id not in refused]
+            refused.append((search.label, error))
     if refused and not found:
-        raise next(iter(refused.values()))
-    for search in searches:
-        if search.id in refused:
-            typer.echo(f"Left out: {search.label}: {refused[search.id]}", err=True)
+        raise refused[0][1]
+    for label, why in refused:
+        typer.echo(f"Left out: {label}: {why}", err=True)
     return found
 
 

@@ -91,7 +91,7 @@ def shared_marks(corpora: Collection[str], measured: Suite) -> list[SharedArrays
 
     Raises UserError when a file is missing.
     """
-    if measured.embeds:
+    if measured.embeds or not measured.tests:
         return []
     return [_kept(name, measured) for name in dict.fromkeys(corpora)]
 

@@ -85,6 +85,13 @@ def test_forms_without_a_letter_are_no_overlap() -> None:
     assert {each.figures["normalised"] for each in overlap.overlaps(corpus) if each.figures} == {0}
 
 
+def test_without_tests_there_is_none(leaking: Callable[[int], Path]) -> None:
+    """A suite's dev score alone asks for no figures, and leaves none that the suite would find."""
+    corpora, whole = [str(leaking(COPIED + 1))], suite("graded")  # a corpus that no cache knows
+    assert contamination(corpora, whole.dev_alone) == {}
+    assert contamination(corpora, whole)["graded/pairs_together"] == COPIED + 1
+
+
 def test_a_sweep_counts_it_before_the_final_trials(leaking: Callable[[int], Path]) -> None:
     values = {"encoder": "tiny-bert", "suite": "graded", "pairs": str(leaking(1))}
     final, search = (Trial("sbert", values, 0, role) for role in ("final", "search"))
