@@ -50,7 +50,7 @@ def test_a_trial_and_back(harness: Harness, store: Store, tmp_path: Path) -> Non
     assert all(each["type"].startswith("sentence_transformers.") for each in modules)
     again = evaluated(harness, store, folder)
     assert again.test == pytest.approx(trial.test, abs=1e-4)
-    # The trial embedded dev alone. Two pairs are so alike that the last digits decide their order.
+    # The vectors agree but for their last digits, which decide the order of pairs nearly tied.
     assert again.dev == pytest.approx(trial.dev, abs=1e-3)
     card = (folder / "README.md").read_text()
     assert card.startswith("---\nlibrary_name: sentence-transformers\n")
