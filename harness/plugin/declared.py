@@ -1,6 +1,7 @@
 """What a plugin declares for one configuration. Each declaration is asked for once."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +14,7 @@ from harness.data.shapes import Accepts
 from harness.errors import NotHere, UserError, explained, suggest
 from harness.files import digest, digest_files
 from harness.plugin.answers import answer_problem
-from harness.plugin.config import MethodConfig, label_share
+from harness.plugin.config import MethodConfig, TrainingConfig, label_share
 from harness.plugin.stage import Stage
 
 
@@ -131,6 +132,21 @@ class Declared:
         """Steps of one stage; None as in `steps`."""
         items = 0 if stage.epochs is None else self.items(next(iter(stage.streams)))
         return None if items is None else stage.steps(items)
+
+    def evaluation_interval(self, stage: Stage) -> int:
+        """Steps between two evaluations on dev in a stage.
+
+        A share of the labels may make the epochs of a stage shorter than the configured interval.
+        Ten evaluations fall into them then (diffaug.md, section 7). A stage that `max_steps` ends
+        is evaluated as often as with all labels.
+        """
+        assert isinstance(self.config, TrainingConfig), f"{self.name} trains nothing"
+        interval = stage.selection.evaluation_interval or self.config.evaluation_interval
+        corpus = self.corpora[next(iter(stage.streams))]
+        if self.config.label_fraction == 1 or stage.epochs is None or not source(corpus).labelled:
+            return interval
+        steps = self.steps_of(replace(stage, max_steps=None))
+        return interval if steps is None else max(1, min(interval, steps // 10))
 
     def check(self) -> None:
         """Ask for everything.

@@ -28,7 +28,7 @@ from harness.training.sent_states import from_rank_0
 from harness.training.sharded import load_weights, readable
 from harness.training.shared_stages import StageStates
 from harness.training.snapshots import restore, snapshot
-from harness.training.stages import evaluation_interval, patience_spent, stage_streams
+from harness.training.stages import patience_spent, stage_streams
 from harness.training.steps import Steps
 
 REPORT_SECONDS = 2.0
@@ -61,6 +61,8 @@ class Trainer:
         self._asked: Collection[int] = ()
         self._optimiser: StageOptimiser | None = None
         """Of the stage that runs. It is kept, because sharded weights work with it alone"""
+        self._interval = self.config.evaluation_interval
+        """Of the stage that runs: steps between two evaluations on dev"""
         self._told = (0, 0)
         """What the reports have had: points of the history, and the step up to which of curves"""
         self._pruned = False
@@ -121,7 +123,8 @@ class Trainer:
         """Run stage `number`; `saved`: the checkpoint in this stage from which it goes on."""
         stage = self.kit.declared.stages[number]
         start = saved.facts["step"] if saved else 0
-        states = self._states(stage, steps)
+        self._interval = self.kit.declared.evaluation_interval(stage)
+        states = self._states(stage)
         with states.held() if states else nullcontext():
             if stage.shared is not None:  # another trial may be further than the checkpoint
                 latest, found = states.latest(start, steps) if states else (start, None)
@@ -189,13 +192,12 @@ class Trainer:
         if leaves:
             raise Interrupted(f"stopped after {self.outcome.steps} of {self._total} steps")
 
-    def _states(self, stage: Stage, steps: int) -> StageStates | None:
+    def _states(self, stage: Stage) -> StageStates | None:
         """The states on disk of a stage that trials share, which rank 0 keeps; else None."""
         if stage.shared is None or rank_number() > 0:
             return None
         elsewhere = self._trained - set(trained_names(self.method, stage))
-        interval = evaluation_interval(stage, self.config, steps)
-        folder = StageStates.folder_of(stage, self.kit, self.seed, interval)
+        folder = StageStates.folder_of(stage, self.kit, self.seed, self._interval)
         return StageStates(folder, elsewhere, self._asked)
 
     def _evaluate(self, loss: Tensor, stage: Stage, step: int, steps: int) -> None:
@@ -206,7 +208,7 @@ class Trainer:
         done = self.outcome.steps - self.outcome.run_began
         ends_own_run = stage.selection.own_run and step == steps
         last = self.outcome.steps == self._total or ends_own_run
-        due = last or done % evaluation_interval(stage, self.config, steps) == 0
+        due = last or done % self._interval == 0
         leads = rank_number() == 0
         if not due and not (leads and time.monotonic() - self._reported >= REPORT_SECONDS):
             return

@@ -33,18 +33,6 @@ def stage_streams(
     return streams
 
 
-def evaluation_interval(stage: Stage, config: TrainingConfig, steps: int) -> int:
-    """Steps between two evaluations on dev, in a stage of so many steps.
-
-    With a share of the labels a stage may be shorter than the configured interval, and is then
-    evaluated ten times (diffaug.md, section 7).
-    """
-    interval = stage.selection.evaluation_interval or config.evaluation_interval
-    if config.label_fraction == 1:
-        return interval
-    return max(1, min(interval, steps // 10))
-
-
 def patience_spent(stage: Stage, outcome: Outcome) -> bool:
     """Whether a stage ends here, because its last evaluations on dev brought no gain."""
     if stage.selection.patience is None:

@@ -18,7 +18,6 @@ from harness.files import cache_folder, digest
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.training.shared_stages import StageStates
-from harness.training.stages import evaluation_interval
 from harness.trials.run import Report, run_shared_stage
 from harness.trials.trial import Trial
 
@@ -96,7 +95,7 @@ def _first_stage(trial: Trial, kit: Kit) -> list[Part]:
     assert isinstance(config, TrainingConfig)
     if config.engine != "single":
         return []
-    steps = kit.declared.steps_of(stage) or 0
-    interval = evaluation_interval(stage, config, steps)
+    interval = kit.declared.evaluation_interval(stage)
     key = StageStates.identity(stage, kit, trial.seed, interval)
+    steps = kit.declared.steps_of(stage) or 0
     return [Part(key, f"the first stage of {trial.label}", trial, None, steps)]

@@ -192,18 +192,29 @@ def test_the_share_of_labels_is_of_labelled_streams_only(run: Any) -> None:
     assert {item for name, items in built.seen if name == "two" for item in items} == set(range(50))
 
 
-def test_with_few_labels_a_stage_is_evaluated_ten_times(run: Any) -> None:
-    """diffaug.md, section 7: 30 steps at an interval of 125 would not be evaluated at all."""
+def evaluated(run: Any, one: Stage, **values: Any) -> list[int]:
+    """The steps after which a stage was scored on dev."""
     steps: list[int] = []
-    run(
-        [stage(epochs=None, max_steps=30)],
-        lambda built: float(steps.append(len(built.seen)) or 1),
-        label_fraction=0.5,
-    )
-    assert steps == list(range(3, 31, 3))
-    steps.clear()
-    run([stage(epochs=None, max_steps=30)], lambda built: float(steps.append(len(built.seen)) or 1))
-    assert steps == [30]
+    run([one], lambda built: float(steps.append(len(built.seen)) or 1), **values)
+    return steps
+
+
+def test_with_few_labels_a_stage_is_evaluated_ten_times(run: Any) -> None:
+    """diffaug.md, section 7: so few steps at an interval of 125 would not be evaluated at all."""
+    labels = stage(streams={"labelled": 1}, epochs=4)
+    length = 4 * len(label_subset(20, 0.5, 0))
+    assert evaluated(run, labels, label_fraction=0.5)[:10] == [
+        number * (length // 10) for number in range(1, 11)
+    ]
+    assert evaluated(run, labels) == [80]
+
+
+def test_a_stage_that_the_labels_do_not_shorten_keeps_its_interval(run: Any) -> None:
+    few = {"label_fraction": 0.5, "evaluation_interval": 20}
+    assert evaluated(run, stage(epochs=None, max_steps=30), **few) == [20, 30]
+    assert evaluated(run, stage(streams={"text": 1}, max_steps=30), **few) == [20, 30]
+    labels = stage(streams={"labelled": 1}, epochs=400, max_steps=30)
+    assert evaluated(run, labels, **few) == [20, 30]
 
 
 # Shared stages
@@ -221,14 +232,17 @@ def shared(
     """
     monkeypatch.setattr(shared_stages, "STATE_INTERVAL", 4)
 
-    def go(steps: int, cache: str = "one", **values: Any) -> tuple[Any, Trainer]:
+    def go(steps: int, cache: str = "one", interval: int = 3, **values: Any) -> tuple[Any, Trainer]:
         monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / cache))
         stages = [
             stage(**SHARED, max_steps=steps),
             stage(name="second", trains={"*": "learning_rate"}, max_steps=3),
         ]
         found: tuple[Any, Trainer] = run(
-            stages, lambda built: -abs(built.weight.item() - 1.5), evaluation_interval=3, **values
+            stages,
+            lambda built: -abs(built.weight.item() - 1.5),
+            evaluation_interval=interval,
+            **values,
         )
         return found
 
@@ -280,15 +294,20 @@ def test_a_shared_stage_is_run_once_and_changes_nothing(
 
 
 def test_trials_that_evaluate_at_other_steps_do_not_share(shared: Any) -> None:
-    """With few labels the interval depends on the stage's length.
+    """The best checkpoint and the history depend on the interval."""
+    alone = shared(28, cache="alone")
+    shared(28, interval=4)
+    found = shared(28)
+    assert state(found) == state(alone)
+    assert first_stage(found) == 28
 
-    The best checkpoint and the history depend on the interval.
-    """
+
+def test_trials_with_few_labels_share_as_others_do(shared: Any) -> None:
     alone = shared(28, cache="alone", label_fraction=0.5)
     shared(36, label_fraction=0.5)
     found = shared(28, label_fraction=0.5)
     assert state(found) == state(alone)
-    assert first_stage(found) == 28
+    assert first_stage(found) == 0
 
 
 def test_trials_that_differ_in_a_named_field_do_not_share(shared: Any) -> None:
