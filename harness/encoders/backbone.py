@@ -71,7 +71,7 @@ class Encoder(nn.Module):
         """The position that is wanted from the pass that is running; None: all"""
         self.checkpointing, self.chunk_size = checkpointing, chunk_size
         if checkpointing:
-            self.model.gradient_checkpointing_enable({"use_reentrant": False})
+            self.model.activation_checkpointing_enable({"use_reentrant": False})
         # Hooks, because transformers has no arguments for these places.
         self._hook_last_layer()
         self.model.get_input_embeddings().register_forward_hook(self._put_words)

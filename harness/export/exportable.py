@@ -129,10 +129,11 @@ def _check_same(trial: Trial, facts: Mapping[str, Any]) -> None:
         now["data_digest"] = data_digest(declared)
     for name, found in now.items():
         if found != facts[name]:
-            what = {"source_digest": "code", "model_digest": "models"}.get(name, "data")
+            whose = {"source_digest": "code has", "model_digest": "models have"}
+            what = whose.get(name, "data have")
             raise UserError(
-                f"the {what} of trial {facts['key'][:10]} have changed since it ran, so its model "
-                f"cannot be built; check out what it ran with, or run it again"
+                f"trial {facts['key'][:10]}: the {what} changed since it ran, so its model cannot "
+                f"be built; check out what it ran with, or run it again"
             )
 
 
