@@ -2,11 +2,12 @@
 
 import functools
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from harness.data.hub import mirrors
-from harness.errors import NotHere, UserError, explained, reason, suggest
+from harness.errors import NotHere, UserError, explained, suggest
 from harness.inputs import is_folder
 
 _NAME = re.compile(
@@ -62,21 +63,22 @@ def _downloaded(repository: str, config: str | None, download: bool) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
+    # What was downloaded before counts also where the Hub may not be asked.
+    snapshot = partial(
+        snapshot_download, repository, repo_type="dataset", local_files_only=not download
+    )
     try:
-        patterns = ["README.md"]
+        # Without a Hub this fails at once, where `datasets` tries again for half a minute.
+        folder = snapshot(allow_patterns=["README.md"])
         if download:  # `hf://datasets/ORGANISATION/NAME@REVISION/FILE`
             paths = [path for each in _splits(repository, config).values() for path in each]
-            patterns += [path.partition("@")[2].partition("/")[2] for path in paths]
-        return Path(
-            snapshot_download(
-                repository,
-                repo_type="dataset",
-                allow_patterns=patterns,
-                local_files_only=not download,  # what was downloaded before still counts
-            )
-        )
+            files = [path.partition("@")[2].partition("/")[2] for path in paths]
+            folder = snapshot(allow_patterns=["README.md", *files])
+        return Path(folder)
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError, UserError) as error:
-        asked = f"the Hub did not give it ({reason(error)})" if download else "it was not asked"
+        # The Hub's own messages are long, and say what is said below.
+        why = str(error) if isinstance(error, UserError) else type(error).__name__
+        asked = f"the Hub did not give it ({why})" if download else "it was not asked"
         searched = " and ".join(str(mirror / "datasets") for mirror in mirrors())
         raise NotHere(
             f'data set "{repository}" was not found: looked in {searched}, and on the Hub: '

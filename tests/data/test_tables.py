@@ -210,6 +210,18 @@ def test_a_split_that_is_not_there_is_named(name: str, message: str) -> None:
     assert message in str(error.value)
 
 
+def test_without_a_hub_the_answer_comes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library `datasets` would try for half a minute; the Hub's client says it first."""
+
+    def never(folder: str, config: str | None) -> None:
+        pytest.fail(f"datasets was asked for {folder}, {config}")
+
+    monkeypatch.setattr("harness.data.hub_tables._splits", never)
+    with pytest.raises(UserError) as error:
+        source("nobody/nothing:test").paths()
+    assert "the Hub did not give it (LocalEntryNotFoundError)" in str(error.value)
+
+
 def test_the_layout_of_the_hub_is_read_from_its_card(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
