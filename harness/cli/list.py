@@ -29,6 +29,10 @@ def list_(
             show_default=False,
         ),
     ] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(help="With papers: count trials on this encoder in the place of the papers'."),
+    ] = None,
     store: options.StoreOption = None,
     everything: Annotated[
         bool, typer.Option("--all", help=f"List all trials, not only the {NEWEST} newest.")
@@ -42,8 +46,10 @@ def list_(
     """
     if names and what != "corpora":
         raise UserError(f"{what} are listed without names; only corpora may be named")
+    if encoder and what != "papers":
+        raise UserError(f"{what} are listed without --encoder; it belongs to papers")
     if what == "papers":
-        _papers(store)
+        _papers(store, encoder)
     elif what == "trials":
         _trials(store, everything=everything)
     else:
@@ -109,7 +115,7 @@ def _corpora(further: list[str]) -> None:
         typer.echo(line.rstrip())
 
 
-def _papers(store: str | None) -> None:
+def _papers(store: str | None, encoder: str | None) -> None:
     """Print for each table and figure of each paper what share of it the store has."""
     import shutil
     import sys
@@ -121,7 +127,8 @@ def _papers(store: str | None) -> None:
     from harness.report.published.shares import shares
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    comparer, methods = Comparer(options.opened(store).read(PAPER_COLUMNS).table), names()
+    methods = names()
+    comparer = Comparer(options.opened(store).read(PAPER_COLUMNS).table, encoder)
     for name in papers():
         paper = load_paper(name)
         typer.echo(f"{name:<12} {paper.title}")

@@ -46,6 +46,13 @@ EncoderOption = Annotated[
     list[str] | None,
     typer.Option("--encoder", help="An encoder to use instead of the encoders of the space."),
 ]
+OursOnOption = Annotated[
+    str | None,
+    typer.Option(
+        "--encoder",
+        help="With --paper: show trials on this encoder in the place of the paper's.",
+    ),
+]
 ConfigurationsOption = Annotated[
     int | None,
     typer.Option(

@@ -27,6 +27,7 @@ def report(
             help="Show the tables of this paper: clsr, d2cse, dcpcse, diffaug or diffcse."
         ),
     ] = None,
+    encoder: options.OursOnOption = None,
     sweep: Annotated[
         str | None,
         typer.Option(
@@ -49,8 +50,10 @@ def report(
 
     if paper and sweep:
         raise UserError("--paper and --sweep are two reports; leave one of them out")
+    if encoder and not paper:
+        raise UserError(f"--encoder {encoder} needs the name of a paper: --paper PAPER")
     with Console(stderr=True).status("reading the store"):
-        page = _page(paper, sweep, options.opened(store))
+        page = _page(paper, encoder, sweep, options.opened(store))
     with Console(stderr=True).status("writing the report"):
         try:
             start = write_report(page, out)
@@ -61,7 +64,9 @@ def report(
     typer.echo(f"{start}: open it in a browser")
 
 
-def _page(paper: str | None, sweep: str | None, store: "Store") -> "ReportPage":
+def _page(
+    paper: str | None, encoder: str | None, sweep: str | None, store: "Store"
+) -> "ReportPage":
     """The content of a report. Raises UserError for an unknown paper and an unknown sweep."""
     from harness.cli.figure import searches_of_sweep
     from harness.cli.run_again import commands_of_store
@@ -89,14 +94,16 @@ def _page(paper: str | None, sweep: str | None, store: "Store") -> "ReportPage":
     trials = StoredTrials(stored_records(reading.table, keys), command)
     drawn, others = figured(searches)
     figures, notes = sweep_figures(with_histories(drawn, store), Path(sweep or "store").stem)
-    own, lacking = _paper_figures(paper, store) if paper else ([], [])
+    own, lacking = _paper_figures(paper, encoder, store) if paper else ([], [])
     commands = Commands(names(), store.place)
-    tables = _of_paper(paper, reading, commands) if paper else _of_store(reading, commands, keys)
-    sheets, gaps = tables
+    if paper:
+        sheets, gaps = _of_paper(paper, encoder, reading, commands)
+    else:
+        sheets, gaps = _of_store(reading, commands, keys)
     if sweep:
         gaps = [*gaps, *_of_space(sweep, commands)]
     return ReportPage(
-        title=_title(paper, sweep),
+        title=_title(paper, encoder, sweep),
         store=store.place,
         trials=trials,
         sheets=sheets,
@@ -106,16 +113,17 @@ def _page(paper: str | None, sweep: str | None, store: "Store") -> "ReportPage":
     )
 
 
-def _title(paper: str | None, sweep: str | None) -> str:
+def _title(paper: str | None, encoder: str | None, sweep: str | None) -> str:
     from harness.report.published.reported import load_paper
 
     if paper:
-        return f"{load_paper(paper).title}: the published tables and ours"
+        ours = f"ours on {encoder}" if encoder else "ours"
+        return f"{load_paper(paper).title}: the published tables and {ours}"
     return f"Sweep {Path(sweep).stem}" if sweep else "Results"
 
 
 def _of_paper(
-    paper: str, reading: "Reading", commands: "Commands"
+    paper: str, encoder: str | None, reading: "Reading", commands: "Commands"
 ) -> "tuple[list[Sheet], list[Gap]]":
     """The tables of a paper, and what the store lacks of them."""
     from harness.report.page.gaps import paper_gaps
@@ -123,16 +131,18 @@ def _of_paper(
     from harness.report.published.comparison import Comparer
     from harness.report.published.reported import load_paper
 
-    gaps = paper_gaps(load_paper(paper), Comparer(reading.table), commands)
-    return paper_sheets(reading, paper, commands), list(gaps)
+    gaps = paper_gaps(load_paper(paper), encoder, Comparer(reading.table, encoder), commands)
+    return paper_sheets(reading, paper, commands, encoder=encoder), list(gaps)
 
 
-def _paper_figures(paper: str, store: "Store") -> "tuple[list[ReportFigure], list[str]]":
+def _paper_figures(
+    paper: str, encoder: str | None, store: "Store"
+) -> "tuple[list[ReportFigure], list[str]]":
     """The figures of a paper that the records are enough for, and what the store lacks of them."""
     from harness.report.figures.paper_figures import STORE_FIGURES, store_figure
 
     own = [name for name in STORE_FIGURES if name.startswith(f"{paper}-")]
-    found = [store_figure(name, store, None) for name in own]
+    found = [store_figure(name, store, encoder) for name in own]
     figures = [figure for made, _ in found for figure in made if figure.table.num_rows]
     return figures, [note for _, notes in found for note in notes]
 

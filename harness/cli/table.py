@@ -27,10 +27,7 @@ def table(
     number: Annotated[
         int | None, typer.Option("--table", min=1, help="With --paper: only the table N.")
     ] = None,
-    encoder: Annotated[
-        str | None,
-        typer.Option(help="With --paper: show trials on this encoder in the place of the paper's."),
-    ] = None,
+    encoder: options.OursOnOption = None,
     rows: Annotated[
         str | None,
         typer.Option(

@@ -5,12 +5,14 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness import cli
+from harness.trials.store import Store
 from tests.cli import reports
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -234,6 +236,37 @@ def test_published_values_are_shown_on_demand(
     table.locator("input[type=checkbox]").check()
     assert published.is_visible()
     assert "harness sweep --paper diffaug --table 1" in page.locator("#missing").inner_text()
+
+
+def test_a_paper_on_another_encoder(store: Path, tmp_path: Path, harness: Any) -> None:
+    """As `harness table --paper P --encoder E`, whose rows have no difference."""
+    trial = next(each for each in Store(store).read().records() if each.method == "simcse")
+    Store(tmp_path / "store").write(replace(trial, encoder="tiny-bert"))
+    words = ("--encoder", "tiny-bert", "--store", tmp_path / "store")
+    answer = harness("report", "--paper", "diffaug", *words, "--out", tmp_path / "report")
+    assert answer.code == 0, answer.err
+    page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    assert "the published tables and ours on tiny-bert" in page
+    assert "harness sweep --paper diffaug --table 1 --encoder tiny-bert" in page
+    assert "Ours: on tiny-bert in the place of bert-base-uncased, so without Δ." in page
+    listed = harness("list", "papers", *words).out
+    assert "Table 1   8 of 120 cells" in listed.partition("diffaug  ")[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["--paper", "diffaug", "--sweep", "quickstart"], "two reports"),
+        (["--encoder", "tiny-bert"], "--encoder tiny-bert needs the name of a paper"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    arguments: list[str], part: str, harness: Any, tmp_path: Path
+) -> None:
+    answer = harness("report", *arguments, "--out", tmp_path / "report")
+    assert answer.code == 2
+    assert part in answer.err
+    assert not (tmp_path / "report").exists()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

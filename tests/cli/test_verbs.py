@@ -203,6 +203,12 @@ def test_list_papers(harness: Any) -> None:
     assert {"clsr", "d2cse", "dcpcse", "diffaug", "diffcse"} <= set(names)
 
 
+def test_only_papers_are_listed_with_an_encoder(harness: Any) -> None:
+    answer = harness("list", "methods", "--encoder", "tiny-bert")
+    assert answer.code == 2
+    assert "methods are listed without --encoder" in answer.err
+
+
 def test_list_trials_of_an_empty_store(harness: Any, tmp_path: Path) -> None:
     answer = harness("list", "trials", "--store", tmp_path / "none")
     assert (answer.code, answer.out) == (0, "")
