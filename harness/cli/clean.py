@@ -27,7 +27,7 @@ def clean(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Remove without asking.")] = False,
 ) -> None:
-    """Remove caches, weights of no trial, and what killed processes left behind.
+    """Remove caches, weights, logs and studies of no trial, and what killed processes left.
 
     Records and the weights of finished trials stay. What was used within the last hour stays, too.
 

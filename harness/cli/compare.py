@@ -18,7 +18,12 @@ def compare(
     a: ModelArgument,
     b: ModelArgument,
     suite: Annotated[
-        str, typer.Option("--suite", help="sts, or graded (the embedded pairs).")
+        str,
+        typer.Option(
+            "--suite",
+            help="sts, graded (the pairs that come with harness), or a table of scored pairs, such "
+            "as pairs.csv.",
+        ),
     ] = "sts",
     pooling: PoolingOption = None,
     method: MethodOption = None,

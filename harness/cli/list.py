@@ -40,7 +40,7 @@ def list_(
 ) -> None:
     """List methods, search spaces, suites, corpora, the store's trials, or papers.
 
-    Beside each table and figure of a paper stands what share of it the store has.
+    `harness list papers` also says what share of each table and figure the store has.
 
     Example: harness list methods
     """

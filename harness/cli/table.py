@@ -78,7 +78,7 @@ def table(
     The table has our results alone, or beside the numbers of a paper, or the rows and columns that
     you name.
 
-    Example: harness table --paper diffaug --format latex --output table1.tex
+    Example: harness table --paper diffaug --table 1 --format latex --output table1.tex
     """
     import gc
     import sys

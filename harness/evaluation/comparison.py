@@ -20,8 +20,8 @@ def pairs_of_tests(suite: Suite) -> dict[str, Pairs]:
     """
     if suite.score is not correlations:
         raise UserError(
-            f'suite "{suite.name}" has no sentence pairs to resample; models are compared on sts '
-            f"or graded"
+            f'suite "{suite.name}" has no sentence pairs to resample; models are compared on sts, '
+            f"graded or a table of scored pairs"
         )
     return {task: suite.load(task) for task in suite.tests}
 
