@@ -4,7 +4,7 @@ A trial that several machines ran is compared: of two results of one key the one
 stays, and another result is named. What has finished goes before what has not.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,51 +52,69 @@ def merge(sources: Sequence[Store], into: Store) -> Merged:
     into.check_writable()
     found = Merged()
     for source in sources:
-        reading = source.read(("weights_digest",))
-        found.unreadable += reading.unreadable
+        reading = source.read(())
+        damaged = dict(reading.unreadable)
         known = into.read(()).table["key"]
         new = reading.table.filter(pc.invert(pc.is_in(reading.table["key"], known)))
-        finished = new.filter(pc.equal(new["status"], "finished"))
-        if finished.num_rows:
-            into.add(_parts(source, finished["key"]))
-        for part in _parts(source, new.filter(pc.not_equal(new["status"], "finished"))["key"]):
+        finished = pc.equal(new["status"], "finished")
+        digests: dict[str, str | None] = {}
+        if pc.any(finished).as_py():
+            into.add(_noted(_parts(source, new.filter(finished)["key"], damaged), digests))
+        unfinished = new.filter(pc.invert(finished))["key"]
+        for part in _noted(_parts(source, unfinished, damaged), digests):
             for row in part.to_pylist():
                 into.write(record_of(row))
-        for row in new.filter(pc.is_valid(new["weights_digest"])).to_pylist():
-            _take_weights(source, into, row["key"], row["weights_digest"])
-        found.new += new.num_rows
-        _compare(source, into, known, found)
+        for key, digest in digests.items():
+            _take_weights(source, into, key, digest)
+        found.new += len(digests)
+        _compare(source, into, known, found, damaged)
+        found.unreadable += sorted(damaged.items())
     return found
 
 
-def _parts(store: Store, keys: pa.ChunkedArray) -> Iterator[pa.Table]:
-    """The rows with these keys in their order, a part at a time, so that any store fits."""
+def _parts(store: Store, keys: pa.ChunkedArray, damaged: dict[str, str]) -> Iterator[pa.Table]:
+    """The rows with these keys in their order, a part at a time, so that any store fits.
+
+    damaged: gets the name and the reason of what cannot be read.
+    """
     if not len(keys):
         return
     for digit in _DIGITS:
-        table = store.read(between=(digit, digit + LAST_CHARACTER)).table
-        part = table.filter(pc.is_in(table["key"], keys))
+        reading = store.read(between=(digit, digit + LAST_CHARACTER))
+        # Of a damaged row, the key may be all that can be read.
+        damaged.update(reading.unreadable)
+        part = reading.table.filter(pc.is_in(reading.table["key"], keys))
         if part.num_rows:
             yield part.sort_by("key")
 
 
-def _compare(source: Store, into: Store, known: pa.ChunkedArray, found: Merged) -> None:
+def _noted(parts: Iterable[pa.Table], digests: dict[str, str | None]) -> Iterator[pa.Table]:
+    """The same parts; `digests` gets the digest of the weights of each row."""
+    for part in parts:
+        digests.update(
+            zip(part["key"].to_pylist(), part["weights_digest"].to_pylist(), strict=True)
+        )
+        yield part
+
+
+def _compare(
+    source: Store, into: Store, known: pa.ChunkedArray, found: Merged, damaged: dict[str, str]
+) -> None:
     """Take what has finished in the source alone, and name what has finished differently.
 
-    known: the keys that `into` had before.
+    known: the keys that `into` had before. damaged: as for `_parts`.
     """
-    for part in _parts(source, known):
+    for part in _parts(source, known, damaged):
         ours = {
             row["key"]: record_of(row)
-            for each in _parts(into, part["key"])
+            for each in _parts(into, part["key"], {})
             for row in each.to_pylist()
         }
         for theirs in map(record_of, part.to_pylist()):
-            mine = ours[theirs.key]
-            if RANK[theirs.status] > RANK[mine.status]:
+            mine = ours.get(theirs.key)  # None: ours is damaged
+            if mine is None or RANK[theirs.status] > RANK[mine.status]:
                 into.write(theirs)
-                if theirs.weights_digest:
-                    _take_weights(source, into, theirs.key, theirs.weights_digest)
+                _take_weights(source, into, theirs.key, theirs.weights_digest)
                 found.new += 1
                 continue
             found.known += 1
@@ -117,9 +135,9 @@ def _shown(name: str, ours: Record, theirs: Record) -> str:
     return f"{name} is {one} here and {other} there"
 
 
-def _take_weights(source: Store, into: Store, key: str, digest: str) -> None:
+def _take_weights(source: Store, into: Store, key: str, digest: str | None) -> None:
     """Copy the kept weights of a trial, where the source has those that its record names."""
-    if into.kept_weights(key).is_file():
+    if digest is None or into.kept_weights(key).is_file():
         return
     path = source.kept_weights(key)
     if path.is_file() and content_digest(path) == digest:

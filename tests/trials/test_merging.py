@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from harness import cli
@@ -98,6 +100,34 @@ def test_weights_come_along(stores: Callable[..., Store], tmp_path: Path) -> Non
     merge([one], into)
     assert into.weights(record(1).key).read_bytes() == b"some weights"
     assert not into.weights(record(2).key).exists()
+
+
+def damage(store: Store, number: int) -> None:
+    """Make the configuration of a record no JSON, so that its key alone can be read."""
+    path = store.folder / f"{record(number).key}.parquet"
+    table = pq.read_table(path)
+    index = table.column_names.index("configuration")
+    pq.write_table(table.set_column(index, "configuration", pa.array(['{"a": 1'])), path)
+
+
+def test_a_damaged_record_of_a_source_is_named(stores: Callable[..., Store]) -> None:
+    one = stores("one", *(record(number) for number in range(3)))
+    damage(one, 1)
+    damage(one, 2)
+    into = stores("into", record(2))
+    found = merge([one], into)
+    why = "its configuration is not a JSON object"
+    assert found.unreadable == [(record(1).key, why), (record(2).key, why)]
+    assert (found.new, found.known) == (1, 0)
+    assert states(into) == {0: "finished", 2: "finished"}
+
+
+def test_a_sound_record_takes_the_place_of_a_damaged_one(stores: Callable[..., Store]) -> None:
+    into, one = stores("into", record(1), record(2)), stores("one", record(1), record(2))
+    damage(into, 1)
+    found = merge([one], into)
+    assert (found.new, found.known, found.unreadable) == (1, 1, [])
+    assert states(into) == {1: "finished", 2: "finished"}
 
 
 def test_the_command(
