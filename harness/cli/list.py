@@ -31,7 +31,7 @@ def list_(
     ] = None,
     encoder: Annotated[
         str | None,
-        typer.Option(help="With papers: count trials on this encoder in the place of the papers'."),
+        typer.Option(help="Of papers: count trials on this encoder in the place of the papers'."),
     ] = None,
     store: options.StoreOption = None,
     everything: Annotated[

@@ -50,7 +50,7 @@ OursOnOption = Annotated[
     str | None,
     typer.Option(
         "--encoder",
-        help="With --paper: show trials on this encoder in the place of the paper's.",
+        help="Of a paper: show trials on this encoder in the place of the paper's.",
     ),
 ]
 ConfigurationsOption = Annotated[

@@ -92,7 +92,7 @@ def run(
                 tracking.ended(trial, {})
     except UserError:
         for record in made:  # it could not be stored, and is not to be lost altogether
-            print_record(record, console, method)
+            print_record(record, found.place, console, method)
         raise
     if not made:
         console.print("Already in the store:")

@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from harness.trials.record import Record
 
 
-def again(record: "Record", locator: str | None = None) -> str:
-    """The command that makes a record again. `locator`: the name or path of the method."""
+def again(record: "Record", store: str, locator: str | None = None) -> str:
+    """The command that makes a record again.
+
+    store: where the record is. `locator`: the name or path of the method.
+    """
     if record.role == "evaluation":
-        return _evaluation(record)
+        return _evaluation(record, store)
     return run_command(record, locator or record.plugin)
 
 
@@ -29,7 +32,7 @@ def commands_of_store(store: str) -> "Callable[[Record], str]":
 
     def command(record: "Record") -> str:
         if record.role == "evaluation":
-            return _evaluation(record)
+            return _evaluation(record, store)
         if record.role == "search" and record.status != "failed":
             return shlex.join(["harness", "show", record.key[:10], *store_option(store)])
         return run_command(record, None, named)
@@ -37,14 +40,15 @@ def commands_of_store(store: str) -> "Callable[[Record], str]":
     return command
 
 
-def _evaluation(record: "Record") -> str:
+def _evaluation(record: "Record", store: str) -> str:
     """The command that repeats an evaluation; an encoder without a trial has its own name."""
     words = [str(record.evaluates)[:10]]
     if record.method == "pooling":
         words = [record.encoder, "--pooling", str(record.configuration.get("pooling"))]
     elif record.method == "sentence_transformer":
         words = [record.encoder]
-    return shlex.join(["harness", "eval", *words, "--suite", str(record.suite)])
+    words += ["--suite", str(record.suite), *store_option(store)]
+    return shlex.join(["harness", "eval", *words])
 
 
 def run_command(

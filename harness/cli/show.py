@@ -28,6 +28,7 @@ def show(
         ),
     ],
     store: options.StoreOption = None,
+    encoder: options.OursOnOption = None,
 ) -> None:
     """Show a trial, a cell of a table with its trials, a method, or a corpus.
 
@@ -42,10 +43,13 @@ def show(
     from harness.cli.show_corpus import is_corpus, print_corpus
 
     console = Console(highlight=False)
+    if encoder and what.partition(".")[0] not in _papers():
+        raise UserError("--encoder belongs to a cell of a paper, such as diffaug.1.3.avg")
     if is_corpus(what):
         print_corpus(what, console)
     elif set(what) <= set(string.hexdigits.lower()) and not _is_method(what):
-        print_record(options.opened(store).find(what), console)
+        found = options.opened(store)
+        print_record(found.find(what), found.place, console)
     elif _is_method(what):
         from harness.cli.show_method import print_method
 
@@ -53,7 +57,7 @@ def show(
     elif "." in what:
         from harness.cli.show_cell import print_cell
 
-        print_cell(what, store, console)
+        print_cell(what, encoder, store, console)
     elif plugin := _in_a_space(what):
         from harness.cli.show_method import print_method
 
@@ -79,6 +83,12 @@ def _methods() -> list[str]:
     return registry.names()
 
 
+def _papers() -> list[str]:
+    from harness.report.published.reported import papers
+
+    return papers()
+
+
 def _in_a_space(what: str) -> str | None:
     """The path of a method that a search space of the working directory names by its path."""
     from pathlib import Path
@@ -99,10 +109,12 @@ def _is_method(what: str) -> bool:
     return "/" in what or what.endswith(".py") or folder or what in _methods()
 
 
-def print_record(record: "Record", console: "Console", locator: str | None = None) -> None:
+def print_record(
+    record: "Record", store: str, console: "Console", locator: str | None = None
+) -> None:
     """Print the fields of a record, one per line, and the command that runs the trial again.
 
-    `locator`: the name or path of the method, as the user wrote it.
+    store: where the record is. `locator`: the name or path of the method, as the user wrote it.
     """
     for name, value in vars(record).items():
         if name == "history":
@@ -116,7 +128,7 @@ def print_record(record: "Record", console: "Console", locator: str | None = Non
         elif value not in (None, "", {}):
             shown = _number(value).replace("\n", "\n  ")  # a reason has lines of output
             console.print(f"{name}: {shown}", soft_wrap=True, markup=False)
-    console.print(f"again: {again(record, locator)}", soft_wrap=True, markup=False)
+    console.print(f"again: {again(record, store, locator)}", soft_wrap=True, markup=False)
 
 
 def _curves(history: list[Mapping[str, Any]]) -> Iterator[str]:

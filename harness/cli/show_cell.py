@@ -13,17 +13,18 @@ if TYPE_CHECKING:
     from harness.trials.store import Store
 
 
-def print_cell(address: str, store: str | None, console: "Console") -> None:
+def print_cell(address: str, encoder: str | None, store: str | None, console: "Console") -> None:
     """Print the cell that an address names: `3.avg`, or `diffaug.6.3.avg` of a paper.
 
-    Raises UserError where there is no such cell.
+    encoder: that of our trials, in the place of the paper's. Raises UserError where there is no
+    such cell.
     """
     start, _, rest = address.partition(".")
     found = options.opened(store)
     if start.isdecimal() and len(start) < 10:
         _print_own(int(start), rest, found, console)
     else:
-        _print_compared(address, found, console)
+        _print_compared(address, encoder, found, console)
 
 
 def _print_own(row: int, metric: str, store: "Store", console: "Console") -> None:
@@ -37,7 +38,7 @@ def _print_own(row: int, metric: str, store: "Store", console: "Console") -> Non
     _print_score(cell, store, console)
 
 
-def _print_compared(address: str, store: "Store", console: "Console") -> None:
+def _print_compared(address: str, encoder: str | None, store: "Store", console: "Console") -> None:
     from harness.errors import suggest
     from harness.plugin.registry import names
     from harness.report.cell_addresses import paper_cell
@@ -54,14 +55,15 @@ def _print_compared(address: str, store: "Store", console: "Console") -> None:
             f"{suggest(paper, papers()) if paper not in papers() else ''}"
         )
     commands = Commands(names(), store.place)
-    sheets = paper_sheets(store.read(PAPER_COLUMNS), paper, commands, parts[0])
+    reading = store.read(PAPER_COLUMNS)
+    sheets = paper_sheets(reading, paper, commands, parts[0], encoder=encoder)
     sheet, row, column, cell = paper_cell(sheets, address)
     _line(console, f"{sheet.title}\n{row.names[0]}, {column}")
     if cell.published_text:
         _line(console, f"published: {cell.published_text}")
     if cell.score is None:
         why = "no trial of the store fills it"
-        fill = f"to fill it: {commands.table(paper, parts[0])}"
+        fill = f"to fill it: {commands.table(paper, parts[0], encoder)}"
         _line(
             console, f"ours: {f'{why}; {fill}' if cell.expected else 'the number is only quoted'}"
         )
@@ -109,7 +111,7 @@ def _command(key: str, store: "Store") -> str:
     record = store.get(key)
     if record is None:
         record = store.read(WITHOUT_LARGE, pc.field("evaluates") == key).records()[0]
-    return again(record)
+    return again(record, store.place)
 
 
 def _line(console: "Console", text: str) -> None:

@@ -37,7 +37,8 @@ def paper_cell(sheets: Iterable[Sheet], address: str) -> tuple[Sheet, ScoreRow, 
 
     Raises UserError where there is no such row or column.
     """
-    start, _, metric = address.rpartition(".")
+    *parts, metric = address.split(".", 3)  # a heading may have points
+    start = ".".join(parts)
     rows = {row.address: (sheet, row) for sheet in sheets for row in sheet.score_rows}
     if start not in rows:
         raise UserError(f'there is no row "{start}"{suggest(start, rows)}')

@@ -192,7 +192,7 @@ def test_show_prints_the_reason_with_its_lines(
 
     from harness.cli.show import print_record
 
-    print_record(rows["loop"], Console(highlight=False))
+    print_record(rows["loop"], "results", Console(highlight=False))
     out = capsys.readouterr().out
     assert "reason: it took longer than --trial-timeout (60 seconds)\n  The last lines" in out
     assert "\n  I search" in out

@@ -1,5 +1,6 @@
 """`harness show CELL` and `harness show METHOD`."""
 
+import shlex
 from collections.abc import Callable
 
 import pytest
@@ -8,7 +9,10 @@ from harness.cli.show import show
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.fields import described_fields
+from harness.report.cell_addresses import paper_cell
 from harness.report.formats.terminal import address_name, address_note
+from harness.report.papers.paper_tables import paper_sheets
+from harness.report.published.commands import Commands
 from harness.report.stores.store_tables import store_sheets
 from harness.trials.store import Store
 
@@ -80,12 +84,13 @@ def test_label_subsets_are_named(add_trial: AddTrial, shown: Shown) -> None:
 
 
 def test_a_model_that_was_never_a_trial_is_evaluated_again(
-    add_evaluation: Callable[..., str], shown: Shown
+    store: Store, add_evaluation: Callable[..., str], shown: Shown
 ) -> None:
     pooled = {"method": "pooling", "configuration": {"pooling": "mean"}, "steps": None, "seed": 0}
     add_evaluation("retrieval", {"recall@1": 80.0}, of="f" * 32, **pooled)
     assert shown("1.r@1")[-1] == (
-        "again: harness eval bert-base-uncased --pooling mean --suite retrieval"
+        "again: harness eval bert-base-uncased --pooling mean --suite retrieval "
+        f"--store {store.folder}"
     )
 
 
@@ -101,6 +106,40 @@ def test_a_cell_of_a_paper(add_trial: AddTrial, shown: Shown) -> None:
     assert "harness run simcse" in lines[-1]
     empty = shown("diffaug.1.13.avg")
     assert "to fill it: harness sweep --paper diffaug --table 1" in empty[-1]
+
+
+def test_a_cell_on_another_encoder(
+    store: Store, add_trial: AddTrial, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The line under such a table leads to its cell."""
+    add_trial(encoder="tiny-bert", score=61.0)
+    commands = Commands(registry.names(), store.place)
+    sheets = paper_sheets(store.read(), "diffaug", commands, "1", encoder="tiny-bert")
+    words = shlex.split(address_note(sheets).partition(": ")[0])
+    assert words == [
+        *("harness", "show", "diffaug.1.5.avg"),
+        *("--encoder", "tiny-bert", "--store", str(store.folder)),
+    ]
+    show(words[2], str(store.folder), "tiny-bert")
+    assert "ours: 61.00 (1 trial)" in capsys.readouterr().out
+    show("diffaug.1.13.avg", str(store.folder), "tiny-bert")
+    assert "--table 1 --encoder tiny-bert" in capsys.readouterr().out
+    with pytest.raises(UserError, match="--encoder belongs to a cell of a paper"):
+        show("1.avg", str(store.folder), "tiny-bert")
+
+
+@pytest.mark.parametrize("paper", ["diffcse", "d2cse"])
+def test_every_column_of_a_paper_has_an_address(
+    store: Store, add_trial: AddTrial, paper: str
+) -> None:
+    """Headings have points and blanks, such as `Avg. transfer` and 0.0001."""
+    add_trial()
+    sheets = paper_sheets(store.read(), paper, Commands(registry.names(), store.place))
+    for sheet in sheets:
+        for row in sheet.score_rows:
+            for metric in sheet.metrics:
+                found = paper_cell(sheets, f"{row.address}.{address_name(metric)}")
+                assert found[:3] == (sheet, row, metric)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +171,7 @@ def test_the_line_under_a_table_names_a_cell_that_is_there(
 ) -> None:
     add_trial()
     note = address_note(store_sheets(store.read(), store.folder))
-    assert note.startswith("harness show 1.avg: ")
+    assert note.startswith(f"harness show 1.avg --store {store.folder}: ")
     assert shown("1.avg")
 
 

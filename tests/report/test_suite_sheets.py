@@ -15,6 +15,7 @@ from harness.report.formats.render import render_sheets
 from harness.report.sheets.sheet import Sheet
 from harness.report.stores.store_tables import store_sheets
 from harness.trials.store import Store
+from harness.trials.store_folders import DEFAULT_STORE
 
 Add = Callable[..., str]
 
@@ -60,10 +61,8 @@ def test_a_store_without_evaluations_is_printed_as_ever(store: Store, add_trial:
         add_trial(score=score)
     add_trial(method="pooling", score=60.0, steps=0)
     add_trial(status="failed", reason="loss is nan", dev={}, test={})
-    assert (
-        render_sheets(store_sheets(store.read(), store.folder), "terminal", 165).decode()
-        == WITHOUT_EVALUATIONS
-    )
+    sheets = store_sheets(store.read(), DEFAULT_STORE)
+    assert render_sheets(sheets, "terminal", 165).decode() == WITHOUT_EVALUATIONS
 
 
 def test_naming_the_trials_suite_changes_nothing(store: Store, add_trial: Add) -> None:

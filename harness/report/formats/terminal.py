@@ -6,6 +6,7 @@ because each of them vanishes on some background; the best scores are bold.
 """
 
 import io
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,14 +48,14 @@ def address_note(sheets: Sequence[Sheet]) -> str:
         shown = (name for name in (*named, *reversed(sheet.metrics)) if scores.get(name))
         name = next(shown, None)
         if row.address and name:
-            address = f"{row.address}.{address_name(name)}"
-            return f"harness show {address}: its trials, and the command that runs them again\n"
+            words = ["harness", "show", f"{row.address}.{address_name(name)}", *sheet.show_options]
+            return f"{shlex.join(words)}: its trials, and the command that runs them again\n"
     return ""
 
 
 def address_name(metric: str) -> str:
-    """The name of a column as it is typed: `avg` for `Avg.`, `sts-b` for `STS-B`."""
-    return metric.lower().rstrip(".").replace(" ", "-")
+    """The name of a column as it is typed: `avg` for `Avg.`, `avg-sts` for `Avg. STS`."""
+    return metric.lower().replace(". ", " ").rstrip(".").replace(" ", "-")
 
 
 class _Layout:

@@ -51,10 +51,11 @@ def store_gaps(groups: Iterable[Group], commands: Commands) -> Iterator[Gap]:
         )
         tests = ", ".join(DISPLAY.get(name, name) for name in lacking)
         row = f"{part.method} {part.setting} {part.encoder}"
-        # An encoder that only `harness eval` has measured has a name and no key.
         model = [trial.key[:10]]
-        if trial.own is None and part.method == "pooling":
-            model = [part.encoder, "--pooling", str(part.configuration["pooling"])]
+        if trial.own is None:  # what only `harness eval` has measured has a name and no key
+            model = [part.encoder]
+            if part.method == "pooling":
+                model += ["--pooling", str(part.configuration["pooling"])]
         yield Gap(f"{row} has no score of {tests}", commands.evaluation(model, suite))
 
 

@@ -32,7 +32,7 @@ class Grid:
     """Whether it has no score of ours, so that the published numbers are shown from the start"""
     sortable: bool = True
     """Whether every row stands for itself"""
-    store_option: str = ""
+    show_options: str = ""
     """What `harness show` needs besides the address of a score, such as ` --store FOLDER`"""
 
     @property
@@ -52,7 +52,7 @@ class Grid:
             "compared": self.compared,
             "quoted": self.quoted,
             "sortable": self.sortable,
-            "storeOption": self.store_option,
+            "showOptions": self.show_options,
         }
 
 

@@ -36,7 +36,7 @@ class ReportPage:
         """The tables of scores."""
         numbers = self.trials.numbers
         return [
-            sheet_grid(f"table-{place}", sheet, numbers, self.store)
+            sheet_grid(f"table-{place}", sheet, numbers)
             for place, sheet in enumerate(self.sheets, 1)
         ]
 

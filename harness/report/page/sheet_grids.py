@@ -8,7 +8,6 @@ from harness.report.formats.terminal import address_name
 from harness.report.page.grid import Grid, GridCell
 from harness.report.sheets.rows import ComparedRow, ScoreRow, SheetCell, SheetLine
 from harness.report.sheets.sheet import Section, Sheet
-from harness.trials.store_folders import store_option
 
 _VERDICTS = {
     True: "The published number lies in the 95 % prediction interval of our seeds.",
@@ -16,11 +15,8 @@ _VERDICTS = {
 }
 
 
-def sheet_grid(name: str, sheet: Sheet, numbers: Mapping[str, int], store: str) -> Grid:
-    """A sheet as a table of the page.
-
-    numbers: key of a trial -> its number in the page. store: its place.
-    """
+def sheet_grid(name: str, sheet: Sheet, numbers: Mapping[str, int]) -> Grid:
+    """A sheet as a table of the page. `numbers`: key of a trial -> its number in the page."""
     rows = list(sheet.score_rows)
     compared = any(isinstance(row, ComparedRow) for row in rows)
     # A compared row has a second text column, for the line's name; here its lines share a cell.
@@ -39,7 +35,7 @@ def sheet_grid(name: str, sheet: Sheet, numbers: Mapping[str, int], store: str) 
         notes=[note.strip() for note in sheet.notes],
         compared=compared,
         sortable=all(isinstance(row, ScoreRow) for each in sheet.sections for row in each.rows),
-        store_option="".join(f" {shlex.quote(word)}" for word in store_option(store)),
+        show_options="".join(f" {shlex.quote(word)}" for word in sheet.show_options),
         quoted=compared and not any(cell.score for cell in sheet.cells),
     )
 

@@ -22,6 +22,7 @@ from harness.report.sheets.ranking import ranked
 from harness.report.sheets.rows import FOREIGN, ComparedRow, SheetCell, value_text
 from harness.report.sheets.sheet import OVER_SUBSETS, Section, Sheet
 from harness.trials.reading import Reading
+from harness.trials.store_folders import store_option
 
 
 def paper_sheets(
@@ -102,6 +103,10 @@ class _ScoreSheet:
             make_records=lambda: paper_records(self.table, self.commands),
             metrics=columns,
             averages=[column for column in columns if column == "Avg."],
+            show_options=[
+                *(["--encoder", self.encoder] if self.encoder else []),
+                *store_option(self.commands.store),
+            ],
         )
 
     def _trials(self) -> Iterator[MeasuredTrial]:

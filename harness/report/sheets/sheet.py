@@ -91,6 +91,8 @@ class Sheet:
     """The name of each column of scores in the address of a cell, such as `avg`"""
     averages: Sequence[str] = ()
     """The metrics that stand first where a terminal is narrow"""
+    show_options: Sequence[str] = ()
+    """What `harness show` needs behind the address of a cell: words such as --store FOLDER"""
 
     @property
     def score_rows(self) -> Iterator[ScoreRow]:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from harness.report.stores.score_columns import ScoreColumn, decimals_of, rank_r
 from harness.report.stores.store_records import STORE_SCHEMA, records_of
 from harness.report.stores.store_tables import GroupNumbers, group_numbers
 from harness.trials.reading import Reading
+from harness.trials.store_folders import store_option
 
 DEFAULT_ROWS = ("method", "setting", "encoder")
 """The rows where a user names none"""
@@ -60,9 +62,9 @@ def own_sheet(
         "dev",
         *(name for name, part in metrics.items() if _is_average(name, part)),
     ]
-    return _sheet(
-        shown, group_numbers(groups), rows or DEFAULT_ROWS, wanted, metrics, unreadable(reading)
-    )
+    numbers, notes = group_numbers(groups), unreadable(reading)
+    sheet = _sheet(shown, numbers, rows or DEFAULT_ROWS, wanted, metrics, notes)
+    return replace(sheet, show_options=store_option(store))
 
 
 def _empty(note: str, reading: Reading) -> Sheet:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 
 from harness.evaluation.catalogue import DISPLAY, rank
@@ -29,6 +30,7 @@ from harness.report.stores.score_columns import (
 )
 from harness.report.stores.store_records import STORE_SCHEMA, records_of
 from harness.trials.reading import Reading
+from harness.trials.store_folders import store_option
 
 GroupNumbers = Mapping[Identity, int]
 """The number of each group among those of the store, by which `harness show` finds it"""
@@ -61,9 +63,8 @@ def store_sheets(
         empty = nothing_such(where) if found else nothing_yet(reading.table, store)
         return [Sheet("", [], 0, [], "", [empty, *notes], STORE_SCHEMA.empty_table)]
     order = sorted(parts, key=lambda key: (key[0], rank(key[1]), tasks_of(parts[key])))
-    return [
-        _sheet(parts[key], searched, numbers, notes if key == order[-1] else []) for key in order
-    ]
+    sheets = [_sheet(parts[key], searched, numbers, store) for key in order]
+    return [*sheets[:-1], replace(sheets[-1], notes=[*sheets[-1].notes, *notes])]
 
 
 def group_numbers(groups: Iterable[Group]) -> GroupNumbers:
@@ -72,7 +73,7 @@ def group_numbers(groups: Iterable[Group]) -> GroupNumbers:
 
 
 def _sheet(
-    groups: list[Group], searched: Searched, numbers: GroupNumbers, notes: list[str]
+    groups: list[Group], searched: Searched, numbers: GroupNumbers, store: Path | str
 ) -> Sheet:
     own = any(group.own for group in groups)
     dev = dev_columns(groups, own=own)
@@ -89,10 +90,11 @@ def _sheet(
         text_columns=len(names),
         sections=[Section("", rank_rows(rows, columns, averages))],
         caption=_caption(groups, selected=any(column.heading == "dev" for column in dev)),
-        notes=[*leak_notes(rows), *notes],
+        notes=leak_notes(rows),
         make_records=lambda: records_of(groups),
         metrics=[column.name for column in columns],
         averages=[*averages, "dev"],
+        show_options=store_option(store),
     )
 
 

@@ -20,7 +20,7 @@ async function showTrial(number) {
 }
 
 // Show a score: its trials with their seeds, the configuration and the commands.
-async function showScore(cell, column, storeOption) {
+async function showScore(cell, column, showOptions) {
   const { row, address, trials: numbers, values, verdict } = cell.score;
   const found = await Promise.all(numbers.map(trialDetails));
   const order = [...found.keys()].sort((one, other) => drawn(found[one], found[other]));
@@ -36,7 +36,7 @@ async function showScore(cell, column, storeOption) {
   if (cell.published) {
     lines.push(element("p", {}, `Published: ${cell.published}. Difference: ${cell.delta || "none"}. ${verdict}`));
   }
-  if (address) lines.push(element("p", {}, element("code", {}, `harness show ${address}${storeOption}`)));
+  if (address) lines.push(element("p", {}, element("code", {}, `harness show ${address}${showOptions}`)));
   showDialog(`${row}: ${column}`, [
     ...lines,
     textTable("Trials", headings, rows),

@@ -186,7 +186,7 @@ class Grid {
     const parts = [];
     if (cell.score) {
       const name = cell.best ? "score best" : "score";
-      const shows = () => showScore(cell, this.data.columns[column], this.data.storeOption);
+      const shows = () => showScore(cell, this.data.columns[column], this.data.showOptions);
       parts.push(button(cell.text, { class: name, "data-cell": cell.score.address }, shows));
     } else if (Number.isInteger(cell.trial)) {
       parts.push(button(cell.text, { class: "score" }, () => showTrial(cell.trial)));
