@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from harness.data.hub_tables import is_hub_name
 from harness.errors import UserError
 from harness.files import written_whole
 from harness.trials.compaction import COMPACTED
@@ -101,21 +102,34 @@ def _each_text(value: Any) -> Any:
 def without_folder(text: str) -> str:
     """A path of this machine without its folders; any other text as it is.
 
-    The name of a model on the Hub has a `/`, too, but does not begin with one.
+    The name of a model or a data set on the Hub has a `/`, too, but does not begin with one.
     """
-    inside = text.count("/") > 1 and not re.search(r"\s", text)
+    inside = text.count("/") > 1 and not re.search(r"\s", text) and not _of_the_hub(text)
     is_path = text.startswith(("/", "~", "./", "../")) or inside
     return text.rstrip("/").rpartition("/")[2] if is_path else text
+
+
+def _of_the_hub(text: str) -> bool:
+    """Whether it can only be a corpus `ORGANISATION/NAME/CONFIG[:SPLIT][?COLUMNS]`."""
+    name = text.partition("?")[0]
+    path = Path(name.partition(":")[0])
+    return is_hub_name(name) and not path.suffix and not path.exists()
 
 
 def _named_here(table: pa.Table) -> Iterator[tuple[str, str]]:
     """(column, word) for each word that only this machine can have written."""
     home = Path.home()
     words = {platform.node(), str(home), str(Path.cwd()), f"/{home.name}/"} - {"", "/", "//"}
-    # A host may be called like a part of some other word.
-    alone = re.compile("|".join(rf"(?<![\w-]){re.escape(word)}(?![\w-])" for word in words))
+    alone = re.compile("|".join(map(_alone, words)))
     for name in table.column_names:
         if table.schema.field(name).type == pa.string():
             for text in pc.unique(table[name]).drop_null().to_pylist():
                 if found := alone.search(text):
                     yield name, found[0]
+
+
+def _alone(word: str) -> str:
+    """A pattern of a word that is no part of another one, as a host may be called."""
+    before = r"(?<![\w-])" if word[0].isalnum() else ""
+    behind = r"(?![\w-])" if word[-1].isalnum() else ""
+    return f"{before}{re.escape(word)}{behind}"

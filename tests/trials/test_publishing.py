@@ -101,6 +101,13 @@ def test_a_text_that_names_the_machine_is_refused(store: Store, tmp_path: Path) 
     assert not (tmp_path / "public").exists()
 
 
+def test_a_folder_of_the_user_inside_a_text_is_refused(store: Store, tmp_path: Path) -> None:
+    """Whatever the folder is in which theirs lies."""
+    store.write(record(7, method=f"of data/{Path.home().name}/x and others"))
+    with pytest.raises(UserError, match="the column method names this machine"):
+        publish(store, tmp_path / "public")
+
+
 def test_nothing_to_publish(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no finished trial"):
         publish(Store(tmp_path / "none"), tmp_path / "public")
@@ -114,6 +121,8 @@ def test_nothing_to_publish(tmp_path: Path) -> None:
         ("/home/me/model/", "model"),
         ("./plugins/mine", "mine"),
         ("a/b/c.txt", "c.txt"),
+        ("organisation/name/triplet:train", "organisation/name/triplet:train"),
+        ("organisation/name/pair?first=a&second=b", "organisation/name/pair?first=a&second=b"),
         ('This sentence of "{s}" means [MASK].', 'This sentence of "{s}" means [MASK].'),
     ],
 )
