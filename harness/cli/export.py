@@ -58,9 +58,8 @@ def export(
     if mteb:
         _results(name, folder, method, options.opened(store), onnx=onnx)
         return
-    if kind_of(folder) != "nothing":
-        raise UserError(f"{folder} is there already; name a folder that is not there yet")
-    plain = write(name, folder, method, options.opened(store), onnx=onnx)
+    with options.new_folder(folder):
+        plain = write(name, folder, method, options.opened(store), onnx=onnx)
     typer.echo(f"{folder}: embeddings equal to those of the trial, to 1e-5.")
     if plain:
         typer.echo(f'SentenceTransformer("{folder}") loads it without harness.')

@@ -6,6 +6,7 @@ import typer
 
 from harness.cli import options
 from harness.errors import headline
+from harness.inputs import why
 
 
 def merge(
@@ -35,10 +36,13 @@ def merge(
     merging.check_places(sources, target)
     found = merging.merge(sources, target)
     target.compact()
-    write_flat(target)
     typer.echo(f"{target.place}: {found.new} new, {found.known} were there already")
-    for name, why in found.unreadable:
-        typer.echo(f"not read: {name} ({headline(why)})", err=True)
+    try:
+        write_flat(target)
+    except OSError as error:
+        typer.echo(f"{target.flat_file} cannot be written ({why(error)})", err=True)
+    for name, problem in found.unreadable:
+        typer.echo(f"not read: {name} ({headline(problem)})", err=True)
     for conflict in found.conflicts:
         typer.echo(
             f"trial {conflict.key[:10]} has another result in {conflict.store}: "

@@ -3,13 +3,16 @@
 import functools
 import os
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from harness.errors import UserError
-from harness.inputs import finite, kind_of
+from harness.files import probe_writable
+from harness.inputs import finite, kind_of, why
 
 if TYPE_CHECKING:
     from harness.trials import store as stores
@@ -223,3 +226,21 @@ def _reach(place: str) -> None:
     from harness.remote import RemoteFolder
 
     RemoteFolder(place).check()
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[None]:
+    """In the block, a folder is written that is not there before.
+
+    Raises UserError for one that is there already, and for one that cannot be written: before the
+    block, which may take long, and in it.
+    """
+    if kind_of(folder) != "nothing":
+        raise UserError(f"{folder} is there already; name a folder that is not there yet")
+    try:
+        probe_writable(folder)
+        yield
+    except OSError as error:
+        raise UserError(
+            f"{folder} cannot be written ({why(error)}); choose another folder"
+        ) from None

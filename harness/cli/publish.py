@@ -6,8 +6,6 @@ from typing import Annotated
 import typer
 
 from harness.cli import options
-from harness.errors import UserError
-from harness.inputs import kind_of
 
 
 def publish(
@@ -27,7 +25,6 @@ def publish(
     """
     from harness.trials import publishing
 
-    if kind_of(folder) != "nothing":
-        raise UserError(f"{folder} is there already; name a folder that is not there yet")
-    count = publishing.publish(options.opened(store), folder)
+    with options.new_folder(folder):
+        count = publishing.publish(options.opened(store), folder)
     typer.echo(f"{folder}: {count} records; {folder}/{publishing.PUBLIC_STORE} is a store.")

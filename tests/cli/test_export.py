@@ -181,3 +181,15 @@ def test_publish(harness: Harness, store: Store, tmp_path: Path) -> None:
     refused = harness("publish", store.folder, public)
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "is there already" in refused.err
+
+
+@pytest.mark.parametrize("verb", ["publish", "export"])
+def test_a_place_that_cannot_be_written(
+    verb: str, harness: Harness, store: Store, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    place, key = tmp_path / "file" / "out", finals(store)[0].key
+    words = [store.folder, place] if verb == "publish" else [key, place, "--store", store.folder]
+    answer = harness(verb, *words)
+    assert (answer.code, answer.err.count("\n")) == (2, 1)
+    assert f"{place} cannot be written (Not a directory); choose another folder" in answer.err

@@ -327,3 +327,27 @@ def test_other_files_stay_where_they_are(
     assert run("report", "--store", str(store), "--out", str(tmp_path)) == 2
     assert "has other files in it" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_page_of_somebody_else_stays(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("<!doctype html>\n<title>My own page</title>\n")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "numbers.csv").touch()
+    assert run("report", "--store", str(store), "--out", str(tmp_path)) == 2
+    assert (tmp_path / "data" / "numbers.csv").is_file()
+    assert "My own page" in (tmp_path / "index.html").read_text()
+
+
+def test_a_report_that_was_interrupted_is_written_anew(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    words = ("report", "--store", str(store), "--out", str(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr("harness.report.page.writing._data", interrupted)
+        assert run(*words) != 0
+    assert "This report is not complete" in (tmp_path / "index.html").read_text()
+    assert run(*words) == 0
+    assert "not complete" not in (tmp_path / "index.html").read_text()

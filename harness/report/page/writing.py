@@ -22,6 +22,18 @@ START = "index.html"
 DATA = "data"
 """The folder of tables, charts and trials"""
 _HERE = Path(__file__).parent
+_MARK = b'<meta name="generator" content="harness report">'
+"""A line of our own pages; another page is never replaced"""
+_BEGUN = f"""\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+{_MARK.decode()}
+<title>Not complete</title>
+<p>This report is not complete: the command that writes it has not ended. Give it again.</p>
+</html>
+"""
+"""What stands in the place of the page until the rest is written"""
 
 
 @dataclass(frozen=True)
@@ -40,6 +52,7 @@ def write_report(page: ReportPage, folder: Path) -> Path:
     files, and OSError when it cannot be written.
     """
     _make_room(folder)
+    (folder / START).write_text(_BEGUN, encoding="utf-8")
     for source in sorted((_HERE / "static").iterdir()):
         shutil.copyfile(source, folder / source.name)
     results, others = page.result_grids, page.store_grids
@@ -60,7 +73,9 @@ def write_report(page: ReportPage, folder: Path) -> Path:
 def _make_room(folder: Path) -> None:
     """Make an empty folder of data; raises UserError where something else is in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()) and not (folder / START).is_file():
+    start = folder / START
+    own = start.is_file() and _MARK in start.read_bytes()
+    if any(folder.iterdir()) and not own:
         raise UserError(
             f"{folder} has other files in it; choose an empty folder, or one with an earlier report"
         )
