@@ -143,6 +143,20 @@ def test_what_cannot_be_drawn_is_said(searches: list[SweepSearch]) -> None:
     assert "selected by test" in figures[3].caption
 
 
+def test_a_search_of_which_only_pruned_trials_are_there(store: Store, add_trial: AddTrial) -> None:
+    """As at the beginning of a sweep with a pruner, while the better trials still run."""
+    for rate in (1e-5, 3e-5):
+        add_trial(
+            {"learning_rate": rate}, role="search", search="aaaa", status="pruned",
+            dev={"stsb-dev": 40.0}, test={},
+        )  # fmt: skip
+    made, notes = sweep_figures(sweep_searches(store.read(FIGURE_COLUMNS).table), "mine")
+    for figure in made:
+        figure.draw(figure.table)
+    assert [figure.name for figure in made if "parallel" in figure.name] == []
+    assert any("no configuration has finished, so" in note for note in notes)
+
+
 def test_long_curves_are_means() -> None:
     steps = list(range(100))
     at, means = smoothed(steps, [float(step) for step in steps])

@@ -10,6 +10,7 @@ from typing import Any
 
 import optuna
 import pyarrow as pa
+import pyarrow.compute as pc
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
@@ -128,12 +129,12 @@ def draw_importances(table: pa.Table) -> Figure:
 def parallel_figure(search: SweepSearch) -> ReportFigure:
     """The figure of a search's configurations as lines through their values."""
     table = configurations(search)
-    finished = table.num_rows - sum(table["pruned"].to_pylist())
+    table = table.filter(pc.invert(table["pruned"]))
     return ReportFigure(
         name=f"{search.file_name}-parallel",
         title=f"{search.label}: parallel coordinates",
-        caption=f"Each line is one of {finished} configurations, from its dev score on the left "
-        f"({search.metric}) through its values; the darker, the better.",
+        caption=f"Each line is one of {table.num_rows} configurations, from its dev score on the "
+        f"left ({search.metric}) through its values; the darker, the better.",
         table=table,
         draw=draw_parallel,
     )

@@ -24,7 +24,9 @@ def sweep_figures(searches: list[SweepSearch], sweep: str) -> tuple[list[ReportF
         made.append(hyperparameters_figure(search))
         too_few = "importance needs four finished configurations and two hyperparameters"
         _keep(made, notes, importance_figure(search), f"{search.label}: {too_few}")
-        made.append(parallel_figure(search))
+        _keep(
+            made, notes, parallel_figure(search), f"{search.label}: no configuration has finished"
+        )
     name = file_name(sweep)
     both = "no final trial has both a dev and a test score yet"
     _keep(made, notes, dev_and_test_figure(searches, name), both)
