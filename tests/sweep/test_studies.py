@@ -9,6 +9,7 @@ import pytest
 from optuna.distributions import IntDistribution
 from optuna.trial import TrialState
 
+from harness import PROTOCOL
 from harness.errors import UserError
 from harness.sweep.searching.scored import COST_MARGIN, chosen_of, sampled_of, tried_of
 from harness.sweep.searching.study import Study
@@ -112,6 +113,20 @@ def test_a_store_that_was_deleted_is_filled_again(
     shutil.rmtree(store.folder)
     assert len(play(source_of(search), score).ran) == 2
     assert len(sampled_of(search, store)) == 2
+
+
+def test_trials_of_another_protocol_do_not_count(
+    search_of: SearchOf, source_of: SourceOf, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their search is the same, and their keys are not; so it is with data that have changed."""
+    search = search_of(ranges(configurations=2))
+    play(source_of(search), score)
+    monkeypatch.setattr("harness.trials.trial.PROTOCOL", PROTOCOL + 1)
+    source = source_of(search)
+    assert (source.to_run, source.settled, sampled_of(search, store)) == (2, 0, [])
+    assert len(play(source, score).ran) == 2
+    assert len(sampled_of(search, store)) == 2
+    assert source_of(search).exhausted
 
 
 def test_what_the_store_finished_while_the_driver_was_away_is_not_run_again(

@@ -70,7 +70,11 @@ def settled_keys(trials: Mapping[str, Trial], store: Store) -> set[str]:
 
 
 def tried_of(search: Search, store: Store) -> list[Tried]:
-    """The configurations of which the store has finished or pruned trials of this search."""
+    """The configurations of which the store has finished or pruned trials of this search.
+
+    Trials on other data, models or code, or under another protocol, have other keys and do not
+    count.
+    """
     ours = (pc.field("search") == search.id) & (pc.field("role") == "search")
     ended = _FINISHED | (pc.field("status") == "pruned")
     records: dict[str, list[Record]] = defaultdict(list)
@@ -83,9 +87,11 @@ def tried_of(search: Search, store: Store) -> list[Tried]:
     found = []
     # In a fixed order, because of equal scores the first configuration is chosen.
     for name in sorted(records):
-        finished = sum(record.finished for record in records[name])
-        complete = finished == len(search.trials([values[name]], "search"))
-        found.append(Tried(values[name], records[name], complete))
+        keys = {key(trial) for trial in search.trials([values[name]], "search")}
+        own = [record for record in records[name] if record.key in keys]
+        if own:
+            complete = sum(record.finished for record in own) == len(keys)
+            found.append(Tried(values[name], own, complete))
     return found
 
 

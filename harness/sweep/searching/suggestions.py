@@ -81,7 +81,8 @@ class Suggestions:
                 self.study.failed(trial.number)  # the process ended while it was suggested
             if trial.state in (TrialState.COMPLETE, TrialState.PRUNED):
                 self._heard_of.add(trial.number)
-                if names <= settled:
+                # On other data or under another protocol, its trials had other keys.
+                if names <= settled and names == self._keys({**self.search.fixed, **trial.params}):
                     self._count(names)
         for each in stored:
             if each.records[0].key not in known:
@@ -113,11 +114,15 @@ class Suggestions:
             if trial.state != TrialState.FAIL
         }
         for values in listed:
-            names = [key(trial) for trial in self.search.trials([values], "search")]
-            trial = known.get(frozenset(names))
+            names = self._keys(values)
+            trial = known.get(names)
             running = trial is not None and trial.state == TrialState.RUNNING
             if trial is None or running or not self._settled(names):
                 self._waiting.append((trial.number if trial and running else None, values))
+
+    def _keys(self, values: Values) -> frozenset[str]:
+        """The keys of the trials of a configuration."""
+        return frozenset(key(trial) for trial in self.search.trials([values], "search"))
 
     def _settled(self, names: Iterable[str]) -> bool:
         records = map(self.store.get, names)
