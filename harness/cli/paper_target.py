@@ -62,6 +62,11 @@ def table_searches(
     from harness.sweep.spaces.published import FINAL_SEEDS, FINAL_SUBSETS
     from harness.sweep.spaces.space_values import check_command_line
 
+    if "encoder" in overrides.values:
+        raise UserError(
+            f"--set encoder={overrides.values['encoder']}: the encoder of a published table is "
+            f"named with --encoder {overrides.values['encoder']}"
+        )
     methods = {registry.locate(name).stem: name for name in overrides.methods}
     draws = len(overrides.seeds or FINAL_SEEDS), len(overrides.subsets or FINAL_SUBSETS)
     tables = compared_tables(paper, number, overrides, store)

@@ -50,8 +50,9 @@ def estimated_seconds(declared: Declared, steps: int, *, tested: bool) -> float 
         return None
     measured = suite(config.suite)
     evaluations = 1
-    for stage in declared.stages:
-        evaluations += (declared.steps_of(stage) or 0) // declared.evaluation_interval(stage)
+    if isinstance(config, TrainingConfig):
+        for stage in declared.stages:
+            evaluations += (declared.steps_of(stage) or 0) // declared.evaluation_interval(stage)
     sentences = measured.sentences_dev * evaluations
     sentences += measured.sentences_test if tested else 0
     # A forward pass multiplies and adds once per weight and token; a backward pass does it twice.

@@ -64,6 +64,13 @@ def test_methods_seeds_and_subsets_narrow_a_table(planned: Planned) -> None:
     assert "promptbert" not in out
 
 
+def test_the_encoder_of_a_table_has_an_option(harness: Any, tmp_path: Path) -> None:
+    words = ["--paper", "d2cse", "--table", "8", "--store", tmp_path / "store"]
+    answer = harness("plan", *words, "--set", "encoder=tiny-bert")
+    assert answer.code == 2
+    assert "is named with --encoder tiny-bert" in answer.err
+
+
 def test_a_row_that_cannot_run_here_is_left_out(harness: Any, tmp_path: Path) -> None:
     """GloVe needs a file of word vectors."""
     store = tmp_path / "store"

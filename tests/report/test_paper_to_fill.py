@@ -3,8 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from harness.plugin import registry
+from harness.report.measured.quantities import PAPER_COLUMNS
+from harness.report.published.comparison import Comparer
+from harness.report.published.reported import load_paper
 from harness.trials.store import Store
 from harness.trials.store_folders import DEFAULT_STORE
+from harness.trials.trial import resolve
 
 Add = Callable[..., str]
 Paper = Callable[..., Any]
@@ -93,3 +100,28 @@ def test_dev_decides_though_another_group_was_measured(
     table = paper_table("diffcse", 2, DEFAULT_STORE)
     assert len(table.row("SimCSE-BERT base")) == 1
     assert table.evaluations == [f"{'5' * 24} transfer-senteval"]
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ({}, True),
+        ({"learning_rate": 3e-5}, True),
+        ({"learning_rate": "3e-5"}, True),  # YAML 1.1 reads it as a text
+        ({"learning_rate": 1e-5}, False),
+        (
+            {"masked_language_weight": 0.0, "masking_ratio": 0.3},
+            True,
+        ),  # without it, no ratio counts
+        ({"prefix_length": 4}, True),  # another method's
+    ],
+)
+def test_given_values_are_read_as_the_method_reads_them(
+    store: Store, add_trial: Add, values: dict[str, Any], found: bool
+) -> None:
+    config = resolve(registry.load("simcse"), {"learning_rate": 3e-5})
+    add_trial(config.deciding())
+    paper = load_paper("diffaug")
+    table = Comparer(store.read(PAPER_COLUMNS).table, values=values).table(paper, "table1")
+    numbers = [each for each in table.numbers if each.row.label == "SimCSE" and each.found]
+    assert bool(numbers) == found

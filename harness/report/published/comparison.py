@@ -5,7 +5,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from harness.report.measured.groups import Cell, comparable_groups
+from harness.errors import UserError
+from harness.plugin import registry
+from harness.report.measured.groups import Cell, Group, comparable_groups
 from harness.report.measured.quantities import Costs, Quantity
 from harness.report.published.answers import Answers
 from harness.report.published.compared import ComparedNumber, ComparedTable
@@ -13,6 +15,7 @@ from harness.report.published.matching import Finder, Found, Wanted, run_of, wan
 from harness.report.published.measures import Measure, Special, decimals, measure_of
 from harness.report.published.reported import Paper, ReportedRow
 from harness.report.published.systems import ColumnRun, load_systems
+from harness.trials.trial import resolve
 
 
 class Comparer:
@@ -32,9 +35,7 @@ class Comparer:
         our trials must have, where they have them at all. answers: what the store's models answer
         to queries; None: they are not asked.
         """
-        groups = [
-            group for group in comparable_groups(trials) if _has(group.configuration, values or {})
-        ]
+        groups = [group for group in comparable_groups(trials) if _has(group, values or {})]
         self._finder, self._costs = Finder(groups), Costs(trials)
         self._encoder, self._systems, self._answers = encoder, load_systems(), answers
 
@@ -122,5 +123,17 @@ class Comparer:
         return wanted_for(row, run, said, fraction, self._encoder)
 
 
-def _has(configuration: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    return all(configuration[name] == values[name] for name in values if name in configuration)
+def _has(group: Group, values: Mapping[str, Any]) -> bool:
+    """Whether trials have these values, read as their method reads them.
+
+    A value that changes nothing beside the others is that of its default, and does not count.
+    """
+    own = group.configuration
+    given = {name: value for name, value in values.items() if name in own}
+    if not given:
+        return True
+    try:
+        wanted = resolve(registry.load(group.method), {**own, **given}).deciding()
+    except UserError:  # there is no such method here, or it does not take the values
+        return False
+    return all(own[name] == wanted.get(name) for name in given)
