@@ -109,10 +109,7 @@ def test_dev_decides_though_another_group_was_measured(
         ({"learning_rate": 3e-5}, True),
         ({"learning_rate": "3e-5"}, True),  # YAML 1.1 reads it as a text
         ({"learning_rate": 1e-5}, False),
-        (
-            {"masked_language_weight": 0.0, "masking_ratio": 0.3},
-            True,
-        ),  # without it, no ratio counts
+        ({"auxiliary_weight": 0.5}, True),  # without labels it counts for nothing
         ({"prefix_length": 4}, True),  # another method's
     ],
 )
