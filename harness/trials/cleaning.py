@@ -91,25 +91,28 @@ def removables(stores: Sequence[Store]) -> Iterator[Removable]:
 
 
 def _of_store(store: Store) -> Iterator[Removable]:
-    """Weights, studies and folders of running trials that no trial of the store needs."""
+    """Weights, logs, studies and checkpoints that no trial of the store needs."""
     unreadable = [name for name, _ in store.read().unreadable]
     finished = store.finished_keys()
     # A damaged file may be the record of the trial whose weights these are.
     known = finished | {Path(name).stem for name in unreadable}
+    tried = {*store.read(()).table["key"].to_pylist(), *(Path(name).stem for name in unreadable)}
+    searches = set(store.read(("search",)).table["search"].to_pylist())
     weights = [path for path in _children(store.weights_folder) if _WEIGHTS.match(path.name)]
     lost = [path for path in weights if path.stem not in known]
-    if any(name.startswith(COMPACTED) for name in unreadable):
-        lost = []
-    yield Removable("weights", f"weights of no trial of {store.folder}", lost, _unused)
-    tried = {*store.read(()).table["key"].to_pylist(), *(Path(name).stem for name in unreadable)}
     logs = [path for path in _children(store.logs_folder) if path.stem not in tried]
+    studies = [path for path in _children(store.studies_folder) if not _is_of(path, searches)]
     if any(name.startswith(COMPACTED) for name in unreadable):
-        logs = []
-    yield Removable("logs", f"output of no trial of {store.folder}", logs, _unused)
-    searches = set(store.read(("search",)).table["search"].to_pylist())
-    needless = [path for path in _children(store.studies_folder) if not _is_of(path, searches)]
+        lost, logs, studies = [], [], []
+
+    def ended_long_ago(path: Path) -> bool:
+        # A trial or a search of a running sweep need not have a record yet.
+        return _unused(path) and not store.at_work
+
+    yield Removable("weights", f"weights of no trial of {store.folder}", lost, _unused)
+    yield Removable("logs", f"output of no trial of {store.folder}", logs, ended_long_ago)
     purpose = f"studies that are damaged, or of no search of {store.folder}"
-    yield Removable("studies", purpose, needless, _unused)
+    yield Removable("studies", purpose, studies, ended_long_ago)
     ended = [path for path in _children(store.running_folder) if path.name in finished]
     yield Removable("running", f"checkpoints of finished trials of {store.folder}", ended, _unused)
 

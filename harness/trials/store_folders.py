@@ -9,6 +9,8 @@ from harness.owners import Owner
 
 PROGRESS = "progress.json"
 """The file in the folder of a running trial in which it says how far it is"""
+CLAIM = "claim"
+"""The file that names the process which runs a trial or a sweep"""
 DEFAULT_STORE = Path("results/trials")
 
 
@@ -119,7 +121,7 @@ class StoreFolders:
 
     def claim(self, key: str) -> Path:
         """The file that names the process which runs a trial."""
-        return self.running(key) / "claim"
+        return self.running(key) / CLAIM
 
     @contextmanager
     def claimed(self, key: str, what: str) -> Iterator[None]:
@@ -130,6 +132,12 @@ class StoreFolders:
     def owner(self, key: str) -> Owner | None:
         """The living process that runs a trial; None when none does."""
         return owner_of(self.claim(key))
+
+    @property
+    def at_work(self) -> bool:
+        """Whether some process runs a trial or a sweep of this store."""
+        folders = (self.running_folder, self.sweeps_folder)
+        return any(owner_of(claim) for folder in folders for claim in folder.glob(f"*/{CLAIM}"))
 
     def progress_elsewhere(self) -> list[str]:
         """What is in the files PROGRESS of trials that run without a folder on this machine."""

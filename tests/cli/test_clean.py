@@ -17,10 +17,12 @@ import numpy as np
 import pytest
 
 from harness.arrays import SharedArrays
+from harness.claims import claimed
 from harness.files import discard, sealed_json
 from harness.owners import Owner
 from harness.trials.record import Record
 from harness.trials.store import Store
+from harness.trials.store_folders import CLAIM
 
 KEYS = {"finished": "1" * 32, "failed": "2" * 32, "unknown": "3" * 32}
 HALF = f".arrays.{'0' * 32}.tmp"
@@ -212,6 +214,25 @@ def test_a_store_that_is_not_there(harness: Any, tmp_path: Path) -> None:
     answer = harness("clean", "--store", tmp_path / "none", "--yes")
     assert answer.code == 2
     assert str(tmp_path / "none") in answer.err
+
+
+@pytest.mark.parametrize("work", ["trial", "sweep"])
+def test_logs_and_studies_stay_while_a_process_works_on_the_store(
+    work: str, clean: Any, world: Path
+) -> None:
+    """A long trial writes nothing for an hour, and its search has no record before it ends."""
+    store = Store(world / "store")
+    log = put(store.log(KEYS["unknown"]))
+    study = store.studies_folder / f"simcse-unsup-tiny-bert-{'b' * 16}.journal"
+    aged(world)
+    folder = store.running(KEYS["unknown"]) if work == "trial" else store.sweeps_folder / "one"
+    with claimed(folder / CLAIM, "a test"):
+        assert clean("--yes").code == 0
+        assert log.exists()
+        assert study.exists()
+    assert clean("--yes").code == 0
+    assert not log.exists()
+    assert not study.exists()
 
 
 def test_what_cannot_be_removed_is_named(

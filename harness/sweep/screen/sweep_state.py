@@ -13,8 +13,9 @@ from harness.files import written_whole
 from harness.owners import Owner
 from harness.trials.running import RunningTrial
 from harness.trials.store import Store
+from harness.trials.store_folders import CLAIM
 
-STATE, CLAIM = "state.json", "claim"
+STATE = "state.json"
 """The files in the folder of a sweep"""
 LEAST_SECONDS = 1.0
 """Time between two writes of a state, so that short trials do not wait for the disk"""
