@@ -4,9 +4,11 @@ What the machine has written and the bucket has not got yet is in the folder `.t
 so it is sent by whichever process comes next.
 """
 
+import fcntl
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from harness.remote import RemoteFolder, RemoteObject
@@ -29,6 +31,18 @@ class RemoteCopy:
         self.remote, self.folder, self.weights = remote, folder, weights
         self.remote_weights = remote.beside(weights.name)
         self.to_send = folder / ".to-send"
+
+    @contextmanager
+    def held(self, *, alone: bool) -> Iterator[None]:
+        """In the block, this process changes which records are here.
+
+        alone: no other process of this machine may, because the new names are not in the bucket
+        yet. Those that receive at once do not disturb each other.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / ".copy.lock").open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+            yield  # the end of the file's use, or of the process, frees it
 
     @property
     def names(self) -> set[str]:
@@ -62,23 +76,24 @@ class RemoteCopy:
     def send_folded(self, before: set[str]) -> None:
         """Do in the bucket what a compaction did here: first the new files, then the old ones.
 
-        before: the names before the compaction. When this ends halfway, the copy gets the old files
-        again from the bucket, and only then loses the new ones.
+        before: the names before the compaction, since when the copy was `held` alone. When this
+        ends halfway, the copy gets the old files again from the bucket, and only then loses the
+        new ones.
         """
         after = self.names
-        with suppress(FileNotFoundError):  # another process has received meanwhile
-            for name in sorted(after - before):
-                self.remote.upload(self.folder / name, name)
-            for name in sorted(before - after):
-                self.remote.remove(name)
+        for name in sorted(after - before):
+            self.remote.upload(self.folder / name, name)
+        for name in sorted(before - after):
+            self.remote.remove(name)
 
     def receive(self) -> None:
         """Fetch what is new in the bucket, and then drop what it has no more.
 
         What waits to be sent stays.
         """
-        while not self._received():
-            pass  # a file was folded into another one this moment, which is in the next listing
+        with self.held(alone=False):
+            while not self._received():
+                pass  # a file was folded into another one this moment; the next listing has that
 
     def _received(self) -> bool:
         # In this order: a record of ours that is sent meanwhile is still seen somewhere.

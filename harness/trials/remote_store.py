@@ -157,18 +157,20 @@ class RemoteStore(Store):
         """As `Store.compact`, in the bucket as well. Nothing is folded while a record waits."""
         if self.copy.waiting:
             return 0
-        before = self.copy.names
-        folded = super().compact(at_least)
-        with self._going_on("it is folded later"):
-            self.copy.send_folded(before)
+        with self.copy.held(alone=True):
+            before = self.copy.names
+            folded = super().compact(at_least)
+            with self._going_on("it is folded later"):
+                self.copy.send_folded(before)
         return folded
 
     def add(self, tables: Iterable[pa.Table]) -> None:
         """As `Store.add`, in the bucket as well."""
-        before = self.copy.names
-        super().add(tables)
-        with self._going_on("the next merge writes it there"):
-            self.copy.send_folded(before)
+        with self.copy.held(alone=True):
+            before = self.copy.names
+            super().add(tables)
+            with self._going_on("the next merge writes it there"):
+                self.copy.send_folded(before)
 
     def keep_weights(self, key: str, path: Path) -> None:
         super().keep_weights(key, path)

@@ -3,16 +3,17 @@
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
-from harness.files import content_digest
+from harness.files import content_digest, written_whole
 from harness.owners import Owner
 from harness.remote import RemoteFolder
-from harness.trials import remote_claims
+from harness.trials import compaction, remote_claims
 from harness.trials.bounded_log import BoundedLog
 from harness.trials.merging import merge
 from harness.trials.record import Record
@@ -124,6 +125,29 @@ def test_a_compaction_that_ends_halfway_loses_nothing(machine: Machine, proxy: P
     proxy.always = None
     assert numbers(b) == [0, 1, 2]
     assert numbers(machine("a")) == [0, 1, 2]
+
+
+def test_a_compaction_beside_another_process_of_the_machine_loses_nothing(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that brings the copy up to date would drop the new file, which is nowhere else."""
+    driver, worker = machine("a"), machine("a")
+    for number in range(4):
+        driver.write(record(number))
+
+    @contextmanager
+    def slowly(path: Path) -> Iterator[Path]:
+        with written_whole(path) as temporary:
+            yield temporary
+        receiving.start()  # the new file is here, and so are the old ones
+        receiving.join(2)
+
+    receiving = threading.Thread(target=worker.receive)
+    monkeypatch.setattr(compaction, "written_whole", slowly)
+    assert driver.compact(2) == 4
+    receiving.join()
+    assert numbers(worker) == [0, 1, 2, 3]
+    assert numbers(machine("b")) == [0, 1, 2, 3]
 
 
 def test_a_record_that_is_removed_from_the_bucket_is_gone(machine: Machine, server: int) -> None:
