@@ -9,7 +9,7 @@ from harness.report.formats.terminal import address_name
 from harness.report.measured.groups import Cell, Group
 from harness.report.sheets.rows import ScoreRow, SheetCell
 from harness.report.sheets.sheet import Sheet
-from harness.report.stores.own_tables import column_cell, known_metrics
+from harness.report.stores.named_metrics import meant, named_metrics
 
 
 def store_cell(groups: Sequence[Group], row: int, metric: str) -> tuple[Group, str, Cell]:
@@ -22,13 +22,14 @@ def store_cell(groups: Sequence[Group], row: int, metric: str) -> tuple[Group, s
             f"there is no row {row}: the rows of `harness table` are 1 to {len(groups)}"
         )
     group = groups[row - 1]
-    named = {name: DISPLAY.get(name, name) for name in known_metrics([group])}
-    found = _named(metric, named)
+    # What is unique in its row needs no name of a suite, and has one where the table needs one.
+    scores = named_metrics(groups) | named_metrics([group])
+    found = _named(metric, {name: DISPLAY.get(name, name) for name in scores})
     if found is None:
-        raise UserError(f'row {row} has no score "{metric}"{suggest(metric, named)}')
-    cell = column_cell(found, group)
+        raise UserError(f'row {row} has no score "{metric}"{meant(metric, scores)}')
+    cell = scores[found].cell(group)
     if cell is None:
-        raise UserError(f"row {row} has no score {found}: some of its trials lack it")
+        raise UserError(f"row {row} has no score {found}: not all of its trials have it")
     return group, found, cell
 
 

@@ -7,6 +7,9 @@ import pytest
 
 from harness.cli.table import table
 from harness.errors import UserError
+from harness.report.cell_addresses import store_cell
+from harness.report.formats.terminal import address_name
+from harness.report.measured.groups import comparable_groups
 from harness.report.sheets.sheet import Sheet
 from harness.report.stores.own_tables import own_sheet
 from harness.report.stores.store_tables import store_sheets
@@ -14,6 +17,7 @@ from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
 
+TRANSFER = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc", "transfer-avg")
 TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 
 
@@ -154,3 +158,47 @@ def test_where_is_a_filter_and_nothing_else(lengths: Store, tmp_path: Path, wher
     with pytest.raises(UserError, match="--where"):
         own(lengths, "method", "avg", where.format(secret=secret, folder=tmp_path))
     assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.fixture
+def two_suites(store: Store, add_trial: AddTrial, add_evaluation: Callable[..., str]) -> Store:
+    """SimCSE as measured by two suites with the same metrics, and D2CSE by one of them."""
+    for seed in (0, 1):
+        key = add_trial(score=75.0, seed=seed)
+        add_evaluation("transfer", dict.fromkeys(TRANSFER, 90.5), of=key, seed=seed)
+        add_evaluation("transfer-senteval", dict.fromkeys(TRANSFER, 80.5), of=key, seed=seed)
+        other = add_trial(score=70.0, seed=seed, method="d2cse")
+        given = {"of": other, "seed": seed, "method": "d2cse"}
+        add_evaluation("transfer-senteval", dict.fromkeys(TRANSFER, 80.5), **given)
+    return store
+
+
+def test_a_metric_of_two_suites_is_named_with_the_suite(two_suites: Store) -> None:
+    sheet = own(two_suites, "method", "transfer:mr,transfer-senteval:mr")
+    assert list(sheet.columns) == ["method", "n", "transfer:mr", "transfer-senteval:mr"]
+    assert sheet.sections[0].lines == [
+        ["d2cse", "2", "", "80.50±0.00"],
+        ["simcse", "2", "90.50±0.00", "80.50±0.00"],
+    ]
+    found = {(row["suite"], row["mean"]) for row in sheet.records.to_pylist()}
+    assert found == {("transfer", 90.5), ("transfer-senteval", 80.5)}
+    with pytest.raises(
+        UserError, match="several suites have it: transfer-senteval:mr, transfer:mr"
+    ):
+        own(two_suites, "method", "mr")
+    assert own(two_suites, "method").metrics == [
+        "dev", "avg", "transfer-senteval:transfer-avg", "transfer:transfer-avg",
+    ]  # fmt: skip
+
+
+def test_an_address_leads_to_the_suite_of_its_table(two_suites: Store) -> None:
+    groups = comparable_groups(two_suites.read().table)
+    for sheet in store_sheets(two_suites.read(), two_suites.folder):
+        for row in sheet.score_rows:
+            for metric, shown in zip(sheet.metrics, row.cells, strict=True):
+                if shown.score:
+                    _, _, cell = store_cell(groups, int(row.address), address_name(metric))
+                    assert cell.mean == shown.score.mean
+    assert store_cell(groups, 1, "mr")[2].mean == 80.5, "d2cse has it of one suite"
+    with pytest.raises(UserError, match='row 2 has no score "mr"; several suites have it'):
+        store_cell(groups, 2, "mr")

@@ -118,7 +118,7 @@ class Group:
         """The number of label subsets."""
         return len({subset for subset, _ in self.draws})
 
-    @property
+    @cached_property
     def parts(self) -> list["Group"]:
         """For each suite, the group of the trials that it measured, with an n of its own.
 

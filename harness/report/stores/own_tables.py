@@ -3,15 +3,14 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
-from harness.errors import UserError, suggest
-from harness.evaluation.catalogue import DISPLAY, Metric
+from harness.errors import UserError
+from harness.evaluation.catalogue import Metric
 from harness.report.measured.group_filter import filtered, traits
-from harness.report.measured.groups import Cell, Group, comparable_groups
+from harness.report.measured.groups import Group, comparable_groups
 from harness.report.published.matching import best_on_dev
 from harness.report.sheets.leaks import leak_notes
 from harness.report.sheets.notes import (
@@ -24,6 +23,7 @@ from harness.report.sheets.notes import (
 )
 from harness.report.sheets.rows import ScoreRow
 from harness.report.sheets.sheet import OVER_SUBSETS, Section, Sheet
+from harness.report.stores.named_metrics import NamedMetric, meant, named_metrics
 from harness.report.stores.row_names import text_of
 from harness.report.stores.score_columns import ScoreColumn, decimals_of, rank_rows
 from harness.report.stores.store_records import STORE_SCHEMA, records_of
@@ -33,7 +33,6 @@ from harness.trials.store_folders import store_option
 
 DEFAULT_ROWS = ("method", "setting", "encoder")
 """The rows where a user names none"""
-_DEV = ("dev", "dev-before")
 
 
 def own_sheet(
@@ -52,18 +51,16 @@ def own_sheet(
     if not groups:
         return _empty(nothing_yet(reading.table, store), reading)
     known = {name for group in groups for name in traits(group)}
-    metrics = known_metrics(groups)
+    metrics = named_metrics(groups)
     _check("--rows", rows, known)
     _check("--columns", columns, metrics)
     shown = filtered(groups, where)
     if not shown:
         return _empty(nothing_such(where), reading)
-    wanted = columns or [
-        "dev",
-        *(name for name, part in metrics.items() if _is_average(name, part)),
-    ]
+    names = columns or ["dev", *(name for name, each in metrics.items() if each.is_average)]
+    wanted = {name: metrics[name] for name in names}
     numbers, notes = group_numbers(groups), unreadable(reading)
-    sheet = _sheet(shown, numbers, rows or DEFAULT_ROWS, wanted, metrics, notes)
+    sheet = _sheet(shown, numbers, rows or DEFAULT_ROWS, wanted, notes)
     return replace(sheet, show_options=store_option(store))
 
 
@@ -71,32 +68,17 @@ def _empty(note: str, reading: Reading) -> Sheet:
     return Sheet("", [], 0, [], "", [note, *unreadable(reading)], STORE_SCHEMA.empty_table)
 
 
-def known_metrics(groups: Sequence[Group]) -> dict[str, Group | None]:
-    """Metric -> a group that its suite measured; None for dev scores."""
-    found: dict[str, Group | None] = dict.fromkeys(_DEV)
-    found |= {name: None for group in groups for name in group.dev}
-    for part in (part for group in groups for part in group.parts):
-        for name in (*part.tasks, *part.test):
-            found.setdefault(name, part)
-    return found
-
-
-def _is_average(name: str, part: Group | None) -> bool:
-    return part is not None and name == part.card.average
-
-
 def _check(option: str, names: Sequence[str], known: Collection[str]) -> None:
     for name in names:
         if name not in known:
-            raise UserError(f'{option}: no trial of the store has "{name}"{suggest(name, known)}')
+            raise UserError(f'{option}: no trial of the store has "{name}"{meant(name, known)}')
 
 
 def _sheet(
     groups: Sequence[Group],
     numbers: GroupNumbers,
     rows: Sequence[str],
-    metrics: Sequence[str],
-    known: Mapping[str, Group | None],
+    metrics: Mapping[str, NamedMetric],
     notes: list[str],
 ) -> Sheet:
     alike: dict[tuple[str, ...], list[Group]] = defaultdict(list)
@@ -108,22 +90,22 @@ def _sheet(
         names: best_on_dev(alike[names])
         for names in sorted(alike, key=lambda names: [_order(name) for name in names])
     }
-    columns = [_column(name, known[name], list(chosen.values()), metrics) for name in metrics]
-    averages = [name for name in metrics if _is_average(name, known[name])]
+    columns = [_column(name, metrics, list(chosen.values())) for name in metrics]
+    averages = [name for name, each in metrics.items() if each.is_average]
     made = [_row(names, group, columns, numbers) for names, group in chosen.items()]
     return Sheet(
         title="",
         columns=[*rows, "n", *(column.heading for column in columns)],
         text_columns=len(rows),
         sections=[Section("", rank_rows(made, columns, averages))],
-        caption=_caption(list(chosen.values()), metrics, known),
+        caption=_caption(list(chosen.values()), list(metrics.values())),
         notes=[
             *leak_notes(made),
             *foreign(chosen.values()),
             *_choices(alike, chosen, numbers),
             *notes,
         ],
-        make_records=lambda: _records(list(chosen.values()), metrics),
+        make_records=lambda: _records(list(chosen.values()), list(metrics.values())),
         metrics=list(metrics),
         averages=[*averages, "dev"],
     )
@@ -137,33 +119,22 @@ def _order(text: str) -> tuple[bool, float, str]:
         return True, 0.0, text
 
 
-def _column(
-    name: str, part: Group | None, groups: list[Group], metrics: Sequence[str]
-) -> ScoreColumn:
-    if part is None:
-        return ScoreColumn(name.replace("-before", " before"), name, partial(column_cell, name))
-    heading = part.card.headings.get(name) or DISPLAY.get(name, name)
-    same = [other for other in metrics if DISPLAY.get(other) == heading]
-    measured = [found for group in groups for found in group.parts if name in found.test]
+def _column(name: str, metrics: Mapping[str, NamedMetric], groups: list[Group]) -> ScoreColumn:
+    found = metrics[name]
+    if found.part is None:
+        return ScoreColumn(found.heading, name, found.cell)
+    same = [each for each in metrics.values() if each.heading == found.heading]
+    suite = str(found.part.suite)
+    parts = [part for group in groups if (part := group.measured(suite))]
+    measured = [part for part in parts if found.metric in part.test]
     return ScoreColumn(
-        heading if len(same) <= 1 else name,
+        found.heading if len(same) == 1 else name,
         name,
-        partial(column_cell, name),
-        decimals_of(measured, name) if measured else 2,
-        Metric(part.card.name, name),
-        part.card.directions.get(name, 1),
+        found.cell,
+        decimals_of(measured, found.metric) if measured else 2,
+        Metric(found.part.card.name, found.metric),
+        found.part.card.directions.get(found.metric, 1),
     )
-
-
-def column_cell(name: str, group: Group) -> Cell | None:
-    """The score of a group in the column of a metric: in the first suite of the group that has it.
-
-    `dev` is the metric that selected, and `dev-before` is its score before training.
-    """
-    if name == "dev-before":
-        return group.dev_before
-    tested = (part.test[name] for part in group.parts if name in part.test)
-    return next(tested, None) or group.dev.get(group.selects if name == "dev" else name)
 
 
 def _row(
@@ -182,8 +153,8 @@ def _row(
     )
 
 
-def _caption(groups: list[Group], metrics: Sequence[str], known: Mapping[str, Group | None]) -> str:
-    cards = {part.card.name: part.card for name in metrics if (part := known[name])}
+def _caption(groups: list[Group], metrics: Sequence[NamedMetric]) -> str:
+    cards = {each.part.card.name: each.part.card for each in metrics if each.part}
     units = [
         f"{card.name}: {card.units}" if len(cards) > 1 else card.units for card in cards.values()
     ]
@@ -218,13 +189,15 @@ def _choices(
     ]
 
 
-def _records(groups: Sequence[Group], metrics: Sequence[str]) -> pa.Table:
+def _records(groups: Sequence[Group], metrics: Sequence[NamedMetric]) -> pa.Table:
     """The scores of the columns as data."""
     table = records_of(part for group in groups for part in group.parts)
+    tests = {(str(each.part.suite), each.metric) for each in metrics if each.part}
+    dev = {each.metric for each in metrics if each.part is None}
     keep = [
-        row["metric"] in metrics
-        or ("dev" in metrics and row["split"] == "dev")
-        or ("dev-before" in metrics and row["split"] == "dev_before")
-        for row in table.select(["metric", "split"]).to_pylist()
+        ((row["suite"], row["metric"]) in tests if row["split"] == "test" else row["metric"] in dev)
+        or ("dev" in dev and row["split"] == "dev")
+        or ("dev-before" in dev and row["split"] == "dev_before")
+        for row in table.select(["suite", "metric", "split"]).to_pylist()
     ]
     return table.filter(pa.array(keep, pa.bool_()))

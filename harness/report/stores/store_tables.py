@@ -20,6 +20,7 @@ from harness.report.sheets.notes import (
 )
 from harness.report.sheets.rows import ScoreRow
 from harness.report.sheets.sheet import OVER_SUBSETS, Section, Sheet, percent_text
+from harness.report.stores.named_metrics import shared_metrics
 from harness.report.stores.row_names import Searched, names_of, searched_by
 from harness.report.stores.score_columns import (
     ScoreColumn,
@@ -63,7 +64,8 @@ def store_sheets(
         empty = nothing_such(where) if found else nothing_yet(reading.table, store)
         return [Sheet("", [], 0, [], "", [empty, *notes], STORE_SCHEMA.empty_table)]
     order = sorted(parts, key=lambda key: (key[0], rank(key[1]), tasks_of(parts[key])))
-    sheets = [_sheet(parts[key], searched, numbers, store) for key in order]
+    shared = shared_metrics(found)
+    sheets = [_sheet(parts[key], searched, numbers, shared, store) for key in order]
     return [*sheets[:-1], replace(sheets[-1], notes=[*sheets[-1].notes, *notes])]
 
 
@@ -73,17 +75,22 @@ def group_numbers(groups: Iterable[Group]) -> GroupNumbers:
 
 
 def _sheet(
-    groups: list[Group], searched: Searched, numbers: GroupNumbers, store: Path | str
+    groups: list[Group],
+    searched: Searched,
+    numbers: GroupNumbers,
+    shared: Set[str],
+    store: Path | str,
 ) -> Sheet:
     own = any(group.own for group in groups)
     dev = dev_columns(groups, own=own)
-    columns = [*dev, *test_columns(groups)]
+    columns = [*dev, *(_addressed(each, groups[0], shared) for each in test_columns(groups))]
     names = names_of(groups, searched)
     rows = [
         _row(name, group, columns, numbers[group.identity])
         for name, group in zip(zip(*names.values(), strict=True), groups, strict=True)
     ]
-    averages = [name for name in (groups[0].card.average,) if name]
+    average = groups[0].card.average
+    averages = [each.name for each in columns if each.metric and each.metric.name == average]
     return Sheet(
         title="" if own else f"suite {groups[0].suite}",
         columns=[*names, "n", *(column.heading for column in columns)],
@@ -96,6 +103,12 @@ def _sheet(
         averages=[*averages, "dev"],
         show_options=store_option(store),
     )
+
+
+def _addressed(column: ScoreColumn, part: Group, shared: Set[str]) -> ScoreColumn:
+    """A column of tests under the name by which `harness show` finds its cells."""
+    name = f"{part.suite}:{column.name}" if column.name in shared else column.name
+    return replace(column, name=name)
 
 
 def _row(
