@@ -58,8 +58,8 @@ def export(
     if mteb:
         _results(name, folder, method, options.opened(store), onnx=onnx)
         return
-    with options.new_folder(folder):
-        plain = write(name, folder, method, options.opened(store), onnx=onnx)
+    options.check_new(folder)
+    plain = write(name, folder, method, options.opened(store), onnx=onnx)
     typer.echo(f"{folder}: embeddings equal to those of the trial, to 1e-5.")
     if plain:
         typer.echo(f'SentenceTransformer("{folder}") loads it without harness.')
@@ -101,7 +101,8 @@ def write(
     def card(plain: bool) -> str:
         return model_card(model, group, plain=plain, command=again)
 
-    return write_folder(model.method, model.kit, model.facts, folder, card, onnx=onnx)
+    with options.writing(folder):
+        return write_folder(model.method, model.kit, model.facts, folder, card, onnx=onnx)
 
 
 def _group(model: "Exportable", store: "Store") -> "Group | None":

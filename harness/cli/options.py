@@ -228,17 +228,24 @@ def _reach(place: str) -> None:
     RemoteFolder(place).check()
 
 
-@contextmanager
-def new_folder(folder: Path) -> Iterator[None]:
-    """In the block, a folder is written that is not there before.
+def check_ours_on(encoder: str | None, paper: str | None) -> None:
+    """Raises UserError for an OursOnOption without a paper."""
+    if encoder and not paper:
+        raise UserError(f"--encoder {encoder} needs the name of a paper: --paper PAPER")
 
-    Raises UserError for one that is there already, and for one that cannot be written: before the
-    block, which may take long, and in it.
-    """
+
+def check_new(folder: Path) -> None:
+    """Raises UserError for a folder that is there already, and for one that cannot be written."""
     if kind_of(folder) != "nothing":
         raise UserError(f"{folder} is there already; name a folder that is not there yet")
-    try:
+    with writing(folder):
         probe_writable(folder)
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """In the block, a folder is written; raises UserError when that is not possible."""
+    try:
         yield
     except OSError as error:
         raise UserError(

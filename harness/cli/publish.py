@@ -25,6 +25,7 @@ def publish(
     """
     from harness.trials import publishing
 
-    with options.new_folder(folder):
+    options.check_new(folder)
+    with options.writing(folder):
         count = publishing.publish(options.opened(store), folder)
     typer.echo(f"{folder}: {count} records; {folder}/{publishing.PUBLIC_STORE} is a store.")

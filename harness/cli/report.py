@@ -50,8 +50,7 @@ def report(
 
     if paper and sweep:
         raise UserError("--paper and --sweep are two reports; leave one of them out")
-    if encoder and not paper:
-        raise UserError(f"--encoder {encoder} needs the name of a paper: --paper PAPER")
+    options.check_ours_on(encoder, paper)
     with Console(stderr=True).status("reading the store"):
         page = _page(paper, encoder, sweep, options.opened(store))
     with Console(stderr=True).status("writing the report"):
@@ -131,7 +130,7 @@ def _of_paper(
     from harness.report.published.comparison import Comparer
     from harness.report.published.reported import load_paper
 
-    gaps = paper_gaps(load_paper(paper), encoder, Comparer(reading.table, encoder), commands)
+    gaps = paper_gaps(load_paper(paper), Comparer(reading.table, encoder), commands)
     return paper_sheets(reading, paper, commands, encoder=encoder), list(gaps)
 
 

@@ -43,7 +43,8 @@ def show(
     from harness.cli.show_corpus import is_corpus, print_corpus
 
     console = Console(highlight=False)
-    if encoder and what.partition(".")[0] not in _papers():
+    paper, in_a_table, _ = what.partition(".")
+    if encoder and not (in_a_table and paper in _papers()):
         raise UserError("--encoder belongs to a cell of a paper, such as diffaug.1.3.avg")
     if is_corpus(what):
         print_corpus(what, console)

@@ -176,8 +176,7 @@ def _own_sheets(
     found = options.opened(store)
     if number is not None:
         raise UserError(f"--table {number} needs the name of its paper: --paper PAPER")
-    if encoder is not None:
-        raise UserError(f"--encoder {encoder} needs the name of a paper: --paper PAPER")
+    options.check_ours_on(encoder, None)
     reading = found.read(TABLE_COLUMNS)
     if own.rows or own.columns:
         from harness.report.stores.own_tables import own_sheet

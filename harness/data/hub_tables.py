@@ -2,7 +2,6 @@
 
 import functools
 import re
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +63,7 @@ def _downloaded(repository: str, config: str | None, download: bool) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     # What was downloaded before counts also where the Hub may not be asked.
-    snapshot = partial(
+    snapshot = functools.partial(
         snapshot_download, repository, repo_type="dataset", local_files_only=not download
     )
     try:

@@ -6,6 +6,7 @@ stays, and another result is named. What has finished goes before what has not.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -58,8 +59,9 @@ def merge(sources: Sequence[Store], into: Store) -> Merged:
         new = reading.table.filter(pc.invert(pc.is_in(reading.table["key"], known)))
         finished = pc.equal(new["status"], "finished")
         digests: dict[str, str | None] = {}
-        if pc.any(finished).as_py():
-            into.add(_noted(_parts(source, new.filter(finished)["key"], damaged), digests))
+        parts = _noted(_parts(source, new.filter(finished)["key"], damaged), digests)
+        if first := next(parts, None):  # all of them may be damaged
+            into.add(chain([first], parts))
         unfinished = new.filter(pc.invert(finished))["key"]
         for part in _noted(_parts(source, unfinished, damaged), digests):
             for row in part.to_pylist():

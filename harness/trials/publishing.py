@@ -110,10 +110,13 @@ def without_folder(text: str) -> str:
 
 
 def _of_the_hub(text: str) -> bool:
-    """Whether it can only be a corpus `ORGANISATION/NAME/CONFIG[:SPLIT][?COLUMNS]`."""
-    name = text.partition("?")[0]
-    path = Path(name.partition(":")[0])
-    return is_hub_name(name) and not path.suffix and not path.exists()
+    """Whether it can only be a corpus `ORGANISATION/NAME/CONFIG` with `:SPLIT` or `?COLUMNS`.
+
+    Without these, it may as well be a folder inside the working directory.
+    """
+    name, columns, _ = text.partition("?")
+    before, split, _ = name.partition(":")
+    return bool(split or columns) and is_hub_name(name) and not Path(before).suffix
 
 
 def _named_here(table: pa.Table) -> Iterator[tuple[str, str]]:

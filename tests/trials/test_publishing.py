@@ -121,6 +121,8 @@ def test_nothing_to_publish(tmp_path: Path) -> None:
         ("/home/me/model/", "model"),
         ("./plugins/mine", "mine"),
         ("a/b/c.txt", "c.txt"),
+        ("models/mine/bert", "bert"),
+        ("a/b/c.csv?first=a&second=b", "c.csv?first=a&second=b"),
         ("organisation/name/triplet:train", "organisation/name/triplet:train"),
         ("organisation/name/pair?first=a&second=b", "organisation/name/pair?first=a&second=b"),
         ('This sentence of "{s}" means [MASK].', 'This sentence of "{s}" means [MASK].'),

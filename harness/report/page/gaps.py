@@ -22,18 +22,13 @@ class Gap:
     command: str
 
 
-def paper_gaps(
-    paper: Paper, encoder: str | None, comparer: Comparer, commands: Commands
-) -> Iterator[Gap]:
-    """The tables of a paper that the store has not filled, each with its command.
-
-    encoder: that of our trials, in the place of the paper's.
-    """
+def paper_gaps(paper: Paper, comparer: Comparer, commands: Commands) -> Iterator[Gap]:
+    """The tables of a paper that the store has not filled, each with its command."""
     for name in paper.shown:
         table = comparer.table(paper, name)
         share = table_share(table, commands.methods)
         if share.filled < share.runnable and table.table.kind != "hyperparameters":
-            command = commands.table(paper.paper, table.number, encoder)
+            command = commands.table(paper.paper, table.number, comparer.encoder)
             yield Gap(f"{share.name}, {share.about}: {share}", command)
 
 

@@ -37,7 +37,7 @@ class Comparer:
         """
         groups = [group for group in comparable_groups(trials) if _has(group, values or {})]
         self._finder, self._costs = Finder(groups), Costs(trials)
-        self._encoder, self._systems, self._answers = encoder, load_systems(), answers
+        self.encoder, self._systems, self._answers = encoder, load_systems(), answers
 
     def table(self, paper: Paper, name: str) -> ComparedTable:
         """The table `name` of a paper. Raises UserError for a row that `systems` does not know."""
@@ -69,7 +69,7 @@ class Comparer:
                 row,
                 run_of(self._systems, place, row, ColumnRun()),
                 ColumnRun(configuration=point),
-                encoder=self._encoder,
+                encoder=self.encoder,
             )
             for row in figure.rows
             for point in points
@@ -120,7 +120,7 @@ class Comparer:
             return None
         said = self._systems.column(place, str(table.columns[index]))
         run = run_of(self._systems, place, row, said)
-        return wanted_for(row, run, said, fraction, self._encoder)
+        return wanted_for(row, run, said, fraction, self.encoder)
 
 
 def _has(group: Group, values: Mapping[str, Any]) -> bool:
