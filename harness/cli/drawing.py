@@ -1,11 +1,11 @@
 """What the verbs that draw share: models and their vectors, and the folder of the files."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.errors import UserError, extra
+from harness.cli import options
+from harness.errors import extra
 
 if TYPE_CHECKING:
     from harness.data.sts_pairs import Pairs
@@ -18,17 +18,6 @@ def check_drawing(verb: str) -> None:
     with extra("figures", f"harness {verb}"):
         import matplotlib as _matplotlib
     del _matplotlib
-
-
-@contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """Raises UserError when `folder` cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            f"{folder} cannot be written ({error.strerror}); choose another folder with --output"
-        ) from None
 
 
 def drawn_models(
@@ -55,7 +44,7 @@ def drawn_models(
     pairs = suite("geometry").load("geometry")
     models = [model(name, store, pooling=pooling, method=method) for name in names]
     if folder is not None:
-        with writing(folder):
+        with options.writing(folder, "--output"):
             folder.mkdir(parents=True, exist_ok=True)
     drawn = []
     with Console(highlight=False).status("loading") as status:

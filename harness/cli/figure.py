@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from harness.cli import options
-from harness.cli.drawing import check_drawing, drawn_models, writing
+from harness.cli.drawing import check_drawing, drawn_models
 from harness.errors import UserError, suggest
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def figure(
         made, notes = _of_paper(paper, number, encoder, store)
     from harness.report.figures.writing import write_figures
 
-    with writing(output):
+    with options.writing(output, "--output"):
         if made:
             output.mkdir(parents=True, exist_ok=True)
         for path in write_figures(made, output, format):

@@ -243,11 +243,15 @@ def check_new(folder: Path) -> None:
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """In the block, a folder is written; raises UserError when that is not possible."""
+def writing(folder: Path, option: str | None = None) -> Iterator[None]:
+    """In the block, the folder of an option is written, or that of an argument.
+
+    Raises UserError when that is not possible.
+    """
     try:
         yield
     except OSError as error:
+        chosen = "" if option is None else f" with {option}"
         raise UserError(
-            f"{folder} cannot be written ({why(error)}); choose another folder"
+            f"{folder} cannot be written ({why(error)}); choose another folder{chosen}"
         ) from None

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from harness.cli import options
-from harness.cli.drawing import check_drawing, drawn_models, writing
+from harness.cli.drawing import check_drawing, drawn_models
 from harness.cli.eval import MethodOption, PoolingOption
 
 
@@ -41,6 +41,6 @@ def picture(
     from harness.report.figures.writing import write_figures
 
     figures = [make(models, pairs) for make in (gold_figure, densities_figure, plane_figure)]
-    with writing(output):
+    with options.writing(output, "--output"):
         for path in write_figures(figures, output, format):
             typer.echo(str(path))

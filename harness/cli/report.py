@@ -53,13 +53,8 @@ def report(
     options.check_ours_on(encoder, paper)
     with Console(stderr=True).status("reading the store"):
         page = _page(paper, encoder, sweep, options.opened(store))
-    with Console(stderr=True).status("writing the report"):
-        try:
-            start = write_report(page, out)
-        except OSError as error:
-            raise UserError(
-                f"{out} cannot be written ({error.strerror}); choose another folder with --out"
-            ) from None
+    with Console(stderr=True).status("writing the report"), options.writing(out, "--out"):
+        start = write_report(page, out)
     typer.echo(f"{start}: open it in a browser")
 
 
