@@ -73,12 +73,14 @@ def _of_paper(
     name, found = figure_name(paper, number), options.opened(store)
     if name in STORE_FIGURES:
         return store_figure(name, found, encoder)
-    from harness.report.figures.paper_models import MODELS_ENCODER, chosen_trials, model_figures
-    from harness.report.measured.groups import comparable_groups
-    from harness.report.measured.measured_trials import TABLE_COLUMNS
+    from harness.plugin.registry import names
+    from harness.report.figures.paper_models import chosen_trials, model_figures
+    from harness.report.measured.quantities import PAPER_COLUMNS
+    from harness.report.published.commands import Commands
+    from harness.report.published.comparison import Comparer
 
-    groups = comparable_groups(found.read(TABLE_COLUMNS).table)
-    keys, notes = chosen_trials(name, groups, encoder or MODELS_ENCODER, found.place)
+    comparer = Comparer(found.read(PAPER_COLUMNS).table, encoder)
+    keys, notes = chosen_trials(name, comparer, Commands(names(), found.place))
     if not keys:
         return [], notes
     models, pairs = drawn_models(list(keys.values()), found)

@@ -73,6 +73,7 @@ def _page(
         REPORT_COLUMNS,
         STORED_COLUMNS,
         StoredTrials,
+        keys_of_searches,
         stored_records,
     )
     from harness.report.page.sweep_curves import figured, with_histories
@@ -83,7 +84,7 @@ def _page(
     keys = None
     if sweep:
         searches = searches_of_sweep(sweep, searches, store.place)
-        keys = {trial.record.key for search in searches for trial in search.trials}
+        keys = keys_of_searches(reading.table, {search.id for search in searches})
     command = commands_of_store(store.place)
     trials = StoredTrials(stored_records(reading.table, keys), command)
     drawn, others = figured(searches)

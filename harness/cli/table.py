@@ -97,12 +97,17 @@ def table(
         raise UserError(f"{output} is {found} and cannot be written; choose another file")
     if tolerance is not None and not (strict and paper):
         raise UserError("--tolerance needs --strict and --paper, whose numbers it is compared with")
+    if tolerance is not None and encoder:
+        raise UserError(
+            f"--tolerance judges differences from the paper, and there are none with --encoder "
+            f"{encoder}; leave one of them out"
+        )
     own = _Own(_names(rows, "--rows"), _names(columns, "--columns"), where)
     to_screen = output is None and sys.stdout.isatty()
     sheets = (
         _own_sheets(own, number, encoder, store)
         if paper is None
-        else _paper_sheets(paper, number, encoder, own, store)
+        else _paper_sheets(paper, number, encoder, own, store, ask=strict or number is not None)
     )
     content = render_sheets(sheets, format, width_of(to_screen=to_screen), bold=to_screen)
     if output is None:
@@ -125,10 +130,7 @@ def _end_if_incomplete(sheets: "list[Sheet]", tolerance: float | None) -> None:
     from harness.report.formats.strict import failures
     from harness.report.sheets.notes import SHOWN, counted
 
-    found = failures(sheets, tolerance)
-    if not any(True for sheet in sheets for _ in sheet.score_rows):
-        found = ["the table has no rows"]
-    if found:
+    if found := failures(sheets, tolerance):
         more = [f"and {len(found) - SHOWN} more"] if found[SHOWN:] else []
         shown = "; ".join([*found[:SHOWN], *more])
         typer.echo(f"--strict: {counted(len(found), 'failure')}: {shown}", err=True)
@@ -188,9 +190,9 @@ def _own_sheets(
 
 
 def _paper_sheets(
-    paper: str, number: int | None, encoder: str | None, own: _Own, store: str | None
+    paper: str, number: int | None, encoder: str | None, own: _Own, store: str | None, *, ask: bool
 ) -> "list[Sheet]":
-    """The tables of a paper; the store's models are asked where a single table is wanted."""
+    """The tables of a paper. `ask`: also those cells for which the store's models are asked."""
     from rich.console import Console
 
     from harness.errors import UserError
@@ -210,5 +212,5 @@ def _paper_sheets(
             Commands(names(), found.place),
             None if number is None else str(number),
             encoder=encoder,
-            answers=None if number is None else Answers(found, status.update),
+            answers=Answers(found, status.update) if ask else None,
         )

@@ -115,8 +115,7 @@ def test_the_numbers_are_those_of_harness_table(
         for row in records
         if row["split"] == "test" and row["metric"] in ("sts12", "avg")
     }
-    text = (report() / "data" / "table-1.js").read_text(encoding="utf-8")
-    grid = json.loads(text[text.index("{") : text.rindex("}") + 1])
+    grid = _data(report() / "data" / "table-1.js", "{")
     places = {"sts12": grid["columns"].index("STS12"), "avg": grid["columns"].index("Avg.")}
     shown = {
         (row[0], row[2], metric): (row[place]["value"], len(row[place]["score"]["trials"]))
@@ -318,6 +317,47 @@ def test_a_sweep_shows_its_own_trials_only(
     page = opened(report("--sweep", "5ea4c4"))
     assert sorted(column(page, 1)) == sorted(["simcse", reports.SCRIPT])
     assert "14 records" in page.locator("header").inner_text()
+
+
+def test_a_sweep_has_all_trials_of_its_rows_and_its_failures(tmp_path: Path, harness: Any) -> None:
+    """A seed that was run alone stands in the row of the sweep; no other trial is in the page."""
+    store = Store(tmp_path / "store")
+    reports.fill(store.folder)
+    seeds = [each for each in store.read().records() if each.method == "simcse" and each.test]
+    alone = replace(seeds[0], key="f" * 32, seed=7, search="", test={"sts12": 50.0, "avg": 50.0})
+    failed = replace(alone, key="e" * 32, seed=8, status="failed", test={}, dev={}, reason="of it")
+    other = replace(failed, key="d" * 32, method="esimcse", search="0the4", reason="another")
+    for each in (alone, replace(failed, search="5ea4c4"), other):
+        store.write(each)
+    words = ("--sweep", "5ea4c4", "--store", store.folder, "--out", tmp_path / "report")
+    answer = harness("report", *words)
+    assert answer.code == 0, answer.err
+    trials = _data(tmp_path / "report" / "data" / "trials-0.js", "[")
+    grids = [_data(path, "{") for path in (tmp_path / "report" / "data").glob("table-*.js")]
+    cells = [
+        cell
+        for grid in grids
+        for section in grid["sections"]
+        for row in section["rows"]
+        for cell in row
+        if isinstance(cell, dict) and "score" in cell
+    ]
+    shown = [
+        [(trials[number]["seed"], value) for number, value in zip(*both, strict=True)]
+        for cell in cells
+        if (both := (cell["score"]["trials"], cell["score"]["values"]))
+    ]
+    assert (7, 50.0) in [draw for draws in shown for draw in draws]
+    page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    assert "1 failed trial of simcse unsup bert-base-uncased" in page
+    assert {each["reason"] for each in trials} == {"", "of it"}
+    assert "another" not in page
+
+
+def _data(path: Path, start: str) -> Any:
+    """The content of a file of data of the page."""
+    text = path.read_text(encoding="utf-8")
+    return json.loads(text[text.index(start) : text.rindex({"[": "]", "{": "}"}[start]) + 1])
 
 
 def test_other_files_stay_where_they_are(

@@ -6,10 +6,14 @@ from typing import Any
 import pytest
 import yaml
 
+from harness import PROTOCOL
 from harness.files import shipped
 from harness.report.figures.paper_figures import LINES, STAGE_ONE_FIGURE, store_figure
 from harness.report.figures.paper_models import chosen_trials
-from harness.report.measured.groups import comparable_groups
+from harness.report.published.commands import Commands
+from harness.report.published.comparison import Comparer
+from harness.report.published.reported import load_paper
+from harness.report.published.shares import shares
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
@@ -140,10 +144,33 @@ def test_models_are_chosen_on_dev(store: Store, add_trial: AddTrial) -> None:
     ):
         given = {"seed": seed, "dev": {"stsb-dev": dev}, "test": {"stsb": test}}
         keys_by_dev[dev] = add_trial({"learning_rate": rate, "label_fraction": 1}, **given)
-    groups = comparable_groups(store.read().table)
-    keys, notes = chosen_trials("diffcse-figure2", groups, "bert-base-uncased", store.place)
+    for ablation in ({"head": "batchnorm"}, {"masked_language_weight": 0.1}):
+        add_trial({**ablation, "label_fraction": 1}, dev={"stsb-dev": 99.0})
+    commands = Commands(["simcse", "diffcse"], store.place)
+    keys, notes = chosen_trials("diffcse-figure2", Comparer(store.read().table), commands)
     assert keys == {"simcse": keys_by_dev[82.0]}
-    assert notes == [
-        "the store has no diffcse unsup bert-base-uncased; run: harness sweep diffcse unsup "
-        f"--encoder bert-base-uncased --store {store.place}"
-    ]
+    [note] = notes
+    assert note.startswith("the store has no diffcse unsup bert-base-uncased")
+    assert "; run: harness sweep methods/diffcse search_spaces/unsup.yaml --encoder" in note
+
+
+def test_trials_of_another_protocol_are_named_and_fill_no_figure(
+    store: Store, add_trial: AddTrial
+) -> None:
+    add_trial({"label_fraction": 1}, protocol=1)
+    comparer = Comparer(store.read().table)
+    commands = Commands(["simcse", "diffcse"], store.place)
+    _, notes = chosen_trials("diffcse-figure2", comparer, commands)
+    assert notes[1:] == [f"shown although trained or measured by protocol 1, not {PROTOCOL}"]
+    found = {each.name: each for each in shares(load_paper("diffcse"), comparer, commands.methods)}
+    assert str(found["Figure 2"]) == "0 of 2 runs"
+    add_trial({"label_fraction": 1})
+    comparer = Comparer(store.read().table)
+    found = {each.name: each for each in shares(load_paper("diffcse"), comparer, commands.methods)}
+    assert str(found["Figure 2"]) == "1 of 2 runs"
+
+
+def test_points_of_another_protocol_are_named(store: Store, add_trial: AddTrial) -> None:
+    add_trial({"prompt_length": 3}, method="dcpcse", encoder="mini-bert", protocol=1)
+    _, notes = store_figure("dcpcse-figure2", store, "mini-bert")
+    assert notes[1:] == [f"shown although trained or measured by protocol 1, not {PROTOCOL}"]

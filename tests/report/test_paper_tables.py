@@ -18,6 +18,11 @@ from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
 
+TRANSFER_TUNED = {
+    "objective": "detection", "edit": "replace", "edited": "same", "contrastive": True,
+    "head": "batchnorm", "learning_rate": 2e-6, "masking_ratio": 0.15,
+    "replaced_token_weight": 0.05,
+}  # fmt: skip
 METHODS = ("d2cse", "pooling", "simcse")
 PAPERS = ("clsr", "d2cse", "dcpcse", "diffaug", "diffcse")
 
@@ -101,6 +106,53 @@ def test_columns_can_be_different_runs(store: Store, add_trial: AddTrial) -> Non
     _, ours, delta = lines_of(sheet_of(store, "clsr"), "BERT-base")
     assert ours == ["", "ours", "1=/0/0", "59.00", "", ""]
     assert delta == ["", "Δ", "", "-0.32≠", "", ""]
+
+
+def test_a_row_is_whole_when_all_that_the_paper_prints_is_there(
+    store: Store, add_trial: AddTrial
+) -> None:
+    """DiffAug's Table 2 prints nothing for supervised methods without labels."""
+    for fraction in (0.01, 0.1, 1.0):
+        for method, score in (("simcse", 50.0), ("promptbert", 80.0)):
+            for seed in range(3):
+                values = {"label_fraction": fraction}
+                add_trial(values, score + seed, method=method, setting="sup")
+    rows = sheet_of(store, "diffaug", 1).sections[1].rows
+    assert [row.names[0].partition(" [")[0] for row in rows] == [
+        "SimCSE",
+        "PromptBERT",
+        "DiffAug (ours)",
+    ]
+    assert [[cell.best for cell in row.cells] for row in rows] == [
+        [False] * 4,
+        [False, True, True, True],
+        [False] * 4,
+    ]
+
+
+def test_a_stand_in_is_marked_and_compared_with_its_like_alone(
+    store: Store, add_trial: AddTrial, add_evaluation: Callable[..., str]
+) -> None:
+    """DiffCSE's Table 2 was measured with SentEval's classifier."""
+    tasks = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc", "transfer-avg")
+    for values, suite, score in (
+        ({}, "transfer", 90.0),
+        ({"masked_language_weight": 0.1}, "transfer", 70.0),
+        (TRANSFER_TUNED, "transfer-senteval", 80.0),
+    ):
+        method = "diffcse" if values == TRANSFER_TUNED else "simcse"
+        for shift in (0.0, 1.0):
+            key = add_trial(values, method=method)
+            scores = dict.fromkeys(tasks, score + shift)
+            add_evaluation(suite, scores, key, values, method=method)
+    sheet = sheet_of(store, "diffcse", 1)
+    rows = {row.names[0].partition(" [")[0]: row for row in sheet.score_rows}
+    found = {name: row.cells[0] for name, row in rows.items() if row.cells[0].score}
+    assert {name: (cell.mark, cell.best, cell.delta_text) for name, cell in found.items()} == {
+        "SimCSE-BERT base": ("*", True, ""),
+        "SimCSE-BERT base w/ MLM": ("*", False, ""),
+        "DiffCSE-BERT base": ("", False, "-2.19≈"),
+    }
 
 
 def test_one_line_says_how_a_table_is_filled(store: Store) -> None:

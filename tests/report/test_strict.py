@@ -7,6 +7,10 @@ import typer
 
 from harness.cli.table import table
 from harness.errors import UserError
+from harness.report.formats.strict import failures
+from harness.report.papers import hyperparameter_tables
+from harness.report.papers.paper_tables import paper_sheets
+from harness.report.published.commands import Commands
 from harness.report.measured.quantities import PAPER_COLUMNS
 from harness.report.published.comparison import Comparer
 from harness.report.published.reported import load_paper
@@ -15,6 +19,7 @@ from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
 
+TUNED = {"head": "batchnorm", "masking_ratio": 0.3, "replaced_token_weight": 0.005}
 TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "avg")
 
 
@@ -107,6 +112,48 @@ def test_a_table_of_a_store(store: Store, add_trial: AddTrial) -> None:
     add_trial({"learning_rate": 1e-4}, test={"stsb": 70.0})
     with pytest.raises(typer.Exit):
         table(store=str(store.folder), strict=True)
+
+
+@pytest.mark.parametrize("different", [False, True])
+def test_defaults_must_be_the_published(
+    store: Store,
+    different: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """DCPCSE's Table 3; such a table needs no trial."""
+    if different:
+        values = {"batch_size": 64, "learning_rate": 0.03}
+        monkeypatch.setattr(hyperparameter_tables, "published_values", lambda _: values)
+        with pytest.raises(typer.Exit):
+            table(paper="dcpcse", number=3, store=str(store.folder), strict=True)
+        said = capsys.readouterr().err
+        assert "dcpcse.3 Batch size, bert-base-uncased: the default is 64, not 256" in said
+    else:
+        table(paper="dcpcse", number=3, store=str(store.folder), strict=True)
+
+
+def test_a_sentence_that_is_missing_fails(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit):
+        table(paper="diffcse", number=9, store=str(store.folder), strict=True)
+    said = capsys.readouterr().err
+    assert "18 failures: diffcse.9 SimCSE-BERT base, query: you can do it, too., rank 1 is" in said
+
+
+def test_a_row_that_needs_input_counts_when_it_is_filled(store: Store, add_trial: AddTrial) -> None:
+    """DiffCSE's Table 3 on running text, which nothing here can run by a command."""
+    values = {"objective": "detection", "edit": "replace", "edited": "next", "contrastive": True}
+    for _ in range(2):
+        add_trial({**values, **TUNED}, method="diffcse", dev={"stsb-dev": 20.0})
+    commands = Commands(["simcse", "diffcse"], store.folder)
+    found = failures(paper_sheets(store.read(), "diffcse", commands, "3"), tolerance=None)
+    assert [each for each in found if "differs by -" in each]
+
+
+def test_a_tolerance_needs_the_encoder_of_the_paper(store: Store) -> None:
+    options = {"paper": "diffaug", "strict": True, "tolerance": 1.0, "encoder": "mini-bert"}
+    with pytest.raises(UserError, match="there are none with --encoder mini-bert"):
+        table(store=str(store.folder), **options)
 
 
 def test_a_tolerance_needs_published_numbers(store: Store) -> None:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import DISPLAY, STS_AVERAGE, STSB_DEV
-from harness.report.figures.paper_models import MODEL_FIGURES
+from harness.report.figures.paper_models import MODEL_FIGURES, drawn_all_the_same
 from harness.report.figures.published_points import published_points
 from harness.report.figures.report_figure import ReportFigure
 from harness.report.figures.score_lines import (
@@ -96,6 +96,7 @@ def _line(name: str, line: ScoreLine, groups: Collection[Group], store: Store) -
     if lacking:
         what = f"{line.hyperparameter} {', '.join(lacking)} of {line.method} on {line.encoder}"
         notes.append(f"the store lacks {what}; run: {_sweep(name, line.encoder, store)}")
+    notes += drawn_all_the_same(found.values())
     said = "; ".join(f"at {point.at:g}: {point.note}" for point in points)
     return [
         ReportFigure(
@@ -162,7 +163,7 @@ def _stage_one(groups: Collection[Group], store: Store, encoder: str) -> DrawnAn
             table=table,
             draw=draw_stage_one,
         )
-    ], []
+    ], drawn_all_the_same([found.group])
 
 
 def _records(store: Store, keys: Collection[str]) -> list[Record]:

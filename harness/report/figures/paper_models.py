@@ -1,10 +1,8 @@
 """The figures of the papers for which trained models embed STS-B test: DiffCSE 2 and D2CSE 2."""
 
-import shlex
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
 
+from harness import PROTOCOL
 from harness.data.sts_pairs import Pairs
 from harness.report.figures.cosine_densities import densities_figure, gold_figure
 from harness.report.figures.embedding_plane import plane_figure
@@ -12,64 +10,37 @@ from harness.report.figures.embeddings import Drawn
 from harness.report.figures.report_figure import ReportFigure
 from harness.report.measured.groups import Group
 from harness.report.measured.measured_trials import MeasuredTrial
-from harness.report.published.matching import ALL_LABELS, Finder, Wanted
-from harness.trials.store_folders import store_option
+from harness.report.published.commands import Commands
+from harness.report.published.comparison import Comparer
 
-MODELS_ENCODER = "bert-base-uncased"
-"""The encoder of these figures in the papers"""
-
-
-@dataclass(frozen=True)
-class ModelFigure:
-    """Which models a figure compares."""
-
-    setting: str
-    methods: Mapping[str, Mapping[str, Any]]
-    """Method -> hyperparameters that its trial has"""
-    defaults: Mapping[str, Mapping[str, Any]]
-    """Method -> hyperparameters with defaults that its trial has not changed"""
-
-
-DIFFCSE = {"objective": "detection", "edit": "replace", "edited": "same", "contrastive": True}
-"""DiffCSE without its ablations, which are runs of the same plugin"""
-MODEL_FIGURES: Mapping[str, ModelFigure] = {
-    "diffcse-figure2": ModelFigure(
-        "unsup",
-        {"simcse": {}, "diffcse": {}},
-        {"simcse": {"masked_language_weight": 0.0}, "diffcse": DIFFCSE},
-    ),
-    "d2cse-figure2": ModelFigure(
-        "sup",
-        {"dcpcse": {}, "diffcse": {}, "d2cse": {"cls_prompt": True}},
-        {"dcpcse": {"prompts": "deep"}, "diffcse": DIFFCSE, "d2cse": {"discriminator": "shared"}},
-    ),
-}
+MODEL_FIGURES = ("diffcse-figure2", "d2cse-figure2")
+"""Their models are the rows of results/reported/systems.yaml"""
 
 
 def chosen_trials(
-    name: str, groups: Collection[Group], encoder: str, store: str
+    name: str, comparer: Comparer, commands: Commands
 ) -> tuple[dict[str, str], list[str]]:
-    """Label -> key of the trial of each method that a figure of MODEL_FIGURES shows.
+    """Method -> key of its trial that a figure of MODEL_FIGURES shows.
 
     It is the one with the best dev score, of the configuration with the best mean. And sentences
     about what the store lacks, with the command that runs it.
     """
-    wanted, finder = MODEL_FIGURES[name], Finder(groups)
-    keys: dict[str, str] = {}
-    notes = []
-    for method, values in wanted.methods.items():
-        fixed = tuple(values.items())
-        kept = tuple({**ALL_LABELS, **wanted.defaults[method]}.items())
-        target = Wanted(method, wanted.setting, encoder, fixed, kept)
-        found = finder.find(target)
-        if found is None:
-            words = ["harness", "sweep", method, wanted.setting, "--encoder", encoder]
-            words += [word for key, value in fixed for word in ("--set", f"{key}={value}".lower())]
-            command = shlex.join([*words, *store_option(store)])
-            notes.append(f"the store has no {target}; run: {command}")
-        else:
-            keys[method] = best_trial(found.group).key
-    return keys, notes
+    found = comparer.figure(name.replace("-", "."))
+    keys = {wanted.method: best_trial(each.group).key for wanted, each in found if each}
+    notes = [
+        f"the store has no {wanted}; run: {commands.sweep(wanted)}"
+        for wanted, each in found
+        if each is None
+    ]
+    return keys, [*notes, *drawn_all_the_same(each.group for _, each in found if each)]
+
+
+def drawn_all_the_same(groups: Iterable[Group]) -> list[str]:
+    """A sentence about the trials of another protocol that a figure shows, if there are any."""
+    numbers = sorted({str(each.provenance["protocol"]) for each in groups if not each.current})
+    if not numbers:
+        return []
+    return [f"shown although trained or measured by protocol {', '.join(numbers)}, not {PROTOCOL}"]
 
 
 def best_trial(group: Group) -> MeasuredTrial:

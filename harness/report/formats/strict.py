@@ -1,6 +1,7 @@
 """What keeps a table from being complete and reproduced: missing cells, and cells that differ."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from harness.report.formats.terminal import address_name
 from harness.report.sheets.rows import ScoreRow, SheetCell, difference_text
@@ -11,14 +12,19 @@ def failures(sheets: Sequence[Sheet], tolerance: float | None) -> list[str]:
     """A text for each cell that is missing, or too far from the published number.
 
     tolerance: the largest difference, in points; None: the published number must lie within the
-    spread of the seeds (`SheetCell.agrees`). Numbers that are only quoted do not count.
+    spread of the seeds (`SheetCell.agrees`). Numbers that are only quoted do not count. A default
+    must be the published one.
     """
-    return [
-        f"{row.address}.{address_name(metric)} {why}"
-        for sheet in sheets
-        for row in sheet.score_rows
-        for metric, why in _failures(sheet, row, tolerance)
-    ]
+    if not any(section.rows for sheet in sheets for section in sheet.sections):
+        return ["the table has no rows"]
+    return list(chain.from_iterable(_of_sheet(sheet, tolerance) for sheet in sheets))
+
+
+def _of_sheet(sheet: Sheet, tolerance: float | None) -> Iterator[str]:
+    for row in sheet.score_rows:
+        for metric, why in _failures(sheet, row, tolerance):
+            yield f"{row.address}.{address_name(metric)} {why}"
+    yield from sheet.shortfalls
 
 
 def _failures(sheet: Sheet, row: ScoreRow, tolerance: float | None) -> Iterator[tuple[str, str]]:

@@ -93,7 +93,7 @@ def _score_cell(cell: SheetCell, title: str, address: str, numbers: Mapping[str,
     score = {
         "row": title,
         "address": address,
-        "trials": [numbers.get(key) for key in cell.score.keys],
+        "trials": [numbers[key] for key in cell.score.keys],
         "values": list(cell.score.values),
         "verdict": _VERDICTS.get(cell.agrees, "") if cell.agrees is not None else "",
     }

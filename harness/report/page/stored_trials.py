@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.evaluation.catalogue import DISPLAY
+from harness.report.measured.groups import comparable_groups
 from harness.report.stores.row_names import text_of
 from harness.trials.record import WITHOUT_LARGE, Record, record_of
 
@@ -68,6 +69,17 @@ class StoredTrials:
             ],
             "facts": [[name, _fact(value)] for name, value in facts if value not in (None, "", {})],
         }
+
+
+def keys_of_searches(table: pa.Table, searches: Collection[str]) -> set[str]:
+    """The keys of the trials of searches, also of failed ones.
+
+    With them come the trials that stand in one row of a table with them, whoever ran those.
+    """
+    rows = zip(table["key"].to_pylist(), table["search"].to_pylist(), strict=True)
+    keys = {key for key, search in rows if search in searches}
+    beside = [group.keys for group in comparable_groups(table) if not keys.isdisjoint(group.keys)]
+    return keys.union(*beside)
 
 
 def stored_records(table: pa.Table, keys: Collection[str] | None) -> list[Record]:

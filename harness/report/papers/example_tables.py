@@ -26,6 +26,7 @@ def example_sheet(
     numbers = list(table.numbers)
     ours: dict[int, str] = {}
     sections, place = [], 0
+    shortfalls: list[str] = []
     for heading, rows in table.sections:
         query = _query(table, heading)
         for row in rows:
@@ -33,6 +34,12 @@ def example_sheet(
             ours |= {place + rank: text for rank, text in enumerate(found)}
             sections.append(Section(f"{row[0].row.label}, query: {query}", _lines(row, found)))
             place += len(row)
+            if row[0].wanted and not commands.obstacle(row[0].wanted):
+                shortfalls += [
+                    f"{table.paper.paper}.{table.number} {row[0].row.label}, query: {query}, rank "
+                    f"{rank} is missing"
+                    for rank in range(len(found) + 1, len(row) + 1)
+                ]
     return Sheet(
         title=table.title,
         columns=["", "published", "ours"],
@@ -47,6 +54,7 @@ def example_sheet(
             *filling_notes(table, commands, encoder),
         ],
         make_records=lambda: paper_records(table, commands, ours),
+        shortfalls=shortfalls,
     )
 
 

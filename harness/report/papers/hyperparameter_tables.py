@@ -31,6 +31,12 @@ def hyperparameter_sheet(table: ComparedTable, commands: Commands) -> Sheet:
         caption=HYPERPARAMETERS_CAPTION,
         notes=sources.notes,
         make_records=lambda: paper_records(table, commands, ours),
+        shortfalls=[
+            f"{table.paper.paper}.{table.number} {each.row.label}, {each.column}: the default is "
+            f"{ours[place]}, not {value_text(each.value)}"
+            for place, each in enumerate(numbers)
+            if each.value is not None and ours.get(place, "") not in ("", value_text(each.value))
+        ],
     )
 
 

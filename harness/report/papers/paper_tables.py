@@ -146,7 +146,9 @@ class _ScoreSheet:
             n=_n(row),
             cells=tuple(map(self._cell, row)),
             address=f"{self.table.paper.paper}.{self.table.number}.{place}",
-            complete=all(each.cell for each in row),
+            complete=all(each.cell for each in row if each.metric and each.published is not None),
+            # What was measured by a stand-in is compared with its like alone.
+            block=("stand-in",) if any(each.stands_in for each in row) else (),
             published_n=str(self.table.table.runs.get(reported.system, "")) if own else "",
             without=self._why_empty(row),
         )
@@ -164,8 +166,12 @@ class _ScoreSheet:
             leaks=leaks_of(each.cell, each.metric),
             comparable=not each.foreign,
             same_setup=each.same_setup,
-            expected=bool(numeric and each.wanted and not self.commands.obstacle(each.wanted)),
+            expected=numeric and self._can_be_filled(each),
         )
+
+    def _can_be_filled(self, each: ComparedNumber) -> bool:
+        """Whether a command of ours fills a cell, or trials of ours fill it already."""
+        return bool(each.cell or (each.wanted and not self.commands.obstacle(each.wanted)))
 
     def _why_empty(self, row: list[ComparedNumber]) -> str:
         """Why nobody can fill a row by a command: it is only quoted, or something is missing."""

@@ -74,9 +74,10 @@ class ComparedNumber:
 
     @property
     def same_setup(self) -> bool:
-        """Whether ours has the paper's encoder, and counts what the paper counts."""
+        """Whether ours has the paper's encoder, and measures what the paper measures."""
         counted = not (isinstance(self.measure, Quantity) and not self.measure.compared)
-        return counted and not (self.wanted and self.wanted.published_encoder)
+        alike = counted and not self.stands_in
+        return alike and not (self.wanted and self.wanted.published_encoder)
 
     @property
     def n(self) -> str | None:

@@ -45,7 +45,10 @@ def shares(paper: Paper, comparer: Comparer, methods: Collection[str]) -> Iterat
     for place, figure in load_systems().figures.items():
         of, _, name = place.partition(".")
         if of == paper.paper:
-            points = [(wanted, found is not None) for wanted, found in comparer.figure(place)]
+            points = [
+                (wanted, bool(found and found.group.current))
+                for wanted, found in comparer.figure(place)
+            ]
             title = f"Figure {name.removeprefix('figure')}"
             yield _share(title, figure.about, "runs", points, methods)
 

@@ -93,6 +93,8 @@ class Sheet:
     """The metrics that stand first where a terminal is narrow"""
     show_options: Sequence[str] = ()
     """What `harness show` needs behind the address of a cell: words such as --store FOLDER"""
+    shortfalls: Sequence[str] = ()
+    """What is missing or differs in lines of text; cells of scores say so of themselves"""
 
     @property
     def score_rows(self) -> Iterator[ScoreRow]:

@@ -5,6 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from harness.evaluation.catalogue import DISPLAY, rank
 from harness.report.measured.group_filter import filtered
 from harness.report.measured.groups import Group, comparable_groups
@@ -59,7 +62,7 @@ def store_sheets(
     for group in shown:
         for part in group.parts:
             parts[part.selects, str(part.suite)].append(part)
-    notes = [*foreign(shown), *shortcomings(reading.table), *unreadable(reading)]
+    notes = [*foreign(shown), *shortcomings(_rows_of(reading.table, keys)), *unreadable(reading)]
     if not parts:
         empty = nothing_such(where) if found else nothing_yet(reading.table, store)
         return [Sheet("", [], 0, [], "", [empty, *notes], STORE_SCHEMA.empty_table)]
@@ -67,6 +70,16 @@ def store_sheets(
     shared = shared_metrics(found)
     sheets = [_sheet(parts[key], searched, numbers, shared, store) for key in order]
     return [*sheets[:-1], replace(sheets[-1], notes=[*sheets[-1].notes, *notes])]
+
+
+def _rows_of(table: pa.Table, keys: Set[str] | None) -> pa.Table:
+    """The rows of these trials and of their evaluations; None: all."""
+    if keys is None:
+        return table
+    wanted = pa.array(sorted(keys), pa.string())
+    return table.filter(
+        pc.or_(pc.is_in(table["key"], wanted), pc.is_in(table["evaluates"], wanted))
+    )
 
 
 def group_numbers(groups: Iterable[Group]) -> GroupNumbers:
