@@ -31,11 +31,14 @@ def _print_own(row: int, metric: str, store: "Store", console: "Console") -> Non
     from harness.report.cell_addresses import store_cell
     from harness.report.measured.groups import comparable_groups
     from harness.report.measured.measured_trials import TABLE_COLUMNS
+    from harness.report.stores.score_columns import decimals_of
 
     groups = comparable_groups(store.read(TABLE_COLUMNS).table)
     group, name, cell = store_cell(groups, row, metric)
     _line(console, f"{name} of {group.method} {group.setting} {group.encoder}")
-    _print_score(cell, store, console)
+    part = group.measured(cell.suite) if cell.suite else None
+    decimals = decimals_of([part], name.rpartition(":")[2]) if part else 2
+    _print_score(cell, decimals, store, console)
 
 
 def _print_compared(address: str, encoder: str | None, store: "Store", console: "Console") -> None:
@@ -43,9 +46,10 @@ def _print_compared(address: str, encoder: str | None, store: "Store", console: 
     from harness.plugin.registry import names
     from harness.report.cell_addresses import paper_cell
     from harness.report.measured.quantities import PAPER_COLUMNS
-    from harness.report.papers.paper_tables import paper_sheets
+    from harness.report.papers.paper_tables import paper_sheets, table_names
+    from harness.report.published.answers import Answers
     from harness.report.published.commands import Commands
-    from harness.report.published.reported import papers
+    from harness.report.published.reported import load_paper, papers
 
     paper, *parts = address.split(".")
     if paper not in papers() or len(parts) < 3:
@@ -55,8 +59,12 @@ def _print_compared(address: str, encoder: str | None, store: "Store", console: 
             f"{suggest(paper, papers()) if paper not in papers() else ''}"
         )
     commands = Commands(names(), store.place)
-    reading = store.read(PAPER_COLUMNS)
-    sheets = paper_sheets(reading, paper, commands, parts[0], encoder=encoder)
+    (name,) = table_names(load_paper(paper), parts[0])
+    if load_paper(paper).tables[name].kind != "scores":
+        printed = f"harness table --paper {paper} --table {parts[0]}"
+        raise UserError(f"Table {parts[0]} of {paper} has no scores; to print it: {printed}")
+    reading, answers = store.read(PAPER_COLUMNS), Answers(store, lambda _: None)
+    sheets = paper_sheets(reading, paper, commands, parts[0], encoder=encoder, answers=answers)
     sheet, row, column, cell = paper_cell(sheets, address)
     _line(console, f"{sheet.title}\n{row.names[0]}, {column}")
     if cell.published_text:
@@ -69,7 +77,7 @@ def _print_compared(address: str, encoder: str | None, store: "Store", console: 
         )
         return
     _line(console, f"difference: {cell.delta_text or 'not compared'}{_verdict(cell.agrees)}")
-    _print_score(cell.score, store, console)
+    _print_score(cell.score, cell.decimals, store, console)
 
 
 def _verdict(agrees: bool | None) -> str:
@@ -77,19 +85,26 @@ def _verdict(agrees: bool | None) -> str:
     return {True: f" (inside {words})", False: f" (outside {words})", None: ""}[agrees]
 
 
-def _print_score(cell: "Cell", store: "Store", console: "Console") -> None:
-    """Print the mean, each trial with its score, and the command of the first one."""
+def _print_score(cell: "Cell", decimals: int, store: "Store", console: "Console") -> None:
+    """Print the mean, each trial with its score, and the commands of the first one."""
     from harness.report.sheets.rows import score_text
 
     std = "" if cell.std is None else "mean±sample std of "
     trials = "1 trial" if cell.n == 1 else f"{cell.n} trials"
-    _line(console, f"ours: {score_text(cell)} ({std}{trials})")
+    _line(console, f"ours: {score_text(cell, decimals)} ({std}{trials})")
+    if not cell.trials:
+        _line(console, "asked of the model with the best dev score whose weights are kept")
+        return
     if cell.components:
         between, within = cell.components.between, cell.components.within
-        _line(console, f"std between subsets {between:.2f}, within subsets {within:.2f}")
+        _line(
+            console,
+            f"std between subsets {between:.{decimals}f}, within subsets {within:.{decimals}f}",
+        )
     if cell.uncertainty:
         low, high = cell.uncertainty.low, cell.uncertainty.high
-        _line(console, f"95 % interval over the items: {low:.2f} to {high:.2f}")
+        interval = f"{low:.{decimals}f} to {high:.{decimals}f}"
+        _line(console, f"95 % interval over the items: {interval}")
     subsets = len({trial.draw[0] for trial in cell.trials}) > 1
     for trial, value in sorted(
         zip(cell.trials, cell.values, strict=True), key=lambda pair: pair[0].draw
@@ -99,19 +114,25 @@ def _print_score(cell: "Cell", store: "Store", console: "Console") -> None:
     first = min(cell.trials, key=lambda trial: trial.draw)
     others = "" if cell.n == 1 else " (the first; the others differ in the seed"
     others += " and the subset)" if others and subsets else ")" if others else ""
-    _line(console, f"again{others}: {_command(first.key, store)}")
+    _line(console, f"again{others}: {' && '.join(_commands(first.key, cell.suite, store))}")
 
 
-def _command(key: str, store: "Store") -> str:
-    """The command that runs a trial again, or that repeats its evaluation where it never ran."""
+def _commands(key: str, suite: str | None, store: "Store") -> list[str]:
+    """The commands that run a trial again, and that measure it with the suite of a score.
+
+    A model that was never a trial is only measured.
+    """
     import pyarrow.compute as pc
 
     from harness.trials.record import WITHOUT_LARGE
 
     record = store.get(key)
+    evaluations = store.read(WITHOUT_LARGE, pc.field("evaluates") == key).records()
+    measured = [each for each in evaluations if suite in (None, each.suite)]
     if record is None:
-        record = store.read(WITHOUT_LARGE, pc.field("evaluates") == key).records()[0]
-    return again(record, store.place)
+        return [again(each, store.place) for each in measured[:1]]
+    own = suite in (None, record.suite) or not measured
+    return [again(each, store.place) for each in ([record] if own else [record, *measured[:1]])]
 
 
 def _line(console: "Console", text: str) -> None:

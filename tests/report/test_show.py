@@ -12,7 +12,9 @@ from harness.plugin.fields import described_fields
 from harness.report.cell_addresses import paper_cell
 from harness.report.formats.terminal import address_name, address_note
 from harness.report.papers.paper_tables import paper_sheets
+from harness.report.published.answers import Answers
 from harness.report.published.commands import Commands
+from harness.report.published.reported import load_paper
 from harness.report.stores.store_tables import store_sheets
 from harness.trials.store import Store
 
@@ -92,6 +94,51 @@ def test_a_model_that_was_never_a_trial_is_evaluated_again(
         "again: harness eval bert-base-uncased --pooling mean --suite retrieval "
         f"--store {store.folder}"
     )
+
+
+def test_a_score_of_another_suite_is_measured_again(
+    store: Store, add_trial: AddTrial, add_evaluation: Callable[..., str], shown: Shown
+) -> None:
+    """The trial alone would not give it; and small numbers keep the digits of their table."""
+    key = add_trial(suite="sts")
+    add_evaluation("transfer", {"mr": 81.0}, of=key)
+    add_evaluation("geometry", {"alignment": 0.0838, "uniformity": -1.5}, of=key)
+    lines = shown("1.alignment")
+    assert lines[1] == "ours: 0.0838 (1 trial)"
+    run, measure = lines[-1].split(" && ")
+    assert run.startswith("again: harness run simcse --encoder bert-base-uncased")
+    assert measure == f"harness eval {key[:10]} --suite geometry --store {store.folder}"
+    assert " && " not in shown("1.stsb")[-1]
+
+
+def test_of_a_model_that_was_never_a_trial_the_right_suite_is_named(
+    add_evaluation: Callable[..., str], shown: Shown
+) -> None:
+    pooled = {"method": "pooling", "configuration": {"pooling": "mean"}, "steps": None, "seed": 0}
+    for suite, metric in (("retrieval", "recall@1"), ("transfer", "mr")):
+        add_evaluation(suite, {metric: 80.0}, of="f" * 32, **pooled)
+    assert "--suite transfer " in shown("1.mr")[-1]
+    assert "--suite retrieval " in shown("1.r@1")[-1]
+
+
+def test_a_cosine_of_a_paper_is_asked_of_the_model(
+    add_trial: AddTrial, shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Answers, "cosine", lambda *_: 0.25)
+    add_trial({"prompts": "deep"}, method="dcpcse", score=78.0)
+    candidate = load_paper("d2cse").tables["table2"].columns[0]
+    lines = shown(f"d2cse.2.1.{candidate}")
+    assert lines[-2:] == [
+        "ours: 0.2500 (1 trial)",
+        "asked of the model with the best dev score whose weights are kept",
+    ]
+
+
+@pytest.mark.parametrize("address", ["diffaug.5.1.x", "diffcse.9.1.top1"])
+def test_a_table_without_scores_is_named(address: str, shown: Shown) -> None:
+    paper, number, *_ = address.split(".")
+    with pytest.raises(UserError, match=f"--paper {paper} --table {number}$"):
+        shown(address)
 
 
 def test_a_cell_of_a_paper(add_trial: AddTrial, shown: Shown) -> None:

@@ -8,10 +8,10 @@ import typer
 from harness.cli.table import table
 from harness.errors import UserError
 from harness.report.formats.strict import failures
+from harness.report.measured.quantities import PAPER_COLUMNS
 from harness.report.papers import hyperparameter_tables
 from harness.report.papers.paper_tables import paper_sheets
 from harness.report.published.commands import Commands
-from harness.report.measured.quantities import PAPER_COLUMNS
 from harness.report.published.comparison import Comparer
 from harness.report.published.reported import load_paper
 from harness.trials.record_files import no_rows

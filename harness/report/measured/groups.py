@@ -37,6 +37,8 @@ class Cell:
     """The trials"""
     values: tuple[float, ...] = field(default=(), repr=False)
     """The score of each of them"""
+    suite: str | None = None
+    """The suite of a test score; None: it is a dev score or a quantity"""
 
     @property
     def trained(self) -> bool:
@@ -178,6 +180,7 @@ class Group:
             [scores.test for scores in found],
             self.trials,
             found[0].uncertainty if len(found) == 1 else {},
+            self.suite,
         )
         average = self.card.average
         if average and not set(self.tasks) <= set(cells):
@@ -227,10 +230,11 @@ def _cells(
     scores: Sequence[Mapping[str, float]],
     trials: tuple[MeasuredTrial, ...],
     spread: Mapping[str, Uncertainty],
+    suite: str | None = None,
 ) -> dict[str, Cell]:
     names = set.intersection(*(set(found) for found in scores))
     return {
-        name: cell_of([found[name] for found in scores], trials, spread.get(name))
+        name: cell_of([found[name] for found in scores], trials, spread.get(name), suite)
         for name in sorted(names)
     }
 
@@ -239,9 +243,12 @@ def cell_of(
     values: Sequence[float],
     trials: tuple[MeasuredTrial, ...],
     uncertainty: Uncertainty | None = None,
+    suite: str | None = None,
 ) -> Cell:
     """The cell of the values. With fsum it does not depend on the order of the trials."""
     n = len(values)
     std = math.sqrt(squares(values) / (n - 1)) if n > 1 else None
     components = variance_components(values, [trial.draw for trial in trials])
-    return Cell(math.fsum(values) / n, std, n, components, uncertainty, trials, tuple(values))
+    return Cell(
+        math.fsum(values) / n, std, n, components, uncertainty, trials, tuple(values), suite
+    )

@@ -34,9 +34,8 @@ class ReportPage:
     @property
     def result_grids(self) -> list[Grid]:
         """The tables of scores."""
-        numbers = self.trials.numbers
         return [
-            sheet_grid(f"table-{place}", sheet, numbers)
+            sheet_grid(f"table-{place}", sheet, self.trials)
             for place, sheet in enumerate(self.sheets, 1)
         ]
 

@@ -1,11 +1,12 @@
 """The sheets of `harness table` as tables of the page."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from harness.report.formats.terminal import address_name
 from harness.report.page.grid import Grid, GridCell
+from harness.report.page.stored_trials import StoredTrials
 from harness.report.sheets.rows import ComparedRow, ScoreRow, SheetCell, SheetLine
 from harness.report.sheets.sheet import Section, Sheet
 
@@ -15,8 +16,8 @@ _VERDICTS = {
 }
 
 
-def sheet_grid(name: str, sheet: Sheet, numbers: Mapping[str, int]) -> Grid:
-    """A sheet as a table of the page. `numbers`: key of a trial -> its number in the page."""
+def sheet_grid(name: str, sheet: Sheet, stored: StoredTrials) -> Grid:
+    """A sheet as a table of the page. `stored`: the trials behind its scores."""
     rows = list(sheet.score_rows)
     compared = any(isinstance(row, ComparedRow) for row in rows)
     # A compared row has a second text column, for the line's name; here its lines share a cell.
@@ -29,7 +30,7 @@ def sheet_grid(name: str, sheet: Sheet, numbers: Mapping[str, int]) -> Grid:
         columns=columns,
         text_columns=texts,
         sections=[
-            (section.name, _rows(section, sheet, numbers, compared=compared))
+            (section.name, _rows(section, sheet, stored, compared=compared))
             for section in sheet.sections
         ],
         notes=[note.strip() for note in sheet.notes],
@@ -41,10 +42,10 @@ def sheet_grid(name: str, sheet: Sheet, numbers: Mapping[str, int]) -> Grid:
 
 
 def _rows(
-    section: Section, sheet: Sheet, numbers: Mapping[str, int], *, compared: bool
+    section: Section, sheet: Sheet, stored: StoredTrials, *, compared: bool
 ) -> list[list[GridCell]]:
     return [
-        _score_row(row, sheet.metrics, numbers)
+        _score_row(row, sheet.metrics, stored)
         if isinstance(row, ScoreRow)
         else _text_row(row, sheet.text_columns, compared=compared)
         for row in section.rows
@@ -56,14 +57,14 @@ def _text_row(line: SheetLine, texts: int, *, compared: bool) -> list[GridCell]:
     return [*line[: texts - 1], *line[texts:]] if compared else list(line)
 
 
-def _score_row(row: ScoreRow, metrics: Sequence[str], numbers: Mapping[str, int]) -> list[GridCell]:
+def _score_row(row: ScoreRow, metrics: Sequence[str], stored: StoredTrials) -> list[GridCell]:
     title = " ".join(filter(None, row.names))
     addresses = [f"{row.address}.{address_name(metric)}" for metric in metrics]
     return [
         *row.names,
         _number_of_runs(row),
         *(
-            _score_cell(cell, title, address if row.address else "", numbers)
+            _score_cell(cell, title, address if row.address else "", stored)
             for cell, address in zip(row.cells, addresses, strict=True)
         ),
     ]
@@ -77,7 +78,7 @@ def _number_of_runs(row: ScoreRow) -> GridCell:
     return found
 
 
-def _score_cell(cell: SheetCell, title: str, address: str, numbers: Mapping[str, int]) -> GridCell:
+def _score_cell(cell: SheetCell, title: str, address: str, stored: StoredTrials) -> GridCell:
     """A score with its trials, and beside a paper the published number."""
     found: dict[str, Any] = {}
     if cell.published is not None:
@@ -90,10 +91,13 @@ def _score_cell(cell: SheetCell, title: str, address: str, numbers: Mapping[str,
         found = {"published": cell.printed}
     if cell.score is None:
         return {"text": "", **found} if found else ""
+    suite = str(cell.score.suite)
+    measured = [stored.evaluations.get((key, suite)) for key in cell.score.keys]
     score = {
         "row": title,
         "address": address,
-        "trials": [numbers[key] for key in cell.score.keys],
+        "trials": [stored.numbers[key] for key in cell.score.keys],
+        "evaluations": [number for number in measured if number is not None],
         "values": list(cell.score.values),
         "verdict": _VERDICTS.get(cell.agrees, "") if cell.agrees is not None else "",
     }

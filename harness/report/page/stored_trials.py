@@ -43,6 +43,15 @@ class StoredTrials:
         found = {str(each.evaluates): number for number, each in enumerate(self.records)}
         return found | {each.key: number for number, each in enumerate(self.records)}
 
+    @cached_property
+    def evaluations(self) -> Mapping[tuple[str, str], int]:
+        """Key of a trial and suite -> number of the evaluation that measured it."""
+        return {
+            (each.evaluates, each.suite): number
+            for number, each in enumerate(self.records)
+            if each.evaluates and each.suite
+        }
+
     @property
     def files(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         """The files of details: their names and contents."""

@@ -21,8 +21,11 @@ async function showTrial(number) {
 
 // Show a score: its trials with their seeds, the configuration and the commands.
 async function showScore(cell, column, showOptions) {
-  const { row, address, trials: numbers, values, verdict } = cell.score;
+  const { row, address, trials: numbers, evaluations, values, verdict } = cell.score;
   const found = await Promise.all(numbers.map(trialDetails));
+  // The trial of a model that was only evaluated is its evaluation.
+  const further = evaluations.filter((number) => !numbers.includes(number));
+  const measured = await Promise.all(further.map(trialDetails));
   const order = [...found.keys()].sort((one, other) => drawn(found[one], found[other]));
   const trials = order.map((place) => found[place]);
   const subsets = trials.some((trial) => trial.subset); // 0 is the whole, or the only one
@@ -40,7 +43,7 @@ async function showScore(cell, column, showOptions) {
   showDialog(`${row}: ${column}`, [
     ...lines,
     textTable("Trials", headings, rows),
-    ...commandOf(trials),
+    ...commandOf([...trials, ...measured]),
     ...configurationOf(trials),
     ...trials.map((trial) =>
       element("details", {}, element("summary", {}, `All about ${trial.label}`), ...aboutTrial(trial)),
