@@ -38,5 +38,7 @@ def push(
     with TemporaryDirectory() as place:
         folder = Path(place) / "model"
         write(name, folder, method, options.opened(store))
-        address = send(folder, repository, f"Trial {name} of harness", private=not public)
+        address = send(
+            folder, repository, f"Trial {Path(name).stem} of harness", private=not public
+        )
     typer.echo(address)

@@ -9,7 +9,7 @@ from harness.cli.paper_suites import announce, lacking_suites, measure
 from harness.cli.paper_target import runnable
 from harness.cli.plan import print_plan
 from harness.cli.sweeping import Means, print_problems, run_searches
-from harness.cli.table import table, width_of
+from harness.cli.table import print_filled, width_of
 from harness.cli.targets import SweepOptions
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def reproduce(
     tables = [compared for each in targets for compared in each.measured()]
     measured = measure(lacking_suites(tables), found, means, console)
     for each in targets:
-        table(paper=paper, number=each.table, encoder=encoder, store=store)
+        print_filled(paper, int(each.table or 0), encoder, store, options.set_values(set_))
         _print_verdict(each)
     complete = measured and len(runs) == len(searches)
     print_problems(console, result, found, complete=complete)

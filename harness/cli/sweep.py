@@ -9,7 +9,7 @@ from harness.cli.paper_suites import announce, lacking_suites, measure
 from harness.cli.paper_target import runnable
 from harness.cli.plan import print_plan
 from harness.cli.sweeping import Means, print_problems, run_searches
-from harness.cli.table import table
+from harness.cli.table import print_filled, table
 from harness.cli.targets import SweepOptions
 from harness.inputs import finite
 
@@ -100,7 +100,7 @@ def sweep(
     measured = measure(lacking_suites(chosen.measured()), found, means, console)
     if chosen.of_table:
         for each in encoder or (None,):
-            table(paper=paper, number=number, encoder=each, store=store)
+            print_filled(str(paper), int(number or 0), each, store, options.set_values(set_))
     else:
         table(store=store)
     _leave_table(console, found, chosen.name, result)

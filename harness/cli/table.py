@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -10,6 +10,8 @@ from harness.cli import options
 from harness.inputs import finite
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from harness.report.sheets.sheet import Sheet
 
 TableFormat = Literal["terminal", "markdown", "latex", "html", "csv", "json", "parquet"]
@@ -104,11 +106,12 @@ def table(
         )
     own = _Own(_names(rows, "--rows"), _names(columns, "--columns"), where)
     to_screen = output is None and sys.stdout.isatty()
-    sheets = (
-        _own_sheets(own, number, encoder, store)
-        if paper is None
-        else _paper_sheets(paper, number, encoder, own, store, ask=strict or number is not None)
-    )
+    if paper is None:
+        sheets = _own_sheets(own, number, encoder, store)
+    elif own != _Own((), (), None):
+        raise UserError("--rows, --columns and --where make a table of your own; leave --paper out")
+    else:
+        sheets = _paper_sheets(paper, number, encoder, store, ask=strict or number is not None)
     content = render_sheets(sheets, format, width_of(to_screen=to_screen), bold=to_screen)
     if output is None:
         typer.echo(content, nl=False)
@@ -189,21 +192,38 @@ def _own_sheets(
     return store_sheets(reading, found.place, own.where)
 
 
+def print_filled(
+    paper: str, number: int, encoder: str | None, store: str | None, values: "Mapping[str, Any]"
+) -> None:
+    """Print a table of a paper. values: hyperparameters that all our trials in it have."""
+    import sys
+
+    from harness.report.formats.render import render_sheets
+
+    to_screen = sys.stdout.isatty()
+    sheets = _paper_sheets(paper, number, encoder, store, ask=True, values=values)
+    content = render_sheets(sheets, "terminal", width_of(to_screen=to_screen), bold=to_screen)
+    typer.echo(content, nl=False)
+
+
 def _paper_sheets(
-    paper: str, number: int | None, encoder: str | None, own: _Own, store: str | None, *, ask: bool
+    paper: str,
+    number: int | None,
+    encoder: str | None,
+    store: str | None,
+    *,
+    ask: bool,
+    values: "Mapping[str, Any] | None" = None,
 ) -> "list[Sheet]":
     """The tables of a paper. `ask`: also those cells for which the store's models are asked."""
     from rich.console import Console
 
-    from harness.errors import UserError
     from harness.plugin.registry import names
     from harness.report.measured.quantities import PAPER_COLUMNS
     from harness.report.papers.paper_tables import paper_sheets
     from harness.report.published.answers import Answers
     from harness.report.published.commands import Commands
 
-    if own != _Own((), (), None):
-        raise UserError("--rows, --columns and --where make a table of your own; leave --paper out")
     found = options.opened(store)
     with Console(stderr=True).status("reading the store") as status:
         return paper_sheets(
@@ -213,4 +233,5 @@ def _paper_sheets(
             None if number is None else str(number),
             encoder=encoder,
             answers=Answers(found, status.update) if ask else None,
+            values=values,
         )

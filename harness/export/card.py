@@ -12,6 +12,8 @@ from harness.data.trained_encoders import parts_of
 from harness.export.exportable import Exportable, shown_encoder
 from harness.report.measured.groups import Group
 from harness.report.sheets.rows import score_text
+from harness.report.stores.score_columns import decimals_of
+from harness.trials.public_texts import without_folder, without_folders
 from harness.trials.record import Record
 
 _FOLDERS = re.compile(r"(?<![\w.~])(~|\.{1,2})?(/[^\s/='\"]+)*/(?=[^\s/='\"])")
@@ -39,8 +41,8 @@ def model_card(
     parts = [
         _front_matter(facts),
         f"# {facts['method']} on {shown_encoder(facts['encoder'])}\n",
-        f"A sentence encoder: {_what(facts)}. Trained and measured with harness {__version__}, "
-        f"trial `{facts['key'][:10]}`.\n",
+        f"A sentence encoder: {_what(facts, trained=_is_trained(model))}. Measured with harness "
+        f"{__version__}, trial `{facts['key'][:10]}`.\n",
         "## How to use it\n",
         _usage(plain),
         "## Scores\n",
@@ -66,7 +68,13 @@ def _front_matter(facts: Mapping[str, Any]) -> str:
     return f"---\n{yaml.safe_dump(values, sort_keys=False)}---\n"
 
 
-def _what(facts: Mapping[str, Any]) -> str:
+def _is_trained(model: Exportable) -> bool:
+    return model.record is None or bool(model.record.steps)
+
+
+def _what(facts: Mapping[str, Any], *, trained: bool) -> str:
+    if not trained:
+        return f"method {facts['method']}, in which the pretrained encoder stays as it is"
     setting = {
         "unsup": "without labels",
         "sup": "on labelled items",
@@ -98,26 +106,30 @@ def _scores(model: Exportable, group: Group | None) -> Iterator[str]:
         yield "The folder was made from a file of weights alone, which has no scores.\n"
         return
     if model.record is not None:
+        by = f"{model.record.selected_by} on dev has chosen the checkpoint, and test scores chose "
+        chosen = f"{by}nothing" if _is_trained(model) else "nothing was chosen"
         yield (
-            f"Measured on {model.record.device or 'an unknown device'}; {model.record.selected_by} "
-            f"on dev has chosen the checkpoint, and test scores chose nothing.\nThe interval is a "
-            f"95 % bootstrap over the items of a task.\n"
+            f"Measured on {model.record.device or 'an unknown device'}; {chosen}.\nThe interval is "
+            f"a 95 % bootstrap over the items of a task.\n"
         )
     n = f"mean±std over seeds (n = {group.n})" if len(group.trials) > 1 else "seeds"
     yield f"| suite | metric | this model | 95 % interval | {n} |\n| :-- | :-- | --: | :-- | --: |"
     for suite, scores in trial.suites.items():
-        cells = {**group.dev, **(part.test if (part := group.measured(suite)) else {})}
+        part = group.measured(suite)
+        cells = {**group.dev, **(part.test if part else {})}
         for name, value in {**scores.dev, **scores.test}.items():
+            digits = decimals_of([part], name) if part and name in scores.test else 2
             spread = scores.uncertainty.get(name)
-            interval = f"{spread.low:.2f} to {spread.high:.2f}" if spread else ""
-            seeds = score_text(cells.get(name)) if len(group.trials) > 1 else "1 alone"
-            yield f"| {suite} | {name} | {value:.2f} | {interval} | {seeds} |"
+            interval = f"{spread.low:.{digits}f} to {spread.high:.{digits}f}" if spread else ""
+            seeds = score_text(cells.get(name), digits) if len(group.trials) > 1 else "1 alone"
+            yield f"| {suite} | {name} | {value:.{digits}f} | {interval} | {seeds} |"
     yield ""
 
 
 def _training(model: Exportable) -> Iterator[str]:
     corpora = ", ".join(
-        f"`{shown_encoder(name)}` ({stream})" for stream, name in model.kit.declared.corpora.items()
+        f"`{without_folder(name)}` ({stream})"
+        for stream, name in model.kit.declared.corpora.items()
     )
     encoder = shown_encoder(model.facts["encoder"])
     yield f"Training data: {corpora or 'none'}. Encoder: `{encoder}`.\n"
@@ -128,10 +140,7 @@ def _training(model: Exportable) -> Iterator[str]:
             f"{record.parameters_trainable or 0:,} of {record.parameters_total or 0:,} parameters "
             f"were trained.\n"
         )
-    values = {
-        name: shown_encoder(value) if isinstance(value, str) else value
-        for name, value in model.facts["configuration"].items()
-    }
+    values = without_folders(dict(model.facts["configuration"]))
     yield f"Configuration:\n\n```json\n{json.dumps(values, indent=2, sort_keys=True)}\n```\n"
     digests = ("source_digest", "data_digest", "model_digest", "protocol")
     shown = ", ".join(f"{name} `{model.facts[name]}`" for name in digests)

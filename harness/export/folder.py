@@ -31,6 +31,7 @@ from harness.plugin.rebuilt import (
     is_rebuilt,
     rebuilt,
 )
+from harness.trials.public_texts import without_folders
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -132,7 +133,7 @@ def _write_rebuilt(
 ) -> None:
     """Write what `RebuiltMethod` reads."""
     folder.mkdir(parents=True)
-    described = {**facts, "harness": __version__, "dimension": width}
+    described = {**without_folders(dict(facts)), "harness": __version__, "dimension": width}
     _write_json(folder / DESCRIPTION, {"harness": described})
     _write_json(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": MODULE}])
     if method.config.encoder in kit.declared.models:

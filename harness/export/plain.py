@@ -23,6 +23,7 @@ from harness.evaluation.embedder import Embedder
 from harness.export.probes import LARGEST_DIFFERENCE, PROBES, difference
 from harness.modules.heads import TanhHead
 from harness.plugin.method import Method
+from harness.trials.public_texts import without_folder
 
 POOLINGS = ("cls", "mean", "lasttoken", "weightedmean")
 """The poolings of the library that methods here have"""
@@ -53,13 +54,27 @@ def write_plain(embedder: Embedder, folder: Path) -> bool:
     return False
 
 
-def copy_tokenizer(name: str, folder: Path) -> None:
+def copy_tokenizer(model: str, folder: Path) -> None:
     """Copy the configuration and the tokenizer of a pretrained model, without its weights."""
     folder.mkdir(parents=True, exist_ok=True)
-    source = model_folder(name)
+    source = model_folder(model)
     for path in sorted({path for pattern in MODEL_FILES for path in source.glob(pattern)}):
         if path.suffix != ".safetensors" and not path.name.endswith(".index.json"):
             shutil.copyfile(path, folder / path.name)
+    for name in ("config.json", "tokenizer_config.json"):
+        if (folder / name).is_file():
+            _without_origin(folder / name)
+
+
+def _without_origin(path: Path) -> None:
+    """Leave out from which folder transformers has loaded what it once saved here."""
+    values = json.loads(path.read_text(encoding="utf-8"))
+    kept = {
+        name: value
+        for name, value in values.items()
+        if name not in ("_name_or_path", "name_or_path") or without_folder(str(value)) == value
+    }
+    path.write_text(json.dumps(kept, indent=2, ensure_ascii=False), encoding="utf-8")
 
 
 def _same(found: np.ndarray, wanted: list[np.ndarray]) -> bool:

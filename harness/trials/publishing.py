@@ -9,17 +9,16 @@ import platform
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from harness.data.hub_tables import is_hub_name
 from harness.errors import UserError
 from harness.files import written_whole
 from harness.trials.compaction import COMPACTED
 from harness.trials.flat import flat_columns
+from harness.trials.public_texts import without_folder, without_folders
 from harness.trials.record import JSON_COLUMNS, SCHEMA, WITHOUT_LARGE
 from harness.trials.record_files import write_rows
 from harness.trials.store import Store
@@ -88,35 +87,7 @@ def _without_folders(name: str, column: pa.Array) -> pa.Array:
 
 
 def _json_without_folders(text: str) -> str:
-    return json.dumps(_each_text(json.loads(text)), sort_keys=True)
-
-
-def _each_text(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _each_text(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_each_text(part) for part in value]
-    return without_folder(value) if isinstance(value, str) else value
-
-
-def without_folder(text: str) -> str:
-    """A path of this machine without its folders; any other text as it is.
-
-    The name of a model or a data set on the Hub has a `/`, too, but does not begin with one.
-    """
-    inside = text.count("/") > 1 and not re.search(r"\s", text) and not _of_the_hub(text)
-    is_path = text.startswith(("/", "~", "./", "../")) or inside
-    return text.rstrip("/").rpartition("/")[2] if is_path else text
-
-
-def _of_the_hub(text: str) -> bool:
-    """Whether it can only be a corpus `ORGANISATION/NAME/CONFIG` with `:SPLIT` or `?COLUMNS`.
-
-    Without these, it may as well be a folder inside the working directory.
-    """
-    name, columns, _ = text.partition("?")
-    before, split, _ = name.partition(":")
-    return bool(split or columns) and is_hub_name(name) and not Path(before).suffix
+    return json.dumps(without_folders(json.loads(text)), sort_keys=True)
 
 
 def _named_here(table: pa.Table) -> Iterator[tuple[str, str]]:

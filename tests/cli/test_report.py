@@ -224,6 +224,27 @@ def test_figures_answer_to_keyboard_and_pointer(
     assert curves.locator("tbody tr").count() == 48  # 8 trials, 3 steps, 2 curves
 
 
+def test_axes_end_where_the_quantity_ends(
+    report: Callable[..., Path], opened: Callable[..., Page]
+) -> None:
+    page = opened(report())
+    for ends, expected in (
+        ([1e-6, 5e-5], [0, 5.25e-5]),
+        ([90, 99.9], [89.5, 100]),
+        ([-3, -0.01], [-3.15, 0]),
+        ([0, 0], [0, 1]),
+        ([200, 300], [195, 305]),
+    ):
+        # The places of the ends of an axis of 1,000 pixels, from which its own ends follow.
+        low, high = ends
+        first, last = page.evaluate(
+            "([low, high]) => [low, high].map(scaleOf([low, high], 0, 1000).place)", ends
+        )
+        unit = (high - low) / (last - first) if high > low else 1 / 1000
+        least = low - first * unit
+        assert [least, least + 1000 * unit] == pytest.approx(expected, rel=1e-2, abs=1e-6)
+
+
 def test_published_values_are_shown_on_demand(
     report: Callable[..., Path], opened: Callable[..., Page]
 ) -> None:

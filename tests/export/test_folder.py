@@ -195,6 +195,22 @@ def test_sentence_transformers_itself(folder: Path) -> None:
         SentenceTransformer(str(folder))
 
 
+@pytest.mark.parametrize(("name", "options"), [("simcse", {}), ("promptbert", {})])
+def test_no_folder_of_this_machine_is_named(
+    kit_for: KitFor, tiny_encoder: Path, tmp_path: Path, name: str, options: dict[str, Any]
+) -> None:
+    """Neither those of the configuration, nor what transformers noted of an encoder."""
+    mine = tmp_path / "my folder" / "my-bert"
+    shutil.copytree(tiny_encoder, mine)
+    config = json.loads((mine / "config.json").read_text())
+    (mine / "config.json").write_text(json.dumps({**config, "_name_or_path": str(mine)}))
+    (tmp_path / "wiki.txt").write_text("\n".join(TEXTS * 8))
+    kit = kit_for(name, encoder=str(mine), sentences=str(tmp_path / "wiki.txt"), **options)
+    assert exported(kit, tmp_path / "model") == (name == "simcse")
+    kept = [path for path in (tmp_path / "model").rglob("*") if path.is_file()]
+    assert not [path for path in kept if str(tmp_path).encode() in path.read_bytes()]
+
+
 def test_saved_again(folder: Path, tmp_path: Path) -> None:
     encoder(folder).save(str(tmp_path / "again"))
     assert (encoder(tmp_path / "again").encode(TEXTS) == encoder(folder).encode(TEXTS)).all()

@@ -130,6 +130,43 @@ def test_a_row_is_whole_when_all_that_the_paper_prints_is_there(
     ]
 
 
+def test_dev_scores_of_an_ablation_are_ranked(
+    store: Store, add_trial: AddTrial, add_evaluation: Callable[..., str]
+) -> None:
+    """DiffCSE's Table 3, whose two columns are two runs."""
+    tuned = {**TRANSFER_TUNED, "masking_ratio": 0.3, "replaced_token_weight": 0.005}
+    for contrastive, dev in ((True, 85.0), (False, 55.0)):
+        for shift in (0.0, 0.5):
+            values = {**tuned, "contrastive": contrastive, "learning_rate": 7e-6}
+            add_trial(values, method="diffcse", dev={"stsb-dev": dev + shift})
+            values = {**TRANSFER_TUNED, "contrastive": contrastive}
+            key = add_trial(values, method="diffcse", dev={"stsb-dev": 20.0})
+            found = {"dev": {"transfer-senteval-dev": dev + shift}, "method": "diffcse"}
+            add_evaluation("transfer-senteval", {}, key, values, **found)
+    rows = sheet_of(store, "diffcse", 2).score_rows
+    best = {row.names[0].partition(" [")[0]: [cell.best for cell in row.cells] for row in rows}
+    assert best.pop("DiffCSE") == [True, True]
+    assert not any(mark for marks in best.values() for mark in marks)
+
+
+def test_many_rows_are_in_groups_by_their_average(store: Store, add_trial: AddTrial) -> None:
+    """DiffAug's Table 1 under one heading, with five rows of ours."""
+    for pooling, score in (("cls", 20.0), ("mean", 30.0)):
+        add_trial({"pooling": pooling}, score, method="pooling", steps=0)
+    for method, score in (("simcse", 70.0), ("consert", 70.1), ("promptbert", 75.0)):
+        for shift in (0.0, 0.1, 0.2):
+            add_trial({}, score + shift, method=method)
+    [section] = [each for each in sheet_of(store, "diffaug").sections if "Unsup" in each.name]
+    found = {row.names[0].partition(" [")[0]: row.cells[-1] for row in section.rows}
+    assert {name: cell.group for name, cell in found.items() if cell.score} == {
+        "BERT ([CLS])": 4,
+        "BERT (Mean Pooling)": 3,
+        "SimCSE": 2,
+        "ConSERT": 2,
+        "PromptBERT": 1,
+    }
+
+
 def test_a_stand_in_is_marked_and_compared_with_its_like_alone(
     store: Store, add_trial: AddTrial, add_evaluation: Callable[..., str]
 ) -> None:

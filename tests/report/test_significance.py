@@ -54,6 +54,13 @@ def test_two_single_seeds_cannot_be_compared() -> None:
     assert np.isnan(p_of(samples([70.0]), samples([75.0])))
 
 
+def test_a_single_seed_and_a_constant_have_no_spread() -> None:
+    seed, constant = samples([70.0]), samples([60.0], trained=False)
+    assert np.isnan(p_of(seed, constant))
+    assert np.isnan(p_of(constant, seed))
+    assert p_of(seed, samples([60.0, 60.0, 60.0])) == 0.0
+
+
 def test_a_constant_is_compared_by_a_test_of_one_sample() -> None:
     seeds = [74.0, 75.0, 76.5]
     expected = stats.ttest_1samp(seeds, 73.0).pvalue

@@ -9,7 +9,8 @@ import pytest
 
 from harness.errors import UserError
 from harness.trials.merging import merge
-from harness.trials.publishing import publish, without_folder
+from harness.trials.public_texts import without_folder
+from harness.trials.publishing import publish
 from harness.trials.record import Record
 from harness.trials.store import Store
 from tests.trials.test_store import record
@@ -121,6 +122,9 @@ def test_nothing_to_publish(tmp_path: Path) -> None:
         ("/home/me/model/", "model"),
         ("./plugins/mine", "mine"),
         ("a/b/c.txt", "c.txt"),
+        ("neighbours:/mnt/secret project/wiki.txt", "neighbours:wiki.txt"),
+        ("neighbours:~/a b/wiki.txt", "neighbours:wiki.txt"),
+        ("neighbours:wiki1m", "neighbours:wiki1m"),
         ("models/mine/bert", "bert"),
         ("a/b/c.csv?first=a&second=b", "c.csv?first=a&second=b"),
         ("organisation/name/triplet:train", "organisation/name/triplet:train"),

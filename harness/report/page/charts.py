@@ -97,16 +97,21 @@ def _curves(table: pa.Table) -> Chart:
 def _hyperparameters(table: pa.Table) -> Chart:
     """One point for each configuration and each of its hyperparameters."""
     rows = [
-        {"hyperparameter": name, "value": value, **{key: row[key] for key in ("dev", "std", "n")}}
+        {
+            "hyperparameter": name,
+            "value": value,
+            "state": "ended early" if row["pruned"] else "finished",
+            **{key: row[key] for key in ("dev", "std", "n")},
+        }
         for row in table.to_pylist()
         for name, value in sorted(values_of(row).items())
     ]
-    columns = ("hyperparameter", "value", "dev", "std", "n")
+    columns = ("hyperparameter", "value", "state", "dev", "std", "n")
     numbers = {name: [row[name] for row in rows] for name in columns}
     return Chart(
         "point",
         numbers,
-        *("value", "dev"),
+        *("value", "dev", "state"),
         view="hyperparameter",
         error="std",
         caption="A point for each configuration: the mean of dev over its n search trials, and "
@@ -146,7 +151,6 @@ def _costs(table: pa.Table) -> Chart:
         "seconds",
         "dev",
         "search",
-        error="std",
         front="front",
         labels={"seconds": "training seconds"},
     )

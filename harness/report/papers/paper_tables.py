@@ -1,8 +1,9 @@
 """The tables of a paper: each published number, and ours below it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import CARDS
@@ -33,15 +34,17 @@ def paper_sheets(
     *,
     encoder: str | None = None,
     answers: Answers | None = None,
+    values: Mapping[str, Any] | None = None,
 ) -> list[Sheet]:
     """The tables of the paper `name`, with ours below what is published.
 
     number: of a table; None: all of them. encoder: that of our trials, in the place of the paper's.
-    answers: what the store's models answer to queries; None: they are not asked. Raises UserError
-    for a paper without reported numbers, and for a table that it does not have.
+    answers: what the store's models answer to queries; None: they are not asked. values:
+    hyperparameters that all our trials have, where they have them at all. Raises UserError for a
+    paper without reported numbers, and for a table that it does not have.
     """
     paper = load_paper(name)
-    comparer = Comparer(reading.table, encoder, answers=answers)
+    comparer = Comparer(reading.table, encoder, answers=answers, values=values)
     tables = [comparer.table(paper, each) for each in table_names(paper, number)]
     sheets = [paper_sheet(table, commands, encoder=encoder, answers=answers) for table in tables]
     last = replace(sheets[-1], notes=[*sheets[-1].notes, *unreadable(reading)])
@@ -116,13 +119,17 @@ class _ScoreSheet:
 
     def _sections(self) -> list[Section]:
         directions, places = self._directions(), count(1)
+        headings = [str(column) for column in self.table.table.columns]
+        average = next(
+            (at for at, name in enumerate(headings) if name == "Avg." and directions[at]), None
+        )
         return [
             Section(
                 heading,
                 ranked(
                     [self._row(row, next(places)) for row in rows],
                     directions,
-                    average=None,
+                    average=average,
                     metrics=[each.metric for each in rows[0]],
                 ),
             )
@@ -130,11 +137,9 @@ class _ScoreSheet:
         ]
 
     def _directions(self) -> list[int]:
-        """For each column, whether a higher score is better; only test scores are ranked."""
+        """For each column, whether a higher score is better; only scores are ranked."""
         return [
-            CARDS[each.metric.suite].directions.get(each.metric.name, 1)
-            if each.metric and each.metric.split == "test"
-            else 0
+            CARDS[each.metric.suite].directions.get(each.metric.name, 1) if each.metric else 0
             for each in self.table.sections[0][1][0]
         ]
 

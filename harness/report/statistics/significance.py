@@ -2,9 +2,10 @@
 
 Two rows are compared by Welch's t-test over their seeds. The p-values of a row over the columns of
 a table, and those of all pairs of a column, are corrected after Holm. Where a row has one seed, the
-spread of the other stands for both, which is Student's test with one value on a side. Two rows of
-one seed each have no spread, so their p-value is NaN, unless the caller knows another test. A row
-that does not train has no seeds and no spread: it is a constant.
+spread of the other stands for both, which is Student's test with one value on a side. A row that
+does not train has no seeds and no spread: it is a constant. Two rows of one seed each have no
+spread, nor have one seed and a constant, so their p-value is NaN, unless the caller knows another
+test.
 """
 
 from collections.abc import Callable, Sequence
@@ -76,7 +77,8 @@ def p_values(first: Samples, second: Samples) -> np.ndarray:
     constants = square + other == 0
     equal = np.where(first.mean == second.mean, 1.0, 0.0)
     shown: np.ndarray = np.where(constants, equal, found)
-    return shown
+    unknown = (lone & (second.n == 1)) | (other_lone & (first.n == 1))
+    return np.where(unknown, np.nan, shown)
 
 
 def holm(values: np.ndarray, axis: int = -1) -> np.ndarray:

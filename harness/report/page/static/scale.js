@@ -26,8 +26,10 @@ function bandScale(values, from, to) {
 
 function linearScale(low, high, from, to) {
   const margin = (high - low) * 0.05 || Math.abs(low) * 0.05 || 1;
-  const least = low === 0 ? 0 : low - margin;
-  const most = high + margin;
+  // An axis does not go on where the quantity ends: no rate is below 0, and no score above 100.
+  const least = low >= 0 ? Math.max(low - margin, 0) : low - margin;
+  const end = low < 0 && high <= 0 ? 0 : high <= 100 ? 100 : Infinity;
+  const most = Math.min(high + margin, end);
   const place = (value) => from + ((value - least) / (most - least)) * (to - from);
   const step = niceStep((most - least) / TICKS);
   const ticks = [];
