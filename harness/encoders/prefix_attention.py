@@ -18,6 +18,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from harness.encoders.attention import KeyValues, OnePosition, select
+from harness.encoders.deterministic_attention import determine
 from harness.encoders.taking import take
 from harness.encoders.unpadding import Unpadded
 
@@ -118,6 +119,8 @@ def _attended(
     kwargs = {**kwargs, "is_causal": False}
     states: Tensor
     states, _ = sdpa_attention_forward(module, query, key, value, mask, **kwargs)
+    if states.is_cuda and not torch.compiler.is_compiling():
+        determine(states)
     # What follows in the layer expects the length of the text; `Encoder.at` takes one position.
     return states if wanted.where is None else states.expand(-1, length, -1, -1)
 

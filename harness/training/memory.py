@@ -38,7 +38,7 @@ def peak_memory(device: torch.device) -> Iterator[Peak]:
     """
     # A worker process runs many trials, so the marks are reset, and what the trials before have
     # left goes back to the system.
-    _give_back()
+    give_back()
     peak = Peak(device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -47,12 +47,14 @@ def peak_memory(device: torch.device) -> Iterator[Peak]:
     peak.measure()
 
 
-def _give_back() -> None:
-    """Return freed memory to the system, which the C library would keep: gigabytes after a while.
+def give_back() -> None:
+    """Return freed memory to the GPU and to the system.
 
-    Only glibc can be asked for it.
+    torch would keep that of the GPU, and the C library that of the system: gigabytes after a while.
+    Of C libraries, only glibc can be asked for it.
     """
     gc.collect()
+    torch.cuda.empty_cache()  # without a GPU it does nothing
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 

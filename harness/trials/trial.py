@@ -151,18 +151,22 @@ def data_digest(declared: Declared, *, download: bool = True) -> str:
     return declared.data_digest(measured.files(), download=download) + measured.code_digest
 
 
-def failed(trial: Trial, reason: str) -> Record:
-    """The record of a trial that did not finish."""
-    return replace(describe(trial), status="failed", reason=reason)
+def failed(trial: Trial, reason: str, *, here: bool = True) -> Record:
+    """The record of a trial that did not finish. `here`: whether this process has run it."""
+    return replace(describe(trial, here=here), status="failed", reason=reason)
 
 
 def pruned(trial: Trial, reason: str) -> Record:
     """The record of a trial that its search prunes before it begins."""
-    return replace(describe(trial), status="pruned", reason=reason)
+    return replace(describe(trial, here=False), status="pruned", reason=reason)
 
 
-def describe(trial: Trial) -> Record:
-    """The part of a finished record that is known before the trial runs."""
+def describe(trial: Trial, *, here: bool = True) -> Record:
+    """The part of a finished record that is known before the trial runs.
+
+    here: whether this process runs it. Otherwise its machine is not known, and the GPU of this one
+    is not asked, which would take memory of it.
+    """
     declared, config = trial.declared, trial.config
     measured = suite(config.suite)
     packages = {name: version(name) for name in _PACKAGES}
@@ -185,9 +189,9 @@ def describe(trial: Trial) -> Record:
         data_digest=data_digest(declared),
         model_digest=declared.model_digest(),
         protocol=PROTOCOL,
-        threads=torch.get_num_threads(),
-        host=platform.node(),
-        device=_device_name(),
+        threads=torch.get_num_threads() if here else None,
+        host=platform.node() if here else None,
+        device=_device_name() if here else None,
         versions={"harness": __version__, "python": platform.python_version(), **packages},
         commit=commit(),
     )
@@ -207,7 +211,7 @@ def facts_of(trial: Trial) -> dict[str, Any]:
     From these facts and the models that they name, the method can be built again. Nothing in them
     differs between two runs of a trial, so equal weights are equal files.
     """
-    known = describe(trial)
+    known = describe(trial, here=False)
     return {name: getattr(known, name) for name in FACTS}
 
 

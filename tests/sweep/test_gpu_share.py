@@ -1,5 +1,6 @@
 """Shares of GPUs from planted peaks; no GPU, no training."""
 
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from harness.sweep.cluster.machines import affordable, listed_gpus
 from harness.sweep.queue.trial_queue import Job
 from harness.sweep.spaces.search import Search
 from harness.sweep.trial_runs import TrialRuns
+from harness.sweep.workers import worker
 from harness.sweep.workers.gpu_share import (
     CONTEXT_MIB,
     HEADROOM,
@@ -29,7 +31,7 @@ from harness.sweep.workers.resources import Gpu, Resources
 from harness.trials.run import attempt
 from harness.trials.shared_parts import Part
 from harness.trials.store import Store
-from harness.trials.trial import Trial, describe
+from harness.trials.trial import Trial, describe, facts_of, failed, pruned
 
 H100, A10 = Gpu("NVIDIA H100 80GB HBM3", 81559), Gpu("NVIDIA A10", 23028)
 PEAK = (H100.memory_mib / 4 - CONTEXT_MIB) / HEADROOM
@@ -186,6 +188,48 @@ def test_only_a_trial_that_shares_a_gpu_is_run_again(monkeypatch: pytest.MonkeyP
     record = attempt(trial, lambda _: None)
     assert record.status == "failed"
     assert record.reason == "OutOfMemoryError: CUDA out of memory"
+
+
+def test_a_worker_that_ran_out_keeps_nothing_of_the_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error's traceback holds the model; when the next job is asked for, it is gone."""
+    left: list[weakref.ref[Any]] = []
+    seen: list[tuple[str, bool]] = []
+
+    def greedy(*_: Any, **__: Any) -> None:
+        model = torch.nn.Linear(4, 4)
+        left.append(weakref.ref(model))
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    def note(what: str) -> None:
+        seen.append((what, left[0]() is None))
+
+    monkeypatch.setattr(worker, "_run_trial", greedy)
+    monkeypatch.setattr(worker, "in_this_group", lambda *_: None)
+    monkeypatch.setattr(worker.tune, "report", lambda report: note(report["status"]))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: note("emptied"))
+    settings = {"gpus": 0.25, "files": None, "part": False, "key": "0" * 32}
+    worker.run_one(
+        settings, store=str(tmp_path), sweep="1", commit="", cpus=1, limits=worker.Limits()
+    )
+    assert seen == [("emptied", True), ("postponed", True)]
+
+
+def test_the_driver_does_not_ask_its_gpu_about_a_trial_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would take memory of the GPU, and name the wrong machine."""
+
+    def asked(*_: Any) -> None:
+        raise AssertionError("the GPU was asked")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", asked)
+    trial = job("elsewhere").trial
+    for record in (failed(trial, "its worker died", here=False), pruned(trial, "its search")):
+        assert (record.host, record.device, record.threads) == (None, None, None)
+    assert facts_of(trial)["method"] == "simcse"
 
 
 # Wishes

@@ -174,7 +174,7 @@ class Relay(tune.Callback):  # type: ignore[misc]
         """Record that a trial failed, which its worker has not done; return the report of it."""
         # A worker may die after it has written its record, and the store keeps a finished one.
         try:
-            self.store.write(failed(trial, reason))
+            self.store.write(failed(trial, reason, here=False))
         except UserError as error:  # a full disk does not stop the trials that can still be stored
             reason = f"{reason}; {error}"
         return {"status": "failed", "reason": reason, "dev": None}

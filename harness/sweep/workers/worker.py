@@ -23,6 +23,7 @@ from harness.sweep.travelling.received_files import receive
 from harness.sweep.workers.gpu_share import NEEDS_MORE
 from harness.sweep.workers.limits import Limits, limited, stopped, watched
 from harness.sweep.workers.rank_actors import in_this_group
+from harness.training.memory import give_back
 from harness.training.progress import Progress
 from harness.trials.record import Record
 from harness.trials.remote_store import store_at
@@ -82,6 +83,7 @@ def run_one(
     found = store_at(store)
     limits = replace(limits, gpus=settings["gpus"])
     launch = in_this_group(store, cpus, settings["gpus"], settings["files"])
+    crowded = False
     do = _make_part if settings["part"] else partial(_run_trial, commit=commit, launch=launch)
     try:
         if settings["files"]:
@@ -97,10 +99,14 @@ def run_one(
     except torch.OutOfMemoryError:
         if not limits.shares_gpu:
             raise
-        torch.cuda.empty_cache()  # this process may wait for its next job beside others
-        tune.report({"status": POSTPONED, "reason": NEEDS_MORE, "dev": None, "needs_more": True})
+        crowded = True
     except UserError as why:
         tune.report({"status": "failed", "reason": str(why), "dev": None, "recorded": False})
+    if crowded:
+        # This process may wait for its next job beside others. Only now is the error gone, whose
+        # traceback kept the model and the optimiser.
+        give_back()
+        tune.report({"status": POSTPONED, "reason": NEEDS_MORE, "dev": None, "needs_more": True})
 
 
 def _arrive(settings: Mapping[str, Any]) -> None:
