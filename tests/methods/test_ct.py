@@ -18,6 +18,7 @@ from harness.training.loop import Trainer
 from harness.training.optimisers import rate_factor
 from harness.training.stages import stage_streams
 from harness.trials.trial import resolve
+from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]
 
@@ -38,6 +39,7 @@ def vectors(encoder: Any, texts: TextBatch) -> np.ndarray:
     return np.array(rows)
 
 
+@FAMILIES
 def test_the_first_of_each_group_meets_itself_and_the_others(kit_for: KitFor) -> None:
     kit = kit_for("ct", batch_size=6, negatives=2)
     torch.manual_seed(0)

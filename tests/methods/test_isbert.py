@@ -13,6 +13,7 @@ from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.training.loop import Trainer
 from harness.trials.trial import resolve
+from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]
 
@@ -41,6 +42,7 @@ def local_vectors(method: Any, texts: TextBatch) -> list[np.ndarray]:
     return found
 
 
+@FAMILIES
 def test_loss_and_embedding(kit_for: KitFor, sentences: Any) -> None:
     kit = kit_for("isbert", sentences=str(sentences), filters=6)
     torch.manual_seed(0)

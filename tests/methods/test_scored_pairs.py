@@ -15,6 +15,7 @@ from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.training.loop import Trainer
 from harness.trials.trial import resolve
+from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]
 SCORES = [0.0, 1.25, 2.5, 3.75, 5.0, 5.0]
@@ -38,6 +39,7 @@ def one_batch(kit: Kit, method: Any) -> TextBatch:
     return next(iter(stream))
 
 
+@FAMILIES
 @pytest.mark.parametrize("objective", ["cosine-mse", "cosent"])
 def test_the_loss_of_a_batch(kit_for: KitFor, scored: str, objective: str) -> None:
     kit = kit_for("scored_pairs", scored_pairs=scored, objective=objective)

@@ -26,10 +26,11 @@ KitFor = Callable[..., Kit]
 Watch = Callable[[torch.nn.Module], Any]  # tests.conftest.Calls
 
 
-@pytest.fixture(scope="module")
-def without_dropout(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("without-dropout") / "model"
-    shutil.copytree(tiny_encoder, folder)
+@pytest.fixture
+def without_dropout(request: pytest.FixtureRequest, family: str, tmp_path: Path) -> Path:
+    """The encoder of a family without dropout."""
+    folder = tmp_path / "model"
+    shutil.copytree(request.getfixturevalue(family), folder)
     config = json.loads((folder / "config.json").read_text())
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     (folder / "config.json").write_text(json.dumps(config))
@@ -84,6 +85,7 @@ def closed_form(anchors: np.ndarray, candidates: np.ndarray, temperature: float)
     return float(total / len(anchors))
 
 
+@FAMILIES
 @pytest.mark.usefixtures("equal_views")
 def test_without_dropout_the_views_are_one(kit_for: KitFor, without_dropout: Path) -> None:
     kit = kit_for("simcse", encoder=str(without_dropout), temperature=0.1)
