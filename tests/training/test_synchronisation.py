@@ -91,7 +91,7 @@ def on(place: torch.device, batch: TextBatch) -> TextBatch:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "setting"), settings())
+@pytest.mark.parametrize(("name", "setting"), list(settings()))
 def test_a_step_waits_for_nothing(
     kit_for: KitFor, name: str, setting: str, triplets: Path, pairs: Path
 ) -> None:
