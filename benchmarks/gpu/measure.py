@@ -199,9 +199,13 @@ def _packed(place: Place, space: Path, at_a_time: int, how: str) -> None:
     shares = () if device().type == "cpu" else ("--gpus-per-trial", str(1 / at_a_time))
     store = place.folder / f"trials-{at_a_time}{how[-3:]}"
     command = [sys.executable, "-m", "harness", "sweep", str(space), "--store", str(store)]
-    seconds = timed(lambda: subprocess.run(
-        [*command, *shares, "--no-dashboard"], check=True, env=os.environ, capture_output=True
-    ))  # fmt: skip
+    answers: list[subprocess.CompletedProcess[str]] = []
+    seconds = timed(lambda: answers.append(subprocess.run(
+        [*command, *shares, "--no-dashboard"], check=False, env=os.environ, capture_output=True,
+        text=True,
+    )))  # fmt: skip
+    if answers[-1].returncode:
+        sys.exit(f"{answers[-1].stdout[-2000:]}{answers[-1].stderr[-2000:]}")
     print(f"sweep, {at_a_time} at a time{how}: {17 * 3600 / seconds:.0f} trials an hour")
 
 

@@ -6,19 +6,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformers import BertConfig, BertForMaskedLM
+from transformers import AutoModelForMaskedLM, BertConfig, PreTrainedConfig, RobertaConfig
 
 from harness.data.corpora import source
 from harness.device import device, synchronise
 from harness.plugin.kit import load_tokenizer
 
-SHAPES = {
-    "base": {},
-    "large": {
-        "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16,
-        "intermediate_size": 4096,
-    },
-}  # fmt: skip
+
+def shape_of(name: str) -> PreTrainedConfig:
+    """The shape of BERT base, and that of RoBERTa large; both read the same word pieces."""
+    if name == "base":
+        return BertConfig()
+    return RobertaConfig(
+        hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096,
+        max_position_embeddings=514, type_vocab_size=1, pad_token_id=0,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Place:
             return "tiny-bert"
         path = self.folder / shape
         if not path.exists():
-            BertForMaskedLM(BertConfig(**SHAPES[shape])).save_pretrained(path)
+            AutoModelForMaskedLM.from_config(shape_of(shape)).save_pretrained(path)
             load_tokenizer("tiny-bert").save_pretrained(path)
         return str(path)
 

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 import yaml
+from matplotlib.text import Text
 
 from harness import PROTOCOL
 from harness.files import shipped
 from harness.report.figures.paper_figures import LINES, STAGE_ONE_FIGURE, store_figure
 from harness.report.figures.paper_models import chosen_trials
+from harness.report.figures.report_figure import ReportFigure
 from harness.report.published.commands import Commands
 from harness.report.published.comparison import Comparer
 from harness.report.published.reported import load_paper
@@ -22,6 +24,15 @@ PREFIXES = {"method": "diffaug", "setting": "semisup"}
 
 def values_of(row: dict[str, Any], *names: str) -> tuple[Any, ...]:
     return tuple(row[name] for name in names)
+
+
+def check_drawn(figure: ReportFigure, *words: str) -> None:
+    """The figure can be drawn, and its axes and captions say these words."""
+    drawn = figure.draw(figure.table)
+    said = [text.get_text() for text in drawn.findobj(Text)] + [figure.title, figure.caption]
+    for word in words:
+        assert any(word in each for each in said), (word, said)
+    assert any(len(axis.lines) + len(axis.collections) for axis in drawn.axes)
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -49,6 +60,7 @@ def test_a_line_of_means_beside_the_papers_point(store: Store, add_trial: AddTri
     share = {"auxiliary_weight": 0, "prefix_length": 16, "label_fraction": 0.1}
     add_trial(share, dev={"stsb-dev": 99.0}, **PREFIXES)
     [figure], notes = store_figure("diffaug-figure4", store, None)
+    check_drawn(figure, "bert-base-uncased", "prefix_length")
     rows = figure.table.to_pylist()
     assert [values_of(row, "source", "at", "value", "n") for row in rows] == [
         ("ours", 4.0, 85.0, 2), ("ours", 8.0, pytest.approx(259 / 3), 3),
@@ -79,6 +91,7 @@ def test_the_cross_entropy_is_that_of_the_end_of_stage_one(
         ]
         add_trial(values, seed=seed, history=history, dev={"stsb-dev": 80.0}, **PREFIXES)
     [figure], _ = store_figure("diffaug-figure5", store, None)
+    check_drawn(figure, "STS-B dev", "cross entropy of stage 1")
     rows = [row for row in figure.table.to_pylist() if row["metric"] != "stsb-dev"]
     assert [values_of(row, "at", "value", "n") for row in rows] == [(500.0, pytest.approx(0.6), 2)]
     [said] = [row for row in figure.table.to_pylist() if row["source"] == "paper"]
@@ -89,6 +102,7 @@ def test_test_averages_against_the_prompt_length(store: Store, add_trial: AddTri
     for length in (1, 16):
         add_trial({"prompt_length": length}, 70.0 + length, method="dcpcse")
     [figure], [note] = store_figure("dcpcse-figure2", store, None)
+    check_drawn(figure, "Avg.", "prompt_length")
     rows = [row for row in figure.table.to_pylist() if row["source"] == "ours"]
     assert [values_of(row, "at", "value", "std", "n") for row in rows] == [
         (1.0, 71.0, None, 1), (16.0, 86.0, None, 1),
@@ -108,6 +122,7 @@ def test_stage_one_by_seed(store: Store, add_trial: AddTrial) -> None:
         ]
         add_trial({"analysis": True, "label_fraction": 1}, seed=seed, history=history, **PREFIXES)
     [figure], notes = store_figure(STAGE_ONE_FIGURE, store, None)
+    check_drawn(figure, "step")
     assert notes == []
     rows = figure.table.to_pylist()
     assert [values_of(row, "seed", "metric", "step", "value") for row in rows if row["key"]] == [
