@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.report.statistics.students_t import two_sided
+
 SIGNIFICANT = 0.05
 """A difference is significant where its corrected p-value is at most this"""
 
@@ -57,8 +59,6 @@ def prediction_interval(mean: float, std: float, n: int) -> tuple[float, float]:
 
 def p_values(first: Samples, second: Samples) -> np.ndarray:
     """The two-sided p-values for no difference of the means; the shapes are broadcast."""
-    from scipy.special import stdtr
-
     lone, other_lone = np.isnan(first.std), np.isnan(second.std)
     std = np.where(lone, second.std, first.std)
     other_std = np.where(other_lone, first.std, second.std)
@@ -73,7 +73,7 @@ def p_values(first: Samples, second: Samples) -> np.ndarray:
         freedom = (square + other) ** 2 / (parts[0] + parts[1])
         # Student's test has the degrees of freedom of the row that has a spread.
         freedom = np.where(lone, second.n - 1.0, np.where(other_lone, first.n - 1.0, freedom))
-        found = 2 * stdtr(freedom, -t)
+        found = two_sided(t, freedom)
     constants = square + other == 0
     equal = np.where(first.mean == second.mean, 1.0, 0.0)
     shown: np.ndarray = np.where(constants, equal, found)
