@@ -60,4 +60,5 @@ def _fraction(a: np.ndarray, b: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _away_from_zero(values: np.ndarray) -> np.ndarray:
-    return np.where(np.abs(values) < _TINY, _TINY, values)
+    found: np.ndarray = np.where(np.abs(values) < _TINY, _TINY, values)
+    return found
