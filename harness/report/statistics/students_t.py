@@ -32,12 +32,12 @@ def _incomplete_beta(a: np.ndarray, b: float, x: np.ndarray, rest: np.ndarray) -
     constant = np.array([math.lgamma(v + b) - math.lgamma(v) - math.lgamma(b) for v in a])
     with np.errstate(divide="ignore"):
         front = np.exp(constant + a * np.log(x) + b * np.log(rest))
-    near = x < (a + 1) / (
-        a + b + 2
-    )  # where the fraction converges fast; I_x(a, b) = 1 - I_1-x(b, a)
+    # There the fraction converges fast; elsewhere 1 - I_1-x(b, a) is the same.
+    near = x < (a + 1) / (a + b + 2)
     first, second = np.where(near, a, b), np.where(near, b, a)
     part = front * _fraction(first, second, np.where(near, x, rest)) / first
-    return np.clip(np.where(near, part, 1 - part), 0.0, 1.0)
+    found: np.ndarray = np.clip(np.where(near, part, 1 - part), 0.0, 1.0)
+    return found
 
 
 def _fraction(a: np.ndarray, b: np.ndarray, x: np.ndarray) -> np.ndarray:
