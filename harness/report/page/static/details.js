@@ -37,7 +37,7 @@ async function showScore(cell, column, showOptions) {
   });
   const lines = [element("p", { class: "large" }, cell.text)];
   if (cell.published) {
-    lines.push(element("p", {}, `Published: ${cell.published}. Difference: ${cell.delta || "none"}. ${verdict}`));
+    lines.push(element("p", {}, `Published: ${cell.published}. Difference: ${cell.delta || "not compared"}. ${verdict}`));
   }
   if (address) lines.push(element("p", {}, element("code", {}, `harness show ${address}${showOptions}`)));
   showDialog(`${row}: ${column}`, [
