@@ -100,6 +100,18 @@ def test_the_paper_table_fits_120_columns(filled: Store) -> None:
     assert any(line.count("75.40±1.37") == 8 for line in text.splitlines())
 
 
+def test_at_80_columns_the_averages_come_first(filled: Store) -> None:
+    [sheet, *_] = paper_sheets(filled.read(), "diffaug", Commands(["simcse"], filled.folder))
+    text = render_sheets([sheet], "terminal", 80).decode()
+    table = text[: text.index("Spearman x100")].splitlines()
+    assert max(map(len, table)) <= 80
+    headings = [line.split() for line in table if line.startswith("#")]
+    assert len(headings) > 1, "the table has blocks"
+    assert headings[0][:3] == ["#", "n", "Avg."]
+    tasks = [word for line in headings for word in line if word not in ("#", "n")]
+    assert sorted(tasks) == sorted(map(str, sheet.columns[3:]))
+
+
 def test_text_in_brackets_is_not_markup(store: Store) -> None:
     text = render_sheets(
         paper_sheets(store.read(), "diffaug", Commands([], store.folder)), "terminal", 140
