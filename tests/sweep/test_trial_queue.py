@@ -145,6 +145,24 @@ def test_a_trial_that_needs_nothing_does_not_wait(
     assert [given(queue), given(queue), given(queue)] == ["words", "b", None]
 
 
+def test_a_trial_that_has_waited_for_a_part_keeps_its_place(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The final seeds begin in their order, also where the first one makes what they share."""
+    trials = {key: Trial("simcse", {}, seed) for seed, key in enumerate("abcd")}
+    made: set[str] = set()
+
+    def missing(trial: Trial) -> list[Part]:
+        return [part("words", trial)] if trial.seed < 2 and not made else []
+
+    monkeypatch.setattr(trial_queue, "missing_parts", missing)
+    queue = TrialQueue(Listed(trials), store, set())
+    assert [given(queue), given(queue)] == ["words", "c"]  # another worker takes what needs nothing
+    made.add("words")
+    queue.ended("words", {})
+    assert [given(queue), given(queue), given(queue), given(queue)] == ["a", "b", "d", None]
+
+
 def test_a_first_stage_is_as_long_as_the_longest_trial_asks_for(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -162,11 +162,12 @@ class TrialQueue:
 
     def _release(self, key: str) -> None:
         """Let the trials go on that have waited for this job alone."""
-        for trial, needed in list(self._needs.items()):
+        for needed in self._needs.values():
             needed.discard(key)
-            if not needed:
-                del self._needs[trial]
-                self._ready.append(trial)
+        free = [trial for trial, needed in self._needs.items() if not needed]
+        for trial in free:
+            del self._needs[trial]
+        self._ready.go_on(free)
 
     def waiting_for(self, key: str) -> int:
         """The number of trials that wait for a part."""

@@ -26,6 +26,11 @@ class WaitingLines:
         line = self._line_of.setdefault(key, line)
         self._waiting[line].append(key)
 
+    def go_on(self, keys: Sequence[str]) -> None:
+        """The jobs have waited for something else, and are in front of their lines again."""
+        for key in reversed(keys):
+            self._waiting[self._line_of[key]].appendleft(key)
+
     def pop(self, line: Line | None) -> str | None:
         """Take the first key of a line; None when it has none."""
         waiting = self._waiting.get(line)
