@@ -7,13 +7,12 @@ import pytest
 import torch
 
 from harness.device import device, in_precision
-from harness.plugin import registry
 from harness.training.feeding import made
 from harness.training.parameters import trainable
 from harness.training.seeds import seed_everything
 from harness.training.stages import stage_streams
 from tests.kits import KitFor
-from tests.training.test_synchronisation import settings
+from tests.training.test_synchronisation import kit_on_device, settings
 
 
 @pytest.mark.slow
@@ -21,15 +20,9 @@ from tests.training.test_synchronisation import settings
 def test_two_runs_have_equal_gradients(
     kit_for: KitFor, name: str, setting: str, triplets: Path, pairs: Path
 ) -> None:
-    fields = registry.load(name).method.config_type.model_fields
-    corpora = {"pairs": triplets if name == "clsr" else pairs, "corpus": triplets}
-    given = {key: str(path) for key, path in corpora.items() if key in fields}
-    if name == "diffaug":
-        given["batch_size"] = 4  # it accumulates batches of a small corpus
-    if device().type == "cuda" and "precision" in fields:
-        given["precision"] = "bf16"  # in which attention is fused
-    kit = kit_for(name, setting=setting, **given)
-    kit.device = device()
+    # On a GPU attention is fused in bf16.
+    precision = "bf16" if device().type == "cuda" else "fp32"
+    kit = kit_on_device(kit_for, name, setting, triplets, pairs, precision=precision)
     one, other = (gradients(kit) for _ in range(2))
     assert one.keys() == other.keys()
     assert len(one) > 0

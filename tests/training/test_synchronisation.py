@@ -20,6 +20,7 @@ from harness.device import device
 from harness.modules.vector_table import VectorTable
 from harness.plugin import registry
 from harness.plugin.config import TrainingConfig
+from harness.plugin.kit import Kit
 from harness.training.engines import stage_optimiser
 from harness.training.feeding import made
 from harness.training.parameters import trainable
@@ -64,6 +65,20 @@ def settings() -> Iterator[Any]:
                 yield pytest.param(name, setting, id=f"{name}-{setting}")
 
 
+def kit_on_device(
+    kit_for: KitFor, name: str, setting: str, triplets: Path, pairs: Path, **values: Any
+) -> Kit:
+    """The kit of a method on small corpora, on the GPU where one is."""
+    fields = registry.load(name).method.config_type.model_fields
+    corpora = {"pairs": triplets if name == "clsr" else pairs, "corpus": triplets}
+    given = {key: str(path) for key, path in corpora.items() if key in fields}
+    if name == "diffaug":
+        given["batch_size"] = 4  # it accumulates batches of a small corpus
+    kit = kit_for(name, setting=setting, **given, **values)
+    kit.device = device()
+    return kit
+
+
 @contextmanager
 def no_waiting(device: torch.device) -> Iterator[None]:
     """In the block, an operation that lets the CPU wait for the device is an error."""
@@ -95,13 +110,7 @@ def on(place: torch.device, batch: TextBatch) -> TextBatch:
 def test_a_step_waits_for_nothing(
     kit_for: KitFor, name: str, setting: str, triplets: Path, pairs: Path
 ) -> None:
-    fields = registry.load(name).method.config_type.model_fields
-    corpora = {"pairs": triplets if name == "clsr" else pairs, "corpus": triplets}
-    given = {key: str(path) for key, path in corpora.items() if key in fields}
-    if name == "diffaug":
-        given["batch_size"] = 4  # it accumulates batches of a small corpus
-    kit = kit_for(name, setting=setting, **given)
-    kit.device = device()
+    kit = kit_on_device(kit_for, name, setting, triplets, pairs)
     method = kit.build().to(kit.device)
     for table in [each for each in vars(method).values() if isinstance(each, VectorTable)]:
         table.on_device = torch.tensor(table.on_disk)  # as on a GPU, where it fits

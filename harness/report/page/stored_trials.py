@@ -1,17 +1,17 @@
 """The records of a store as the page numbers them, and the files with all about each of them."""
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from harness.evaluation.catalogue import DISPLAY
 from harness.report.measured.groups import comparable_groups
 from harness.report.stores.row_names import text_of
+from harness.report.stores.store_tables import rows_of
 from harness.trials.record import WITHOUT_LARGE, Record, record_of
 
 STORED_COLUMNS = WITHOUT_LARGE
@@ -91,13 +91,9 @@ def keys_of_searches(table: pa.Table, searches: Collection[str]) -> set[str]:
     return keys.union(*beside)
 
 
-def stored_records(table: pa.Table, keys: Collection[str] | None) -> list[Record]:
+def stored_records(table: pa.Table, keys: Set[str] | None) -> list[Record]:
     """The records of a store, sorted by key. `keys`: only these trials, and evaluations of them."""
-    kept = table.select(STORED_COLUMNS)
-    if keys is not None:
-        wanted = pa.array(sorted(keys))
-        of_them = [pc.is_in(kept[name], wanted) for name in ("key", "evaluates")]
-        kept = kept.filter(pc.or_(*of_them))
+    kept = rows_of(table.select(STORED_COLUMNS), keys)
     return [record_of(row) for row in kept.sort_by("key").to_pylist()]
 
 

@@ -62,7 +62,7 @@ def store_sheets(
     for group in shown:
         for part in group.parts:
             parts[part.selects, str(part.suite)].append(part)
-    notes = [*foreign(shown), *shortcomings(_rows_of(reading.table, keys)), *unreadable(reading)]
+    notes = [*foreign(shown), *shortcomings(rows_of(reading.table, keys)), *unreadable(reading)]
     if not parts:
         empty = nothing_such(where) if found else nothing_yet(reading.table, store)
         return [Sheet("", [], 0, [], "", [empty, *notes], STORE_SCHEMA.empty_table)]
@@ -72,7 +72,7 @@ def store_sheets(
     return [*sheets[:-1], replace(sheets[-1], notes=[*sheets[-1].notes, *notes])]
 
 
-def _rows_of(table: pa.Table, keys: Set[str] | None) -> pa.Table:
+def rows_of(table: pa.Table, keys: Set[str] | None) -> pa.Table:
     """The rows of these trials and of their evaluations; None: all."""
     if keys is None:
         return table
