@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 import transformers
+from first_gradients import farthest_gradient, first_gradients
 from fused_pass import FusedEncoder, RandomState, request_of
 from meeting import Meeting
 from place import Place, timed
@@ -202,10 +203,13 @@ def compare(
     }  # fmt: skip
     for count in counts:
         one, other = (trials_of(method, given, count) for _ in range(2))
-        apart = timed(lambda one=one: [alone(trial) for trial in one])
-        together = timed(lambda other=other: fused(other))
+        with first_gradients() as separate:
+            apart = timed(lambda one=one: [alone(trial) for trial in one])
+        with first_gradients() as joint:
+            together = timed(lambda other=other: fused(other))
         print(f"{method}, {count} trials fused: {apart / together:.2f} times as fast")
-        for name, value in farthest(one, other).items():
+        found = {"gradients, first step": farthest_gradient(separate, joint)}
+        for name, value in (found | farthest(one, other)).items():
             print(f"  {name}: {value:.1e}")
 
 

@@ -32,5 +32,7 @@ def test_fused_trials_equal_those_alone(method: str, values: list[str]) -> None:
         name: float(value) for name, value in re.findall(r"^  (.+): (\S+)$", done.stdout, re.M)
     }
     assert found["losses and norms of gradients, first step"] < 1e-6
+    # A share of the norm of each tensor: the rows of other trials change the order of sums.
+    assert found["gradients, first step"] < 5e-6
     assert found["losses and norms of gradients, all steps"] < 1e-3  # Adam enlarges last digits
-    assert found["dev scores"] < 1e-2
+    assert found["dev scores"] < 1e-3  # two pairs with nearly one cosine may change places
