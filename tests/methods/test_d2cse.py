@@ -276,6 +276,29 @@ def test_losses_against_formulas(kit_for: KitFor, setting: str, views: int, watc
     assert found["replaced_tokens"].item() == pytest.approx(total / original.size, rel=1e-5)
 
 
+def test_grouped_batches_are_padded_as_the_shuffled_ones_were(
+    kit_for: KitFor, watch: Watch
+) -> None:
+    """The released mean is over the padding of its own, shuffled batches."""
+    kit = kit_for("d2cse", prompt_length=LENGTH, masking_ratio=0.4)
+    method = build(kit)
+    editor, detector = watch(method.editor), watch(method.detector)
+    (corpus,) = kit.declared.corpora.values()
+    options = StreamOptions(limit=30, batch_size=6, seed=0, batching="grouped")
+    endless = Stream(kit.tokens(corpus), method.template, options)
+    batch = next(batch for batch in endless if batch.shuffled_length > batch.input_ids.shape[1])
+    found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
+    edited = editor.results[0].labels.numpy()
+    labels = np.zeros((len(edited), batch.shuffled_length), int)
+    labels[:, : edited.shape[1]] = edited
+    scores = detector.results[0].detach().double().numpy()
+    assert labels.any()
+    assert scores.shape == (*labels.shape, 2)
+    own = np.take_along_axis(scores, labels[..., None], axis=-1)[..., 0]
+    expected = (np.log(np.exp(scores).sum(axis=-1)) - own).mean()
+    assert found["replaced_tokens"].item() == pytest.approx(expected, rel=1e-5)
+
+
 @FAMILIES
 def test_discriminator_reads_the_corrupted_text(unsup: Kit, watch: Watch) -> None:
     method = build(unsup)
