@@ -19,6 +19,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.evaluation import EmbeddingSimilarityEvaluator
 
 from harness.data.hub import model_folder
+from harness.device import device, synchronise
 from harness.evaluation.embedder import Embedder
 from harness.evaluation.suites import Suite, suite
 from harness.plugin import registry
@@ -37,7 +38,7 @@ def part_of_sts(tasks: str) -> Suite:
 
 def theirs(sts: Suite, batch_size: int) -> tuple[float, dict[str, float]]:
     """Score with sentence-transformers: its seconds, and task -> Spearman x100."""
-    model = SentenceTransformer(str(model_folder(ENCODER)), device="cpu")
+    model = SentenceTransformer(str(model_folder(ENCODER)), device=device().type)
     evaluators = {
         name: EmbeddingSimilarityEvaluator(
             sts.load(name).first,
@@ -50,6 +51,7 @@ def theirs(sts: Suite, batch_size: int) -> tuple[float, dict[str, float]]:
         for name in sts.tests
     }
     # Loading the model is not part of the time, on either side.
+    synchronise(device())
     started = time.perf_counter()
     scores = {
         name: evaluator(model)[f"{name}_spearman_cosine"] * 100
@@ -62,10 +64,11 @@ def ours(sts: Suite) -> tuple[float, dict[str, float]]:
     """Score with harness: its seconds, and task -> Spearman x100."""
     plugin = registry.load("pooling")
     config = resolve(plugin, {"encoder": ENCODER, "pooling": "mean"})
-    kit = Kit(plugin.declare(config), torch.device("cpu"))
+    kit = Kit(plugin.declare(config), device())
     embedder = Embedder(kit.build(), kit)
+    synchronise(kit.device)
     started = time.perf_counter()
-    scores = sts.score_test(embedder).metrics
+    scores = sts.score_test(embedder).metrics  # it copies the vectors back, and so waits for them
     return time.perf_counter() - started, scores
 
 

@@ -23,6 +23,8 @@ def cosent(first: Tensor, second: Tensor, scores: Tensor, *, scale: float) -> Te
     cosines = functional.cosine_similarity(first.float(), second.float())
     differences = scale * (cosines[None, :] - cosines[:, None])  # [i, j] = cos_j - cos_i
     ordered = scores[:, None] > scores[None, :]
-    # The 0 is the 1 of log(1 + ...); logsumexp does not overflow.
-    terms = torch.cat([differences.new_zeros(1), differences[ordered]])
+    # The 0 is the 1 of log(1 + ...); logsumexp does not overflow. A choice of the ordered ones by
+    # their places would let the CPU wait for their number.
+    others = differences.masked_fill(~ordered, -torch.inf).flatten()
+    terms = torch.cat([differences.new_zeros(1), others])
     return torch.logsumexp(terms, dim=0)

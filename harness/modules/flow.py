@@ -163,7 +163,9 @@ class InvertibleMap(nn.Module):
     def forward(self, vectors: Tensor) -> Tensor:
         """(rows, width) -> (rows, width)."""
         # The parameters are whole matrices, of which one triangle counts.
-        lower = self.lower.tril(-1) + torch.eye(len(self.lower)).to(self.lower)
+        lower = self.lower.tril(-1) + torch.eye(
+            len(self.lower), dtype=self.lower.dtype, device=self.lower.device
+        )
         upper = self.upper.triu(1) + torch.diag(self.signs * self.log_diagonal.exp())
         return vectors @ (self.order @ lower @ upper).T
 

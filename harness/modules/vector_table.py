@@ -17,13 +17,18 @@ class VectorTable:
         self.on_disk = vectors
         self.on_device: Tensor | None = None
         # A share of the free memory: method, optimiser and activations need the rest.
-        if device.type == "cuda":
-            free_memory, _ = torch.cuda.mem_get_info(device)
-            if vectors.nbytes < SHARE_OF_MEMORY * free_memory:
-                self.on_device = torch.tensor(vectors, device=device)
+        if device.type == "cuda" and vectors.nbytes < SHARE_OF_MEMORY * _free_memory(device):
+            self.on_device = torch.tensor(vectors, device=device)
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Numbers of any shape -> their vectors, (*shape, ..., width), on the device."""
         if self.on_device is not None:
             return self.on_device[rows]
         return torch.from_numpy(self.on_disk[rows.cpu().numpy()]).to(self.device)
+
+
+def _free_memory(device: torch.device) -> float:
+    """The bytes of a GPU that this process may still take; a share of a GPU has a cap."""
+    free, total = torch.cuda.mem_get_info(device)
+    cap = torch.cuda.get_per_process_memory_fraction(device) * total
+    return min(free, cap - torch.cuda.memory_reserved(device))

@@ -18,6 +18,9 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
     # As `use_deterministic_algorithms(True, warn_only=True)`, which also imports the compiler: 1 s.
     torch.set_deterministic_debug_mode("warn")
+    # torch prefers cuDNN's attention on some GPUs. Its backward pass is not deterministic, and it
+    # prepares itself anew for every shape.
+    torch.backends.cuda.enable_cudnn_sdp(False)
     # Filling fresh memory takes 6 % of a step, and nothing here reads what it has not written.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 

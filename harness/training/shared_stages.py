@@ -17,10 +17,12 @@ from pathlib import Path
 import torch
 
 from harness import PROTOCOL, shared_cache
+from harness.device import resolve_precision
 from harness.errors import UserError
 from harness.files import cache_folder, digest_of
 from harness.locks import locked
 from harness.manifests import MANIFEST, seal
+from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.stage import Stage
 from harness.training.saved_state import SavedState
@@ -57,7 +59,13 @@ class StageStates:
     @classmethod
     def folder_of(cls, stage: Stage, kit: Kit, seed: int, interval: int) -> Path:
         """The folder of the states of this stage, seed, interval and kind of machine."""
-        machine = [torch.__version__, kit.device.type, torch.get_num_threads(), PROTOCOL]
+        assert isinstance(kit.config, TrainingConfig)
+        on = kit.device
+        machine = [
+            torch.__version__, torch.get_num_threads(), PROTOCOL,
+            resolve_precision(kit.config.precision, on),
+            torch.cuda.get_device_name(on) if on.type == "cuda" else on.type,
+        ]  # fmt: skip
         digest = digest_of([cls.identity(stage, kit, seed, interval), machine, _FORMAT])
         return cache_folder() / "stages" / f"{kit.declared.name}-{stage.name}-{digest}"
 

@@ -54,6 +54,7 @@ def restore(
         }
     if saved.optimiser:
         optimiser.load(saved.optimiser)
-        optimiser.scaler.load_state_dict(saved.facts["scaler"])
+        if scaling := saved.facts["scaler"]:  # empty where losses were not scaled
+            optimiser.scaler.load_state_dict(scaling)
     set_random_states(saved.facts["random"])
     return Outcome(**saved.facts["outcome"], best_state=best)

@@ -70,15 +70,21 @@ def element_dropout(attention_mask: Tensor, rate: float) -> EmbeddingEdit:
     return edit
 
 
+GRADIENT_SCALE = 1024.0
+"""A power of two, so that it changes no digit of a direction"""
+
+
 def adversarial(loss: Tensor, output: Tensor, noise_norm: float) -> EmbeddingEdit:
     """Add, to every token, a vector of length `noise_norm` along which `loss` grows.
 
     output: the embedding output, (rows, length, H), of the forward pass that gave `loss`. The
     graph of `loss` is kept, so that it can still be differentiated for training.
     """
+    # In fp16, small gradients would become 0 without the scale.
+    (gradient,) = torch.autograd.grad(GRADIENT_SCALE * loss, output, retain_graph=True)
     # 1e-10: the gradient at padding is 0, and 0 / 0 would be nan.
-    (gradient,) = torch.autograd.grad(loss, output, retain_graph=True)
-    noise = noise_norm * gradient / (gradient.norm(dim=-1, keepdim=True) + 1e-10)
+    length = gradient.norm(dim=-1, keepdim=True) + GRADIENT_SCALE * 1e-10
+    noise = noise_norm * gradient / length
     return lambda other: other + noise
 
 

@@ -89,6 +89,19 @@ def test_table_looks_up_rows(tmp_path: Path) -> None:
     assert np.array_equal(found.numpy(), array[[[3, 0], [8, 3]]])
 
 
+def test_a_table_respects_the_cap_of_a_share_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = {
+        "mem_get_info": (8_000, 10_000),  # enough, if the whole GPU were here for this process
+        "get_per_process_memory_fraction": 0.25,
+        "memory_reserved": 1_000,
+    }
+    for name, value in gpu.items():
+        monkeypatch.setattr(torch.cuda, name, lambda _, value=value: value)
+    array = np.zeros((200, 4), np.float32)
+    assert array.nbytes == 3_200
+    assert VectorTable(array, torch.device("cuda")).on_device is None
+
+
 @pytest.mark.parametrize("method", ["clsr", "flow"])
 def test_building_the_vectors_leaves_the_random_state_alone(
     kit_for: KitFor, triplets: Path, method: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

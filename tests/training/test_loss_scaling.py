@@ -12,7 +12,9 @@ from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.training.loop import Trainer
 from harness.training.optimisers import LOSS_SCALE, StageOptimiser
+from harness.training.progress import Outcome
 from harness.training.seeds import seed_everything
+from harness.training.snapshots import restore, snapshot
 from harness.trials.trial import resolve
 from tests.kits import KitFor
 
@@ -40,6 +42,17 @@ def test_scaling_changes_no_step_and_no_clipping(kit_for: KitFor) -> None:
         ends.append(weights(method))
     for one, other in zip(*ends, strict=True):
         assert torch.allclose(one, other, rtol=1e-6, atol=1e-8)
+
+
+def test_a_state_without_a_scale_goes_on_with_one(kit_for: KitFor) -> None:
+    """As a trial does that another machine has begun in bf16."""
+    kit = kit_for("simcse")
+    method = kit.build()
+    plain, scaled = (optimiser_of(kit, method, scaling) for scaling in (None, "cpu"))
+    plain.backward(torch.stack([value.sum() for value in plain.parameters]).sum())
+    plain.step(0)
+    restore(snapshot(method, [], plain, Outcome()), method, [], scaled)
+    assert scaled.scaler.get_scale() == LOSS_SCALE
 
 
 def test_an_overflow_leaves_the_step_out_and_halves_the_scale(kit_for: KitFor) -> None:

@@ -16,17 +16,24 @@ from tests.training.test_synchronisation import kit_on_device, settings
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "setting"), list(settings()))
+@pytest.mark.parametrize(("name", "setting", "values"), list(settings()))
 def test_two_runs_have_equal_gradients(
-    kit_for: KitFor, name: str, setting: str, triplets: Path, pairs: Path
+    kit_for: KitFor, name: str, setting: str, values: dict[str, Any], triplets: Path, pairs: Path
 ) -> None:
     # On a GPU attention is fused in bf16.
     precision = "bf16" if device().type == "cuda" else "fp32"
-    kit = kit_on_device(kit_for, name, setting, triplets, pairs, precision=precision)
+    kit = kit_on_device(kit_for, name, setting, triplets, pairs, precision=precision, **values)
     one, other = (gradients(kit) for _ in range(2))
     assert one.keys() == other.keys()
     assert len(one) > 0
     assert not [part for part, value in one.items() if not torch.equal(value, other[part])]
+
+
+def test_attention_never_is_cudnns() -> None:
+    """Its backward pass is not deterministic, and torch would prefer it on some GPUs."""
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    seed_everything(7)
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
 
 
 def gradients(kit: Any) -> dict[str, torch.Tensor]:

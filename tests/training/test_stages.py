@@ -316,6 +316,15 @@ def test_trials_that_differ_in_a_named_field_do_not_share(shared: Any) -> None:
     assert first_stage(shared(8, batch_size=4)) == 0, "a field that the stage does not name"
 
 
+def test_machines_that_round_otherwise_do_not_share(
+    shared: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`precision=auto` is bf16 on one machine and fp32 on another."""
+    for rounds, computed in ((True, 8), (False, 8), (True, 0)):
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda rounds=rounds: rounds)
+        assert first_stage(shared(8, precision="auto")) == computed
+
+
 def test_a_killed_first_stage_goes_on_from_its_last_state(
     shared: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,13 +56,22 @@ class Waits(TorchDispatchMode):
         return called(*args, **(kwargs or {}))
 
 
+OPTIONS = [
+    ("flow", "unsup", {"permutation": "invertible"}),
+    ("scored_pairs", "sup", {"objective": "cosent"}),
+]
+"""What a step computes in another way"""
+
+
 def settings() -> Iterator[Any]:
     """Every method that trains, in each of its settings."""
     for name in sorted(registry.sources()):
         fields = registry.load(name).method.config_type.model_fields
         if "max_steps" in fields:
             for setting in get_args(fields["setting"].annotation):
-                yield pytest.param(name, setting, id=f"{name}-{setting}")
+                yield pytest.param(name, setting, {}, id=f"{name}-{setting}")
+    for name, setting, values in OPTIONS:
+        yield pytest.param(name, setting, values, id=f"{name}-{'-'.join(values.values())}")
 
 
 def kit_on_device(
@@ -90,7 +99,8 @@ def no_waiting(device: torch.device) -> Iterator[None]:
             torch.cuda.set_sync_debug_mode("default")
         return
     with Waits() as waits, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch.Tensor, "cpu", _waits)
+        for name in ("cpu", "tolist"):
+            patch.setattr(torch.Tensor, name, _waits)
         yield
     assert not waits.found
 
@@ -106,14 +116,15 @@ def on(place: torch.device, batch: TextBatch) -> TextBatch:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "setting"), list(settings()))
+@pytest.mark.parametrize(("name", "setting", "values"), list(settings()))
 def test_a_step_waits_for_nothing(
-    kit_for: KitFor, name: str, setting: str, triplets: Path, pairs: Path
+    kit_for: KitFor, name: str, setting: str, values: dict[str, Any], triplets: Path, pairs: Path
 ) -> None:
-    kit = kit_on_device(kit_for, name, setting, triplets, pairs)
+    kit = kit_on_device(kit_for, name, setting, triplets, pairs, **values)
     method = kit.build().to(kit.device)
     for table in [each for each in vars(method).values() if isinstance(each, VectorTable)]:
-        table.on_device = torch.tensor(table.on_disk)  # as on a GPU, where it fits
+        # As on a GPU, where it fits.
+        table.on_device = torch.tensor(table.on_disk, device=kit.device)
     for stage in kit.declared.stages:
         trainable(method, stage)
         streams = stage_streams(method, kit, stage, 0)

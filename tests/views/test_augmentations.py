@@ -180,6 +180,13 @@ def test_noise_points_up_the_loss_with_the_same_length_for_every_token(norm: flo
         assert np.abs(noise[row, position] - norm * direction).max() < 1e-5
 
 
+def test_noise_of_gradients_that_fp16_would_lose() -> None:
+    output = torch.ones(1, 2, WIDTH, dtype=torch.float16, requires_grad=True)
+    loss = 1e-8 * output.float().sum()
+    noise = (adversarial(loss, output, 1.0)(output) - output).detach().float()
+    assert noise.norm(dim=-1).numpy() == pytest.approx(1.0, rel=0.02)
+
+
 def test_noise_is_zero_where_there_is_no_gradient() -> None:
     output = torch.zeros(1, 2, WIDTH, requires_grad=True)
     loss = output[:, 0].sum()
