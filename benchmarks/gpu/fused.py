@@ -2,9 +2,9 @@
 
 The trials have learning rates of their own, and seeds of their own. Fused, each has the prompts,
 the optimiser, the batches and the random numbers that it has alone; the encoder reads the rows of
-all trials in one pass, and one backward pass follows. It prints how many times as fast the fused
-trials are, a dev score of each included, and how far from the same trials alone they end. In bf16
-the last digits grow apart, so compare with `--set precision=fp32`.
+all trials in one pass, and one backward pass follows. It prints how many times as fast the steps of
+the fused trials are, and how far from the same trials alone they end. In bf16 the last digits grow
+apart, so compare with `--set precision=fp32`.
 
     python benchmarks/gpu/fused.py [--method dcpcse] [--trials 4 16] [--steps 50] [--batch 64]
         [--encoder FOLDER] [--set KEY=VALUE]
@@ -60,6 +60,8 @@ class Trial:
     weights: dict[str, Tensor] = field(default_factory=dict)
     dev: float = 0.0
     """Its score on the dev set of the embedded data"""
+    seconds: float = 0.0
+    """Those of its steps alone; fused, the first trial has those of all"""
 
     @cached_property
     def steps(self) -> Steps:
@@ -76,6 +78,7 @@ def alone(trial: Trial) -> None:
     """Train by the harness's own loop."""
     method = trial.built()
     outcome = Trainer(method, trial.kit, trial.seed, lambda: 0.0, lambda _: None).run()
+    trial.seconds = outcome.seconds
     trial.curves = {
         (point["step"], point["metric"]): point["value"]
         for point in outcome.curves
@@ -101,8 +104,9 @@ def fused(trials: Sequence[Trial]) -> None:
         meeting = Meeting(FusedEncoder(trials[0].kit.encoder().to(device())), states)
         for number, method in enumerate(methods):
             _meet(method.encoder, meeting, number)
-        for step in range(steps):
-            _step(trials, optimisers, feeds, meeting, step)
+        trials[0].seconds = timed(
+            lambda: [_step(trials, optimisers, feeds, meeting, step) for step in range(steps)]
+        )
     for trial, method in zip(trials, methods, strict=True):
         del method.encoder._run
         _note(trial, method)
@@ -201,12 +205,15 @@ def compare(
         "generator": encoder, "max_steps": steps, "batch_size": batch,
         "evaluation_interval": steps, **values,
     }  # fmt: skip
+    alone(trials_of(method, given | {"max_steps": 2}, 1)[0])  # the first one loads kernels
     for count in counts:
         one, other = (trials_of(method, given, count) for _ in range(2))
         with first_gradients() as separate:
-            apart = timed(lambda one=one: [alone(trial) for trial in one])
+            for trial in one:
+                alone(trial)
         with first_gradients() as joint:
-            together = timed(lambda other=other: fused(other))
+            fused(other)
+        apart, together = sum(trial.seconds for trial in one), other[0].seconds
         print(f"{method}, {count} trials fused: {apart / together:.2f} times as fast")
         found = {"gradients, first step": farthest_gradient(separate, joint)}
         for name, value in (found | farthest(one, other)).items():

@@ -19,18 +19,17 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import fused
 import torch
 import transformers
+from peer import LENGTH, WARM_UP, theirs
 from place import Place, timed
-from sentence_transformers import (
-    SentenceTransformer,
-    SentenceTransformerTrainer,
-    SentenceTransformerTrainingArguments,
-)
-from sentence_transformers.losses import MultipleNegativesRankingLoss
+from sentence_transformers import SentenceTransformer
+from transformers import AutoConfig
 
 from harness.data.hub import model_folder
 from harness.device import device, resolve_precision
@@ -42,7 +41,7 @@ from harness.training.loop import Trainer
 from harness.training.seeds import seed_everything
 from harness.trials.trial import resolve
 
-LENGTH = 32
+HARNESS = [sys.executable, "-m", "harness"]
 MPS = "nvidia-cuda-mps-control"
 SPACE = """\
 setting: unsup
@@ -72,33 +71,24 @@ def kit_of(place: Place, shape: str, **values: object) -> Kit:
 
 def ours(place: Place, shape: str, batch: int, steps: int, *, compiled: bool = False) -> float:
     """Sentences per second of our loop."""
-    kit = kit_of(place, shape, batch_size=batch, max_steps=steps)
+    kit = kit_of(place, shape, batch_size=batch)
     seed_everything(0)
     method = kit.build()
     if compiled:
+        # A layer knows its number, so each one is compiled anew.
+        torch._dynamo.config.recompile_limit = 4 * len(method.encoder.model.encoder.layer)
         for layer in method.encoder.model.encoder.layer:
             layer.compile(dynamic=True)
-    outcome = Trainer(method, kit, 0, lambda: 0.0, lambda _: None).run()
+    return rate_of(method, kit, steps)
+
+
+def rate_of(method: Any, kit: Kit, steps: int) -> float:
+    """Sentences per second of so many steps of our loop, after some that load kernels."""
+    (stage,) = kit.declared.stages
+    for count in (WARM_UP, steps):
+        kit.declared.stages = [replace(stage, max_steps=count, epochs=None)]
+        outcome = Trainer(method, kit, 0, lambda: 0.0, lambda _: None).run()
     return outcome.sentences / outcome.seconds
-
-
-def theirs(place: Place, batch: int, steps: int) -> float:
-    """Sentences per second of the trainer of sentence-transformers."""
-    from datasets import Dataset
-
-    model = SentenceTransformer(str(model_folder(place.encoder("base"))), device=device().type)
-    model.max_seq_length = LENGTH
-    texts = place.texts.read_text(encoding="utf-8").splitlines()
-    arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(place.folder / "out"), per_device_train_batch_size=batch, max_steps=steps,
-        learning_rate=3e-5, bf16=resolve_precision("auto", device()) == "bf16",
-        use_cpu=device().type == "cpu", save_strategy="no", logging_strategy="no", report_to=[],
-        disable_tqdm=True,
-    )  # fmt: skip
-    data = Dataset.from_dict({"anchor": texts, "positive": texts})
-    loss = MultipleNegativesRankingLoss(model)
-    trainer = SentenceTransformerTrainer(model, arguments, data, loss=loss)
-    return batch * steps / timed(trainer.train)
 
 
 def peak() -> float:
@@ -113,8 +103,6 @@ def peak() -> float:
 
 def training(place: Place) -> None:
     """Our loop beside the trainer of sentence-transformers, and its share of the peak."""
-    for run in (ours, lambda *given: theirs(given[0], *given[2:])):
-        run(place, "base", 64, 2)  # the first one loads kernels
     steps = place.steps(200)
     own, peer = ours(place, "base", 64, steps), theirs(place, 64, steps)
     print(
@@ -129,8 +117,13 @@ def share(place: Place, shape: str, batch: int, steps: int) -> None:
     """Print the share of the peak that training reaches, counting tokens and not padding."""
     rate = ours(place, shape, batch, steps)
     kit = kit_of(place, shape)
-    lengths = kit.tokens(str(place.texts)).item_lengths(LENGTH - 2) + 2
-    operations = 2 * 6 * layer_parameters(place.encoder(shape)) * lengths.mean() * rate
+    tokens = float((kit.tokens(str(place.texts)).item_lengths(LENGTH - 2) + 2).mean())
+    config = AutoConfig.from_pretrained(model_folder(place.encoder(shape)))
+    layer = layer_parameters(place.encoder(shape)) / config.num_hidden_layers
+    # Behind its keys and values, the last layer works on one position alone.
+    all_tokens = (config.num_hidden_layers - 1) * layer + 2 * config.hidden_size**2
+    one_token = layer - 2 * config.hidden_size**2
+    operations = 2 * 6 * (all_tokens * tokens + one_token) * rate  # two views, forth and back
     print(
         f"training, {shape}, batch {batch}: {rate:.0f} sentences/s, "
         f"{operations / peak():.0%} of the peak"
@@ -163,17 +156,15 @@ def determinism(place: Place) -> None:
     """What deterministic kernels cost."""
     found = {}
     for mode in ("default", "warn"):
-        kit = kit_of(place, "base", batch_size=64, max_steps=place.steps(100))
+        kit = kit_of(place, "base", batch_size=64)
         seed_everything(0)
         torch.set_deterministic_debug_mode(mode)
-        outcome = Trainer(kit.build(), kit, 0, lambda: 0.0, lambda _: None).run()
-        found[mode] = outcome.sentences / outcome.seconds
+        found[mode] = rate_of(kit.build(), kit, place.steps(100))
     print(f"deterministic kernels: {found['warn'] / found['default']:.2f} of the speed without")
 
 
 def compiled(place: Place) -> None:
     """What `torch.compile` of each layer, for any number of tokens, makes of the training."""
-    ours(place, "base", 64, 2, compiled=True)  # what is compiled stays in a cache on disk
     steps = place.steps(200)
     plain, other = (ours(place, "base", 64, steps, compiled=each) for each in (False, True))
     print(f"compiled layers, batch 64: {other / plain:.2f} times as fast as plain ones")
@@ -185,27 +176,33 @@ def packing(place: Place) -> None:
     steps = place.steps(150)
     encoder = place.encoder("base")
     space.write_text(SPACE.format(encoder=encoder, texts=place.texts, steps=steps), "utf-8")
+    # The word pieces are made once, and no sweep should pay for them.
+    subprocess.run([*HARNESS, "prepare", str(space)], check=True, capture_output=True)
     for at_a_time in (1, 2, 4):
         _packed(place, space, at_a_time, "")
     if shutil.which(MPS) is None:
         print(f"CUDA MPS: {MPS} is not here")
         return
-    for at_a_time in (2, 4):
+    try:
         with mps():
-            _packed(place, space, at_a_time, ", with CUDA MPS")
+            for at_a_time in (2, 4):
+                _packed(place, space, at_a_time, ", with CUDA MPS")
+    except subprocess.CalledProcessError as error:
+        print(f"CUDA MPS: {error}")
 
 
 def _packed(place: Place, space: Path, at_a_time: int, how: str) -> None:
     shares = () if device().type == "cpu" else ("--gpus-per-trial", str(1 / at_a_time))
     store = place.folder / f"trials-{at_a_time}{how[-3:]}"
-    command = [sys.executable, "-m", "harness", "sweep", str(space), "--store", str(store)]
+    command = [*HARNESS, "sweep", str(space), "--store", str(store)]
     answers: list[subprocess.CompletedProcess[str]] = []
     seconds = timed(lambda: answers.append(subprocess.run(
         [*command, *shares, "--no-dashboard"], check=False, env=os.environ, capture_output=True,
         text=True,
     )))  # fmt: skip
     if answers[-1].returncode:
-        sys.exit(f"{answers[-1].stdout[-2000:]}{answers[-1].stderr[-2000:]}")
+        print(f"sweep, {at_a_time} at a time{how}: failed\n{answers[-1].stderr[-2000:]}")
+        return
     print(f"sweep, {at_a_time} at a time{how}: {17 * 3600 / seconds:.0f} trials an hour")
 
 
