@@ -204,21 +204,22 @@ class _Batch:
         order = np.zeros((len(self.folds), -(-lengths[0] // size) * size), np.int64)
         for place, fold in enumerate(self.folds):
             order[place, : lengths[place]] = fold.fitted[fold.shuffles.permutation(lengths[place])]
+        # A pass is copied to the device at once, and not step by step.
         shuffled = torch.from_numpy(order).to(self.weights.device)
+        ends = torch.from_numpy(lengths).to(self.weights.device)
         for start in range(0, lengths[0], size):
             with_rows = int((lengths > start).sum())
-            taken = np.minimum(lengths[:with_rows] - start, size)
+            taken = (ends[:with_rows] - start).clamp(max=size)
             self._step(shuffled[:with_rows, start : start + size], taken)
 
-    def _step(self, numbers: Tensor, taken: np.ndarray) -> None:
+    def _step(self, numbers: Tensor, taken: Tensor) -> None:
         """A step of the first folds, on rows (folds, batch), of which the first `taken` count."""
         count, (inputs, targets) = len(numbers), self.rows.at(numbers)
         weights = self.weights[:count]
         shape = (count, -1, self.rows.classes, numbers.shape[1])
         scores = torch.bmm(weights, inputs.transpose(1, 2)).view(shape)
-        share = torch.from_numpy(
-            (np.arange(numbers.shape[1]) < taken[:, None]) / taken[:, None]
-        ).to(scores)
+        places = torch.arange(numbers.shape[1], device=taken.device)
+        share = (places < taken[:, None]) / taken[:, None]
         slopes = (scores.softmax(2) - targets.float()).flatten(1, 2) * share[:, None]
         gradient = torch.baddbmm(weights * self.penalties[:count], slopes, inputs)
         self._update(count, gradient)

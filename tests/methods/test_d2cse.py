@@ -276,6 +276,7 @@ def test_losses_against_formulas(kit_for: KitFor, setting: str, views: int, watc
     assert found["replaced_tokens"].item() == pytest.approx(total / original.size, rel=1e-5)
 
 
+@FAMILIES
 def test_grouped_batches_are_padded_as_the_shuffled_ones_were(
     kit_for: KitFor, watch: Watch
 ) -> None:

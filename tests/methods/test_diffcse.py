@@ -152,6 +152,7 @@ def test_losses_against_formulas(
     assert found["replaced_tokens"].item() == pytest.approx(expected[reduction], rel=1e-5)
 
 
+@FAMILIES
 @pytest.mark.parametrize("reduction", ["mean_all", "mean_nonpad"])
 def test_grouped_batches_are_padded_as_the_shuffled_ones_were(
     kit_for: KitFor, reduction: str, watch: Watch
