@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from harness.data.batching import TextBatch, pad
+from harness.data.batching import Stream, StreamOptions, TextBatch, pad
 from harness.encoders.backbone import Encoder
 from harness.modules.prefixes import PrefixModules
 from harness.modules.prompts import DeepPrompts
@@ -93,3 +93,11 @@ def without_dropout(kit: Kit) -> Any:
         if isinstance(module, Encoder):
             module.checks_views = False
     return method
+
+
+def grouped(kit: Kit, method: Any) -> TextBatch:
+    """A grouped batch of six items that is shorter than the shuffled one in its place."""
+    (corpus,) = kit.declared.corpora.values()
+    options = StreamOptions(limit=30, batch_size=6, seed=0, batching="grouped")
+    endless = Stream(kit.tokens(corpus), method.template, options)
+    return next(batch for batch in endless if batch.shuffled_length > batch.input_ids.shape[1])

@@ -80,10 +80,8 @@ class Reference:
     """SentEval's fits, one after the other (evaluation_protocol.md, section 2.1)."""
 
     def __init__(self, given: Problem) -> None:
-        self.features, self.labels = (
-            torch.from_numpy(given.features),
-            torch.from_numpy(given.labels),
-        )
+        self.features = torch.from_numpy(given.features)
+        self.labels = torch.from_numpy(given.labels)
         self.classes = int(given.labels.max()) + 1
 
     def accuracy(self, layer: nn.Linear, rows: np.ndarray) -> float:

@@ -23,6 +23,7 @@ from harness.training.loop import Trainer
 from harness.training.parameters import count, trainable, trained_names
 from harness.trials.trial import resolve
 from tests.families import FAMILIES
+from tests.method_cases import grouped
 
 KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]  # tests.conftest.Calls
@@ -284,10 +285,7 @@ def test_grouped_batches_are_padded_as_the_shuffled_ones_were(
     kit = kit_for("d2cse", prompt_length=LENGTH, masking_ratio=0.4)
     method = build(kit)
     editor, detector = watch(method.editor), watch(method.detector)
-    (corpus,) = kit.declared.corpora.values()
-    options = StreamOptions(limit=30, batch_size=6, seed=0, batching="grouped")
-    endless = Stream(kit.tokens(corpus), method.template, options)
-    batch = next(batch for batch in endless if batch.shuffled_length > batch.input_ids.shape[1])
+    batch = grouped(kit, method)
     found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
     edited = editor.results[0].labels.numpy()
     labels = np.zeros((len(edited), batch.shuffled_length), int)

@@ -23,6 +23,7 @@ from harness.training.loop import Trainer
 from harness.training.parameters import trainable, trained_names
 from harness.trials.trial import resolve
 from tests.families import FAMILIES
+from tests.method_cases import grouped
 
 KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]  # tests.conftest.Calls
@@ -161,10 +162,7 @@ def test_grouped_batches_are_padded_as_the_shuffled_ones_were(
     kit = kit_for("diffcse", rtd_reduction=reduction)
     method = build(kit)
     editor, detector = watch(method.editor), watch(method.detector)
-    (corpus,) = kit.declared.corpora.values()
-    options = StreamOptions(limit=30, batch_size=6, seed=0, batching="grouped")
-    endless = Stream(kit.tokens(corpus), method.template, options)
-    batch = next(batch for batch in endless if batch.shuffled_length > batch.input_ids.shape[1])
+    batch = grouped(kit, method)
     found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
     rows, width = batch.repeated(2).input_ids.shape
     labels = np.zeros((rows, batch.shuffled_length if reduction == "mean_all" else width), int)
