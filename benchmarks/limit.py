@@ -3,8 +3,9 @@
 The peak is what bare products of the shapes of a step reach: tokens by weights, forward and both
 ways back, in the same precision and with the same threads; each shape counts with its best of
 several rounds. A step is SimCSE's on shuffled batches of real sentences, two views each, at most 32
-tokens, random weights. Only the arithmetic of real tokens counts, and of the last layer only what
-the loss reads. The rest of a step is listed by kind of operation, from torch's profiler.
+tokens, random weights of the shapes of `padding.py`. Only the arithmetic of real tokens counts, and
+of the last layer only what the loss reads. The rest of a step is listed by kind of operation, from
+torch's profiler.
 
 It needs HARNESS_HUB for the sentences and the tokenizer.
 
@@ -173,7 +174,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--shape", choices=SHAPES, action="append", help="default: both")
+    parser.add_argument("--shape", choices=SHAPES, action="append", help="default: all")
     parser.add_argument("--precision", choices=["fp32", "bf16"], action="append")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--batch", type=int, default=64)

@@ -1,9 +1,10 @@
 """Training steps with padding and without, in turn and on the same shuffled batches.
 
 A step is SimCSE's: two views of each sentence, at most 32 tokens, loss, gradients and update.
-`mini` has 6 layers 384 wide, `base` has the shape of BERT base; the weights are random. Seconds are
-those of the processor, which other processes disturb less than those of the clock. It needs
-HARNESS_HUB for the sentences and the tokenizer.
+`tiny` has 2 layers 128 wide, as the embedded encoder, `mini` has 6 layers 384 wide, and `base` has
+the shape of BERT base; the weights are random. Seconds are those of the processor, which other
+processes disturb less than those of the clock. It needs HARNESS_HUB for the sentences and the
+tokenizer.
 
     python benchmarks/padding.py [--shape mini] [--precision bf16] [--method simcse] [--steps 10]
         [--batch 64] [--threads 1]
@@ -36,6 +37,10 @@ from harness.trials.trial import resolve
 
 TOKENIZER = "sentence-transformers/all-MiniLM-L6-v2"
 SHAPES: dict[str, dict[str, int]] = {
+    "tiny": {
+        "hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "intermediate_size": 512,
+    },
     "mini": {
         "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12,
         "intermediate_size": 1536,
@@ -106,7 +111,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--shape", choices=SHAPES, action="append", help="default: both")
+    parser.add_argument("--shape", choices=SHAPES, action="append", help="default: all")
     parser.add_argument("--precision", choices=["fp32", "bf16"], action="append")
     parser.add_argument("--method", action="append", help="default: simcse")
     parser.add_argument("--steps", type=int, default=10)
