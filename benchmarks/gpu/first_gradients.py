@@ -34,8 +34,9 @@ def first_gradients() -> Iterator[Gradients]:
 
 def farthest_gradient(one: Sequence[list[Tensor]], other: Sequence[list[Tensor]]) -> float:
     """The largest difference of a tensor of gradients, as a share of its norm."""
-    return max(
-        float((mine - others).norm() / mine.norm())
+    found = [
+        (mine - others).norm() / mine.norm()
         for first, second in zip(one, other, strict=True)
         for mine, others in zip(first, second, strict=True)
-    )
+    ]
+    return float(torch.stack(found).max())  # Python's max could lose a NaN

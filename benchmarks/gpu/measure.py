@@ -17,13 +17,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import fused
+import pandas
 import torch
 import transformers
 from peer import LENGTH, WARM_UP, theirs
@@ -31,6 +32,7 @@ from place import Place, timed
 from sentence_transformers import SentenceTransformer
 from transformers import AutoConfig
 
+import harness
 from harness.data.hub import model_folder
 from harness.device import device, resolve_precision
 from harness.evaluation.embedder import Embedder
@@ -38,6 +40,7 @@ from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.sweep.cost import layer_parameters
 from harness.training.loop import Trainer
+from harness.training.memory import give_back
 from harness.training.seeds import seed_everything
 from harness.trials.trial import resolve
 
@@ -75,11 +78,23 @@ def ours(place: Place, shape: str, batch: int, steps: int, *, compiled: bool = F
     seed_everything(0)
     method = kit.build()
     if compiled:
-        # A layer knows its number, so each one is compiled anew.
-        torch._dynamo.config.recompile_limit = 4 * len(method.encoder.model.encoder.layer)
-        for layer in method.encoder.model.encoder.layer:
-            layer.compile(dynamic=True)
+        compile_layers(method.encoder.model.encoder.layer)
     return rate_of(method, kit, steps)
+
+
+def compile_layers(layers: Sequence[torch.nn.Module]) -> None:
+    """Compile what looks at each token alone, for any number of tokens.
+
+    Attention would be compiled anew for each way in which a batch can lie in memory, and the last
+    layer goes on with one position.
+    """
+    parts = [
+        part for layer in layers[:-1]
+        for part in (layer.attention.output, layer.intermediate, layer.output)
+    ]  # fmt: skip
+    torch._dynamo.config.recompile_limit = 4 * len(parts)
+    for part in parts:
+        part.compile(dynamic=True)
 
 
 def rate_of(method: Any, kit: Kit, steps: int) -> float:
@@ -159,12 +174,13 @@ def determinism(place: Place) -> None:
         kit = kit_of(place, "base", batch_size=64)
         seed_everything(0)
         torch.set_deterministic_debug_mode(mode)
+        torch.backends.cuda.enable_cudnn_sdp(mode == "default")
         found[mode] = rate_of(kit.build(), kit, place.steps(100))
     print(f"deterministic kernels: {found['warn'] / found['default']:.2f} of the speed without")
 
 
 def compiled(place: Place) -> None:
-    """What `torch.compile` of each layer, for any number of tokens, makes of the training."""
+    """What `torch.compile` makes of the training."""
     steps = place.steps(200)
     plain, other = (ours(place, "base", 64, steps, compiled=each) for each in (False, True))
     print(f"compiled layers, batch 64: {other / plain:.2f} times as fast as plain ones")
@@ -173,7 +189,7 @@ def compiled(place: Place) -> None:
 def packing(place: Place) -> None:
     """Trials per hour of a grid of 16, with one, two and four of them on the GPU at a time."""
     space = place.folder / "space.yaml"
-    steps = place.steps(150)
+    steps = place.steps(80)
     encoder = place.encoder("base")
     space.write_text(SPACE.format(encoder=encoder, texts=place.texts, steps=steps), "utf-8")
     # The word pieces are made once, and no sweep should pay for them.
@@ -195,28 +211,31 @@ def _packed(place: Place, space: Path, at_a_time: int, how: str) -> None:
     shares = () if device().type == "cpu" else ("--gpus-per-trial", str(1 / at_a_time))
     store = place.folder / f"trials-{at_a_time}{how[-3:]}"
     command = [*HARNESS, "sweep", str(space), "--store", str(store)]
-    answers: list[subprocess.CompletedProcess[str]] = []
-    seconds = timed(lambda: answers.append(subprocess.run(
+    done = subprocess.run(
         [*command, *shares, "--no-dashboard"], check=False, env=os.environ, capture_output=True,
         text=True,
-    )))  # fmt: skip
-    if answers[-1].returncode:
-        print(f"sweep, {at_a_time} at a time{how}: failed\n{answers[-1].stderr[-2000:]}")
+    )  # fmt: skip
+    if done.returncode:
+        print(f"sweep, {at_a_time} at a time{how}: failed\n{done.stderr[-2000:]}")
         return
-    print(f"sweep, {at_a_time} at a time{how}: {17 * 3600 / seconds:.0f} trials an hour")
+    trials = harness.load(store).query("role == 'search'")
+    ended = trials["started"] + pandas.to_timedelta(trials["wall_seconds"], unit="s")
+    seconds = (ended.max() - trials["started"].min()).total_seconds()
+    print(f"sweep, {at_a_time} at a time{how}: {len(trials) * 3600 / seconds:.0f} trials an hour")
 
 
 @contextmanager
 def mps() -> Iterator[None]:
     """In the block, processes share the GPU through CUDA's multi-process service."""
-    with tempfile.TemporaryDirectory() as folder:
+    # The daemon may still write its log when the folder goes.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         own = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
         os.environ.update(own)
         subprocess.run([MPS, "-d"], check=True)
         try:
             yield
         finally:
-            subprocess.run([MPS], input="quit", text=True, check=True)
+            subprocess.run([MPS], input="quit\n", text=True, check=True)
             for name in own:
                 del os.environ[name]
 
@@ -243,11 +262,14 @@ def main() -> None:
     options = parser.parse_args()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
+    # One GPU: the trainer of transformers would use all, and so would a sweep.
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     print(f"{name}, torch {torch.__version__}")
     with tempfile.TemporaryDirectory() as folder:
         for part in options.parts or PARTS:
             PARTS[part](Place(Path(folder), options.short))
+            give_back()  # sweeps share the GPU with this process
 
 
 if __name__ == "__main__":

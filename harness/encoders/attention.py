@@ -43,8 +43,9 @@ def select(states: Tensor, where: Tensor | int) -> Tensor:
     """
     if isinstance(where, int):
         return states[..., where : where + 1, :]
-    # A product with ones and zeros instead of `gather`: the result is exact as well, and the
-    # gradient of a product is deterministic on a GPU, which that of `gather` is not.
+    # A product with ones and zeros instead of `gather`: the result is exact as well (autocast
+    # rounds it, as every product), and the gradient of a product is deterministic on a GPU, which
+    # that of `gather` is not.
     # `one_hot` would read the largest number, for which the CPU waits.
     places = torch.arange(states.shape[-2], device=where.device)
     chosen = (places == where[:, None]).to(states.dtype)

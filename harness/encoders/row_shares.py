@@ -51,7 +51,11 @@ def _in_chunks(
         arguments = (batch.rows(rows), _reach_of(reach, rows), own_where)
         if chunk_size is None:
             return run(*arguments)
-        parts.append(checkpoint(run, *arguments, use_reentrant=False))
+        # torch keeps the random state of the GPUs that it finds among the arguments, and it does
+        # not look into a batch. Without the state, the second pass would draw other dropout masks.
+        found = arguments[0].input_ids
+        again = checkpoint(lambda _, *each: run(*each), found, *arguments, use_reentrant=False)
+        parts.append(again)
     return tuple(torch.cat(each) for each in zip(*parts, strict=True))
 
 

@@ -111,7 +111,8 @@ def clip_released(
     trainable ones before clipping.
     """
     own = _square(parameters)
-    norm = (own + scale**2 * _square(frozen)).sqrt()
+    # The scaler watches the trained gradients alone: a frozen NaN stops the step, as inf does.
+    norm = (own + scale**2 * _square(frozen)).sqrt().nan_to_num(nan=torch.inf)
     factor = (largest / (norm + 1e-6)).clamp(max=1.0)  # 1e-6 as in torch's clip_grad_norm_
     if gradients := gradients_of(parameters):
         torch._foreach_mul_(gradients, factor)

@@ -18,9 +18,11 @@ STAGE_2_TRAINS = {
 AFTER_STAGE_1 = {
     "learning_rate", "batch_size", "epochs", "max_steps", "accumulation", "temperature",
     "sentences", "second_stage", "auxiliary_weight", "auxiliary_batch_size", "auxiliary_released",
-    "stage1_steps", "denoising", "combination",
+    "stage1_steps", "denoising",
 }  # fmt: skip
-"""Fields that change nothing in stage 1. Trials that differ in them alone run it once."""
+"""Fields that change nothing in stage 1, its dev scores included.
+
+Trials that differ in them alone run it once."""
 
 
 class Config(plugin.TrainingConfig):

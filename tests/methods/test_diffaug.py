@@ -13,10 +13,12 @@ from torch import Tensor, nn
 
 from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.errors import UserError
+from harness.evaluation.embedder import Embedder
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.training.loop import Trainer
 from harness.training.parameters import trainable, trained_names
+from harness.training.shared_stages import StageStates
 from harness.trials.trial import resolve
 from methods.diffaug.analysis import representation_divergence, weight_convergence
 from tests.families import FAMILIES
@@ -599,6 +601,21 @@ def test_analysis_changes_no_weight(small: KitFor) -> None:
     assert plain.keys() == analysed.keys()
     assert all(torch.equal(plain[name], analysed[name]) for name in plain)
     assert kept == kept_too
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("combination", "first"), ("denoising", "released"), ("second_stage", "encoder")],
+)
+def test_trials_that_share_stage_1_have_its_dev_scores(
+    small: KitFor, field: str, value: str
+) -> None:
+    """A state of the stage has dev scores, which another trial takes over."""
+    kits = [small(augmentation="adapter", **given) for given in ({}, {field: value})]
+    keys = {StageStates.identity(kit.declared.stages[0], kit, seed=0, interval=2) for kit in kits}
+    texts = ["the cat sat", "a dog"]
+    one, other = (Embedder(build(kit), kit)(texts, dev=True) for kit in kits)
+    assert (len(keys) == 1) == np.array_equal(one, other)
 
 
 def test_analysis_is_of_the_same_first_items_in_all_trials(

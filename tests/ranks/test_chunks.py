@@ -9,6 +9,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import losses, modules
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from harness.data.batching import TextBatch
 from harness.encoders import row_shares
@@ -65,6 +66,22 @@ def test_a_chunk_repeats_its_dropout(
     for name, gradient in found.items():
         torch.testing.assert_close(gradient, expected[name], rtol=1e-6, atol=1e-7)
     assert memory < whole / 2
+
+
+def test_torch_is_shown_where_a_chunk_lies(
+    kit_for: KitFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It restores the random state of the GPUs of the tensors among the arguments alone."""
+    found: list[list[Tensor]] = []
+
+    def checkpoint(run: Callable[..., Any], *given: Any, **_: Any) -> Any:
+        found.append([each for each in tree_leaves(given) if isinstance(each, Tensor)])
+        return run(*given)
+
+    monkeypatch.setattr(row_shares, "checkpoint", checkpoint)
+    step(kit_for("simcse", batch_size=16, chunk_size=8))
+    assert len(found) > 1
+    assert all(found)
 
 
 def test_the_gradients_of_sentence_transformers(tiny_encoder: Path) -> None:

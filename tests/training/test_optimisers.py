@@ -189,6 +189,13 @@ def test_clip_released_counts_the_scaled_gradients_of_all_else() -> None:
     )
 
 
+@pytest.mark.parametrize("broken", [math.inf, math.nan])
+def test_clip_released_moves_nothing_when_a_frozen_gradient_overflows(broken: float) -> None:
+    trained = with_gradients([0.3, 0.4])
+    clip_released(trained, with_gradients([1.0, broken]), 1.0)
+    assert list(gradients_of(trained)[0]) == [0.0, 0.0]
+
+
 def test_clip_released_never_enlarges() -> None:
     trained = with_gradients([0.3, 0.4])
     clip_released(trained, with_gradients([0.0]), 1.0)
