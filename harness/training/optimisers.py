@@ -112,7 +112,7 @@ def clip_released(
     """
     own = _square(parameters)
     # The scaler watches the trained gradients alone: a frozen NaN stops the step, as inf does.
-    norm = (own + scale**2 * _square(frozen)).sqrt().nan_to_num(nan=torch.inf)
+    norm = (own + scale**2 * _square(frozen)).sqrt().nan_to_num(nan=torch.inf, posinf=torch.inf)
     factor = (largest / (norm + 1e-6)).clamp(max=1.0)  # 1e-6 as in torch's clip_grad_norm_
     if gradients := gradients_of(parameters):
         torch._foreach_mul_(gradients, factor)
