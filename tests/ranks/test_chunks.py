@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from harness.data.batching import TextBatch
+from harness.device import device
 from harness.encoders import row_shares
 from harness.encoders.backbone import Encoder
 from harness.losses.info_nce import info_nce
@@ -56,8 +57,8 @@ def step(kit: Kit) -> tuple[float, dict[str, Tensor], int]:
 def test_a_chunk_repeats_its_dropout(
     kit_for: KitFor, monkeypatch: pytest.MonkeyPatch, method: str, values: dict[str, Any]
 ) -> None:
-    """The same chunks with all their activations kept are the reference."""
-    kit = kit_for(method, batch_size=40, chunk_size=8, **values)
+    """The same chunks with all their activations kept are the reference, on a GPU where one is."""
+    kit = Kit(kit_for(method, batch_size=40, chunk_size=8, **values).declared, device())
     loss, found, memory = step(kit)
     monkeypatch.setattr(row_shares, "checkpoint", lambda run, *given, **_: run(*given))
     expected_loss, expected, whole = step(kit)
