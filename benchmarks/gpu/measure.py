@@ -260,10 +260,10 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="default: all")
     parser.add_argument("--short", action="store_true")
     options = parser.parse_args()
+    if torch.cuda.device_count() > 1:  # the trainer of transformers and a sweep would use all
+        parser.error("this measures one GPU, and several are visible: set CUDA_VISIBLE_DEVICES=0")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    # One GPU: the trainer of transformers would use all, and so would a sweep.
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     print(f"{name}, torch {torch.__version__}")
     with tempfile.TemporaryDirectory() as folder:

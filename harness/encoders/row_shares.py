@@ -53,9 +53,9 @@ def _in_chunks(
             return run(*arguments)
         # torch keeps the random state of the GPUs that it finds among the arguments, and it does
         # not look into a batch. Without the state, the second pass would draw other dropout masks.
-        found = arguments[0].input_ids
-        again = checkpoint(lambda _, *each: run(*each), found, *arguments, use_reentrant=False)
-        parts.append(again)
+        ids = arguments[0].input_ids
+        states = checkpoint(lambda _, *each: run(*each), ids, *arguments, use_reentrant=False)
+        parts.append(states)
     return tuple(torch.cat(each) for each in zip(*parts, strict=True))
 
 
