@@ -1,15 +1,18 @@
 """One forward pass of a frozen encoder for several trials, whose rows lie side by side.
 
 Every trial keeps its own prompts, its own layout of rows, and its own random numbers: a dropout
-mask is drawn for the rows of one trial after the other, as each would draw it alone. Only the
-linear layers, norms and activations see the rows of all trials together.
+mask is drawn for the rows of one trial after the other, as each would draw it alone. The one query
+that the last layer may have in every row is computed in the same way. Only the linear layers, norms
+and activations see the rows of all trials together.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
+from itertools import chain, cycle
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -17,11 +20,14 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from harness.data.batching import TextBatch
-from harness.encoders.attention import KeyValues, OnePosition
+from harness.encoders import dropout, one_query
+from harness.encoders.attention import KeyValues
 from harness.encoders.backbone import Encoder
 from harness.encoders.families import embedding_output
 from harness.encoders.reach import Reach
 from harness.encoders.unpadding import Block, Padded, Unpadded, layout_of
+
+_dropped = dropout.dropped
 
 
 class RandomState:
@@ -139,30 +145,39 @@ class _OwnNumbers(TorchFunctionMode):
     def __init__(self, joined: _Joined) -> None:
         super().__init__()
         self.joined = joined
-        self.owners = [each for each in joined.requests for block in each.blocks if block.rows]
-        self.passes = 0
-        """Calls of attention so far: one for each block in every layer"""
+        owners = [each for each in joined.requests for block in each.blocks if block.rows]
+        self.owners = cycle(owners)
+        """Of the calls of attention to come: one for each block in every layer"""
+        self.inside = False
+        """Whether numbers of one request are being drawn"""
 
     def __torch_function__(self, call: Any, _types: Any, given: Any = (), named: Any = None) -> Any:
         named = named or {}
         if call is functional.scaled_dot_product_attention:
-            owner = self.owners[self.passes % len(self.owners)]
-            self.passes += 1
-            return self._drawn(owner, lambda: call(*given, **named))
-        if call is not functional.dropout:
-            return call(*given, **named)
-        states, *rest = given
+            return self.drawn(next(self.owners), lambda: call(*given, **named))
+        return call(*given, **named)
+
+    def dropped(self, states: Tensor, rate: float, *, training: bool) -> Tensor:
+        """As `dropout.dropped`, in whose place it stands."""
+        drop = partial(_dropped, rate=rate, training=training)
+        if self.inside:
+            return drop(states)
+        if states.dim() == 4:  # probabilities of a block
+            return self.drawn(next(self.owners), lambda: drop(states))
         along = 1 if len(states) == 1 else 0
         sizes = self.joined.sizes if along else [each.rows for each in self.joined.requests]
         parts = [
-            self._drawn(owner, lambda own=own: call(own.contiguous(), *rest, **named))
+            self.drawn(owner, lambda own=own: drop(own.contiguous()))
             for owner, own in zip(self.joined.requests, states.split(sizes, dim=along), strict=True)
         ]
         return torch.cat(parts, dim=along)
 
-    def _drawn(self, owner: Request, draw: Callable[[], Tensor]) -> Tensor:
+    def drawn(self, owner: Request, draw: Callable[[], Tensor]) -> Tensor:
+        """What `draw` gives with the random numbers of a request."""
         owner.state.use()
+        self.inside = True
         found = draw()
+        self.inside = False
         owner.state.keep()
         return found
 
@@ -180,6 +195,9 @@ class FusedEncoder:
         words, output = encoder.model.get_input_embeddings(), embedding_output(encoder.model)
         words.register_forward_hook(lambda *given: self._each(Encoder._put_words, given[2]))
         output.register_forward_hook(lambda *given: self._each(Encoder._edit_embedding, given[2]))
+        if encoder._one_position:
+            attention = encoder.model.encoder.layer[-1].attention.self
+            attention.forward = partial(self._attend, attention, attention.forward)
 
     def __call__(self, requests: Sequence[Request]) -> list[Any]:
         """What the model of transformers would give to each request alone."""
@@ -187,12 +205,11 @@ class FusedEncoder:
         one = requests[0].where is not None and encoder._one_position
         options: dict[str, Any] = {"prefix": _prefix(requests), "unpadded": joined}
         if one:
-            wanted = torch.cat([each.where for each in requests])
-            options["only"] = OnePosition(wanted, encoder.model.config.num_hidden_layers - 1)
-            encoder._where, encoder.layout = wanted, joined
-        self.requests = requests
+            encoder._where = torch.cat([each.where for each in requests])
+            encoder.layout = joined
+        self.requests, self.numbers = requests, _OwnNumbers(joined)
         try:
-            with _OwnNumbers(joined):
+            with self.numbers, patch.object(dropout, "dropped", self.numbers.dropped):
                 states = encoder.model(
                     input_ids=_side_by_side(requests, lambda each: each.batch.input_ids),
                     position_ids=_side_by_side(
@@ -212,10 +229,30 @@ class FusedEncoder:
             ]
         return [SimpleNamespace(last_hidden_state=part) for part in parts]
 
+    def _attend(self, module: Any, usual: Any, states: Tensor, *given: Any, **named: Any) -> Any:
+        """As `Encoder._attend`."""
+        if self.encoder._where is None:
+            return usual(states, *given, **named)
+        parts = [
+            self.numbers.drawn(each, partial(_one_query, module, own, each))
+            for each, own in zip(self.requests, self._parts(states), strict=True)
+        ]
+        return torch.cat(parts), None
+
+    def _parts(self, states: Tensor) -> Sequence[Tensor]:
+        return states.split([each.tokens for each in self.requests], dim=1)
+
     def _each(self, hook: Callable[..., Tensor | None], output: Tensor) -> Tensor:
-        parts = output.split([each.tokens for each in self.requests], dim=1)
+        parts = self._parts(output)
         found = [each.edited(hook, own) for each, own in zip(self.requests, parts, strict=True)]
         return torch.cat(found, dim=1)
+
+
+def _one_query(module: Any, states: Tensor, request: Request) -> Tensor:
+    prefix = request.reach.get("prefix")
+    return one_query.attended_at(
+        module, request.unflat(states), request.layout, request.where, prefix
+    )
 
 
 def _side_by_side(requests: Sequence[Request], values: Callable[[Request], Tensor]) -> Tensor:

@@ -1,6 +1,5 @@
 """What a method may ask of the self-attention: prompts in every layer, and one position."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -26,16 +25,6 @@ class KeyValues(NamedTuple):
         return self.keys[0].shape[2]
 
 
-@dataclass(frozen=True)
-class OnePosition:
-    """The one position of every row whose state the caller wants from the last layer."""
-
-    where: Tensor | int
-    """(rows,), or one number for all rows"""
-    layer: int
-    """Number of the last layer, counted from 0"""
-
-
 def select(states: Tensor, where: Tensor | int) -> Tensor:
     """The states at one position of every row: (rows, ..., length, width) -> (rows, ..., 1, width).
 
@@ -43,10 +32,11 @@ def select(states: Tensor, where: Tensor | int) -> Tensor:
     """
     if isinstance(where, int):
         return states[..., where : where + 1, :]
-    # A product with ones and zeros instead of `gather`: the result is exact as well (autocast
-    # rounds it, as every product), and the gradient of a product is deterministic on a GPU, which
-    # that of `gather` is not.
+    # A product with ones and zeros instead of `gather`: the result is exact as well, and the
+    # gradient of a product is deterministic on a GPU, which that of `gather` is not.
     # `one_hot` would read the largest number, for which the CPU waits.
     places = torch.arange(states.shape[-2], device=where.device)
     chosen = (places == where[:, None]).to(states.dtype)
-    return chosen.view(len(where), *(1,) * (states.dim() - 2), -1) @ states
+    # Autocast would round the states.
+    with torch.autocast(states.device.type, enabled=False):
+        return chosen.view(len(where), *(1,) * (states.dim() - 2), -1) @ states

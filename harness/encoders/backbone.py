@@ -6,13 +6,16 @@ embedding layer, and mix adapter modules in. Anything that transformers loads as
 decoders included. Nothing in its code is copied or changed.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from harness.data.batching import TextBatch
-from harness.encoders.attention import OnePosition, select
+from harness.encoders import one_query
+from harness.encoders.attention import select
 from harness.encoders.decoders import Decoding, averaged, last_positions
 from harness.encoders.families import EncoderFamily, embedding_output
 from harness.encoders.low_rank import LowRank, add_low_rank
@@ -109,8 +112,7 @@ class Encoder(nn.Module):
 
         where: (rows,), or one position for all rows; not of padding. The result is that of
         `forward(...)[:, where]`, at a lower price: in the families of BERT and RoBERTa the last
-        layer then works on that position alone (its keys and values are still those of all
-        positions). This is exact and saves most of a layer.
+        layer then works on that position alone, which is exact and saves nearly all of a layer.
         """
         if self.checkpointing and self.training:
             # The backward pass computes the layer again, when `_where` is not set any more.
@@ -189,8 +191,6 @@ class Encoder(nn.Module):
         if reach.get("prefix") is not None:
             self.family.need_prefix("prompts")
             options["prefix"] = reach["prefix"]
-        if self._where is not None and self._one_position:
-            options["only"] = OnePosition(self._where, self.model.config.num_hidden_layers - 1)
         unpad = self.unpads and not reach.get("padding", False)
         layout = layout_of(
             batch.attention_mask, unpad=unpad, known=batch.host_mask, masks=self.family.decoder
@@ -210,21 +210,32 @@ class Encoder(nn.Module):
         return output, layout
 
     def _hook_last_layer(self) -> None:
-        """After the last layer's attention, `at` goes on with one position alone."""
-        layers = getattr(getattr(self.model, "encoder", None), "layer", None)
-        attention: Any = None if layers is None else getattr(layers[-1], "attention", None)
-        # Other families name these parts differently; for them `at` selects from all positions.
-        parts = hasattr(attention, "self") and hasattr(attention, "output")
-        self._one_position = parts and self.family.our_attention and not self.family.decoder
+        """From the last layer's attention on, `at` works on one position alone."""
+        config = self.model.config
+        # For other families `at` selects from all positions.
+        self._one_position = (
+            config.model_type in one_query.WITH_BERT_ATTENTION and not self.family.decoder
+        )
         if self._one_position:
-            attention.self.register_forward_hook(self._keep_attended)
+            attention = self.model.encoder.layer[-1].attention
+            usual = attention.self.forward
+            attention.self.forward = partial(self._attend, attention.self, usual)
             # The residual connection around the attention must shrink as well.
             attention.output.register_forward_pre_hook(self._keep_residual)
 
-    def _keep_attended(self, _module: nn.Module, _inputs: Any, output: Any) -> Any:
+    def _attend(
+        self,
+        module: nn.Module,
+        usual: Callable[..., Any],
+        states: Tensor,
+        *given: Any,
+        **named: Any,
+    ) -> Any:
+        """The last layer's attention, in the place of its `usual` forward pass."""
         if self._where is None:
-            return None
-        return self.layout.at(output[0], self._where), *output[1:]
+            return usual(states, *given, **named)
+        prefix = self.reach.get("prefix")
+        return one_query.attended_at(module, states, self.layout, self._where, prefix), None
 
     def _keep_residual(self, _module: nn.Module, inputs: tuple[Tensor, Tensor]) -> Any:
         return None if self._where is None else (inputs[0], self.layout.at(inputs[1], self._where))

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from harness.data.hub import model_folder, model_shape
+from harness.encoders.dropout import replace_dropout
 from harness.encoders.families import has_masked_lm
 from harness.encoders.unpadding import first_position, layout_of, unpads
 from harness.errors import UserError, explained
@@ -40,6 +41,7 @@ class Generator(nn.Module):
                 f"encoder has {vocabulary_size}: they must share a tokenizer"
             )
         self.requires_grad_(False)
+        replace_dropout(self.model)
         self.unpads = unpads(self.model.config)
         """Whether padding is left out of forward passes"""
         if self.unpads:

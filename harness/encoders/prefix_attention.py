@@ -17,8 +17,9 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from harness.encoders.attention import KeyValues, OnePosition, select
+from harness.encoders.attention import KeyValues
 from harness.encoders.deterministic_attention import determine
+from harness.encoders.plain_attention import attended, is_faster
 from harness.encoders.taking import take
 from harness.encoders.unpadding import Unpadded
 
@@ -33,25 +34,23 @@ def prefix_sdpa(
     value: Tensor,
     attention_mask: Tensor | None,
     prefix: KeyValues | None = None,
-    only: OnePosition | None = None,
     unpadded: Unpadded | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """The attention of transformers (SDPA) with `prefix` in front of keys and values.
 
     query, key, value: (rows, heads, length, head size); attention_mask: (rows, 1, length, length)
-    bool, or None. only: the last layer computes one query of each row, and returns its result at
-    every position. unpadded: the one row that is given has all tokens of an unpadded batch, which
-    attend to their own rows of it; prefix and only are for the rows of the batch. Returns (rows,
-    length, heads, head size), and None for attention weights.
+    bool, or None. unpadded: the one row that is given has all tokens of an unpadded batch, which
+    attend to their own rows of it; the prefix is for the rows of the batch. Returns (rows, length,
+    heads, head size), and None for attention weights.
     """
-    wanted = _wanted(module, prefix, only)
+    front = _front(module, prefix)
     if unpadded is None:
-        return _attended(module, (query, key, value), attention_mask, wanted, kwargs), None
+        return _attended(module, (query, key, value), attention_mask, front, kwargs), None
     sizes = [block.tokens for block in unpadded.blocks]
     # (1, heads, tokens, head size) -> (tokens of a block, heads, head size)
     texts = [torch.split(states[0].transpose(0, 1), sizes) for states in (query, key, value)]
-    blocks = zip(unpadded.blocks, wanted.of_blocks(unpadded), *texts, strict=True)
+    blocks = zip(unpadded.blocks, front.of_blocks(unpadded), *texts, strict=True)
     parts = []
     for block, own, *text in blocks:
         if not block.rows:  # the tail attends to nothing
@@ -62,67 +61,59 @@ def prefix_sdpa(
     return torch.cat(parts)[None], None
 
 
-class _Wanted(NamedTuple):
-    """What a method asks of one layer."""
+class _Front(NamedTuple):
+    """What stands in front of one layer's own keys and values; None: nothing."""
 
     keys: Tensor | None
-    """Of the prefix, (rows, heads, prompts, head size)"""
+    """(rows, heads, prompts, head size)"""
     values: Tensor | None
     visible: Tensor | None
-    """(rows, prompts)"""
-    where: Tensor | int | None
-    """The one position; None: all"""
+    """(rows, prompts); None: all are"""
 
-    def of_blocks(self, unpadded: Unpadded) -> Iterator["_Wanted"]:
+    def of_blocks(self, unpadded: Unpadded) -> Iterator["_Front"]:
         """The same for the rows of each block."""
         rows = [block.rows for block in unpadded.blocks]
         columns = [
-            torch.split(take(value, unpadded.order), rows)
-            if isinstance(value, Tensor)
-            else repeat(value, len(rows))
+            repeat(None, len(rows))
+            if value is None
+            else torch.split(take(value, unpadded.order), rows)
             for value in self
         ]
-        return map(_Wanted, *columns)
+        return map(_Front, *columns)
 
 
-def _wanted(module: nn.Module, prefix: KeyValues | None, only: OnePosition | None) -> _Wanted:
-    if prefix is None and only is None:
-        return _Wanted(None, None, None, None)
+def _front(module: nn.Module, prefix: KeyValues | None) -> _Front:
+    if prefix is None:
+        return _Front(None, None, None)
     # Asked only here: not every encoder numbers its layers.
     layer = cast("int", module.layer_idx)
-    where = only.where if only is not None and only.layer == layer else None
-    if prefix is None:
-        return _Wanted(None, None, None, where)
-    return _Wanted(prefix.keys[layer], prefix.values[layer], prefix.visible, where)
+    return _Front(prefix.keys[layer], prefix.values[layer], prefix.visible)
 
 
 def _attended(
     module: nn.Module,
     text: Sequence[Tensor],
     mask: Tensor | None,
-    wanted: _Wanted,
+    front: _Front,
     kwargs: dict[str, Any],
 ) -> Tensor:
     """text: query, key and value of padded rows. Returns (rows, length, heads, head size)."""
     query, key, value = text
-    length = query.shape[2]
-    if wanted.keys is not None and wanted.values is not None:
+    if front.keys is not None and front.values is not None:
         # Under autocast the text's keys are bf16, while trained prompts are float32.
-        key = torch.cat([wanted.keys.to(key.dtype), key], dim=2)
-        value = torch.cat([wanted.values.to(value.dtype), value], dim=2)
-        mask = _widened(mask, wanted.visible, query, key)
-    if wanted.where is not None:
-        query = select(query, wanted.where)
-        # The mask hides padding alone, so its rows are all the same and the first one serves.
-        mask = None if mask is None else mask[:, :, :1]
+        key = torch.cat([front.keys.to(key.dtype), key], dim=2)
+        value = torch.cat([front.values.to(value.dtype), value], dim=2)
+        mask = _widened(mask, front.visible, query, key)
+    rate = kwargs.get("dropout", 0.0)
+    if is_faster(query, mask, rate):
+        return attended(query, key, value, mask, rate=rate, scaling=kwargs["scaling"])
     # Without is_causal, transformers may take a pass without a mask for a decoder's.
     kwargs = {**kwargs, "is_causal": False}
     states: Tensor
     states, _ = sdpa_attention_forward(module, query, key, value, mask, **kwargs)
     if states.is_cuda and not torch.compiler.is_compiling():
         determine(states)
-    # What follows in the layer expects the length of the text; `Encoder.at` takes one position.
-    return states if wanted.where is None else states.expand(-1, length, -1, -1)
+    return states
 
 
 def _widened(

@@ -9,6 +9,7 @@ import transformers
 
 from harness.data.hub import model_folder, model_shape
 from harness.encoders.decoders import Decoding
+from harness.encoders.dropout import replace_dropout
 from harness.encoders.families import (
     check_text_encoder,
     is_decoder,
@@ -109,6 +110,7 @@ def _with_our_attention(model: Any) -> Any:
     # The models of transformers take seconds to import, and `import transformers` takes none.
     from harness.encoders.prefix_attention import ATTENTION
 
+    replace_dropout(model)
     if takes_our_attention(model):
         model.set_attn_implementation(ATTENTION)
         number_attentions(model)

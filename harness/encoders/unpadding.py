@@ -83,6 +83,8 @@ class Padded:
 
     def __init__(self, attention_mask: Tensor | None) -> None:
         """attention_mask: (rows, length); None: there is no padding."""
+        self.mask = None if attention_mask is None else attention_mask.bool()
+        """(rows, length): which tokens are real; None: all are"""
         self.arguments: dict[str, Any] = {"attention_mask": attention_mask}
         """What the model of transformers is called with"""
 
@@ -141,6 +143,8 @@ class Unpadded:
         """mask: (rows, length) bool, with one real token or more on the left of every row."""
         # All numbers are made on the CPU, so that nobody has to wait for a GPU.
         self.device, self.shape = device, mask.shape
+        self.mask: Tensor | None = self._moved(mask)
+        """(rows, length)"""
         lengths = mask.sum(axis=1)
         order = np.argsort(lengths, kind="stable")
         in_order, column = np.nonzero(mask[order])

@@ -5,10 +5,10 @@ DCPCSE and D2CSE use the deep ones, SCPCSE the shallow ones (dcpcse.md, sections
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from harness.data.batching import TextBatch
 from harness.data.tokens import Template
+from harness.encoders import dropout
 from harness.encoders.attention import KeyValues
 from harness.encoders.backbone import Encoder
 from harness.encoders.families import key_shape
@@ -49,7 +49,7 @@ class DeepPrompts(nn.Module):
         """
         # Dropout comes after the expansion, so that the two views of a sentence get two masks.
         table = self.table.expand(rows, *self.table.shape)
-        dropped = functional.dropout(table, self.dropout, self.training)
+        dropped = dropout.dropped(table, self.dropout, training=self.training)
         by_slot = dropped.view(rows, self.length, 2 * self.layers, self.heads, -1)
         slots: tuple[Tensor, ...] = by_slot.permute(2, 0, 3, 1, 4).unbind(0)
         return KeyValues(slots[0::2], slots[1::2])

@@ -8,6 +8,8 @@ from pydantic import Field, ValidationInfo, field_validator
 from harness import plugin
 from harness.data.templates import TemplateText
 
+MASKED_LANGUAGE = {"masked_language_weight", "masking_ratio", "freeze_lm_head"}
+"""The fields of the masked-LM loss"""
 SHALLOW = {"learning_rate": 1e-3, "batch_size": 256, "epochs": 5, "mlm": False}
 """The values of SCPCSE, for every encoder (dcpcse.md, section 3)"""
 
@@ -58,7 +60,8 @@ class Config(plugin.TrainingConfig):
 
     @property
     def unused(self) -> Collection[str]:
-        return {"prompt_length", "position_shift"} if self.prompts == "shallow" else {"template"}
+        prompts = {"prompt_length", "position_shift"} if self.prompts == "shallow" else {"template"}
+        return prompts if self.mlm else prompts | MASKED_LANGUAGE
 
     @field_validator("mlm")
     @classmethod

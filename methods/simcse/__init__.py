@@ -3,7 +3,7 @@
 Gao, Yao and Chen, EMNLP 2021; simcse.md; semisupervised.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -48,6 +48,10 @@ class Config(plugin.SemiSupervisedConfig):
         ("sup", "bert-large-uncased"): {"learning_rate": 1e-5},
         ("sup", "roberta-large"): {"learning_rate": 1e-5},
     }
+
+    @property
+    def unused(self) -> Collection[str]:
+        return {*super().unused, *([] if self.masked_language_weight else ["masking_ratio"])}
 
     @model_validator(mode="after")
     def _synonyms_need_sentences(self) -> Self:

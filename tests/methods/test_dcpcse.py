@@ -575,3 +575,10 @@ def test_data(kit_for: KitFor, sentences: Path, triplets: Path) -> None:
         kit = kit_for("dcpcse", setting=setting)
         assert kit.declared.corpora == {"contrastive": str(corpus)}
         assert kit.declared.models == [kit.config.encoder]
+
+
+def test_without_its_loss_nothing_of_masked_language_counts() -> None:
+    plugin = registry.load("dcpcse")
+    others = {"masked_language_weight": 0.3, "masking_ratio": 0.4, "freeze_lm_head": True}
+    assert resolve(plugin, others) == resolve(plugin, {})
+    assert resolve(plugin, {"mlm": True, **others}) != resolve(plugin, {"mlm": True})

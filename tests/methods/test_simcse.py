@@ -471,3 +471,12 @@ def test_semi_supervised_has_the_unsupervised_values(encoder: str) -> None:
         1e-3,
         128,
     )
+
+
+def test_without_its_loss_the_masking_ratio_does_not_count() -> None:
+    plugin = registry.load("simcse")
+    assert resolve(plugin, {"masking_ratio": 0.4}) == resolve(plugin, {})
+    masked = {"masked_language_weight": 0.1}
+    assert resolve(plugin, {**masked, "masking_ratio": 0.4}) != resolve(plugin, masked)
+    # What semi-supervised training leaves unused stays so.
+    assert resolve(plugin, {"auxiliary_weight": 0.3}) == resolve(plugin, {})

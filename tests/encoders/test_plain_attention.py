@@ -1,0 +1,89 @@
+"""Attention as plain products against SDPA in float64, and when it is used."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from harness.encoders import prefix_attention
+from harness.encoders.backbone import Encoder
+from harness.encoders.plain_attention import attended, is_faster, probabilities
+from tests.rows_and_models import text
+
+
+def states(heads: int, length: int, dtype: torch.dtype) -> Tensor:
+    return torch.randn(3, heads, length, 8, dtype=dtype, requires_grad=True)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_equals_sdpa(masked: bool, groups: int) -> None:
+    torch.manual_seed(0)
+    query, key, value = (
+        states(4, 5, torch.float64),
+        *(states(4 // groups, 7, torch.float64) for _ in range(2)),
+    )
+    mask = torch.rand(3, 1, 5, 7) < 0.6 if masked else None
+    if mask is not None:
+        mask[..., 0] = True
+    ours = attended(query, key, value, mask, rate=0, scaling=0.3)
+    theirs = functional.scaled_dot_product_attention(
+        query, key, value, mask, scale=0.3, enable_gqa=groups > 1
+    ).transpose(1, 2)
+    torch.testing.assert_close(ours, theirs)
+    weights = torch.randn_like(ours)
+    found, wanted = (
+        torch.autograd.grad((each * weights).sum(), (query, key, value)) for each in (ours, theirs)
+    )
+    for mine, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+def test_a_row_that_sees_nothing_is_finite() -> None:
+    mask = torch.tensor([[True, False], [False, False]])
+    found = probabilities(torch.randn(2, 2), mask, 0)
+    assert found[0].equal(torch.tensor([1.0, 0.0]))
+    assert found.isfinite().all()
+
+
+def test_dropout_falls_on_probabilities() -> None:
+    torch.manual_seed(0)
+    scores = torch.zeros(100, 100)
+    found = probabilities(scores, None, 0.5)
+    assert found.unique().tolist() == pytest.approx([0.0, 0.02])
+
+
+def test_half_precision_is_summed_in_float32() -> None:
+    scores = torch.zeros(1, 3000, dtype=torch.bfloat16)
+    assert float(probabilities(scores, None, 0).float().sum()) == pytest.approx(1, abs=5e-3)
+
+
+def test_it_is_used_in_training_on_a_cpu(
+    tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def watched(*given: Tensor, **named: float) -> Tensor:
+        calls.append(named["rate"])
+        return attended(*given, **named)
+
+    monkeypatch.setattr(prefix_attention, "attended", watched)
+    encoder, batch = Encoder(str(tiny_encoder), dropout=0.25), text()
+    encoder.train()(batch)
+    assert set(calls) == {0.25}
+    calls.clear()
+    encoder.eval()
+    encoder(batch)
+    assert not calls
+    with torch.autocast("cpu", torch.bfloat16):
+        encoder(batch)
+        assert set(calls) == {0.0}, "the backward pass of SDPA in bf16 is slow"
+        calls.clear()
+        with torch.no_grad():
+            encoder(batch)
+    assert not calls
+    query = torch.empty(1, 1, 1, 1, device="meta")
+    assert not is_faster(query, None, 0.1), "a GPU has fused kernels"
+    assert not is_faster(torch.empty(1, 1, 1, 1), torch.zeros(1), 0.1), "a mask that is added"
