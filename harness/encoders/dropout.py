@@ -1,4 +1,4 @@
-"""Dropout. On a CPU its random bits come from numpy, because torch's own take seven times as long.
+"""Dropout. On a CPU its random bits come from numpy, because torch makes them slowly there.
 
 One number of torch's generator starts each mask, so that torch's random state still says all that
 dropout draws. On a GPU, torch's dropout draws and multiplies at once.
@@ -40,7 +40,7 @@ def replace_dropout(model: nn.Module) -> None:
 
 def _mask(states: Tensor, rate: float) -> Tensor:
     """What dropout multiplies states by, in their shape and type."""
-    generator = np.random.SFC64(int(torch.randint(2**63 - 1, ())))
+    generator = np.random.SFC64(torch.randint(2**63 - 1, (1,)).numpy())
     # Four numbers of the mask are made of one of 64 bits.
     bits = generator.random_raw(-(-states.numel() // 4)).view(np.uint16)[: states.numel()]
     # torch converts bytes several times as fast as its bool.
