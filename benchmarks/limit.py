@@ -63,6 +63,7 @@ class Shape:
     hidden: int
     inner: int
     layers: int
+    heads: int
 
     @property
     def weights(self) -> list[tuple[int, int]]:
@@ -75,11 +76,10 @@ class Shape:
         """Operations of a forward pass over rows of these lengths, which ends at one position."""
         tokens, rows = int(lengths.sum()), len(lengths)
         layer = sum(out * into for out, into in self.weights)
-        keys_and_values = 2 * self.hidden**2
         attended = 2 * self.hidden * float((lengths**2).sum())
-        last = keys_and_values * tokens + (layer - keys_and_values) * rows
-        one_row = 2 * self.hidden * tokens
-        return 2 * ((self.layers - 1) * (layer * tokens + attended) + last + one_row)
+        # One query of each head meets the states of its row, and adds them up.
+        last = layer * rows + 2 * self.heads * self.hidden * tokens
+        return 2 * ((self.layers - 1) * (layer * tokens + attended) + last)
 
 
 def peak(shape: Shape, tokens: int, kind: torch.dtype) -> float:
@@ -118,8 +118,13 @@ def kinds(found: profile) -> Counter[str]:
 
 def compare(name: str, precision: str, steps: int, size: int) -> None:
     """Print the peak, and the shares of it that a step and an evaluation reach."""
-    sizes = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, **SHAPES[name]}
-    shape = Shape(sizes["hidden_size"], sizes["intermediate_size"], sizes["num_hidden_layers"])
+    sizes = transformers.BertConfig(**SHAPES[name])
+    shape = Shape(
+        sizes.hidden_size,
+        sizes.intermediate_size,
+        sizes.num_hidden_layers,
+        sizes.num_attention_heads,
+    )
     with tempfile.TemporaryDirectory() as folder:
         seed_everything(0)
         kit = kit_of("simcse", random_encoder(name, Path(folder)), size)

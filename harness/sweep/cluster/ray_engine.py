@@ -28,8 +28,6 @@ os.environ.update(
     TUNE_DISABLE_STRICT_METRIC_CHECKING="1",
     RAY_IGNORE_UNHANDLED_ERRORS="1",  # a failed trial is a record
 )
-# The C library of Linux may then use huge pages for the large arrays of the workers.
-os.environ.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
 if not os.environ.get("RAY_ADDRESS"):
     # The ports of a local Ray are open to the network, so only this process and its workers may
     # know the token. Ray reads it when it is imported.
