@@ -16,29 +16,24 @@ A short try: `python benchmarks/limit.py --shape mini --precision fp32 --steps 2
 """
 
 import argparse
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 import transformers
-from padding import SHAPES, kit_of, random_encoder
+from padding import SHAPES, training_of
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from harness.data.batching import TextBatch
 from harness.data.corpora import source
 from harness.evaluation.embedder import Embedder
-from harness.training.feeding import made
-from harness.training.optimisers import StageOptimiser
-from harness.training.seeds import seed_everything
-from harness.training.stages import stage_streams
+from harness.plugin.kit import Kit
 
 KINDS = {
     "products of the linear layers": ("mm", "addmm", "linear", "mkldnn"),
@@ -125,27 +120,14 @@ def compare(name: str, precision: str, steps: int, size: int) -> None:
         sizes.num_hidden_layers,
         sizes.num_attention_heads,
     )
-    with tempfile.TemporaryDirectory() as folder:
-        seed_everything(0)
-        kit = kit_of("simcse", random_encoder(name, Path(folder)), size)
-        method = kit.build().train()
-        (stage,) = kit.declared.stages
-        optimiser = StageOptimiser(stage, method, kit.config, 1000)
-        streams = stage_streams(method, kit, stage, seed=0)
-        batches = list(islice(made(method, stage, streams, 0), steps + 1))
-
-        def step(batch: Mapping[str, TextBatch]) -> None:
-            with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-                losses = method.losses(batch, stage)
-            torch.stack([loss.float() for loss in losses.values()]).sum().backward()
-            optimiser.step(0)
-
+    with training_of("simcse", name, size) as training:
+        batches = list(islice(training.batches, steps + 1))
         views = [batch["contrastive"].attention_mask.sum(1).repeat(2) for batch in batches]
-        step(batches[0])  # the first one is slower than the others
-        seconds = [timed(lambda batch=batch: step(batch)) for batch in batches[1:]]
+        training.step(batches[0], precision)  # the first one is slower than the others
+        seconds = [timed(partial(training.step, batch, precision)) for batch in batches[1:]]
         reached = [3 * shape.forward(each) / s for each, s in zip(views[1:], seconds, strict=True)]
         with profile(activities=[ProfilerActivity.CPU]) as found:
-            step(batches[-1])
+            training.step(batches[-1], precision)
         tokens = int(median(float(each.sum()) for each in views))
         kind = torch.bfloat16 if precision == "bf16" else torch.float32
         limit = peak(shape, tokens, kind)
@@ -158,10 +140,10 @@ def compare(name: str, precision: str, steps: int, size: int) -> None:
         whole = sum(spent.values())
         print("  " + ", ".join(f"{what} {us / whole:.0%}" for what, us in spent.most_common()))
         if precision == "fp32":  # the precision of the scores that are stored
-            evaluation(method, kit, shape, limit)
+            evaluation(training.method, training.kit, shape, limit)
 
 
-def evaluation(method: Any, kit: Any, shape: Shape, limit: float) -> None:
+def evaluation(method: Any, kit: Kit, shape: Shape, limit: float) -> None:
     """Print the share of the peak that the embedding of sentences reaches."""
     corpus = source(kit.declared.corpora["contrastive"])
     texts = corpus.corpus(corpus.paths()).columns[0][:TEXTS]

@@ -15,10 +15,11 @@ A short try: `python benchmarks/padding.py --shape mini --precision fp32 --steps
 import argparse
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -65,35 +66,48 @@ def kit_of(method: str, encoder: str, batch: int) -> Kit:
     return Kit(plugin.declare(resolve(plugin, known)), torch.device("cpu"))
 
 
-def step(
-    method: Any, optimiser: StageOptimiser, batch: Mapping[str, TextBatch], precision: str
-) -> float:
-    """The processor's seconds for one training step."""
-    started = time.process_time()
-    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-        losses = method.losses(batch, optimiser.stage)
-    torch.stack([loss.float() for loss in losses.values()]).sum().backward()
-    optimiser.step(0)
-    return time.process_time() - started
+class Training(NamedTuple):
+    """The last stage of a method's training."""
+
+    kit: Kit
+    method: Any
+    optimiser: StageOptimiser
+    batches: Iterator[Mapping[str, TextBatch]]
+
+    def step(self, batch: Mapping[str, TextBatch], precision: str) -> float:
+        """The processor's seconds for one training step."""
+        started = time.process_time()
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            losses = self.method.losses(batch, self.optimiser.stage)
+        torch.stack([loss.float() for loss in losses.values()]).sum().backward()
+        self.optimiser.step(0)
+        return time.process_time() - started
 
 
-def compare(name: str, shape: str, precision: str, steps: int, size: int) -> None:
-    """Print how many times as fast a step without padding is, in the method's last stage."""
+@contextmanager
+def training_of(name: str, shape: str, batch: int) -> Iterator[Training]:
+    """The training of a method with a random encoder, as long as the encoder's files exist."""
     with tempfile.TemporaryDirectory() as folder:
         seed_everything(0)
-        kit = kit_of(name, random_encoder(shape, Path(folder)), size)
+        kit = kit_of(name, random_encoder(shape, Path(folder)), batch)
         method = kit.build().train()
         stage = kit.declared.stages[-1]
         optimiser = StageOptimiser(stage, method, kit.config, 1000)
         streams = stage_streams(method, kit, stage, seed=0)
-        batches = list(islice(made(method, stage, streams, 0), steps + 1))
-        encoders = [module for module in method.modules() if isinstance(module, Encoder)]
+        yield Training(kit, method, optimiser, made(method, stage, streams, 0))
+
+
+def compare(name: str, shape: str, precision: str, steps: int, size: int) -> None:
+    """Print how many times as fast a step without padding is, in the method's last stage."""
+    with training_of(name, shape, size) as training:
+        batches = list(islice(training.batches, steps + 1))
+        encoders = [each for each in training.method.modules() if isinstance(each, Encoder)]
         seconds: dict[bool, list[float]] = {False: [], True: []}
         for batch in batches:
             for unpads in seconds:
                 for encoder in encoders:
                     encoder.unpads = unpads
-                seconds[unpads].append(step(method, optimiser, batch, precision))
+                seconds[unpads].append(training.step(batch, precision))
     # The first step of each is slower than the others.
     padded, unpadded = (np.array(seconds[unpads][1:]) for unpads in (False, True))
     low, middle, high = np.quantile(padded / unpadded, [0.1, 0.5, 0.9])

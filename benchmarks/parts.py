@@ -11,26 +11,20 @@ A short try: `python benchmarks/parts.py --rounds 5 --steps 2`.
 """
 
 import argparse
-import tempfile
-import time
 from collections.abc import Callable
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import transformers
-from padding import SHAPES, kit_of, random_encoder, step
+from limit import timed
+from padding import SHAPES, training_of
 from torch import Tensor
 from torch.nn import functional
 
 from harness.encoders.dropout import dropped
 from harness.encoders.plain_attention import attended
-from harness.training.feeding import made
-from harness.training.optimisers import StageOptimiser
-from harness.training.seeds import seed_everything
-from harness.training.stages import stage_streams
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 TOKENS, WIDTH, HEADS = 3000, 384, 12
@@ -49,13 +43,6 @@ def compare(what: str, theirs: Callable[[], Any], ours: Callable[[], Any], round
         f"{what}: {other:.2f} ms, ours {own:.2f} ms, ratio {middle:.2f} ({low:.2f} to {high:.2f})",
         flush=True,
     )
-
-
-def timed(call: Callable[[], Any]) -> float:
-    """Seconds of the clock for one call."""
-    started = time.perf_counter()
-    call()
-    return time.perf_counter() - started
 
 
 def dropout(precision: str, rounds: int) -> None:
@@ -98,21 +85,15 @@ def attention(precision: str, rows: int, length: int, rate: float, rounds: int) 
 
 def one_query(precision: str, shape: str, steps: int) -> None:
     """Compare steps of SimCSE whose last layer makes keys and values for all tokens, or not."""
-    with tempfile.TemporaryDirectory() as folder:
-        seed_everything(0)
-        kit = kit_of("simcse", random_encoder(shape, Path(folder)), 64)
-        method = kit.build().train()
-        (stage,) = kit.declared.stages
-        optimiser = StageOptimiser(stage, method, kit.config, 1000)
-        streams = stage_streams(method, kit, stage, seed=0)
-        key = method.encoder.model.encoder.layer[-1].attention.self.key
+    with training_of("simcse", shape, 64) as training:
+        key = training.method.encoder.model.encoder.layer[-1].attention.self.key
         ratios = []
-        for batch in islice(made(method, stage, streams, 0), steps + 1):
+        for batch in islice(training.batches, steps + 1):
             # A key that a hook might change is made.
             hook = key.register_forward_hook(lambda _module, _inputs, output: output)
-            all_tokens = step(method, optimiser, batch, precision)
+            all_tokens = training.step(batch, precision)
             hook.remove()
-            ratios.append(all_tokens / step(method, optimiser, batch, precision))
+            ratios.append(all_tokens / training.step(batch, precision))
     low, middle, high = np.quantile(ratios[1:], [0.1, 0.5, 0.9])
     print(f"step {precision}, {shape}: ratio {middle:.2f} ({low:.2f} to {high:.2f})", flush=True)
 

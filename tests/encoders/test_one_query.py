@@ -36,7 +36,8 @@ def assert_same(encoder: Encoder, one: Compute, other: Compute, *leaves: Tensor)
         torch.testing.assert_close(left, right, rtol=1e-7, atol=1e-9)
 
 
-def where_of(batch: TextBatch) -> Tensor:
+def where_of(batch: TextBatch) -> tuple[Tensor, Tensor]:
+    """The index of the last real position of each row."""
     return torch.arange(len(batch.input_ids)), ends(batch)
 
 
