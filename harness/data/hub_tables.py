@@ -69,7 +69,9 @@ def _downloaded(repository: str, config: str | None, download: bool) -> Path:
     try:
         # Without a Hub this fails at once, where `datasets` tries again for half a minute.
         folder = snapshot(allow_patterns=["README.md"])
-        if download:  # `hf://datasets/ORGANISATION/NAME@REVISION/FILE`
+        # Without a network it gives what was downloaded before.
+        if download and _answers(repository):
+            # `hf://datasets/ORGANISATION/NAME@REVISION/FILE`
             paths = [path for each in _splits(repository, config).values() for path in each]
             files = [path.partition("@")[2].partition("/")[2] for path in paths]
             folder = snapshot(allow_patterns=["README.md", *files])
@@ -84,3 +86,15 @@ def _downloaded(repository: str, config: str | None, download: bool) -> Path:
             f"{asked}; set HARNESS_HUB to a folder that has datasets/{repository}, or connect to "
             f"the Hub"
         ) from None
+
+
+def _answers(repository: str) -> bool:
+    """Whether the Hub can be asked for this data set now."""
+    from huggingface_hub import HfApi
+
+    try:
+        with explained(""):  # each version of the client has other errors of a network
+            HfApi().dataset_info(repository)
+    except UserError:
+        return False
+    return True

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from huggingface_hub import close_session
 
 from harness.data.corpora import count_items, source
 from harness.data.corpus_names import CorpusName, parsed
@@ -222,11 +223,8 @@ def test_without_a_hub_the_answer_comes_at_once(monkeypatch: pytest.MonkeyPatch)
     assert "the Hub did not give it (LocalEntryNotFoundError)" in str(error.value)
 
 
-def test_the_layout_of_the_hub_is_read_from_its_card(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def write_as_on_the_hub(folder: Path) -> None:
     """As SNLI lies there: one folder for a configuration, with more than one file of a split."""
-    folder = tmp_path / "datasets" / "some" / "nli"
     (folder / "plain_text").mkdir(parents=True)
     pattern = "plain_text/train-*"
     (folder / "README.md").write_text(
@@ -236,9 +234,36 @@ def test_the_layout_of_the_hub_is_read_from_its_card(
     for part in range(2):
         frame = {"premise": [f"p{part}"], "hypothesis": ["h"], "label": [part]}
         pd.DataFrame(frame).to_parquet(folder / f"plain_text/train-0000{part}-of-00002.parquet")
+
+
+def test_the_layout_of_the_hub_is_read_from_its_card(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_as_on_the_hub(tmp_path / "datasets" / "some" / "nli")
     monkeypatch.setenv("HARNESS_HUB", str(tmp_path))
     for name in ("some/nli", "some/nli:train", "some/nli/plain_text"):
         assert read(name).columns[0] == ["p0", "p1"]
+
+
+@pytest.mark.parametrize("offline", [True, False])
+def test_what_was_downloaded_is_read_without_a_network(
+    offline: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    downloaded = tmp_path / "datasets--some--nli"
+    commit = "a" * 40
+    (downloaded / "refs").mkdir(parents=True)
+    (downloaded / "refs" / "main").write_text(commit)
+    write_as_on_the_hub(downloaded / "snapshots" / commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    # Nobody listens at this port.
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", offline)
+    close_session()
+    for name in ("some/nli", "some/nli/plain_text:train"):
+        assert read(name).columns[0] == ["p0", "p1"]
+    with pytest.raises(UserError, match='no split "test"; valid: train'):
+        source("some/nli:test").paths()
+    close_session()
 
 
 def test_a_name_says_all_and_is_read_again() -> None:
