@@ -15,6 +15,7 @@ simcse`.
 import argparse
 import time
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -24,6 +25,7 @@ from harness.evaluation.suites import suite
 from harness.plugin import registry
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
+from harness.plugin.stage import Stage
 from harness.training.loop import Trainer
 from harness.training.seeds import seed_everything
 from harness.trials.trial import resolve
@@ -45,14 +47,21 @@ def measure(name: str, encoder: str, steps: int) -> tuple[int, int, float, float
     kit = Kit(declared, device())
     kit.build_shared()
     method = kit.build()
-    for number in (WARMUP_STEPS, steps):
-        declared.stages = [replace(stage, max_steps=number, epochs=None)]
-        started = time.process_time()
-        Trainer(method, kit, 0, evaluate=lambda: 0.0, report=lambda _: None).run()
-        seconds = (time.process_time() - started) / number
+    # The first run warms up, and what the second one takes to begin with is no part of a step.
+    run_seconds(method, kit, stage, WARMUP_STEPS)
+    short, long = (run_seconds(method, kit, stage, n) for n in (WARMUP_STEPS, WARMUP_STEPS + steps))
+    seconds = (long - short) / steps
     evaluation = evaluation_seconds(Embedder(method, kit), kit)
     items = config.batch_size * stage.accumulation
     return items, config.evaluation_interval, seconds, evaluation
+
+
+def run_seconds(method: Any, kit: Kit, stage: Stage, steps: int) -> float:
+    """Processor seconds of a training of so many steps, with its preparation."""
+    kit.declared.stages = [replace(stage, max_steps=steps, epochs=None)]
+    started = time.process_time()
+    Trainer(method, kit, 0, evaluate=lambda: 0.0, report=lambda _: None).run()
+    return time.process_time() - started
 
 
 def evaluation_seconds(embedder: Embedder, kit: Kit) -> float:
