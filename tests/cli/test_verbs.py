@@ -16,6 +16,7 @@ import pytest
 
 from harness.trials.store import Store
 
+CHECKOUT = Path(__file__).parents[2]
 HEAVY = {"torch", "ray", "transformers", "optuna", "pyarrow", "numpy"}
 SHIPPED_SPACES = ("fractions", "large", "quickstart", "semisup", "sup", "tpe", "unsup")
 ABLATIONS = (
@@ -135,6 +136,18 @@ def test_light_verbs_import_nothing_heavy(arguments: list[str], shown: str) -> N
     assert shown in done.stdout
     assert "harness.cli.sweep" in imported  # so the report lists the imports as this test expects
     assert not imported & HEAVY
+
+
+@pytest.mark.process
+def test_a_method_imports_no_models_of_transformers() -> None:
+    """They take seconds, and a sweep whose trials are all in the store needs none of them."""
+    code = "import sys, methods.simcse; print(*sorted(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=True
+    )
+    imported = set(done.stdout.split())
+    assert {"harness.encoders.backbone", "transformers"} <= imported
+    assert not imported & {"transformers.modeling_utils", "torch._dynamo"}
 
 
 def test_no_verb_shows_the_help(harness: Any) -> None:
