@@ -26,7 +26,11 @@ def attended(
     keys and values. mask: (rows, 1, length, keys) bool, which keys a query sees; None: all. rate:
     of the dropout of probabilities, 0 to 1. scaling: of the scores.
     """
-    key, value = (_of_all_heads(each, query.shape[1]) for each in (key, value))
+    # Its module takes seconds to import; here a model has imported it.
+    from transformers.integrations.sdpa_attention import repeat_kv
+
+    groups = query.shape[1] // key.shape[1]
+    key, value = repeat_kv(key, groups), repeat_kv(value, groups)
     shares = probabilities((query * scaling) @ key.transpose(2, 3), mask, rate)
     return (shares @ value).transpose(1, 2)
 
@@ -42,14 +46,3 @@ def probabilities(scores: Tensor, mask: Tensor | None, rate: float) -> Tensor:
     exact = torch.promote_types(scores.dtype, torch.float32)
     shares = scores.softmax(dim=-1, dtype=exact).to(scores.dtype)
     return dropout.dropped(shares, rate, training=rate > 0)
-
-
-def _of_all_heads(states: Tensor, heads: int) -> Tensor:
-    """Keys or values once for every head of the queries.
-
-    It is `repeat_kv` of transformers, whose module takes two seconds to import.
-    """
-    shared = states.shape[1]
-    if shared == heads:
-        return states
-    return states[:, :, None].expand(-1, -1, heads // shared, -1, -1).flatten(1, 2)

@@ -16,7 +16,6 @@ import pytest
 
 from harness.trials.store import Store
 
-CHECKOUT = Path(__file__).parents[2]
 HEAVY = {"torch", "ray", "transformers", "optuna", "pyarrow", "numpy"}
 SHIPPED_SPACES = ("fractions", "large", "quickstart", "semisup", "sup", "tpe", "unsup")
 ABLATIONS = (
@@ -142,9 +141,8 @@ def test_light_verbs_import_nothing_heavy(arguments: list[str], shown: str) -> N
 def test_a_method_imports_no_models_of_transformers() -> None:
     """They take seconds, and a sweep whose trials are all in the store needs none of them."""
     code = "import sys, methods.simcse; print(*sorted(sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     imported = set(done.stdout.split())
     assert {"harness.encoders.backbone", "transformers"} <= imported
     assert not imported & {"transformers.modeling_utils", "torch._dynamo"}
