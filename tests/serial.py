@@ -19,7 +19,7 @@ from harness.trials.run import attempt
 from harness.trials.store import Store
 from harness.trials.trained_encoder import provide
 from harness.trials.trial import Trial
-from tests.sweeping import Answer
+from tests.programs import Answer
 
 
 class SerialEngine:

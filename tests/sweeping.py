@@ -1,14 +1,13 @@
 """Fixtures that run sweeps in processes of their own, with plugins whose trials take a moment."""
 
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.programs import Answer, run_module
 
 HEAD = """\
 import os
@@ -194,15 +193,6 @@ methods:
 """
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The exit code of a command, and what it printed."""
-
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture(scope="session")
 def environment(cache: Path) -> dict[str, str]:
     """The environment of every process: embedded data, a local Ray, the cache of this session."""
@@ -217,11 +207,7 @@ def process(environment: dict[str, str]) -> Callable[..., Answer]:
     """process(argument, ...): run the command in a process of its own."""
 
     def call(*arguments: object) -> Answer:
-        command = [sys.executable, "-m", "harness", *map(str, arguments)]
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=1200, check=False
-        )
-        return Answer(done.returncode, done.stdout, done.stderr)
+        return run_module("harness", *arguments, environment=environment)
 
     return call
 

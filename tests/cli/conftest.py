@@ -2,7 +2,6 @@
 
 import io
 import os
-import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from harness.data.corpora import GRADED
 from harness.data.hub import EMBEDDED
 from harness.data.senteval import ARCHIVE, SIMCSE
 from harness.evaluation import suites
+from tests.programs import Answer, run_module
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SPACE = """\
@@ -31,15 +31,6 @@ methods:
     grid:
       learning_rate: [1e-4, 5e-4]
 """
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The exit code of a command, and what it printed."""
-
-    code: int
-    out: str
-    err: str
 
 
 Harness = Callable[..., Answer]
@@ -84,16 +75,14 @@ def process(cache: Path) -> Harness:
             **(environment or {}),
         }
         inherited = {name: value for name, value in os.environ.items() if name not in changed}
-        done = subprocess.run(
-            [sys.executable, "-m", "harness", *map(str, arguments)],
-            cwd=cwd,
-            env=inherited | {name: value for name, value in changed.items() if value is not None},
-            capture_output=True,
-            text=True,
+        return run_module(
+            "harness",
+            *arguments,
+            environment=inherited
+            | {name: value for name, value in changed.items() if value is not None},
+            folder=cwd,
             timeout=timeout,
-            check=False,
         )
-        return Answer(done.returncode, done.stdout, done.stderr)
 
     return call
 

@@ -20,6 +20,7 @@ from harness.trials.bounded_log import KEPT_BYTES, BoundedLog, last_lines
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import Trial
+from tests.programs import run_module
 from tests.sweeping import BAG, ONE_AT_A_TIME, one_grid
 
 PLUGIN = f'''\
@@ -93,17 +94,13 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
     folder = tmp_path_factory.mktemp("limits")
     (folder / "faulty.py").write_text(PLUGIN, encoding="utf-8")
     (folder / "space.yaml").write_text(one_grid("faulty", "fault", FAULTS), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "harness", "sweep", folder / "faulty.py", folder / "space.yaml",
-         "--store", folder / "store", "--trial-timeout", "60s", "--memory-per-trial", "3",
-         *ONE_AT_A_TIME],
-        env={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"},
-        capture_output=True,
-        text=True,
+    answer = run_module(
+        "harness", "sweep", folder / "faulty.py", folder / "space.yaml", "--store",
+        folder / "store", "--trial-timeout", "60s", "--memory-per-trial", "3", *ONE_AT_A_TIME,
+        environment={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"},
         timeout=1500,
-        check=False,
     )  # fmt: skip
-    return folder / "store", done.stdout + done.stderr, done.returncode
+    return folder / "store", answer.out + answer.err, answer.code
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,8 @@ from harness.sweep.cluster.machine_check import check_same, digests_of, digests_
 from harness.trials.store import Store
 from harness.trials.trial import Trial
 from tests.clusters import cluster
-from tests.sweeping import BAG, Answer, marked_processes, one_grid
+from tests.programs import Answer
+from tests.sweeping import BAG, marked_processes, one_grid
 
 SPACE = one_grid("slowly", "pause", [0.01, 0.02, 0.03, 0.5])
 PLUGIN = f'''\

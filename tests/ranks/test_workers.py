@@ -2,8 +2,6 @@
 
 import re
 import shutil
-import subprocess
-import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +13,8 @@ from harness.training.saved_state import SavedState
 from harness.trials.run import CHECKPOINT
 from harness.trials.store import Store
 from tests.clusters import cluster, start_node
-from tests.sweeping import TRAINED, Answer, write_few_pairs
+from tests.programs import Answer, run_module
+from tests.sweeping import TRAINED, write_few_pairs
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -65,13 +64,10 @@ def run(plugin: Path, tmp_path: Path, environment: dict[str, str]) -> Callable[.
             "evaluation_interval": 3, "learning_rate": 0.05,
         }  # fmt: skip
         given = [f"--set={name}={value}" for name, value in {**fixed, **values}.items()]
-        done = subprocess.run(
-            [sys.executable, "-m", "harness", "run", plugin, "--encoder", "tiny-bert",
-             "--store", store, *given],
-            env=environment | {"HARNESS_CHECKPOINT_MINUTES": "0"},
-            capture_output=True, text=True, timeout=1200, check=False,
+        return run_module(
+            "harness", "run", plugin, "--encoder", "tiny-bert", "--store", store, *given,
+            environment=environment | {"HARNESS_CHECKPOINT_MINUTES": "0"},
         )  # fmt: skip
-        return Answer(done.returncode, done.stdout, done.stderr)
 
     return call
 
@@ -142,13 +138,12 @@ def test_a_sweep_mixes_sizes_on_three_nodes(
     with cluster(nodes, "--num-cpus=0") as address:
         for _ in range(3):
             start_node(nodes, f"--address={address}", "--num-cpus=1")
-        done = subprocess.run(
-            [sys.executable, "-m", "harness", "sweep", plugin, space, "--store", store,
-             "--address", address, "--no-dashboard"],
-            env=nodes, capture_output=True, text=True, timeout=1200, check=False,
+        answer = run_module(
+            "harness", "sweep", plugin, space, "--store", store, "--address", address,
+            "--no-dashboard", environment=nodes,
         )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "worker 2 of 2: it died" in done.stdout
+    assert answer.code == 0, answer.out + answer.err
+    assert "worker 2 of 2: it died" in answer.out
     records = Store(store).read().records()
     assert sorted(record.engine["workers"] for record in records) == [1, 1, 2]
     assert {(record.status, record.steps) for record in records} == {("finished", 12)}

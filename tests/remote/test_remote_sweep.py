@@ -1,7 +1,6 @@
 """Sweeps of two machines into one bucket, through the command line."""
 
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ import pytest
 
 from harness import cli
 from harness.trials.remote_store import RemoteStore
+from tests.programs import run_module
 from tests.remote.conftest import Proxy
 from tests.sweeping import ONE_AT_A_TIME
 
@@ -42,13 +42,9 @@ class Machine:
 
     def __call__(self, *arguments: object) -> str:
         """What a command prints that succeeds."""
-        done = subprocess.run(
-            [sys.executable, "-m", "harness", *map(str, arguments)],
-            env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=1200,
-            check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        answer = run_module("harness", *arguments, environment=self.environment, folder=self.folder)
+        assert answer.code == 0, answer.out + answer.err
+        return answer.out
 
 
 @pytest.fixture

@@ -6,8 +6,6 @@ Everything else is as on one: Ray's accounting, the workers, the store.
 
 import os
 import platform
-import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +14,7 @@ import pytest
 
 from harness.trials.store import Store
 from tests.clusters import cluster
+from tests.programs import run_module
 from tests.sweeping import BAG, one_grid
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
@@ -89,14 +88,13 @@ def test_first_peak_decides_the_shares_and_who_needs_more_is_run_again(
     plugin = f"PEAK = {PEAK}\nNOTES = {str(notes)!r}\n{PLUGIN}"
     (tmp_path / "measured.py").write_text(plugin, encoding="utf-8")
     (tmp_path / "space.yaml").write_text(SPACE, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "harness", "sweep", tmp_path / "measured.py",
-         tmp_path / "space.yaml", "--store", store, "--address", address, "--no-dashboard",
-         "--gpus-per-trial", "auto"],
-        env=environment, capture_output=True, text=True, timeout=1200, check=False,
+    answer = run_module(
+        "harness", "sweep", tmp_path / "measured.py", tmp_path / "space.yaml", "--store", store,
+        "--address", address, "--no-dashboard", "--gpus-per-trial", "auto",
+        environment=environment,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "waits: it needs more than its share of a GPU" in done.stdout
+    assert answer.code == 0, answer.out + answer.err
+    assert "waits: it needs more than its share of a GPU" in answer.out
     lines = [line.split() for line in notes.read_text().splitlines()]
     shares = [(int(number), float(gpus)) for number, gpus in lines]
     assert shares[0] == (1, 1.0)

@@ -1,0 +1,104 @@
+"""Programs of Python in processes of their own that need not import everything again.
+
+A server, one for each process of pytest, has imported what takes seconds. Each program is a fork
+of it. Ray is not among the imports, because it reads its settings when it is imported. A test
+of how a program starts, or one that finds its processes by their environment, starts a new Python.
+"""
+
+import atexit
+import multiprocessing
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+IMPORTED = [
+    "harness.cli", "harness.trials.run", "harness.trials.workers", "transformers",
+    "transformers.models.bert.modeling_bert", "datasets", "optuna", "sklearn.linear_model",
+]  # fmt: skip
+"""What most programs import; a module that reads the environment when it is imported may not be
+here, unless all tests have the same settings of it (HF_HUB_OFFLINE, OMP_NUM_THREADS)"""
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(IMPORTED)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The exit code of a command, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run_module(
+    module: str,
+    *arguments: object,
+    environment: Mapping[str, str],
+    folder: Path | None = None,
+    timeout: float = 1200,
+) -> Answer:
+    """`python -m module argument ...` in a fork of the server, with exactly this environment.
+
+    Raises subprocess.TimeoutExpired, as subprocess.run does.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        out, err = Path(name, "out"), Path(name, "err")
+        words = [module, *map(str, arguments)]
+        with started(*words, environment=environment, folder=folder, out=out, err=err) as process:
+            process.join(timeout)
+            if process.exitcode is None:
+                raise subprocess.TimeoutExpired(words, timeout)
+            return Answer(process.exitcode, out.read_text("utf-8"), err.read_text("utf-8"))
+
+
+@contextmanager
+def started(
+    module: str,
+    *arguments: str,
+    environment: Mapping[str, str],
+    folder: Path | None = None,
+    out: Path | None = None,
+    err: Path | None = None,
+) -> Iterator[ForkServerProcess]:
+    """A fork of the server that runs `python -m module argument ...`; it is killed at the end.
+
+    out, err: files for what it prints; None: it prints where pytest does.
+    """
+    process = CONTEXT.Process(
+        target=_program,
+        args=(module, arguments, dict(environment), folder or Path.cwd(), (out, err)),
+    )
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join()
+
+
+def _program(
+    module: str,
+    arguments: tuple[str, ...],
+    environment: dict[str, str],
+    folder: Path,
+    streams: tuple[Path | None, Path | None],
+) -> None:
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    for number, path in enumerate(streams, start=1):
+        if path:
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
+    sys.argv = [module, *arguments]
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    finally:
+        sys.stdout.flush()
+        atexit._run_exitfuncs()  # a fork of multiprocessing does not run them itself
