@@ -23,8 +23,9 @@ def masked_language_loss(
     """
     logits: Tensor = head(states[chosen])
     if len(logits) == 0:
-        # A mean over nothing would be nan. This zero keeps the graph, so it can be differentiated.
-        return states.sum() * 0
+        # A mean over nothing would be nan. This zero keeps the graph, and that of the head, so that
+        # every batch gives the same parameters a gradient.
+        return logits.float().sum()
     return functional.cross_entropy(logits.float(), originals[chosen])
 
 

@@ -59,6 +59,11 @@ class EngineConfig(BaseModel):
                     raise UserError(f"{name} needs the engine deepspeed; add engine=deepspeed")
         if self.offload_parameters and self.zero != 3:
             raise UserError("offload_parameters needs sharded weights; add zero=3")
+        if self.shards_weights and self.chunk_size and getattr(self, "gradient_checkpointing", 0):
+            raise UserError(
+                "gradient_checkpointing inside of chunks does not work with zero=3; leave out "
+                "gradient_checkpointing, since a chunk keeps no activations either"
+            )
         return self
 
     @property

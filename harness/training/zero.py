@@ -3,13 +3,13 @@
 import os
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from harness.errors import UserError, extra
+from harness.errors import TrialFailure, UserError, extra
 from harness.plugin.config import TrainingConfig
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
@@ -42,9 +42,35 @@ class ZeroOptimiser(StageOptimiser):
             dist_init_required=False,
         )
         self.losses = self._engine
+        self._names = {id(value): name for name, value in method.named_parameters()}
+        self._usual: set[int] | None = None
+        """The parameters that a batch of the stage reaches; None: it has had none"""
+        self._reached: set[int] = set()
+        """Those that the last batch has reached"""
+        self._hooks = [
+            each.register_post_accumulate_grad_hook(lambda found: self._reached.add(id(found)))
+            for each in self.parameters
+        ]
+
+    def accumulating(self, *, last: bool) -> AbstractContextManager[object]:
+        # It takes every backward pass for the last one of a step, and forgets those before it.
+        self._engine.set_gradient_accumulation_boundary(last)
+        return nullcontext()
 
     def backward(self, loss: Tensor) -> None:
+        """Add the gradients of a loss. Raises TrialFailure when it reaches other parameters.
+
+        DeepSpeed would count a gradient that another batch of the step gave once more, or never.
+        """
+        self._reached.clear()
         self._engine.backward(loss, scale_wrt_gas=False)
+        self._usual = self._usual or {*self._reached}
+        if different := self._usual ^ self._reached:
+            name = min(self._names[each] for each in different)
+            raise TrialFailure(
+                f"engine: deepspeed needs batches that all give the same parameters a gradient, "
+                f"and only some give {name} one; set engine=ddp"
+            )
 
     def step(self, step: int) -> Tensor | None:
         self.set_rates(step)
@@ -79,6 +105,8 @@ class ZeroOptimiser(StageOptimiser):
                 safe_set_full_optimizer_state(parameter, value, name)
 
     def close(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
         self._engine.destroy()
 
 

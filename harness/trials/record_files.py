@@ -4,7 +4,7 @@ import errno
 import functools
 import os
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from harness.errors import UserError
 from harness.inputs import kind_of
 from harness.trials.record import JSON_COLUMNS, RANK, SCHEMA, SCHEMA_VERSION, is_object
+from harness.trials.wrong_engine import without_wrong
 
 ROWS_TOGETHER = 1024
 """Rows of a row group, which is the least that a reader of one row has to unpack"""
@@ -42,6 +43,7 @@ def read_rows(
         there = [name for name in names if name in known]
         # For the few rows of most files, threads cost more than they save.
         table = file.read_row_groups(groups, there, use_threads=len(groups) > 1)
+        table = without_wrong(table, _column_of(file, groups, known))
     if between is not None:
         table = table.filter(_within(table["key"], between))
     return _of_this_schema(table, names)
@@ -53,8 +55,23 @@ def read_row_groups(path: Path) -> Iterator[pa.Table]:
         there = [name for name in SCHEMA.names if name in known]
         for group in range(file.num_row_groups):
             table = file.read_row_group(group, there, use_threads=file.num_row_groups > 1)
+            table = without_wrong(table, _column_of(file, [group], known))
             if table.num_rows:
                 yield _of_this_schema(table, SCHEMA.names)
+
+
+def _column_of(
+    file: pq.ParquetFile, groups: list[int], known: list[str]
+) -> Callable[[str], pa.ChunkedArray]:
+    """What reads a column of these row groups; one that the file does not have is null."""
+
+    def column(name: str) -> pa.ChunkedArray:
+        if name in known:
+            return file.read_row_groups(groups, [name], use_threads=False)[name]
+        rows = sum(file.metadata.row_group(group).num_rows for group in groups)
+        return pa.chunked_array([pa.nulls(rows, SCHEMA.field(name).type)])
+
+    return column
 
 
 def no_rows(columns: Sequence[str]) -> pa.Table:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from harness.cli.options import seconds_of
 from harness.errors import OUTPUT_FOLLOWS, REASON_LENGTH, UserError, headline, reason
 from harness.sweep.workers import watchdog
 from harness.sweep.workers.limits import Limits, Watchdog, limited, stopped, with_log
-from harness.sweep.workers.process_memory import machine_memory, parent, resident
+from harness.sweep.workers.process_memory import family, machine_memory, parent, resident
 from harness.sweep.workers.watchdog import Watch
 from harness.trials.bounded_log import KEPT_BYTES, BoundedLog, last_lines
 from harness.trials.record import Record
@@ -272,15 +273,16 @@ def test_reason_is_bounded(tmp_path: Path) -> None:
 def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str | None]:
     """planted(total, free, others): what a watch says on a machine with this memory, in bytes.
 
-    `others`: what the other workers of the machine occupy; the watched one occupies 100.
+    `others`: what the other workers of the machine occupy, with the processes that they have
+    started; the watched one occupies 100.
     """
 
     def excess(total: int, free: int, *others: int) -> str | None:
-        occupied = {1: 100} | dict(enumerate(others, start=2))
+        found = {1: 100} | dict(enumerate(others, start=2))
         monkeypatch.setattr(watchdog, "machine_memory", lambda: (total, free))
         monkeypatch.setattr(watchdog, "parent", lambda _: 0)
-        monkeypatch.setattr(watchdog, "children", lambda _: list(occupied))
-        monkeypatch.setattr(watchdog, "resident", lambda process: occupied[process])
+        monkeypatch.setattr(watchdog, "children", lambda _: list(found))
+        monkeypatch.setattr(watchdog, "occupied", found.__getitem__)
         return Watch(1, "", "", "", None, None).excess()
 
     return excess
@@ -302,6 +304,67 @@ def test_memory_is_known_here() -> None:
     assert 0 < free <= total
     assert 0 < resident(os.getpid()) < total
     assert parent(os.getpid()) == os.getppid()
+
+
+PARENT = """\
+import os, sys, time
+from harness.sweep.workers.process_memory import adopt_orphans
+adopt_orphans()
+common = b"x" * (64 << 20)
+for place in sys.argv[1:]:
+    if os.fork() == 0:
+        if place == "daemon" and os.fork():
+            os._exit(0)
+        if place != "reader":
+            own = b"y" * (64 << 20)
+        if place == "grandchild" and os.fork() == 0:
+            further = b"z" * (64 << 20)
+        print("ready", flush=True)
+        time.sleep(1000)
+print("ready", flush=True)
+time.sleep(1000)
+"""
+"""A process of 64 MiB and its children: one that has 64 MiB, too, one that only has what its parent
+has, one whose parent has left it, and one with a child of its own that has another 64 MiB"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("started", "processes", "blocks"),
+    [
+        ([], 1, 1),
+        (["reader", "reader", "reader"], 4, 1),
+        (["child"], 2, 2),
+        (["daemon"], 2, 2),
+        (["grandchild"], 3, 3),
+    ],
+    ids=lambda given: "-".join(given) if isinstance(given, list) else str(given),
+)
+def test_memory_of_all_that_a_trial_starts(
+    tmp_path: Path, started: list[str], processes: int, blocks: int
+) -> None:
+    """What a fork shares with its parent counts once, and all of it ends together."""
+    worker = subprocess.Popen([sys.executable, "-c", PARENT, *started], stdout=subprocess.PIPE)
+    assert worker.stdout
+    for _ in range(processes):
+        assert worker.stdout.readline() == b"ready\n"
+    members = family(worker.pid)
+    allowed = 64 * blocks + 40  # MiB, with Python itself
+    over, under = (
+        Watch(worker.pid, str(tmp_path), "", "", None, float(mib << 20))
+        for mib in (64 * blocks - 1, allowed)
+    )
+    assert under.excess() is None
+    assert "of memory, more than --memory-per-trial" in str(over.excess())
+    over.stop("it took too much")
+    assert worker.wait(60) == -9
+    assert len(members) >= processes
+    for process in members:
+        for _ in range(600):
+            if not resident(process):
+                break
+            time.sleep(0.1)
+        assert not resident(process)
 
 
 @pytest.mark.process

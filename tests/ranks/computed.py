@@ -1,42 +1,25 @@
-"""What methods compute in a training step, by this process alone or by several ranks together.
+"""What methods compute in a training step, by this process alone or by several ranks together."""
 
-`python -m tests.ranks.computed FILE` is one rank: FILE has the cases, its place and the file in
-which rank 0 leaves what was computed.
-"""
-
-import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from torch import Tensor, nn
 
-from harness.plugin import registry
 from harness.plugin.config import TrainingConfig
-from harness.plugin.kit import Kit
 from harness.ranks import has_ranks
 from harness.training.engines import stage_optimiser
 from harness.training.feeding import made
 from harness.training.stages import stage_streams
 from harness.training.zero import shard
-from harness.trials.trial import resolve
-from harness.trials.workers import Place
 from tests.method_cases import mixed, without_dropout
-
-Computed = dict[str, Tensor]
-"""Stage, step and loss, or `gradient` and stage, step and parameter -> what was computed"""
-
-
-def kit_of(name: str, values: dict[str, Any]) -> Kit:
-    """A kit on the CPU."""
-    plugin = registry.load(name)
-    return Kit(plugin.declare(resolve(plugin, values)), torch.device("cpu"))
+from tests.ranks.rank import Computed, kit_of
 
 
 def computed(name: str, values: dict[str, Any]) -> Computed:
-    """Losses and gradients of the first steps of all stages, and test embeddings."""
+    """Losses and gradients of the first steps of all stages, and test embeddings.
+
+    They are named by stage, step and loss, or by `gradient` and stage, step and parameter.
+    """
     kit = kit_of(name, values)
     assert isinstance(kit.config, TrainingConfig)
     method = without_dropout(kit).train()
@@ -78,21 +61,3 @@ def gradients(method: nn.Module) -> dict[str, Tensor]:
         if gradient is not None:
             found[name] = gradient.detach().clone()
     return found
-
-
-def main() -> None:
-    """Be one rank."""
-    told = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    everything: dict[str, dict[str, Computed]] = {}
-    for run, cases in told["runs"].items():
-        meeting = f"file://{told['folder']}/{run}"
-        with Place(**told["place"], address=meeting).taken():
-            everything[run] = {case: computed(*given) for case, given in cases.items()}
-    if told["place"]["number"] == 0:
-        torch.save(everything, told["results"])
-
-
-if __name__ == "__main__":
-    main()

@@ -1,9 +1,5 @@
 """Several ranks compute what one process computes: losses, gradients and embeddings."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +9,9 @@ import torch
 from harness.plugin import registry
 from harness.plugin.config import TrainingConfig
 from tests.method_cases import CASES, IDS, values_of
-from tests.ranks.computed import Computed, computed
+from tests.ranks.computed import computed
+from tests.ranks.rank import Computed, by_ranks
 
-LIMIT = 900
-"""Seconds for all cases on a busy machine"""
 TRAINED = {
     case: (name, options)
     for case, (name, options) in zip(IDS, CASES, strict=True)
@@ -65,30 +60,8 @@ def together(
             for engine, fields in ENGINES.items()
             if fields["workers"] == count
         }
-        found |= by_ranks(runs, count, tmp_path_factory.mktemp("ranks"))
-    return found
-
-
-def by_ranks(runs: dict[str, Any], count: int, folder: Path) -> dict[str, dict[str, Computed]]:
-    """What so many ranks compute together, run after run."""
-    results, processes = folder / "results.pt", []
-    for number in range(count):
-        told = folder / f"{number}.json"
-        place = {"number": number, "count": count, "threads": 1}
-        everything = {"runs": runs, "place": place, "folder": str(folder), "results": str(results)}
-        told.write_text(json.dumps(everything), encoding="utf-8")
-        processes.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "tests.ranks.computed", str(told)],
-                env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"},
-            )
-        )
-    try:
-        assert [process.wait(LIMIT) for process in processes] == [0] * count
-    finally:
-        for process in processes:
-            process.kill()
-    found: dict[str, dict[str, Computed]] = torch.load(results, weights_only=True)
+        folder = tmp_path_factory.mktemp("ranks")
+        found |= by_ranks("tests.ranks.computed:computed", runs, count, folder)
     return found
 
 

@@ -117,13 +117,12 @@ def test_loss_is_the_mean_over_the_chosen_positions() -> None:
 
 
 def test_loss_is_zero_where_nothing_was_chosen() -> None:
-    states = torch.randn(2, 3, 8, requires_grad=True)
-    found = masked_language_loss(
-        nn.Linear(8, 11), states, torch.zeros(2, 3).long(), torch.zeros(2, 3).bool()
-    )
+    """All that a batch with a chosen position reaches gets a gradient here, too."""
+    states, head = torch.randn(2, 3, 8, requires_grad=True), nn.Linear(8, 11)
+    found = masked_language_loss(head, states, torch.zeros(2, 3).long(), torch.zeros(2, 3).bool())
     assert found.item() == 0
     found.backward()
-    assert states.grad.abs().max() == 0
+    assert all(each.grad.abs().max() == 0 for each in (states, head.weight, head.bias))
 
 
 def test_loss_under_autocast_is_computed_in_float32() -> None:

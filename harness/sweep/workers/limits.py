@@ -19,6 +19,7 @@ import torch
 from harness.errors import OUTPUT_FOLLOWS, REASON_LENGTH
 from harness.files import PACKAGE
 from harness.sweep.workers.gpu_share import allowed_fraction
+from harness.sweep.workers.process_memory import adopt_orphans
 from harness.sweep.workers.watchdog import STOPPED
 from harness.trials.bounded_log import last_lines
 from harness.trials.record import Record
@@ -34,7 +35,7 @@ class Limits:
 
     seconds: float | None = None
     memory_bytes: float | None = None
-    """Host memory"""
+    """Host memory of the trial and the processes that it starts; what they share counts once"""
     gpus: float = 0
     """GPUs of the trial; of a part of one, it may use as large a part of the memory"""
 
@@ -60,6 +61,7 @@ class Watchdog:
         return cls._of_this_process
 
     def __init__(self) -> None:
+        adopt_orphans()
         read, self._pipe = os.pipe()
         self._process = subprocess.Popen(
             [

@@ -19,7 +19,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.sweep.workers.process_memory import children, machine_memory, parent, resident
+from harness.sweep.workers.process_memory import (
+    children,
+    family,
+    machine_memory,
+    parent,
+    resident,
+    share,
+)
 from harness.trials.bounded_log import BoundedLog
 
 STOPPED = "stopped.json"
@@ -53,19 +60,28 @@ class Watch:
         """What the trial takes too much of, as a sentence; None: nothing."""
         if self.seconds and time.monotonic() - self.began > self.seconds:
             return f"it took longer than --trial-timeout ({self.seconds:g} seconds)"
-        used = resident(self.worker)
-        if self.memory_bytes and used > self.memory_bytes:
+        if self.memory_bytes and (used := self._used()) > self.memory_bytes:
             return (
                 f"it took {used / _GIB:.2f} GiB of memory, more than --memory-per-trial "
                 f"({self.memory_bytes / _GIB:g} GiB)"
             )
         total, free = machine_memory()
-        if free < RESERVE * total and used >= max(map(resident, self._beside())):
+        if free < RESERVE * total and (used := occupied(self.worker)) >= max(
+            map(occupied, self._beside())
+        ):
             return (
                 f"it took {used / _GIB:.1f} GiB of memory, more than any other trial, when only "
                 f"{free / _GIB:.1f} of the machine's {total / _GIB:.1f} GiB were left"
             )
         return None
+
+    def _used(self) -> int:
+        """The bytes of memory of the trial with the processes that it has started, or more.
+
+        It is exact only above the limit, because it takes the system long to tell what is shared.
+        """
+        most = sum(map(resident, family(self.worker)))
+        return most if most <= (self.memory_bytes or 0) else occupied(self.worker)
 
     def _beside(self) -> list[int]:
         """The workers of this machine: what the same raylet has started."""
@@ -76,11 +92,15 @@ class Watch:
         note = json.dumps({"sweep": self.sweep, "reason": why})
         with suppress(OSError):
             Path(self.folder, STOPPED).write_text(note, encoding="utf-8")
-        started = children(self.worker)
-        for process in (self.worker, *started):
+        for process in family(self.worker):
             if process != os.getpid():
                 with suppress(OSError):
                     os.kill(process, signal.SIGKILL)
+
+
+def occupied(worker: int) -> int:
+    """The bytes of memory of a worker together with all processes that it has started."""
+    return sum(map(share, family(worker)))
 
 
 def watch_worker(worker: int, pipe: int) -> None:

@@ -1,0 +1,137 @@
+"""All engines train alike: the weights after several steps are those of one process."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness.errors import TrialFailure, UserError
+from harness.losses.masked_language import masked_language_loss
+from harness.ranks import joined
+from tests.kits import KitFor
+from tests.ranks.rank import Computed, by_ranks
+from tests.ranks.test_equal import ENGINES
+from tests.ranks.trained import trained, trained_in_plain_torch
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "accumulation": {"accumulation": 2},
+    "chunks": {"chunk_size": 4},
+    "clipping": {"gradient_clipping": 0.1},
+    "uneven last batch": {"batch_size": 19},
+    "together": {
+        "accumulation": 3, "chunk_size": 2, "gradient_clipping": 0.1, "batch_size": 5,
+    },
+    "a loss over nothing": {
+        "setting": "unsup", "masked_language_weight": 0.1, "masking_ratio": 0.005,
+        "accumulation": 2, "batch_size": 4,
+    },
+}  # fmt: skip
+"""The last of two batches of 19 has one row, so that the second rank has none of its own"""
+TWO = [engine for engine, fields in ENGINES.items() if fields["workers"] == 2]
+LEARNING_RATE = 1e-4
+LARGEST = 0.6 * LEARNING_RATE
+"""Most that a weight may differ by after eight steps, whose rates add up to 4.5 times the peak"""
+
+
+@pytest.fixture(scope="module")
+def cases(triplets: Path, sentences: Path) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Setting -> method and all its values."""
+    values = {
+        "encoder": "tiny-bert", "suite": "graded", "setting": "sup", "precision": "fp32",
+        "triplets": str(triplets), "sentences": str(sentences), "batch_size": 8,
+        "learning_rate": LEARNING_RATE, "gradient_clipping": 1e9,
+    }  # fmt: skip
+    return {name: ("simcse", values | given) for name, given in SETTINGS.items()}
+
+
+@pytest.fixture(scope="module")
+def alone(cases: dict[str, tuple[str, dict[str, Any]]]) -> dict[str, Computed]:
+    return {setting: trained_in_plain_torch(*given) for setting, given in cases.items()}
+
+
+@pytest.fixture(scope="module")
+def together(
+    cases: dict[str, tuple[str, dict[str, Any]]], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, Computed]]:
+    """Engine -> setting -> what two ranks train; the same two processes for all of them."""
+    runs = {
+        engine: {
+            setting: (name, values | ENGINES[engine]) for setting, (name, values) in cases.items()
+        }
+        for engine in TWO
+    }
+    folder = tmp_path_factory.mktemp("trained")
+    return by_ranks("tests.ranks.trained:trained", runs, 2, folder)
+
+
+def largest_difference(found: Computed, expected: Computed) -> float:
+    """The largest difference of two weights.
+
+    The biases of the keys are left out: they change no attention, so their gradient is the rounding
+    error of zero, out of which Adam makes a step of any size.
+    """
+    assert found.keys() == expected.keys()
+    return max(
+        (found[name] - value).abs().max().item()
+        for name, value in expected.items()
+        if name != "norms" and not name.endswith("key.bias")
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("engine", TWO)
+def test_weights_after_eight_steps(
+    together: dict[str, dict[str, Computed]],
+    alone: dict[str, Computed],
+    engine: str,
+    setting: str,
+) -> None:
+    found, expected = together[engine][setting], alone[setting]
+    torch.testing.assert_close(found["norms"], expected["norms"], rtol=1e-5, atol=0)
+    assert largest_difference(found, expected) < LARGEST
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_clipping_clips(alone: dict[str, Computed]) -> None:
+    """And the settings train something else than one another."""
+    assert alone["clipping"]["norms"].min() > SETTINGS["clipping"]["gradient_clipping"]
+    assert largest_difference(alone["clipping"], alone["chunks"]) > LARGEST
+
+
+@pytest.mark.slow
+@pytest.mark.process  # DeepSpeed asks the machine for numactl
+@pytest.mark.parametrize("zero", [2, 3])
+def test_deepspeed_refuses_batches_that_reach_other_parameters(
+    cases: dict[str, tuple[str, dict[str, Any]]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    zero: int,
+) -> None:
+    """It would take the gradient of an earlier batch for that of one that gives none."""
+    calls = iter(range(99))
+
+    def loss(head: Any, states: torch.Tensor, *chosen: torch.Tensor) -> torch.Tensor:
+        if next(calls) == 1:
+            return states.sum() * 0
+        return masked_language_loss(head, states, *chosen)
+
+    monkeypatch.setattr("harness.losses.masked_language.masked_language_loss", loss)
+    name, values = cases["a loss over nothing"]
+    values = values | {"masking_ratio": 0.5, "engine": "deepspeed", "zero": zero}
+    with (
+        joined(0, 1, f"file://{tmp_path / 'meeting'}"),
+        pytest.raises(TrialFailure, match=r"only some give vocabulary\S+ one; set engine=ddp"),
+    ):
+        trained(name, values)
+
+
+def test_chunks_of_sharded_weights_have_no_checkpoints_inside(kit_for: KitFor) -> None:
+    """The ranks would ask one another for weights in different orders."""
+    both = {"chunk_size": 4, "gradient_checkpointing": True, "engine": "deepspeed"}
+    kit_for("simcse", **both, zero=2)
+    with pytest.raises(UserError, match="leave out gradient_checkpointing"):
+        kit_for("simcse", **both, zero=3)

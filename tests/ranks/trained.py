@@ -1,0 +1,77 @@
+"""The weights after several steps: those of an engine, and those of one process in plain torch."""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from harness.plugin.config import TrainingConfig
+from harness.plugin.stage import Stage
+from harness.ranks import has_ranks
+from harness.training.engines import stage_optimiser
+from harness.training.feeding import made
+from harness.training.parameters import trainable
+from harness.training.progress import Outcome
+from harness.training.sharded import whole
+from harness.training.stages import stage_streams
+from harness.training.step_curves import GRADIENT_NORM
+from harness.training.steps import Steps
+from harness.training.zero import shard
+from tests.method_cases import without_dropout
+from tests.ranks.rank import Computed, kit_of
+
+STEPS = 8
+"""Steps of a stage"""
+
+
+def trained(name: str, values: dict[str, Any]) -> Computed:
+    """All parameters after the last step, and `norms`: those of the gradients in all steps."""
+    kit = kit_of(name, values)
+    assert isinstance(kit.config, TrainingConfig)
+    method = without_dropout(kit).train()
+    if kit.config.shards_weights and has_ranks():
+        shard(method, kit.config, kit.device)
+    outcome, steps = Outcome(), Steps(kit, seed=0)
+    for stage in kit.declared.stages:
+        optimiser = stage_optimiser(stage, method, kit.config, STEPS, None)
+        batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
+        for step in range(STEPS):
+            steps.run(outcome, optimiser, batches, step)
+        steps.settle(outcome)
+        found = {each: whole(value).clone() for each, value in method.named_parameters()}
+        optimiser.close()
+    norms = [each["value"] for each in outcome.curves if each["metric"] == GRADIENT_NORM]
+    return found | {"norms": torch.tensor(norms)}
+
+
+def trained_in_plain_torch(name: str, values: dict[str, Any]) -> Computed:
+    """The same by a loop with torch's own functions, in this process alone and without chunks."""
+    kit = kit_of(name, values | {"engine": "single", "workers": 1, "chunk_size": None})
+    assert isinstance(kit.config, TrainingConfig)
+    method, norms = without_dropout(kit).train(), []
+    for stage in kit.declared.stages:
+        rates = {field: getattr(kit.config, field) for field in stage.trains.values()}
+        groups = [
+            {"params": each, "lr": rates[field]} for field, each in trainable(method, stage).items()
+        ]
+        optimiser = torch.optim.AdamW(groups, weight_decay=0.0)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1 - step / STEPS)
+        batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
+        for _ in range(STEPS):
+            for _ in range(stage.accumulation):
+                (_loss(method.losses(next(batches), stage), stage) / stage.accumulation).backward()
+            parameters = [each for group in groups for each in group["params"]]
+            norms.append(nn.utils.clip_grad_norm_(parameters, kit.config.gradient_clipping).item())
+            optimiser.step()
+            optimiser.zero_grad()
+            schedule.step()
+    found = {each: value.detach().clone() for each, value in method.named_parameters()}
+    return found | {"norms": torch.tensor(norms)}
+
+
+def _loss(losses: dict[str, torch.Tensor], stage: Stage) -> torch.Tensor:
+    total = torch.zeros(())
+    for name, weight in stage.losses.items():
+        assert isinstance(weight, float)
+        total = total + weight * losses[name]
+    return total
