@@ -19,7 +19,10 @@ from harness.relocation import here
 RepositoryKind = Literal["models", "datasets"]
 EMBEDDED = Path(__file__).resolve().parent.parent / "embedded" / "hub"
 """The embedded default, which is laid out like a mirror"""
-MODEL_FILES = ("*.json", "*.safetensors", "vocab.txt", "merges.txt", "*.model")
+MODEL_FILES = (
+    "*.json", "*.safetensors", "vocab.txt", "merges.txt", "dict.txt", "*.model", "*.spm", "*.bpe",
+    "*.codes", "*.tokenizer", "*.tiktoken",
+)  # fmt: skip
 """Configuration, weights and tokenizer: all that is downloaded and all that a digest covers"""
 SIZES = (
     "hidden_size", "num_attention_heads", "num_hidden_layers", "intermediate_size", "vocab_size",
