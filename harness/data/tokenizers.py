@@ -1,4 +1,4 @@
-"""Tokenizers of encoders, with the tokens that stand around a sentence; what they do is compared."""
+"""Tokenizers of encoders, with the tokens around a sentence, compared by what they do."""
 
 from importlib.util import find_spec
 from pathlib import Path

@@ -85,7 +85,7 @@ def test_equal_tokenizers_share_word_pieces(tmp_path: Path) -> None:
 
 def test_more_word_pieces_than_embeddings_are_refused(tmp_path: Path) -> None:
     folder = str(with_vocabulary(tmp_path / "model", added={"zork": 729}))
-    with pytest.raises(UserError, match="730 word pieces.* 729 word embeddings"):
+    with pytest.raises(UserError, match=r"730 word pieces.* 729 word embeddings"):
         check_embedded(folder, load_tokenizer(folder), 729)
     check_embedded(folder, load_tokenizer(folder), 730)
 
