@@ -27,7 +27,7 @@ EMBEDDED = Path(__file__).resolve().parent.parent / "embedded" / "hub"
 """The embedded default, which is laid out like a mirror"""
 MODEL_FILES = (
     "*.json", "*.safetensors", "vocab.txt", "merges.txt", "dict.txt", "*.model", "*.spm", "*.bpe",
-    "*.codes", "*.tokenizer", "*.tiktoken",
+    "*.codes", "*.tokenizer",
 )  # fmt: skip
 """Configuration, weights and tokenizer: all that is downloaded and all that a digest covers"""
 SIZES = (

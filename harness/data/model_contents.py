@@ -7,6 +7,8 @@ from typing import Any
 
 from harness.errors import UserError
 
+MODULES_FILE = "modules.json"
+"""The file that every sentence-transformers folder has"""
 _POINTER = b"version https://git-lfs"
 _TO_SAFETENSORS = (
     'python -c "import glob, torch; from safetensors.torch import save_file; '

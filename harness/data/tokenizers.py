@@ -1,5 +1,6 @@
 """Tokenizers of encoders, with the tokens around a sentence, compared by what they do."""
 
+import json
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,12 @@ import transformers
 from harness.data.hub import model_folder, model_shape
 from harness.errors import UserError, explained
 from harness.files import digest_of
+from harness.inputs import read_text
 
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 """A tokenizer needs one of these files. Where there is none, transformers silently builds a
 tokenizer that knows no word."""
-_READERS = {"*.model": "sentencepiece", "*.tiktoken": "tiktoken"}
-"""Files of a vocabulary that need a package of their own -> the package"""
-PROBES = (
+_SAMPLES = (
     "A man is playing a guitar.",
     "a man isn't playing 3.14159 guitars; 2 + 2 = 4, 50 %",
     "UPPER CASE, ÄÖÜ ß, naïve cafe\N{COMBINING ACUTE ACCENT}",
@@ -58,16 +58,18 @@ def tokenizer_digest(tokenizer: Any) -> str:
     """A digest of what a tokenizer does with a text.
 
     It covers the vocabulary, the rules in front and behind, and the added tokens, from whichever
-    files they were read; and how this version of the library applies them to PROBES.
+    files they were read; and how this version of the library applies them to a few sentences.
     """
     backend = tokenizer.backend_tokenizer
     return digest_of([backend.to_str(), probed(tokenizer), tokenizers.__version__])
 
 
 def probed(tokenizer: Any) -> list[list[str]]:
-    """The word pieces of each of PROBES, without special tokens around it."""
+    """The word pieces of a few sentences, without special tokens around them."""
     backend = tokenizer.backend_tokenizer
-    return [found.tokens for found in backend.encode_batch(list(PROBES), add_special_tokens=False)]
+    return [
+        found.tokens for found in backend.encode_batch(list(_SAMPLES), add_special_tokens=False)
+    ]
 
 
 def check_same_tokenizer(first: Any, second: Any, names: tuple[str, str]) -> None:
@@ -85,7 +87,7 @@ def check_same_tokenizer(first: Any, second: Any, names: tuple[str, str]) -> Non
                 f"{whose} must share a tokenizer, but word piece {number} is "
                 f"{one.get(number)!r} for the one and {other.get(number)!r} for the other"
             )
-    for text, mine, theirs in zip(PROBES, probed(first), probed(second), strict=True):
+    for text, mine, theirs in zip(_SAMPLES, probed(first), probed(second), strict=True):
         if mine != theirs:
             raise UserError(
                 f"{whose} must share a tokenizer, but the one cuts {text!r} into {mine} and the "
@@ -114,14 +116,27 @@ def _check_readable(encoder: str, folder: Path) -> None:
         raise UserError(f'encoder "{encoder}" has no tokenizer: {folder} has no {VOCABULARIES[0]}')
     if (folder / VOCABULARIES[0]).is_file():
         return
-    for pattern, package in _READERS.items():
-        found = next(iter(sorted(folder.glob(pattern))), None)
-        # transformers would ask for another package.
-        if found is not None and find_spec(package) is None:
-            raise UserError(
-                f'encoder "{encoder}": its vocabulary {found.name} is read with {package}, which '
-                f"is not installed: pip install {package}"
-            )
+    found = next(iter(sorted(folder.glob("*.model"))), None)
+    if found is not None and find_spec("sentencepiece") is None:
+        raise UserError(  # transformers would ask for another package
+            f'encoder "{encoder}": its vocabulary {found.name} is read with sentencepiece, which '
+            f"is not installed: pip install sentencepiece"
+        )
+    settings = folder / "tokenizer_config.json"
+    kind = _class_of(settings) if settings.is_file() else None
+    if kind is not None and not any(hasattr(transformers, name) for name in (kind, f"{kind}Fast")):
+        raise UserError(
+            f'encoder "{encoder}": {settings} names the tokenizer_class {kind}, which transformers '
+            f"does not have; save its tokenizer as a {VOCABULARIES[0]}"
+        )
+
+
+def _class_of(settings: Path) -> str | None:
+    """The class that a tokenizer_config.json names, if it names one."""
+    with explained(f"{settings} cannot be read: "):
+        content = json.loads(read_text(settings))
+    named = content.get("tokenizer_class") if isinstance(content, dict) else None
+    return named if isinstance(named, str) else None
 
 
 def _add_roles(tokenizer: Any, vocabulary: int, *, ends: bool) -> None:

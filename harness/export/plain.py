@@ -17,13 +17,13 @@ from safetensors.torch import save_file
 from torch import nn
 
 from harness.data.hub import MODEL_FILES, model_folder
+from harness.data.model_contents import MODULES_FILE
 from harness.encoders.backbone import Encoder
 from harness.encoders.low_rank import merged_weights
 from harness.encoders.pretrained import without_pooler
 from harness.evaluation.embedder import Embedder
 from harness.export.probes import LARGEST_DIFFERENCE, PROBES, difference
 from harness.modules.heads import TanhHead
-from harness.plugin.library_model import MODULES_FILE
 from harness.plugin.method import Method
 from harness.trials.public_texts import without_folder
 

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.data.hub import LARGEST_CONFIG, model_folder, model_shape
-from harness.data.model_contents import foreign_settings, instead_of_weights
+from harness.data.model_contents import MODULES_FILE, foreign_settings, instead_of_weights
 from harness.errors import UserError, extra, reason
 from harness.plugin.rebuilt import is_rebuilt, rebuilt
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-MODULES_FILE = "modules.json"
 _CLASS = re.compile(r"sentence_transformers(\.\w+)*\.[A-Z]\w*")
 """A class of the library; a module that it has imported begins with a small letter"""
 _ACTIVATION = re.compile(r"torch\.nn\.(\w+\.)*[A-Z]\w*")
