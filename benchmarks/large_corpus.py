@@ -56,7 +56,7 @@ def main() -> None:
 
         watcher = threading.Thread(target=watch)
         watcher.start()
-        tokenised(str(corpus), tokenizer, "benchmark").read()
+        tokenised(str(corpus), tokenizer).read()
         done.set()
         watcher.join()
         whole = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -62,9 +62,17 @@ def export(
     plain = write(name, folder, method, options.opened(store), onnx=onnx)
     typer.echo(f"{folder}: embeddings equal to those of the trial, to 1e-5.")
     if plain:
-        typer.echo(f'SentenceTransformer("{folder}") loads it without harness.')
+        from harness.export.card import PLAIN_VERSIONS  # it imports what `write` needs
+
+        typer.echo(
+            f'SentenceTransformer("{folder}") of sentence-transformers {PLAIN_VERSIONS} loads it '
+            f"without harness."
+        )
     else:
-        typer.echo(f'harness.encoder("{folder}") loads it; its method needs code of harness.')
+        typer.echo(
+            f'harness.encoder("{folder}") loads it; its method needs code of harness, which '
+            f"is installed with sentence-transformers 6."
+        )
 
 
 def _results(name: str, folder: Path, method: str | None, store: "Store", *, onnx: bool) -> None:

@@ -10,6 +10,12 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
+from harness.data.model_contents import (
+    check_no_adapter,
+    check_no_pointer,
+    foreign_settings,
+    instead_of_config,
+)
 from harness.data.trained_encoders import parts_of
 from harness.errors import NotHere, UserError, suggest
 from harness.files import digest, digest_files
@@ -19,7 +25,10 @@ from harness.relocation import here
 RepositoryKind = Literal["models", "datasets"]
 EMBEDDED = Path(__file__).resolve().parent.parent / "embedded" / "hub"
 """The embedded default, which is laid out like a mirror"""
-MODEL_FILES = ("*.json", "*.safetensors", "vocab.txt", "merges.txt", "*.model")
+MODEL_FILES = (
+    "*.json", "*.safetensors", "vocab.txt", "merges.txt", "dict.txt", "*.model", "*.spm", "*.bpe",
+    "*.codes", "*.tokenizer",
+)  # fmt: skip
 """Configuration, weights and tokenizer: all that is downloaded and all that a digest covers"""
 SIZES = (
     "hidden_size", "num_attention_heads", "num_hidden_layers", "intermediate_size", "vocab_size",
@@ -70,7 +79,8 @@ def model_folder(name: str, *, download: bool = True) -> Path:
     if is_model_folder(name):
         folder = _expanded(name)
         if kind_of(folder / "config.json") == "nothing":
-            raise NotHere(f'encoder "{name}": the folder has no config.json')
+            rest = instead_of_config(folder)
+            raise NotHere(f'encoder "{name}": the folder has no config.json{rest}')
         regular_file(folder / "config.json", f'encoder "{name}": ')
         return folder.resolve()
     # Otherwise a name with `..` would lead out of the mirror.
@@ -185,14 +195,22 @@ def model_shape(name: str, *, download: bool = True) -> dict[str, Any]:
 
     Raises UserError when there is no such model, or when it asks for what no model can have.
     """
-    path = model_folder(name, download=download) / "config.json"
+    folder = model_folder(name, download=download)
+    path = folder / "config.json"
     what = f'model "{name}": '
+    check_no_adapter(folder, what)
+    check_no_pointer(path, what)
     try:
         shape: Any = json.loads(read_text(path, what, at_most=LARGEST_CONFIG))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{what}{path} is no JSON: {error}") from None
     if not isinstance(shape, dict):
         raise UserError(f"{what}{path} must hold a mapping, not a {type(shape).__name__}")
+    for setting in foreign_settings(shape):
+        raise UserError(
+            f"{what}{path}: {setting} asks for code from elsewhere, which harness does not run; "
+            f"remove it"
+        )
     for size in SIZES:
         value = shape.get(size, 1)
         if type(value) is not int or not 1 <= value < LARGEST_SIZE:

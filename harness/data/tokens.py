@@ -14,6 +14,7 @@ from torch import Tensor
 from harness.arrays import SharedArrays
 from harness.data.corpora import source
 from harness.data.texts import slices
+from harness.data.tokenizers import tokenizer_digest
 from harness.files import cache_folder, digest_files
 from harness.scratch import Scratch
 
@@ -115,9 +116,7 @@ def piece_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
     return [encoding.ids for encoding in encodings]
 
 
-def tokenised(
-    corpus_name: str, tokenizer: Any, tokenizer_digest: str, *, leading_space: bool = False
-) -> SharedArrays:
+def tokenised(corpus_name: str, tokenizer: Any, *, leading_space: bool = False) -> SharedArrays:
     """The corpus as word pieces, which `Tokens.of` reads.
 
     The first process tokenises it; later ones read the cache. `leading_space`: put a space before
@@ -127,7 +126,9 @@ def tokenised(
     paths = found.paths()
     # How it reads too: two corpora may read the same files and have different items.
     kind = f"{found.reading}-spaced" if leading_space else found.reading
-    folder = cache_folder() / "tokens" / f"{digest_files(paths)}-{kind}-{tokenizer_digest}"
+    folder = (
+        cache_folder() / "tokens" / f"{digest_files(paths)}-{kind}-{tokenizer_digest(tokenizer)}"
+    )
 
     def build() -> dict[str, np.ndarray]:
         corpus = found.corpus(paths)

@@ -9,6 +9,7 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from harness.data.hub import SIZES, model_folder, model_shape
+from harness.data.model_contents import check_no_pointer, instead_of_weights
 from harness.encoders.families import check_text_encoder
 from harness.errors import UserError, explained
 
@@ -69,8 +70,10 @@ def _tensors(name: str) -> Iterator[tuple[str, list[int], str]]:
     folder = model_folder(name)
     found = sorted(folder.glob("*.safetensors"))
     if not found:
-        raise UserError(f'model "{name}": {folder} has no weights (*.safetensors)')
+        rest = instead_of_weights(folder)
+        raise UserError(f'model "{name}": {folder} has no weights (*.safetensors){rest}')
     for path in found:
+        check_no_pointer(path, f'model "{name}": ')
         try:
             with safe_open(path, framework="pt") as file:
                 names = file.keys()  # the file itself cannot be iterated

@@ -13,6 +13,7 @@ from harness.data.batching import TextBatch, pad
 from harness.data.tokens import Template
 from harness.device import token_groups
 from harness.errors import TrialFailure
+from harness.evaluation.fitting import check_embeds
 from harness.evaluation.packing import packed_linears
 from harness.plugin.kit import Kit
 from harness.plugin.method import FrozenMethod, Method, sentence_pieces
@@ -31,7 +32,11 @@ class Embedder:
     """
 
     def __init__(self, method: Method[Any], kit: Kit) -> None:
-        """Embed with `method`, on the device of `kit`."""
+        """Embed with `method`, on the device of `kit`.
+
+        Raises UserError when the encoder of the method cannot read what its tokenizer gives.
+        """
+        check_embeds(method, kit)
         self.method = method
         self.kit = kit
         self.seconds, self.sentences = 0.0, 0

@@ -18,6 +18,8 @@ from harness.trials.record import Record
 
 _FOLDERS = re.compile(r"(?<![\w.~])(~|\.{1,2})?(/[^\s/='\"]+)*/(?=[^\s/='\"])")
 """The folders in front of the last part of a path; others have it elsewhere"""
+PLAIN_VERSIONS = "3 to 6"
+"""The versions of sentence-transformers that load a folder without harness"""
 SCRIPT = """\
 ```python
 {imports}
@@ -85,10 +87,11 @@ def _what(facts: Mapping[str, Any], *, trained: bool) -> str:
 
 def _usage(plain: bool) -> str:
     if plain:
-        return SCRIPT.format(
+        script = SCRIPT.format(
             imports="from sentence_transformers import SentenceTransformer",
             load='SentenceTransformer("THIS FOLDER")',
         )
+        return f"{script}\nVersions {PLAIN_VERSIONS} of sentence-transformers load it.\n"
     return (
         "The method needs code that sentence-transformers does not have. It comes from the "
         "installed\npackage `harness-embeddings`; there is no code in this folder.\n\n"

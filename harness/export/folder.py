@@ -20,6 +20,7 @@ from harness.export.plain import copy_tokenizer, write_plain
 from harness.export.probes import PROBES, check_equal
 from harness.files import written_whole
 from harness.plugin.kit import Kit
+from harness.plugin.library_model import load_model
 from harness.plugin.method import Method
 from harness.plugin.rebuilt import (
     ARTEFACT_FOLDER,
@@ -28,8 +29,6 @@ from harness.plugin.rebuilt import (
     MODEL_WEIGHTS,
     MODULE,
     RebuiltMethod,
-    is_rebuilt,
-    rebuilt,
 )
 from harness.trials.public_texts import without_folders
 
@@ -83,13 +82,9 @@ def encoder(folder: Path | str) -> "SentenceTransformer":
 
     It is the same as `SentenceTransformer(folder)`, also where the method needs code of this
     package, which sentence-transformers imports only with `trust_remote_code=True`. Raises
-    UserError when the folder cannot be loaded.
+    UserError when the folder cannot be loaded, and when it asks for code of its own.
     """
-    with extra("sentence-transformers", f"loading {folder}"):
-        from sentence_transformers import SentenceTransformer
-
-    path = Path(folder)
-    return rebuilt(path) if is_rebuilt(path) else SentenceTransformer(str(path))
+    return load_model(str(folder))
 
 
 def _add_onnx(method: str, ours: np.ndarray, folder: Path, *, plain: bool) -> None:

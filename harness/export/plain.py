@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from harness.data.hub import MODEL_FILES, model_folder
+from harness.data.model_contents import MODULES_FILE
 from harness.encoders.backbone import Encoder
 from harness.encoders.low_rank import merged_weights
 from harness.encoders.pretrained import without_pooler
@@ -26,8 +27,11 @@ from harness.modules.heads import TanhHead
 from harness.plugin.method import Method
 from harness.trials.public_texts import without_folder
 
-POOLINGS = ("cls", "mean", "lasttoken", "weightedmean")
-"""The poolings of the library that methods here have"""
+POOLINGS = {
+    "cls": "cls_token", "mean": "mean_tokens", "lasttoken": "lasttoken",
+    "weightedmean": "weightedmean_tokens",
+}  # fmt: skip
+"""The poolings of the library that methods here have -> their names before version 5.4"""
 _LAYERS = (nn.Linear, nn.ReLU, nn.Tanh, nn.GELU, nn.Identity)
 """What a head may have: the library's Dense is a linear layer with one of these behind it"""
 
@@ -50,6 +54,7 @@ def write_plain(embedder: Embedder, folder: Path) -> bool:
         if _same(_embedded(passed, modules), wanted):
             model = SentenceTransformer(modules=[transformer, *modules], device="cpu")
             model.save(str(folder), create_model_card=False)
+            _rename_for_older(folder)
             _write_transformer(encoder, method.longest, folder)
             return True
     shutil.rmtree(folder)
@@ -66,6 +71,36 @@ def copy_tokenizer(model: str, folder: Path) -> None:
     for name in ("config.json", "tokenizer_config.json"):
         if (folder / name).is_file():
             _without_origin(folder / name)
+
+
+def _older_pooling(values: Mapping[str, Any]) -> dict[str, Any]:
+    modes = {
+        f"pooling_mode_{older}": name == values["pooling_mode"] for name, older in POOLINGS.items()
+    }
+    return {"word_embedding_dimension": values["embedding_dimension"], **modes}
+
+
+def _older_dense(values: Mapping[str, Any]) -> dict[str, Any]:
+    # What it reads and writes is what older versions always read and write.
+    return {name: value for name, value in values.items() if not name.startswith("module_")}
+
+
+_OLDER = {"Pooling": _older_pooling, "Dense": _older_dense}
+"""Module -> its configuration as the newest version writes it, as older ones read it"""
+
+
+def _rename_for_older(folder: Path) -> None:
+    """Give the modules the names that versions 3 to 6 know; the library writes its newest ones."""
+    listed = folder / MODULES_FILE
+    modules = json.loads(listed.read_text(encoding="utf-8"))
+    for module in modules:
+        kind = module["type"].rpartition(".")[2]
+        module["type"] = f"sentence_transformers.models.{kind}"
+        path = folder / module["path"] / "config.json"
+        if kind in _OLDER:
+            values = _OLDER[kind](json.loads(path.read_text(encoding="utf-8")))
+            path.write_text(json.dumps(values, indent=2), encoding="utf-8")
+    listed.write_text(json.dumps(modules, indent=2), encoding="utf-8")
 
 
 def _without_origin(path: Path) -> None:

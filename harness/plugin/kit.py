@@ -13,9 +13,10 @@ import torch
 from harness import PROTOCOL
 from harness.arrays import SharedArrays
 from harness.data.corpora import source
-from harness.data.hub import model_folder, model_shape
+from harness.data.hub import model_shape
 from harness.data.label_subsets import label_subset
-from harness.data.tokenizers import load_tokenizer
+from harness.data.templates import require_mask
+from harness.data.tokenizers import check_same_tokenizer, load_tokenizer
 from harness.data.tokens import Template, Tokens, tokenised
 from harness.device import random_state_kept
 from harness.encoders.backbone import Encoder
@@ -27,11 +28,6 @@ from harness.plugin.declared import Declared
 from harness.plugin.decoder import DECODER_FIELDS
 from harness.plugin.low_rank import kept_weights
 from harness.ranks import alone, has_ranks
-
-TOKENIZER_FILES = (
-    "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt",
-)  # fmt: skip
-"""The files that decide the word pieces of a text"""
 
 
 @dataclass(frozen=True)
@@ -154,18 +150,23 @@ class Kit:
     def vocabulary_head(self) -> VocabularyHead:
         """The masked-LM head of the encoder's checkpoint, with weights of its own.
 
-        Raises UserError when the checkpoint has none.
+        Raises UserError when the checkpoint has none, and without a token that can mask.
         """
+        require_mask(self.tokenizer, "a masked-LM loss or head")
         return VocabularyHead(self.config.encoder, empty=self.empty)
 
     def generator(self, name: str, *, dropout: bool = True) -> Any:
         """A frozen masked language model with the encoder's vocabulary.
 
         dropout: whether its dropout is on while the method trains. Raises UserError when the model
-        has another vocabulary or no masked-LM head.
+        has another tokenizer or no masked-LM head, and without a token that can mask.
         """
-        vocabulary = int(model_shape(self.config.encoder)["vocab_size"])
-        return Generator(name, vocabulary, dropout=dropout)
+        require_mask(self.tokenizer, "replacing masked words")
+        encoder = self.config.encoder
+        if name != encoder:
+            whose = (f'generator "{name}"', f'encoder "{encoder}"')
+            check_same_tokenizer(load_tokenizer(name), self.tokenizer, whose)
+        return Generator(name, int(model_shape(encoder)["vocab_size"]), dropout=dropout)
 
     def tokens(self, corpus: str, template: Template | None = None) -> Tokens:
         """A corpus in the encoder's word pieces, from the cache if it is there.
@@ -177,12 +178,8 @@ class Kit:
 
     def tokenised(self, corpus: str, template: Template | None = None) -> SharedArrays:
         """The arrays of `tokens`, which may not be there yet."""
-        folder = model_folder(self.config.encoder)
-        tokenizer_digest = digest_files(
-            folder / name for name in TOKENIZER_FILES if (folder / name).is_file()
-        )
         leading_space = template is not None and template.leading_space
-        return tokenised(corpus, self.tokenizer, tokenizer_digest, leading_space=leading_space)
+        return tokenised(corpus, self.tokenizer, leading_space=leading_space)
 
     def label_subset(self, corpus: str) -> np.ndarray | None:
         """The items of a labelled corpus that this configuration may see; None: all of them."""

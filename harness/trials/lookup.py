@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.data.hub import model_folder, model_shape
+from harness.data.model_contents import MODULES_FILE
 from harness.data.senteval import archive
 from harness.errors import UserError, headline
 from harness.inputs import kind_of
@@ -15,8 +16,6 @@ from harness.trials.trained_encoder import provide
 from harness.trials.trial import Trial, key
 
 KEY_PATTERN = re.compile(r"[0-9a-f]{4,32}")
-MODULES_FILE = "modules.json"
-"""The file that every sentence-transformers folder has"""
 
 
 @dataclass(frozen=True)

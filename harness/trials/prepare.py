@@ -1,6 +1,8 @@
 """What is checked once before trials run, so that mistakes are found early."""
 
 from harness.data.corpora import source
+from harness.data.hub import model_shape
+from harness.data.tokenizers import check_embedded
 from harness.device import device
 from harness.encoders.loadable import check_loadable
 from harness.evaluation.suites import suite
@@ -23,7 +25,9 @@ def check_runnable(trial: Trial) -> None:
     measured = suite(declared.config.suite)
     for task in (measured.dev, *measured.tests):
         measured.load(task)
-    kit = Kit(declared, device())
+    kit, encoder = Kit(declared, device()), declared.config.encoder
+    if encoder in declared.models:
+        check_embedded(encoder, kit.tokenizer, int(model_shape(encoder)["vocab_size"]))
     for name in dict.fromkeys(declared.corpora.values()):
         if kit.tokenised(name, kit.template).damage:
             corpus = source(name)

@@ -14,6 +14,7 @@ import transformers
 from harness.device import device, in_precision, resolve_precision
 from harness.errors import Postponed, TrialFailure, UserError, WorkerLost, reason
 from harness.evaluation.embedder import Embedder
+from harness.evaluation.fitting import check_trains
 from harness.evaluation.overlap import contamination
 from harness.evaluation.scores import Scores
 from harness.evaluation.suites import Suite, suite
@@ -162,6 +163,7 @@ def train(
     config = kit.config
     if not kit.declared.stages or not isinstance(config, TrainingConfig):
         return Outcome(), "fp32"
+    check_trains(method, kit)
     precision = resolve_precision(config.precision, kit.device)
     evaluate = _dev_score(method, kit, measured, embedder, precision)
     if running is None:
@@ -179,6 +181,7 @@ def run_shared_stage(trial: Trial, asked: Collection[int], report: Report) -> No
     """
     method, kit = built(trial)
     assert isinstance(kit.config, TrainingConfig)
+    check_trains(method, kit)
     precision = resolve_precision(kit.config.precision, kit.device)
     measured = suite(kit.config.suite)
     evaluate = _dev_score(method, kit, measured, Embedder(method, kit), precision)

@@ -13,13 +13,14 @@ from pydantic import Field
 from torch import Tensor
 
 from harness import plugin
-from harness.data.hub import model_folder
+from harness.data.hub import MODEL_FILES, model_folder
 from harness.data.tokens import Template, piece_ids
 from harness.encoders.families import EncoderFamily
 from harness.plugin import Kit, TextBatch
+from harness.plugin.library_model import load_model
 from harness.plugin.rebuilt import RebuiltMethod
 
-from .loading import add_lower_case, load_model
+from .loading import add_lower_case
 
 
 class Config(plugin.MethodConfig):
@@ -47,9 +48,9 @@ class Method(plugin.Method[Config]):
     @classmethod
     def files(cls, config: Config) -> list[Path]:
         """Those of the modules behind the encoder, which `model_digest` does not see."""
-        kinds = (".json", ".safetensors", ".bin")
-        files = model_folder(config.encoder).glob("*/*")
-        return sorted(path for path in files if path.suffix in kinds)
+        folder = model_folder(config.encoder)
+        kinds = (*MODEL_FILES, "*.bin")
+        return sorted({path for kind in kinds for path in folder.glob(f"*/**/{kind}")})
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)

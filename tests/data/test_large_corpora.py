@@ -35,7 +35,7 @@ from harness.data.tokens import tokenised
 encoder, *corpora = sys.argv[1:]
 tokenizer = load_tokenizer(encoder, ends=False)
 for corpus in corpora:
-    starts = tokenised(corpus, tokenizer, "t").read()["starts0"]
+    starts = tokenised(corpus, tokenizer).read()["starts0"]
     print_corpus(corpus, Console(quiet=True))
     print(len(starts) - 1, count_items(corpus), getrusage(RUSAGE_SELF).ru_maxrss * 1024)
 """

@@ -284,9 +284,7 @@ def test_the_cache_knows_columns_limits_and_content(tmp_path: Path, tiny_encoder
     tokenizer = load_tokenizer(str(tiny_encoder), ends=False)
 
     def folders(queries: Sequence[str]) -> set[Path]:
-        return {
-            tokenised(f"{tmp_path}/a.jsonl?{query}", tokenizer, "t").folder for query in queries
-        }
+        return {tokenised(f"{tmp_path}/a.jsonl?{query}", tokenizer).folder for query in queries}
 
     queries = ["sentence=one", "sentence=two", "sentence=one&limit=2"]
     before = folders(queries)

@@ -195,6 +195,35 @@ def test_sentence_transformers_itself(folder: Path) -> None:
         SentenceTransformer(str(folder))
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "pooling"),
+    [
+        ("simcse", {"setting": "sup"}, "cls_token"),
+        ("sbert", {}, "mean_tokens"),
+        ("pooling", {"pooling": "cls"}, "cls_token"),
+    ],
+)
+def test_names_that_older_versions_load(
+    kit_for: KitFor, tmp_path: Path, name: str, options: dict[str, Any], pooling: str
+) -> None:
+    """Version 3 knows no other modules, and no other keys in their configurations."""
+    kit = kit_for(name, **options)
+    folder = tmp_path / "model"
+    assert write_folder(kit.build(), kit, facts_for(kit), folder)
+    modules = json.loads((folder / "modules.json").read_text())
+    kinds = ["Transformer", "Pooling", *(["Dense"] if name == "simcse" else [])]
+    assert [each["type"] for each in modules] == [
+        f"sentence_transformers.models.{kind}" for kind in kinds
+    ]
+    values = json.loads((folder / "1_Pooling" / "config.json").read_text())
+    assert values.pop("word_embedding_dimension") == 32
+    assert [key for key, value in values.items() if value] == [f"pooling_mode_{pooling}"]
+    assert values["pooling_mode_mean_tokens"] == (pooling == "mean_tokens")  # it would be true
+    for dense in folder.glob("*_Dense/config.json"):
+        keys = {"in_features", "out_features", "bias", "activation_function"}
+        assert json.loads(dense.read_text()).keys() == keys
+
+
 @pytest.mark.parametrize(("name", "options"), [("simcse", {}), ("promptbert", {})])
 def test_no_folder_of_this_machine_is_named(
     kit_for: KitFor, tiny_encoder: Path, tmp_path: Path, name: str, options: dict[str, Any]

@@ -1,0 +1,216 @@
+"""Folders of strangers: what is there, what would do, and what is refused because it runs code."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from harness import encoder
+from harness.data.hub import EMBEDDED, model_folder, model_shape
+from harness.data.tokenizers import load_tokenizer
+from harness.encoders.loadable import check_loadable
+from harness.errors import UserError
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(EMBEDDED / "models" / "tiny-bert", tmp_path / "model"))
+
+
+def changed(path: Path, **values: Any) -> None:
+    content = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(content | values))
+
+
+def pickled(folder: Path) -> None:
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+
+
+def in_parts(folder: Path) -> None:
+    for number in (1, 2):
+        (folder / f"pytorch_model-0000{number}-of-00002.bin").write_bytes(b"PK")
+
+
+WEIGHTS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "pickled": (pickled, r"pytorch_model.bin is there.*weights_only=True"),
+    "in parts": (in_parts, r"pytorch_model-\*.bin is there.*weights_only=True"),
+    "tensorflow": (lambda folder: (folder / "tf_model.h5").touch(), "TensorFlow.*save_pretrained"),
+    "flax": (lambda folder: (folder / "flax_model.msgpack").touch(), "Flax.*save_pretrained"),
+    "gguf": (lambda folder: (folder / "q4.gguf").touch(), "llama.cpp.*save_pretrained"),
+    "onnx": (lambda folder: (folder / "model.onnx").touch(), "ONNX.*save_pretrained"),
+    "pointer": (lambda folder: (folder / "model.safetensors").write_text(POINTER), "git lfs pull"),
+    "nothing": (lambda folder: folder.touch(), "no weights.*download"),
+}
+
+
+@pytest.mark.parametrize(("make", "part"), WEIGHTS.values(), ids=WEIGHTS)
+def test_weights_that_are_not_read(make: Callable[[Path], object], part: str, folder: Path) -> None:
+    make(folder) if make is pickled else None
+    (folder / "model.safetensors").unlink()
+    make(folder) if make is not pickled else None
+    with pytest.raises(UserError, match=part):
+        check_loadable(str(folder))
+
+
+def test_the_command_makes_safetensors(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pickled(folder)
+    before = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(UserError) as refusal:
+        check_loadable(str(folder))
+    command = str(refusal.value).partition('python -c "')[2].removesuffix('"')
+    monkeypatch.chdir(folder)
+    exec(compile(command, "command", "exec"), {})
+    check_loadable(str(folder))
+    after = load_file(folder / "model.safetensors")
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def within(folder: Path, name: str) -> None:
+    (folder / name).mkdir()
+    for path in [path for path in folder.iterdir() if path.is_file()]:
+        path.rename(folder / name / path.name)
+
+
+def without_config(folder: Path) -> None:
+    (folder / "config.json").unlink()
+
+
+def adapter(folder: Path) -> None:
+    without_config(folder)
+    (folder / "adapter_config.json").write_text("{}")
+
+
+def emptied(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("make", "part"),
+    [
+        (lambda folder: within(folder, "0_Transformer"), "lies in 0_Transformer: name "),
+        (lambda folder: within(folder, "best"), "lies in best: name "),
+        (adapter, "adapter.*merge_and_unload"),
+        (emptied, "it is empty"),
+        (without_config, "it has .*model.safetensors"),
+    ],
+)
+def test_folders_without_a_configuration(
+    make: Callable[[Path], None], part: str, folder: Path
+) -> None:
+    make(folder)
+    with pytest.raises(UserError, match=f"no config.json.*{part}"):
+        model_folder(str(folder))
+
+
+def test_an_adapter_beside_a_model_is_refused(folder: Path) -> None:
+    """Transformers would load another model, which the adapter names, in the place of this one."""
+    changed(folder / "adapter_config.json", base_model_name_or_path="some/model")
+    with pytest.raises(UserError, match="merge_and_unload"):
+        model_shape(str(folder))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"_attn_implementation": "kernels-community/flash-attn"},
+        {"attn_implementation": "someone/kernel@main:forward"},
+        {"text_config": {"_attn_implementation": "paged|someone/kernel"}},
+        {"_attn_implementation": {"text_config": "someone/kernel"}},
+        {"trust_remote_code": True},
+    ],
+)
+def test_settings_that_run_code_are_refused(values: dict[str, Any], folder: Path) -> None:
+    changed(folder / "config.json", **values)
+    with pytest.raises(UserError, match="asks for code from elsewhere"):
+        check_loadable(str(folder))
+
+
+def test_common_settings_are_read(folder: Path) -> None:
+    changed(folder / "config.json", _attn_implementation="sdpa", trust_remote_code=False)
+    check_loadable(str(folder))
+
+
+@pytest.mark.parametrize("name", ["spm.model", "spiece.model", "sentencepiece.bpe.model"])
+def test_a_vocabulary_whose_package_is_missing(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "tokenizer.json").unlink()
+    (folder / name).touch()
+    monkeypatch.setattr("harness.data.tokenizers.find_spec", lambda _: None)
+    with pytest.raises(UserError, match=f"{name} is read with sentencepiece.*pip install"):
+        load_tokenizer(str(folder))
+
+
+@pytest.mark.parametrize("name", ["NoSuchTokenizer", "planted.Code", "Bert"])
+def test_an_unknown_class_of_a_tokenizer(name: str, folder: Path) -> None:
+    (folder / "tokenizer.json").rename(folder / "vocab.json")
+    changed(folder / "tokenizer_config.json", tokenizer_class=name)
+    with pytest.raises(UserError, match=f"tokenizer_class {name}, which transformers does not"):
+        load_tokenizer(str(folder))
+
+
+def router(folder: Path) -> None:
+    modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Router"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    changed(folder / "router_config.json", types={"a": "planted.Code"}, structure={"a": ["a"]})
+
+
+def library_folder(folder: Path, place: str, **values: Any) -> None:
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+        {"idx": 1, "name": "1", "path": place, "type": "sentence_transformers.models.Pooling"},
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    changed(folder / "1_Pooling" / "config.json", **{"word_embedding_dimension": 128} | values)
+
+
+def module_of_the_library(folder: Path) -> None:
+    modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.util.misc.torch"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+
+
+FOREIGN: dict[str, Callable[[Path], None]] = {
+    "router": router,
+    "words": lambda folder: library_folder(folder, "1_Pooling", tokenizer_class="planted.Code"),
+    "activation": lambda folder: library_folder(
+        folder, "1_Pooling", activation_function="torch.hub.load"
+    ),
+    "outside": lambda folder: library_folder(folder, "../elsewhere"),
+    "module": module_of_the_library,
+    "trust": lambda folder: changed(
+        folder / "sentence_bert_config.json", model_args={"trust_remote_code": True}
+    ),
+    "kernel": lambda folder: changed(
+        folder / "sentence_bert_config.json", model_args={"attn_implementation": "a/kernel"}
+    ),
+}
+
+
+@pytest.mark.parametrize("make", FOREIGN.values(), ids=FOREIGN)
+def test_a_folder_of_the_library_that_asks_for_code(
+    make: Callable[[Path], None], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(folder)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "planted.py").write_text("raise SystemExit('it runs')")
+    with pytest.raises(UserError, match="code that is not the library's"):
+        encoder(folder)
+
+
+def test_pickled_weights_of_a_folder_of_the_library(folder: Path) -> None:
+    library_folder(folder, "1_Pooling")
+    pickled(folder)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="weights_only=True"):
+        encoder(folder)

@@ -1,0 +1,152 @@
+"""Tokenizers are compared by what they do, and belong to the embeddings of their model."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer
+
+from harness.data.hub import EMBEDDED
+from harness.data.tokenizers import check_embedded, load_tokenizer, tokenizer_digest
+from harness.data.tokens import tokenised
+from harness.errors import UserError
+from harness.evaluation.fitting import check_trains
+from tests.kits import KitFor
+
+CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "lower case": lambda content: content["normalizer"].update(lowercase=False),
+    "two words change places": lambda content: _swap(content["model"]["vocab"]),
+    "an added token": lambda content: content["added_tokens"].append(
+        content["added_tokens"][0] | {"id": 200, "content": "ab", "special": False}
+    ),
+    "another continuation": lambda content: content["model"].update(continuing_subword_prefix="@"),
+}
+"""What two tokenizers may differ in, as it stands in their serialisation"""
+
+
+def _swap(vocabulary: dict[str, int]) -> None:
+    first, second = list(vocabulary)[-2:]
+    vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
+
+
+def copied(folder: Path) -> Path:
+    return Path(shutil.copytree(EMBEDDED / "models" / "tiny-bert", folder))
+
+
+def with_vocabulary(folder: Path, *, added: dict[str, int] | None = None) -> Path:
+    """The embedded model, whose word pieces are in other files than tokenizer.json."""
+    copied(folder)
+    vocabulary = Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab()
+    (folder / "tokenizer.json").unlink()
+    lines = sorted(vocabulary, key=lambda piece: vocabulary[piece])
+    (folder / "vocab.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
+    if added:
+        (folder / "added_tokens.json").write_text(json.dumps(added))
+    return folder
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_another_rule_is_another_identity(
+    change: Callable[[dict[str, Any]], object], tiny_encoder: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(tiny_encoder, tmp_path / "changed"))
+    content = json.loads((folder / "tokenizer.json").read_text())
+    change(content)
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    assert tokenizer_digest(load_tokenizer(str(folder))) != tokenizer_digest(
+        load_tokenizer(str(tiny_encoder))
+    )
+
+
+def test_word_pieces_are_not_shared_over_added_tokens(tmp_path: Path) -> None:
+    corpus = tmp_path / "texts.txt"
+    corpus.write_text("zork is here\nand zork\n")
+    rows = []
+    for name, added in (("plain", None), ("added", {"zork": 729})):
+        tokenizer = load_tokenizer(str(with_vocabulary(tmp_path / name, added=added)))
+        rows.append(tokenised(str(corpus), tokenizer).read()["ids0"].tolist())
+        assert (
+            rows[-1]
+            == tokenizer.backend_tokenizer.encode(
+                "zork is here and zork", add_special_tokens=False
+            ).ids
+        )
+    assert rows[0] != rows[1]
+
+
+def test_equal_tokenizers_share_word_pieces(tmp_path: Path) -> None:
+    first, second = (load_tokenizer(str(copied(tmp_path / name))) for name in "ab")
+    assert tokenizer_digest(first) == tokenizer_digest(second)
+
+
+def test_more_word_pieces_than_embeddings_are_refused(tmp_path: Path) -> None:
+    folder = str(with_vocabulary(tmp_path / "model", added={"zork": 729}))
+    with pytest.raises(UserError, match=r"730 word pieces.* 729 word embeddings"):
+        check_embedded(folder, load_tokenizer(folder), 729)
+    check_embedded(folder, load_tokenizer(folder), 730)
+
+
+@pytest.mark.parametrize("method", ["diffcse", "d2cse"])
+def test_a_generator_with_other_words_is_refused(
+    method: str, kit_for: KitFor, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    other = Path(shutil.copytree(tiny_encoder, tmp_path / "other"))
+    content = json.loads((other / "tokenizer.json").read_text())
+    _swap(content["model"]["vocab"])
+    (other / "tokenizer.json").write_text(json.dumps(content))
+    kit = kit_for(method, encoder=str(tiny_encoder), generator=str(other))
+    with pytest.raises(UserError, match=r"must share a tokenizer, but word piece \d+ is"):
+        kit.build()
+
+
+def test_a_generator_that_cuts_otherwise_is_refused(
+    kit_for: KitFor, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    other = Path(shutil.copytree(tiny_encoder, tmp_path / "other"))
+    content = json.loads((other / "tokenizer.json").read_text())
+    content["normalizer"]["lowercase"] = False
+    (other / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match="must share a tokenizer, but the one cuts"):
+        kit_for("diffcse", encoder=str(tiny_encoder), generator=str(other)).build()
+
+
+@pytest.mark.parametrize(
+    ("method", "fields"),
+    [
+        ("promptbert", {}),
+        ("diffcse", {}),
+        ("diffcse", {"objective": "masked-language"}),
+        ("d2cse", {}),
+        ("simcse", {"masked_language_weight": 0.1}),
+        ("dcpcse", {"mlm": True}),
+    ],
+)
+def test_masking_without_a_mask_token_is_refused(
+    method: str, fields: dict[str, Any], kit_for: KitFor, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(tiny_encoder, tmp_path / "maskless"))
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    settings.pop("mask_token")
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    with pytest.raises(UserError, match="needs a mask token"):
+        kit_for(method, encoder=str(folder), **fields).build()
+
+
+def test_texts_beyond_the_positions_are_refused(kit_for: KitFor, tmp_path: Path) -> None:
+    corpus = tmp_path / "long.txt"
+    corpus.write_text(f"{'dog ' * 100}\nshort\n")
+    positions = load_positions()
+    kit = kit_for("simcse", encoder="tiny-bert", sentences=str(corpus), max_length=positions + 10)
+    with pytest.raises(UserError, match=f"{positions + 10} tokens .* room for {positions}"):
+        check_trains(kit.build(), kit)
+    fits = kit_for("simcse", encoder="tiny-bert", sentences=str(corpus), max_length=positions)
+    check_trains(fits.build(), fits)
+
+
+def load_positions() -> int:
+    config = json.loads((EMBEDDED / "models" / "tiny-bert" / "config.json").read_text())
+    return int(config["max_position_embeddings"])
