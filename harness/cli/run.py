@@ -39,8 +39,7 @@ def run(
 
     Example: harness run simcse --encoder tiny-bert --set suite=graded
     """
-    from rich.console import Console
-
+    from harness.cli.screen import Screen
     from harness.cli.show import print_record
     from harness.cli.summary import print_summary
     from harness.plugin import registry
@@ -67,7 +66,7 @@ def run(
     if stored is None or not stored.finished:
         provide(found, trial.config.encoder)
         check_runnable(trial)  # before the claim, so that a refused one leaves nothing behind
-    console = Console(highlight=False)
+    console = Screen()
 
     made: list[Record] = []
 
@@ -81,7 +80,7 @@ def run(
                 tracking.progressed(trial, asdict(now))
 
         with found.logging(name) as log, kept_output(log):
-            console.print(f"{trial.label}: {_given(trial)}", soft_wrap=True, markup=False)
+            console.print(f"{trial.label}: {_given(trial)}", soft_wrap=True)
             made.append(attempt(trial, report, found.weights(name), found.running(name)))
         return made[0]
 
