@@ -69,7 +69,7 @@ def reproduce(
     tables = [compared for each in targets for compared in each.measured()]
     measured = measure(lacking_suites(tables), found, means, console)
     for each in targets:
-        print_filled(paper, int(each.table or 0), encoder, store, options.set_values(set_))
+        print_filled(paper, int(each.table or 0), encoder, store, options.table_values(set_))
         _print_verdict(each)
     complete = measured and len(runs) == len(searches)
     print_problems(console, result, found, complete=complete)

@@ -44,6 +44,7 @@ def run(
     from harness.cli.summary import print_summary
     from harness.plugin import registry
     from harness.shared_cache import check_caches
+    from harness.sweep.spaces.written_values import read_values
     from harness.tracking.trackers import check as check_tracker
     from harness.training.interruption import ended_by_sigterm
     from harness.trials.kept_output import kept_output
@@ -53,8 +54,10 @@ def run(
     from harness.trials.trial import Trial, key, resolve
 
     options.whole_numbers(str(seed), "--seed")  # it refuses a seed that numpy cannot take
-    values = options.set_values(set_) | ({"encoder": encoder} if encoder else {})
-    resolve(registry.load(method), values)  # a mistake in a value is found before files are read
+    plugin = registry.load(method)
+    values = read_values(options.set_values(set_), [plugin])
+    values |= {"encoder": encoder} if encoder else {}
+    resolve(plugin, values)  # a mistake in a value is found before files are read
     trial = Trial(method, values, seed)
     found = options.opened(store)
     check_caches()

@@ -100,7 +100,7 @@ def sweep(
     measured = measure(lacking_suites(chosen.measured()), found, means, console)
     if chosen.of_table:
         for each in encoder or (None,):
-            print_filled(str(paper), int(number or 0), each, store, options.set_values(set_))
+            print_filled(str(paper), int(number or 0), each, store, options.table_values(set_))
     else:
         table(store=store)
     _leave_table(console, found, chosen.name, result)
