@@ -1,12 +1,15 @@
 """The errors that users read: one sentence with the place and the nearest valid name."""
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 
 _LONG = re.compile(r"[^\s/]{260,}")
 """What is longer than the name of a file can be"""
+_UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+"""Categories of Unicode that a terminal obeys or does not show"""
 _MOST = 1500
 """Characters of a sentence"""
 REASON_LENGTH = 4000
@@ -103,12 +106,26 @@ def one_line(text: str) -> str:
 
     Line ends, control characters and bytes that are no text are shown by their escapes.
     """
-    shown = "".join(
-        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode()
-        for char in text.strip()
-    )
+    shown = visible(text.strip()).replace("\n", "\\n").replace("\t", "\\t")
     shown = _LONG.sub(lambda found: shortened(found[0], 200), shown)
     return shortened(shown, _MOST)
+
+
+def visible(text: str) -> str:
+    """The text with what a terminal would obey or hide shown by its escape, such as `\\x1b`.
+
+    These are control characters (C0 and C1, and with them escape sequences), characters that turn
+    the direction of a line or have no width, separators of lines, and halves of characters. Line
+    ends and tabs stay. All text of others goes through it on its way to a terminal.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char.encode("unicode_escape", "surrogatepass").decode()
+        if unicodedata.category(char) in _UNSEEN and char not in "\n\t"
+        else char
+        for char in text
+    )
 
 
 def shortened(text: str, most: int) -> str:

@@ -84,7 +84,7 @@ def serially(cache: Path) -> Callable[..., Answer]:
     """serially(argument, ...): `harness sweep` with these arguments in this process."""
 
     def call(*arguments: object) -> Answer:
-        from harness.cli import app
+        from harness.cli.verbs import app
 
         with pytest.MonkeyPatch.context() as patch:
             patch.delenv("HARNESS_HUB", raising=False)

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from harness.cli import options
+from harness.cli.output import echo
 
 
 def check(
@@ -26,7 +27,7 @@ def check(
     check_caches()
     found = problems(method, encoder)
     for problem in found:
-        typer.echo(f"wrong: {problem}")
+        echo(f"wrong: {problem}")
     if found:
         raise typer.Exit(1)
-    typer.echo(f"{method} keeps the contract.")
+    echo(f"{method} keeps the contract.")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from harness.cli.output import echo
 from harness.errors import UserError
 from harness.inputs import is_folder
 
@@ -33,9 +34,9 @@ def clean(
 
     Example: harness clean --dry-run
     """
-    from rich.console import Console
     from rich.filesize import decimal
 
+    from harness.cli.screen import Screen
     from harness.sweep.cluster.session_folder import left_sessions
     from harness.trials.cleaning import removables
     from harness.trials.store import Store
@@ -44,7 +45,7 @@ def clean(
     for folder in store or []:
         if not is_folder(folder):
             raise UserError(f"--store {folder}: there is no such folder")
-    console = Console(highlight=False)
+    console = Screen()
     stores = [Store(folder) for folder in store or [DEFAULT_STORE]]
     found = [*removables(stores), left_sessions()]
     _print(console, found)
@@ -55,7 +56,7 @@ def clean(
         if not sys.stdin.isatty():
             raise UserError("nothing was removed, since nobody can be asked; add --yes to remove")
         typer.confirm(f"Remove {count} files and folders ({decimal(size)})?", abort=True)
-    made = sum(each.remove(lambda why: typer.echo(why, err=True)) for each in found)
+    made = sum(each.remove(lambda why: echo(why, err=True)) for each in found)
     console.print(f"Removed; this made {decimal(made)} of room.")
 
 
@@ -78,5 +79,5 @@ def _print(console: "Console", found: "Sequence[Removable]") -> None:
             busy = len(each.candidates) - len(each.paths)
             numbers = str(len(each.paths)), decimal(each.size), str(busy)
             table.add_row(each.name, each.purpose, *numbers)
-    console.print(f"The cache is {cache_folder()}.", soft_wrap=True, markup=False)
+    console.print(f"The cache is {cache_folder()}.", soft_wrap=True)
     console.print(table if table.row_count else "There is nothing to remove.")

@@ -36,8 +36,7 @@ def compare(
 
     Example: harness compare 4f2a sentence-transformers/all-MiniLM-L6-v2
     """
-    from rich.console import Console
-
+    from harness.cli.screen import Screen
     from harness.evaluation.comparison import differences, pairs_of_tests
     from harness.evaluation.suites import suite as named
     from harness.shared_cache import check_caches
@@ -48,7 +47,7 @@ def compare(
     measured, found = named(suite), options.opened(store)
     pairs_of_tests(measured)  # it raises before models are loaded or trained
     models = [model(each, found, pooling=pooling, method=method) for each in (a, b)]
-    console = Console(highlight=False)
+    console = Screen()
     with console.status("loading") as status:
         measurements = [Measurement(each, found, status=status.update) for each in models]
         rows = differences(measured, measurements[0].embed, measurements[1].embed)
@@ -74,7 +73,7 @@ def _print(
         table.add_column(title, justify="right")
     for line in lines:
         table.add_row(*line)
-    console.print(f"A: {models[0].label}\nB: {models[1].label}", soft_wrap=True, markup=False)
+    console.print(f"A: {models[0].label}\nB: {models[1].label}", soft_wrap=True)
     console.print(table)
     console.print(
         f"Spearman x100; {RESAMPLES} resamples of the sentence pairs, the same for both models. "

@@ -32,8 +32,7 @@ def drawn_models(
 
     `folder`: where the files will be; it is made before models are loaded, which takes long.
     """
-    from rich.console import Console
-
+    from harness.cli.screen import Screen
     from harness.evaluation.suites import Embeddings, suite
     from harness.report.figures.embeddings import Drawn
     from harness.shared_cache import check_caches
@@ -47,7 +46,7 @@ def drawn_models(
         with options.writing(folder, "--output"):
             folder.mkdir(parents=True, exist_ok=True)
     drawn = []
-    with Console(highlight=False).status("loading") as status:
+    with Screen().status("loading") as status:
         for each in models:
             vectors = Embeddings(Measurement(each, store, status=status.update).embed, pairs.texts)
             drawn.append(Drawn(each.label, vectors(pairs.first), vectors(pairs.second)))

@@ -70,8 +70,7 @@ def eval_(
 
     Example: harness eval sentence-transformers/all-MiniLM-L6-v2 --suite sts,transfer
     """
-    from rich.console import Console
-
+    from harness.cli.screen import Screen
     from harness.evaluation.suites import suite as named
     from harness.shared_cache import check_caches
     from harness.trials.evaluate import evaluation_key
@@ -84,8 +83,8 @@ def eval_(
     check_caches()
     found.check_writable()
     model = resolved(name, found, pooling=pooling, method=method)
-    console = Console(highlight=False)
-    console.print(model.label, soft_wrap=True, markup=False)
+    console = Screen()
+    console.print(model.label, soft_wrap=True)
     missing = []
     for each in suites:
         record = found.get(evaluation_key(model, each))
@@ -186,7 +185,7 @@ def _print(console: "Console", suite: "Suite", record: "Record", how: str) -> No
         console.print(table)
     if record.reason:
         missing = f"missing in {suite.name}: {record.reason}"
-        console.print(missing, soft_wrap=True, markup=False)
+        console.print(missing, soft_wrap=True)
 
 
 def _uncertain(spread: "Uncertainty | None") -> list[str]:

@@ -7,6 +7,7 @@ import typer
 
 from harness.cli import options
 from harness.cli.eval import MethodOption
+from harness.cli.output import echo
 from harness.cli.run_again import run_command
 from harness.errors import UserError
 from harness.inputs import kind_of
@@ -60,16 +61,16 @@ def export(
         return
     options.check_new(folder)
     plain = write(name, folder, method, options.opened(store), onnx=onnx)
-    typer.echo(f"{folder}: embeddings equal to those of the trial, to 1e-5.")
+    echo(f"{folder}: embeddings equal to those of the trial, to 1e-5.")
     if plain:
         from harness.export.card import PLAIN_VERSIONS  # it imports what `write` needs
 
-        typer.echo(
+        echo(
             f'SentenceTransformer("{folder}") of sentence-transformers {PLAIN_VERSIONS} loads it '
             f"without harness."
         )
     else:
-        typer.echo(
+        echo(
             f'harness.encoder("{folder}") loads it; its method needs code of harness, which '
             f"is installed with sentence-transformers 6."
         )
@@ -84,8 +85,8 @@ def _results(name: str, folder: Path, method: str | None, store: "Store", *, onn
     if kind_of(folder) not in ("nothing", "a folder"):
         raise UserError(f"{folder} is no folder; results of mteb are files below one")
     paths = write_results(name, store, folder, method)
-    typer.echo(f"{paths[0].parent}: results of {len(paths)} tasks, with model_meta.json.")
-    typer.echo(f'mteb.ResultCache("{folder}").load_results() reads them.')
+    echo(f"{paths[0].parent}: results of {len(paths)} tasks, with model_meta.json.")
+    echo(f'mteb.ResultCache("{folder}").load_results() reads them.')
 
 
 def write(

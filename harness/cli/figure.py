@@ -7,6 +7,7 @@ import typer
 
 from harness.cli import options
 from harness.cli.drawing import check_drawing, drawn_models
+from harness.cli.output import echo
 from harness.errors import UserError, suggest
 
 if TYPE_CHECKING:
@@ -59,9 +60,9 @@ def figure(
         if made:
             output.mkdir(parents=True, exist_ok=True)
         for path in write_figures(made, output, format):
-            typer.echo(str(path))
+            echo(str(path))
     for note in notes:
-        typer.echo(note)
+        echo(note)
 
 
 def _of_paper(

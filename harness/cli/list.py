@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from harness.cli import options
+from harness.cli.output import echo
 from harness.errors import UserError
 
 NEWEST = 50
@@ -61,7 +62,7 @@ def _methods() -> None:
     from harness.plugin import registry
 
     for name, source in sorted(registry.sources().items()):
-        typer.echo(f"{name:<12} {registry.docstring_line(source)}")
+        echo(f"{name:<12} {registry.docstring_line(source)}")
 
 
 def _spaces() -> None:
@@ -82,7 +83,7 @@ def _spaces() -> None:
             first = read_text(path).partition("\n")[0].lstrip("# ")
         except UserError as error:
             first = f"({error})"
-        typer.echo(f"{name:<32} {first}")
+        echo(f"{name:<32} {first}")
 
 
 def _suites() -> None:
@@ -92,7 +93,7 @@ def _suites() -> None:
     for name in CARDS:
         found = suite(name)
         dev = f"; selects on {found.card.dev}" if found.card.dev else ""
-        typer.echo(f"{name:<18} {', '.join(found.tests)}{dev}")
+        echo(f"{name:<18} {', '.join(found.tests)}{dev}")
 
 
 def _corpora(further: list[str]) -> None:
@@ -112,7 +113,7 @@ def _corpora(further: list[str]) -> None:
         except NotHere:
             missing = "not on this machine"
         line = f"{name:<26} {size:>9}  {found.shape:<14}  {found.licence:<20}  {missing}"
-        typer.echo(line.rstrip())
+        echo(line.rstrip())
 
 
 def _papers(store: str | None, encoder: str | None) -> None:
@@ -131,10 +132,10 @@ def _papers(store: str | None, encoder: str | None) -> None:
     comparer = Comparer(options.opened(store).read(PAPER_COLUMNS).table, encoder)
     for name in papers():
         paper = load_paper(name)
-        typer.echo(f"{name:<12} {paper.title}")
+        echo(f"{name:<12} {paper.title}")
         for share in shares(paper, comparer, methods):
             line = f"  {share.name:<9} {share!s:<40} {share.about}"
-            typer.echo(line[:width].rstrip())
+            echo(line[:width].rstrip())
 
 
 def _trials(store: options.StoreOption, *, everything: bool) -> None:
@@ -146,12 +147,12 @@ def _trials(store: options.StoreOption, *, everything: bool) -> None:
     opened = options.opened(store)
     reading = opened.read(_COLUMNS)
     for name, reason in reading.unreadable:
-        typer.echo(f"{name} cannot be read and is left out: {reason}", err=True)
+        echo(f"{name} cannot be read and is left out: {reason}", err=True)
     order = [("started", "ascending"), ("key", "ascending")]
     rows = pc.sort_indices(reading.table.select(["started", "key"]), sort_keys=order)
     earlier = 0 if everything else max(0, len(rows) - NEWEST)
     if earlier:
-        typer.echo(f"{earlier} earlier trials; --all lists them, too")
+        echo(f"{earlier} earlier trials; --all lists them, too")
     shown = reading.table.take(rows[earlier:])
     # Configurations are long texts, so only those of the lines that are printed are read.
     with_values = opened.read(
@@ -162,7 +163,7 @@ def _trials(store: options.StoreOption, *, everything: bool) -> None:
     values = {row["key"]: row["configuration"] for row in pairs}
     for row in shown.to_pylist():
         row["configuration"] = values.get(row["key"])
-        typer.echo(_line(row, searched.get(family_of(row), [])))
+        echo(_line(row, searched.get(family_of(row), [])))
 
 
 def _line(row: Mapping[str, Any], searched: list[str]) -> str:

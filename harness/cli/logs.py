@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import options
+from harness.cli.output import echo
 from harness.errors import UserError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def logs(
     """
     found = options.opened(store)
     for text in _texts(_whole_key(key, found), found, follow=follow):
-        typer.echo(text, nl=False)
+        echo(text, nl=False)
 
 
 def _whole_key(prefix: str, store: "Store") -> str:

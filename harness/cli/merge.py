@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from harness.cli import options
+from harness.cli.output import echo
 from harness.errors import headline
 from harness.inputs import why
 
@@ -36,15 +37,15 @@ def merge(
     merging.check_places(sources, target)
     found = merging.merge(sources, target)
     target.compact()
-    typer.echo(f"{target.place}: {found.new} new, {found.known} were there already")
+    echo(f"{target.place}: {found.new} new, {found.known} were there already")
     try:
         write_flat(target)
     except OSError as error:
-        typer.echo(f"{target.flat_file} cannot be written ({why(error)})", err=True)
+        echo(f"{target.flat_file} cannot be written ({why(error)})", err=True)
     for name, problem in found.unreadable:
-        typer.echo(f"not read: {name} ({headline(problem)})", err=True)
+        echo(f"not read: {name} ({headline(problem)})", err=True)
     for conflict in found.conflicts:
-        typer.echo(
+        echo(
             f"trial {conflict.key[:10]} has another result in {conflict.store}: "
             f"{conflict.difference}",
             err=True,

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from harness.cli.output import echo
 from harness.plugin.skeleton import Skeleton
 
 
@@ -40,4 +41,4 @@ def new(
         (path / "__init__.py").write_text(skeleton(like, path.name), encoding="utf-8")
     except OSError as error:
         raise UserError(f"{path} cannot be written ({error.strerror})") from None
-    typer.echo(f"{path}/__init__.py: change losses() and embed(), then run `harness check {path}`.")
+    echo(f"{path}/__init__.py: change losses() and embed(), then run `harness check {path}`.")

@@ -134,13 +134,11 @@ def use_cluster(address: str | None) -> None:
         os.environ["RAY_ADDRESS"] = address  # Ray reads it when it is imported
 
 
-def set_values(given: list[str] | None) -> dict[str, Any]:
-    """The texts `key=value` of `--set` as a dictionary; the values are read as YAML.
+def set_values(given: list[str] | None) -> dict[str, str]:
+    """The texts `key=value` of `--set` as a dictionary of the values as they are written.
 
-    Raises UserError for a text without "=", and for a value that is not YAML.
+    `harness.sweep.spaces.written_values` reads them. Raises UserError for a text without "=".
     """
-    from harness.sweep.spaces.bounded_yaml import BadYaml, composed, constructed
-
     found = {}
     for text in given or []:
         key, equals, value = text.partition("=")
@@ -148,11 +146,17 @@ def set_values(given: list[str] | None) -> dict[str, Any]:
             raise UserError(
                 f'--set {text}: write it as key=value, for example "--set learning_rate=3e-5"'
             )
-        try:
-            found[key] = constructed(composed(value))
-        except BadYaml as error:
-            raise UserError(f"--set {text}: the value is not valid YAML: {error}") from None
+        found[key] = value
     return found
+
+
+def table_values(given: list[str] | None) -> dict[str, Any]:
+    """The values of `--set` beside a published table, whose methods come with harness."""
+    from harness.plugin import registry
+    from harness.sweep.spaces.written_values import read_values
+
+    texts = set_values(given)
+    return read_values(texts, map(registry.load, registry.names() if texts else ()))
 
 
 def whole_numbers(given: str | None, option: str) -> tuple[int, ...]:

@@ -41,11 +41,11 @@ def lacking_suites(tables: "Iterable[ComparedTable]") -> dict[_Model, _Suites]:
 
 def announce(chosen: "SweepOptions") -> None:
     """Print how many trials of the store get further suites for a published table, if any."""
-    from rich.console import Console
+    from harness.cli.screen import Screen
 
     lacking = lacking_suites(chosen.measured())
     if lacking:
-        Console(highlight=False).print(_to_measure(lacking.values()), soft_wrap=True)
+        Screen().print(_to_measure(lacking.values()), soft_wrap=True)
 
 
 def _to_measure(suites: Iterable[Mapping[str, bool]]) -> str:
@@ -81,7 +81,7 @@ def measure(
         try:
             asked.append(Asked(model(name, store, pooling=pooling, method=None), suites))
         except UserError as error:
-            console.print(f"Not measured: {error}", soft_wrap=True, markup=False)
+            console.print(f"Not measured: {error}", soft_wrap=True)
             complete = False
     return (not asked or _measured(asked, store, means, console)) and complete
 
@@ -96,7 +96,7 @@ def _readable(names: Iterable[str], console: "Console") -> set[str]:
             suite(name).digest()
             found.add(name)
         except UserError as error:
-            console.print(f"Not measured with {name}: {error}", soft_wrap=True, markup=False)
+            console.print(f"Not measured with {name}: {error}", soft_wrap=True)
     return found
 
 
@@ -116,7 +116,7 @@ def _measured(asked: "list[Asked]", store: "Store", means: "Means", console: "Co
                 why = f", without {'; '.join(reasons)}" if reasons else ""
                 suites = ", ".join(printed_suites(each.suites))
                 line = f"[{number}/{len(asked)}] {each.model.label}: measured with {suites}{why}"
-                console.print(line, soft_wrap=True, markup=False)
+                console.print(line, soft_wrap=True)
                 status.update(f"measuring: {len(asked) - number} left")
     return complete
 

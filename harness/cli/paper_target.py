@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from harness.cli import options
+from harness.cli.output import echo
 from harness.errors import UserError, suggest
 from harness.plugin import registry
 
@@ -104,7 +103,7 @@ def runnable(searches: "list[Search]") -> "list[Search]":
     if refused and not found:
         raise refused[0][1]
     for label, why in refused:
-        typer.echo(f"Left out: {label}: {why}", err=True)
+        echo(f"Left out: {label}: {why}", err=True)
     return found
 
 
@@ -122,6 +121,6 @@ def _search(method: str, wanted: "Wanted", overrides: "Overrides") -> "Search | 
         # What a row needs comes from the command line; other mistakes there concern all rows.
         published_search(method, variant, values, overrides if wanted.needs else PLAIN)
     except UserError as error:
-        typer.echo(f"Left out: {wanted}: {error}", err=True)
+        echo(f"Left out: {wanted}: {error}", err=True)
         return None
     return published_search(method, variant, values, overrides)

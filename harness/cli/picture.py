@@ -8,6 +8,7 @@ import typer
 from harness.cli import options
 from harness.cli.drawing import check_drawing, drawn_models
 from harness.cli.eval import MethodOption, PoolingOption
+from harness.cli.output import echo
 
 
 def picture(
@@ -43,4 +44,4 @@ def picture(
     figures = [make(models, pairs) for make in (gold_figure, densities_figure, plane_figure)]
     with options.writing(output, "--output"):
         for path in write_figures(figures, output, format):
-            typer.echo(str(path))
+            echo(str(path))

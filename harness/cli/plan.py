@@ -64,15 +64,14 @@ def print_plan(searches: "list[Search]", store: str | None, cpus_per_trial: floa
     """
     import sys
 
-    from rich.console import Console
-
+    from harness.cli.screen import Screen
     from harness.sweep.plan import plan_sweep
     from harness.sweep.resolution import resolution
     from harness.sweep.spaces.search import implied
 
     made = plan_sweep(searches, options.opened(store))
     # Where the output is not a terminal, rich would break the lines at 80 characters.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
+    console = Screen(width=None if sys.stdout.isatty() else 100)
     shown = [*implied(searches), *searches]
     too_large = _too_large(shown, made)
     for part in _tables(shown, made):
@@ -84,11 +83,11 @@ def print_plan(searches: "list[Search]", store: str | None, cpus_per_trial: floa
     console.print(f"\n{made.to_run} trials to run{_cost(made, cpus_per_trial)}")
     console.print(MEMORY, soft_wrap=True)
     if too_large:
-        console.print(f"Too large for this machine: {too_large}", soft_wrap=True, markup=False)
+        console.print(f"Too large for this machine: {too_large}", soft_wrap=True)
     if found := resolution(searches, options.opened(store)):
-        console.print(_resolved(found), soft_wrap=True, markup=False)
+        console.print(_resolved(found), soft_wrap=True)
     for sentence in _missing(made.missing):
-        console.print(sentence, soft_wrap=True, markup=False)
+        console.print(sentence, soft_wrap=True)
 
 
 def _too_large(searches: "list[Search]", made: "Plan") -> str | None:

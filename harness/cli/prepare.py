@@ -34,8 +34,7 @@ def prepare(
     )  # fmt: skip
     searches = chosen.searches()
     options.use_cluster(address)
-    from rich.console import Console
-
+    from harness.cli.screen import Screen
     from harness.files import cache_folder
     from harness.sweep.driver import prepare_sweep
     from harness.sweep.screen.sweep_state import publishing
@@ -43,13 +42,11 @@ def prepare(
     from harness.sweep.workers.limits import Limits
     from harness.sweep.workers.resources import Resources
 
-    console = Console(highlight=False)
+    console = Screen()
     resources = Resources(cpus_per_trial, options.gpus_of(gpus_per_trial))
     found = options.opened(store)
     with publishing(found) as publish, Terminal(console, publish) as terminal:
         prepare_sweep(searches, found, resources, Limits(), terminal)
     if terminal.state.failed:
         raise typer.Exit(1)
-    console.print(
-        f"What the trials share is in the cache {cache_folder()}.", soft_wrap=True, markup=False
-    )
+    console.print(f"What the trials share is in the cache {cache_folder()}.", soft_wrap=True)

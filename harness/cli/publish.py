@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from harness.cli import options
+from harness.cli.output import echo
 
 
 def publish(
@@ -28,4 +29,4 @@ def publish(
     options.check_new(folder)
     with options.writing(folder):
         count = publishing.publish(options.opened(store), folder)
-    typer.echo(f"{folder}: {count} records; {folder}/{publishing.PUBLIC_STORE} is a store.")
+    echo(f"{folder}: {count} records; {folder}/{publishing.PUBLIC_STORE} is a store.")

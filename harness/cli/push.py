@@ -9,6 +9,7 @@ import typer
 from harness.cli import options
 from harness.cli.eval import MethodOption
 from harness.cli.export import TrialArgument, write
+from harness.cli.output import echo
 
 
 def push(
@@ -41,4 +42,4 @@ def push(
         address = send(
             folder, repository, f"Trial {Path(name).stem} of harness", private=not public
         )
-    typer.echo(address)
+    echo(address)

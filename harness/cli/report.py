@@ -7,6 +7,7 @@ import typer
 
 from harness.cli import options
 from harness.cli.drawing import check_drawing
+from harness.cli.output import echo
 from harness.errors import UserError
 
 if TYPE_CHECKING:
@@ -44,18 +45,17 @@ def report(
     Example: harness report --paper diffaug --out report
     """
     check_drawing("report")
-    from rich.console import Console
-
+    from harness.cli.screen import Screen
     from harness.report.page.writing import write_report
 
     if paper and sweep:
         raise UserError("--paper and --sweep are two reports; leave one of them out")
     options.check_ours_on(encoder, paper)
-    with Console(stderr=True).status("reading the store"):
+    with Screen(stderr=True).status("reading the store"):
         page = _page(paper, encoder, sweep, options.opened(store))
-    with Console(stderr=True).status("writing the report"), options.writing(out, "--out"):
+    with Screen(stderr=True).status("writing the report"), options.writing(out, "--out"):
         start = write_report(page, out)
-    typer.echo(f"{start}: open it in a browser")
+    echo(f"{start}: open it in a browser")
 
 
 def _page(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import options
+from harness.cli.output import echo
 from harness.cli.paper_suites import announce, lacking_suites, measure
 from harness.cli.paper_target import runnable
 from harness.cli.plan import print_plan
@@ -47,7 +48,7 @@ def reproduce(
 
     Example: harness reproduce diffaug --table 6 --dry-run
     """
-    from rich.console import Console
+    from harness.cli.screen import Screen
 
     encoders = [encoder] if encoder else None
     targets = [
@@ -62,13 +63,13 @@ def reproduce(
         for each in targets:
             announce(each)
         return
-    console, found = Console(highlight=False), options.opened(store)
+    console, found = Screen(), options.opened(store)
     runs = runnable(searches)
     result = run_searches(runs, found, means, console, paper)
     tables = [compared for each in targets for compared in each.measured()]
     measured = measure(lacking_suites(tables), found, means, console)
     for each in targets:
-        print_filled(paper, int(each.table or 0), encoder, store, options.set_values(set_))
+        print_filled(paper, int(each.table or 0), encoder, store, options.table_values(set_))
         _print_verdict(each)
     complete = measured and len(runs) == len(searches)
     print_problems(console, result, found, complete=complete)
@@ -116,5 +117,5 @@ def _print_verdict(target: SweepOptions) -> None:
         return
     to_screen = sys.stdout.isatty()
     width = width_of(to_screen=to_screen)
-    typer.echo("")
-    typer.echo(render_sheets(sheets, "terminal", width, bold=to_screen), nl=False)
+    echo("")
+    typer.echo(render_sheets(sheets, "terminal", width, bold=to_screen).decode(), nl=False)

@@ -26,8 +26,7 @@ def retrieve(
 
     Example: harness retrieve 4f2a "you can do it, too." "this is not a problem."
     """
-    from rich.console import Console
-
+    from harness.cli.screen import Screen
     from harness.shared_cache import check_caches
     from harness.trials.lookup import model
     from harness.trials.nearest import SentenceModel
@@ -35,11 +34,11 @@ def retrieve(
     check_caches()
     found = options.opened(store)
     chosen = model(name, found, pooling=pooling, method=method)
-    console = Console(highlight=False)
+    console = Screen()
     with console.status("loading") as status:
         sentences = SentenceModel(chosen, found, status.update)
-    console.print(chosen.label, soft_wrap=True, markup=False)
+    console.print(chosen.label, soft_wrap=True)
     for query in queries:
-        console.print(f"\n{query}", soft_wrap=True, markup=False)
+        console.print(f"\n{query}", soft_wrap=True)
         for rank, (text, cosine) in enumerate(sentences.nearest(query, count), start=1):
-            console.print(f"  {rank}  {cosine:.3f}  {text}", soft_wrap=True, markup=False)
+            console.print(f"  {rank}  {cosine:.3f}  {text}", soft_wrap=True)

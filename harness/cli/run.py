@@ -39,12 +39,12 @@ def run(
 
     Example: harness run simcse --encoder tiny-bert --set suite=graded
     """
-    from rich.console import Console
-
+    from harness.cli.screen import Screen
     from harness.cli.show import print_record
     from harness.cli.summary import print_summary
     from harness.plugin import registry
     from harness.shared_cache import check_caches
+    from harness.sweep.spaces.written_values import read_values
     from harness.tracking.trackers import check as check_tracker
     from harness.training.interruption import ended_by_sigterm
     from harness.trials.kept_output import kept_output
@@ -54,8 +54,10 @@ def run(
     from harness.trials.trial import Trial, key, resolve
 
     options.whole_numbers(str(seed), "--seed")  # it refuses a seed that numpy cannot take
-    values = options.set_values(set_) | ({"encoder": encoder} if encoder else {})
-    resolve(registry.load(method), values)  # a mistake in a value is found before files are read
+    plugin = registry.load(method)
+    values = read_values(options.set_values(set_), [plugin])
+    values |= {"encoder": encoder} if encoder else {}
+    resolve(plugin, values)  # a mistake in a value is found before files are read
     trial = Trial(method, values, seed)
     found = options.opened(store)
     check_caches()
@@ -67,7 +69,7 @@ def run(
     if stored is None or not stored.finished:
         provide(found, trial.config.encoder)
         check_runnable(trial)  # before the claim, so that a refused one leaves nothing behind
-    console = Console(highlight=False)
+    console = Screen()
 
     made: list[Record] = []
 
@@ -81,7 +83,7 @@ def run(
                 tracking.progressed(trial, asdict(now))
 
         with found.logging(name) as log, kept_output(log):
-            console.print(f"{trial.label}: {_given(trial)}", soft_wrap=True, markup=False)
+            console.print(f"{trial.label}: {_given(trial)}", soft_wrap=True)
             made.append(attempt(trial, report, found.weights(name), found.running(name)))
         return made[0]
 

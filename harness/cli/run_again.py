@@ -63,7 +63,7 @@ def run_command(
     method, values = (named or named_values)(record.method, locator, configuration, engine)
     words = ["harness", "run", method, "--encoder", record.encoder, "--seed", str(record.seed)]
     for name, value in values.items():
-        words += ["--set", f"{name}={yaml_value(value)}"]
+        words += ["--set", f"{name}={written_value(value)}"]
     return shlex.join(words)
 
 
@@ -89,15 +89,6 @@ def named_values(
         return found, {name: value for name, value in kept.items() if name != "encoder"}
 
 
-def yaml_value(value: Any) -> str:
-    """A value as `--set` reads it; text that YAML would read as another type is quoted."""
-    import yaml
-
-    if value is None:
-        return "null"
-    if not isinstance(value, str):
-        return str(value).lower() if isinstance(value, bool) else str(value)
-    try:
-        return value if yaml.safe_load(value) == value else json.dumps(value)
-    except (yaml.YAMLError, ValueError):
-        return json.dumps(value)
+def written_value(value: Any) -> str:
+    """A value as `--set` reads it: a text is itself, and a list or a mapping is JSON."""
+    return value if isinstance(value, str) else json.dumps(value)

@@ -38,11 +38,10 @@ def show(
 
     Example: harness show 3.avg
     """
-    from rich.console import Console
-
+    from harness.cli.screen import Screen
     from harness.cli.show_corpus import is_corpus, print_corpus
 
-    console = Console(highlight=False)
+    console = Screen()
     paper, in_a_table, _ = what.partition(".")
     if encoder and not (in_a_table and paper in _papers()):
         raise UserError("--encoder belongs to a cell of a paper, such as diffaug.1.3.avg")
@@ -120,16 +119,16 @@ def print_record(
     for name, value in vars(record).items():
         if name == "history":
             for line in _curves(value):
-                console.print(line, soft_wrap=True, markup=False)
+                console.print(line, soft_wrap=True)
         elif value and isinstance(value, Mapping):
             console.print(f"{name}:")
             for inner, part in value.items():
                 shown = _interval(part) if name == "uncertainty" else _number(part)
-                console.print(f"  {inner}: {shown}", soft_wrap=True, markup=False)
+                console.print(f"  {inner}: {shown}", soft_wrap=True)
         elif value not in (None, "", {}):
             shown = _number(value).replace("\n", "\n  ")  # a reason has lines of output
-            console.print(f"{name}: {shown}", soft_wrap=True, markup=False)
-    console.print(f"again: {again(record, store, locator)}", soft_wrap=True, markup=False)
+            console.print(f"{name}: {shown}", soft_wrap=True)
+    console.print(f"again: {again(record, store, locator)}", soft_wrap=True)
 
 
 def _curves(history: list[Mapping[str, Any]]) -> Iterator[str]:

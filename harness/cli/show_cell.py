@@ -136,4 +136,4 @@ def _commands(key: str, suite: str | None, store: "Store") -> list[str]:
 
 
 def _line(console: "Console", text: str) -> None:
-    console.print(text, soft_wrap=True, markup=False)
+    console.print(text, soft_wrap=True)

@@ -53,7 +53,7 @@ def print_corpus(name: str, console: "Console") -> None:
     for each in overlaps(corpus):
         lines.append(f"  {each.task:<8} {each.problem or _overlap(each.figures)}")
     for line in lines:
-        console.print(line, soft_wrap=True, markup=False)
+        console.print(line, soft_wrap=True)
 
 
 def _overlap(figures: "Mapping[str, int]") -> str:

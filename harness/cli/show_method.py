@@ -52,4 +52,4 @@ def _line(console: "Console", text: str, indent: int = 0) -> None:
         break_long_words=False,
         break_on_hyphens=False,
     )
-    console.print(lines, soft_wrap=True, markup=False)
+    console.print(lines, soft_wrap=True)

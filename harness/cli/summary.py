@@ -20,8 +20,8 @@ def print_summary(record: "Record", store: "Store", console: "Console", locator:
     `locator`: the name or path of the method, as the user wrote it.
     """
     for line in _lines(record, store):
-        console.print(line, soft_wrap=True, markup=False)
-    console.print(f"again: {run_command(record, locator)}", soft_wrap=True, markup=False)
+        console.print(line, soft_wrap=True)
+    console.print(f"again: {run_command(record, locator)}", soft_wrap=True)
 
 
 def _lines(record: "Record", store: "Store") -> "Iterator[str]":

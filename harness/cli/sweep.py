@@ -92,15 +92,15 @@ def sweep(
         print_plan(searches, store, cpus_per_trial)
         announce(chosen)
         return
-    from rich.console import Console
+    from harness.cli.screen import Screen
 
-    console, found = Console(highlight=False), options.opened(store)
+    console, found = Screen(), options.opened(store)
     runs = runnable(searches) if chosen.of_table else searches
     result = run_searches(runs, found, means, console, chosen.name)
     measured = measure(lacking_suites(chosen.measured()), found, means, console)
     if chosen.of_table:
         for each in encoder or (None,):
-            print_filled(str(paper), int(number or 0), each, store, options.set_values(set_))
+            print_filled(str(paper), int(number or 0), each, store, options.table_values(set_))
     else:
         table(store=store)
     _leave_table(console, found, chosen.name, result)
@@ -134,4 +134,4 @@ def _leave_table(console: "Console", store: "Store", space: str, result: "SweepR
         console.print(f"\n{path} cannot be written ({error.strerror})", soft_wrap=True)
     console.print("Next:")
     for command in next_commands(groups, names(), store.place):
-        console.print(f"  {command}", soft_wrap=True, markup=False)
+        console.print(f"  {command}", soft_wrap=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from harness.cli import options
+from harness.cli.output import echo
 from harness.inputs import finite
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def table(
         sheets = _paper_sheets(paper, number, encoder, store, ask=strict or number is not None)
     content = render_sheets(sheets, format, width_of(to_screen=to_screen), bold=to_screen)
     if output is None:
-        typer.echo(content, nl=False)
+        typer.echo(content.decode() if format == "terminal" else content, nl=False)
     else:
         _write(content, output)
     if strict:
@@ -136,7 +137,7 @@ def _end_if_incomplete(sheets: "list[Sheet]", tolerance: float | None) -> None:
     if found := failures(sheets, tolerance):
         more = [f"and {len(found) - SHOWN} more"] if found[SHOWN:] else []
         shown = "; ".join([*found[:SHOWN], *more])
-        typer.echo(f"--strict: {counted(len(found), 'failure')}: {shown}", err=True)
+        echo(f"--strict: {counted(len(found), 'failure')}: {shown}", err=True)
         raise typer.Exit(1)
 
 
@@ -203,7 +204,7 @@ def print_filled(
     to_screen = sys.stdout.isatty()
     sheets = _paper_sheets(paper, number, encoder, store, ask=True, values=values)
     content = render_sheets(sheets, "terminal", width_of(to_screen=to_screen), bold=to_screen)
-    typer.echo(content, nl=False)
+    typer.echo(content.decode(), nl=False)
 
 
 def _paper_sheets(
@@ -216,8 +217,7 @@ def _paper_sheets(
     values: "Mapping[str, Any] | None" = None,
 ) -> "list[Sheet]":
     """The tables of a paper. `ask`: also those cells for which the store's models are asked."""
-    from rich.console import Console
-
+    from harness.cli.screen import Screen
     from harness.plugin.registry import names
     from harness.report.measured.quantities import PAPER_COLUMNS
     from harness.report.papers.paper_tables import paper_sheets
@@ -225,7 +225,7 @@ def _paper_sheets(
     from harness.report.published.commands import Commands
 
     found = options.opened(store)
-    with Console(stderr=True).status("reading the store") as status:
+    with Screen(stderr=True).status("reading the store") as status:
         return paper_sheets(
             found.read(PAPER_COLUMNS),
             paper,

@@ -147,7 +147,7 @@ class SweepOptions:
         return Overrides(
             methods=methods,
             encoders=tuple(self.encoder or ()),
-            values=options.set_values(self.set_),
+            values=(options.table_values if self.of_table else options.set_values)(self.set_),
             configurations=self.configurations,
             seeds=options.whole_numbers(self.seeds, "--seeds"),
             subsets=options.whole_numbers(self.subsets, "--subsets"),

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from harness.cli.output import echo
+
 REPORTED_PACKAGES = ("torch", "transformers", "ray", "optuna", "deepspeed", "datasets", "pyarrow")
 """The packages whose versions decide most about a problem"""
 
@@ -18,10 +20,10 @@ def _print(asked: bool) -> None:
 
     found = {each.name: each.version for each in distributions()}
 
-    typer.echo(f"harness {__version__}")
-    typer.echo(f"python {platform.python_version()}, {platform.system()} {platform.machine()}")
+    echo(f"harness {__version__}")
+    echo(f"python {platform.python_version()}, {platform.system()} {platform.machine()}")
     for name in REPORTED_PACKAGES:
-        typer.echo(f"{name} {found.get(name, 'is not installed')}")
+        echo(f"{name} {found.get(name, 'is not installed')}")
     raise typer.Exit
 
 

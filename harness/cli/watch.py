@@ -29,10 +29,11 @@ def watch(
     """
     import time
 
-    from rich.console import Console
     from rich.live import Live
 
-    found, console = options.opened(store), Console(highlight=False)
+    from harness.cli.screen import Screen
+
+    found, console = options.opened(store), Screen()
     if once or not sys.stdout.isatty():
         console.print(_view(found), soft_wrap=True)
         return

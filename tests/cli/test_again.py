@@ -8,6 +8,7 @@ import pytest
 from harness.cli import options
 from harness.cli.run_again import run_command
 from harness.plugin import registry
+from harness.sweep.spaces.written_values import read_values
 from harness.trials.record import Record
 from harness.trials.trial import resolve
 
@@ -37,7 +38,5 @@ def test_the_printed_configuration_is_read_back_as_it_was(
     )
     words = shlex.split(run_command(record, method))
     given = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
-    assert (
-        resolve(registry.load(method), {**options.set_values(given), "encoder": config.encoder})
-        == config
-    )
+    read = read_values(options.set_values(given), [registry.load(method)])
+    assert resolve(registry.load(method), {**read, "encoder": config.encoder}) == config

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from harness.cli import app
 from harness.cli.options import set_values
 from harness.cli.run_again import run_command
+from harness.cli.verbs import app
 from harness.trials.record import four_digits
 from harness.trials.store import Store
 from harness.trials.trial import Trial, describe

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from harness.cli import app
+from harness.cli.verbs import app
 from harness.trials.store import Store
 from tests.sweeping import write_few_pairs
 from tests.tracking.readers import tensorboard

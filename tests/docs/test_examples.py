@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from harness.cli import app
+from harness.cli.verbs import app
 from harness.evaluation.suites import suite
 from harness.sweep.spaces.space import load_space
 from harness.trials.checking import problems

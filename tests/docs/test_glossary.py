@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from harness.cli import app
+from harness.cli.verbs import app
 from harness.plugin import registry
 from harness.sweep.spaces.sampling import Sampler
 from harness.sweep.spaces.space import MethodSpace, Repeats, Select, Space, TrainedEncoder

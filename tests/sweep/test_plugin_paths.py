@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from harness.cli import app
+from harness.cli.verbs import app
 from harness.errors import UserError
 from harness.sweep.spaces.overrides import Overrides, searches
 from harness.sweep.spaces.search import Search

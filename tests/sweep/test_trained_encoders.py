@@ -87,7 +87,7 @@ def run(*arguments: object) -> None:
     """Run the command in this process."""
     from typer.testing import CliRunner
 
-    from harness.cli import app
+    from harness.cli.verbs import app
 
     answer = CliRunner().invoke(app, ["run", *map(str, arguments)])
     assert answer.exit_code == 0, answer.output

@@ -14,6 +14,7 @@ from harness.sweep.spaces.search import Search
 from harness.sweep.spaces.space import MethodSpace, Repeats, Space, TrainedEncoder, rounds
 from harness.sweep.spaces.space_methods import locators_of
 from harness.sweep.spaces.space_values import check_command_line, check_shared, check_values
+from harness.sweep.spaces.written_values import read_values
 from harness.sweep.spaces.yaml_lines import Document
 from harness.trials.trial import resolve
 
@@ -27,7 +28,10 @@ class Overrides:
     encoders: tuple[str, ...] = ()
     """Names of encoders; empty: those of the space"""
     values: Mapping[str, Any] = field(default_factory=dict)
-    """Hyperparameters that get one value in every method that has them, and are not searched"""
+    """Hyperparameters that get one value in every method that has them, and are not searched.
+
+    The texts are read as their fields say.
+    """
     configurations: int | None = None
     """At most so many configurations per search and round; of a grid they are drawn at random"""
     seeds: tuple[int, ...] = ()
@@ -50,12 +54,13 @@ def searches(space: Space, document: Document, overrides: Overrides) -> list[Sea
     Raises UserError for an unknown method, corpus or hyperparameter, and for a value that a method
     refuses.
     """
-    overrides = replace(overrides, values=replaced_names(overrides.values, space.corpora))
     wanted = locators_of(space, document, overrides.methods)
     locators = dict(wanted)
     for name in wanted:
         locators |= trainers_of(name, wanted, space, document)
     plugins = [registry.load(locator) for locator in locators.values()]
+    values = read_values(replaced_names(overrides.values, space.corpora), plugins)
+    overrides = replace(overrides, values=values)
     check_shared(space, document, plugins)
     check_command_line(overrides.values, plugins)
     made = _Searches(space, overrides, locators)

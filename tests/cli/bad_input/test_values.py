@@ -141,8 +141,10 @@ def test_set_without_equals_sign(text: str, refused: Refused, space: SpaceFile) 
 
 
 @pytest.mark.parametrize("value", ["[1, 2", "2026-13-45"])
-def test_set_to_what_is_no_yaml(value: str, refused: Refused, space: SpaceFile) -> None:
-    refused(["sweep", space(), "--set", f"learning_rate={value}"], "--set", "not valid YAML")
+def test_set_to_what_is_no_number(value: str, refused: Refused, space: SpaceFile) -> None:
+    refused(
+        ["sweep", space(), "--set", f"learning_rate={value}"], "learning_rate", "a valid number"
+    )
 
 
 @pytest.mark.parametrize("verb", ["run", "sweep"])

@@ -1,0 +1,26 @@
+"""The console of the verbs, in which no text of others gives orders to a terminal."""
+
+from collections.abc import Iterable
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from harness.errors import visible
+
+
+class Screen(Console):
+    """A console that shows what a terminal would obey by its escapes, but for rich's own orders.
+
+    It marks nothing by itself: neither numbers (`highlight`) nor words in brackets (`markup`).
+    """
+
+    def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
+        super().__init__(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """The segments of something to print, cleaned."""
+        for segment in super().render(renderable, options):
+            text, style, control = segment
+            yield segment if control else Segment(visible(text), style)

@@ -1,0 +1,88 @@
+"""What verbs print, on streams of every kind, and Ctrl-C before anything has begun."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.cli.screen import Screen
+from harness.errors import one_line, visible
+from tests.cli.conftest import Harness
+
+HOSTILE = [
+    "\x1b[31mred",
+    "\x9b2J",
+    "a\u202eb",
+    "a\u2066b",
+    "a\u200bb",
+    "a\u200fb",
+    "a\rb",
+    "a\u2028b",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_orders_to_a_terminal_are_shown_by_their_escapes(text: str) -> None:
+    for shown in (visible(text), one_line(text)):
+        assert shown.isprintable()
+        assert "\\" in shown
+
+
+def test_other_texts_stay_as_they_are() -> None:
+    for text in ("plain", "Zürich 東京\u3000\xa0é", "two\nlines\tand a tab", "[red]no markup[/]"):
+        assert visible(text) == text
+
+
+@pytest.mark.parametrize("text", [*HOSTILE[:6], "[/]", "[red]x[/red]", ":smile:"])
+def test_the_screen_obeys_no_text_of_others(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Screen().print(f"name {text}", soft_wrap=True)
+    assert capsys.readouterr().out == f"name {visible(text)}\n"
+
+
+def test_an_error_about_a_hostile_name_is_a_clean_sentence(harness: Harness) -> None:
+    answer = harness("show", "\x1b]0;title\x07\u202e")
+    assert answer.code == 2
+    assert answer.err.rstrip("\n").isprintable()
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_help_is_printed_where_stdout_has_few_characters(encoding: str) -> None:
+    found = _ended("sweep --help", {"PYTHONIOENCODING": encoding})
+    assert (found.returncode, found.stderr) == (0, b"")
+    assert b"--configurations" in found.stdout
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&-", "| head -1"])
+def test_a_closed_stream_gives_no_traceback(streams: str, tmp_path: Path) -> None:
+    found = _ended(f"table --store {tmp_path}/none {streams}", {})
+    assert b"Traceback" not in found.stdout + found.stderr
+    assert found.returncode == 0
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_ctrl_c_during_imports_is_a_sentence() -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "harness", "list", "methods"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    while b"typer" not in (line := process.stderr.readline()):
+        assert line, "the import was not seen"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"Interrupted. What has finished" in err
+    assert b"Traceback" not in err
+
+
+def _ended(words: str, environment: dict[str, str]) -> "subprocess.CompletedProcess[bytes]":
+    command = f"{sys.executable} -m harness {words}"
+    return subprocess.run(
+        command, shell=True, capture_output=True, env=os.environ | environment, timeout=100
+    )
