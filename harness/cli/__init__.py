@@ -37,6 +37,8 @@ from harness.errors import SweepStopped, TrialFailure, UserError, one_line
 
 # Torch says on stderr, from its C++, what only its own developers can use.
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+# Processes of Python that libraries start, such as Ray's, import nothing from the working folder.
+os.environ["PYTHONSAFEPATH"] = "1"
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, by the convention of shells: 128 + the number of the signal"""
