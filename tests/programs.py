@@ -97,6 +97,7 @@ def _program(
         if path:
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
     sys.argv = [module, *arguments]
+    sys.path.insert(0, str(folder))  # as `python -m` does
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     finally:

@@ -1,7 +1,7 @@
 """A rank of a trial other than rank 0: it computes its share, reports nothing and writes nothing.
 
-`python -m harness.trials.follower` reads what it is from its first line of input. It ends when the
-input ends, because rank 0 has then ended.
+It is a program (`harness.processes`), which reads what it is from its first line of input. It ends
+when the input ends, because rank 0 has then ended.
 """
 
 import json

@@ -7,7 +7,6 @@ on its cluster instead (harness.sweep.workers.rank_actors).
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,8 +18,8 @@ from typing import Any, Protocol
 import torch
 
 from harness.errors import WorkerLost
-from harness.files import PACKAGE
 from harness.plugin.config import TrainingConfig
+from harness.processes import python_command
 from harness.ranks import is_lost, joined
 from harness.trials.trial import Trial, portable
 
@@ -108,13 +107,11 @@ class _Processes:
     """Ranks that are processes of this machine."""
 
     def __init__(self, commands: list[Mapping[str, Any]]) -> None:
-        environment = {**os.environ, "PYTHONPATH": _search_path()}
         self._started = [
             subprocess.Popen(
-                [sys.executable, "-m", "harness.trials.follower"],
+                python_command("harness.trials.follower"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env=environment,
                 start_new_session=True,  # Ctrl-C is for rank 0, which agrees with the others
             )
             for _ in commands
@@ -194,8 +191,3 @@ def on_loopback() -> Iterator[str]:
             del os.environ[_INTERFACE]
         else:
             os.environ[_INTERFACE] = before
-
-
-def _search_path() -> str:
-    """Where the other ranks find harness: where this process has found it."""
-    return os.pathsep.join([str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")])

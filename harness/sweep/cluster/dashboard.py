@@ -85,12 +85,12 @@ class Dashboard:
             self._tasks.end.options(enable_task_events=False).remote(number, reason)
 
 
-def where_it_is(folder: Path) -> str:
+def where_it_is(url: str, folder: Path) -> str:
     """A sentence with the dashboard's address, and with what it takes to open the page.
 
-    `folder`: a folder that only this user can read. The token of a local Ray is written there.
+    `url`: HOST:PORT of the page; "" when there is none. `folder`: a folder that only this user can
+    read. The token of a local Ray is written there.
     """
-    url = ray.init(ignore_reinit_error=True, log_to_driver=False).dashboard_url
     if not url:
         return "This cluster has no dashboard; `ray start --head --include-dashboard=true` has one."
     said = f"Ray dashboard: http://{url}"

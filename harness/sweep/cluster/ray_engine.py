@@ -29,12 +29,15 @@ os.environ.update(
     RAY_IGNORE_UNHANDLED_ERRORS="1",  # a failed trial is a record
 )
 if not os.environ.get("RAY_ADDRESS"):
-    # The ports of a local Ray are open to the network, so only this process and its workers may
-    # know the token. Ray reads it when it is imported.
+    # Other users of this machine reach the ports of a local Ray, so only this process and its
+    # workers know the token. Ray reads all of this when it is imported.
     os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
+    # A Ray without a cluster listens on loopback alone; the name is that of its first use.
+    os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0")
 
 import ray
 from ray import tune
+from ray.tune.execution import class_cache
 
 from harness.errors import shortened
 from harness.sweep.cluster.dashboard import Dashboard, where_it_is
@@ -57,6 +60,10 @@ from harness.sweep.workers.trainable import trial_worker
 from harness.training.interruption import ended_by_sigterm
 from harness.trials.store import Store
 from harness.trials.trial import Trial, commit
+
+# Tune sends these variables of the driver to its workers, and Ray logs what is sent: no secrets.
+# The AWS keys among them a worker has from where its Ray was started.
+class_cache.ENV_VARS_TO_PROPAGATE = {"RAY_CHDIR_TO_TRIAL_DIR"}
 
 
 class Engine:
@@ -99,7 +106,7 @@ class Engine:
         the trials, or when none can hold one, and SweepStopped when a local Ray does not start.
         """
         shown = self._announce is not None
-        session = self._session.enter_context(ray_session(dashboard=shown))
+        session, page = self._session.enter_context(ray_session(dashboard=shown))
         # Ray's own handler would end the driver before its trials have written their checkpoints.
         self._session.enter_context(ended_by_sigterm())
         self.resources = affordable(self.resources)
@@ -108,7 +115,7 @@ class Engine:
             self._files = LocalFiles(session / "files", node)
             check_machines([worker.trial_settings(each, self._files) for each in self._samples])
         if self._announce:
-            self._announce(where_it_is(session))
+            self._announce(where_it_is(page, session))
             self._dashboard = Dashboard()
         return session / "tune"
 

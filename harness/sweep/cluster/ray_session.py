@@ -3,55 +3,65 @@
 Starting it, joining it and losing it have a time limit and a sentence each.
 """
 
+import logging
 import os
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import ray
+from ray.job_config import JobConfig
 
 from harness.errors import SweepStopped, UserError, shortened
 from harness.files import PACKAGE
 from harness.sweep.cluster.session_folder import session_folder
+from harness.sweep.workers.process_memory import children
 
+STARTS = 2
+"""How often a local Ray is started that does not come up, which happens on a crowded machine"""
 START_SECONDS = 180.0
 """A local Ray takes 3 seconds to start, and half a minute on a crowded machine"""
 JOIN_SECONDS = 60.0
 REACH_SECONDS = 10.0
 LOST_SECONDS = 30.0
 """Ray is lost when it did not answer for so long; Ray itself ends its drivers after 60 seconds"""
-_LOST = (
-    "Ray has stopped answering, so the sweep ends here; what has finished is in the store, and the "
-    "same command goes on from there"
+_GOES_ON = (
+    "so the sweep ends here; what has finished is in the store, and the same command goes on from "
+    "there"
 )
+_LOST = f"Ray has stopped answering, {_GOES_ON}"
 Endpoint = tuple[str, int]
 
 
 @contextmanager
-def ray_session(*, dashboard: bool = False) -> Iterator[Path]:
+def ray_session(*, dashboard: bool = False) -> Iterator[tuple[Path, str]]:
     """Start Ray or join the cluster; yield a folder of this sweep for temporary files.
 
-    `dashboard`: whether a local Ray has its dashboard, which only this machine can open.
+    With the folder comes the HOST:PORT of Ray's dashboard; "" when there is none. `dashboard`:
+    whether a local Ray has its dashboard, which only this machine can open.
 
     Raises UserError when the cluster cannot be joined, and SweepStopped when a local Ray does not
-    start, or when Ray is lost during the block. It must be used in the main thread.
+    start, or when Ray fails or is lost during the block. It must be used in the main thread.
     """
-    with session_folder() as folder, _core_output_into(folder / "core.log"):
-        _begin(os.environ.get("RAY_ADDRESS", ""), folder, dashboard=dashboard)
+    with session_folder() as folder, _output_into(folder / "core.log"):
+        page = _begin(os.environ.get("RAY_ADDRESS", ""), folder, dashboard=dashboard)
         endpoints, ended = _endpoints(), threading.Event()
         watch = threading.Thread(target=_watch, args=(endpoints, ended), daemon=True)
         try:
             with _alarm(SweepStopped(_LOST)):
                 watch.start()
-                yield folder
-        except Exception:
+                yield folder, page
+        except Exception as error:
             if not all(map(_answers, endpoints)):
                 raise SweepStopped(_LOST) from None
+            if isinstance(error, ray.exceptions.RayError):
+                raise SweepStopped(f"Ray has failed, {_GOES_ON} ({_why(error)})") from None
             raise
         finally:
             ended.set()
@@ -59,33 +69,75 @@ def ray_session(*, dashboard: bool = False) -> Iterator[Path]:
                 ray.shutdown()
 
 
-def _begin(address: str, folder: Path, *, dashboard: bool) -> None:
-    """Start a local Ray, whose files are in the folder, or join the cluster at the address."""
-    if address:
-        _check_reachable(address)
-    refused: UserError | SweepStopped
+class _Job(JobConfig):  # type: ignore[misc]
+    """What Ray's workers are told: they do not import from the working folder of the driver."""
+
+    def _runtime_env_has_working_dir(self) -> bool:
+        return True
+
+
+def _begin(address: str, folder: Path, *, dashboard: bool) -> str:
+    """Start a local Ray, whose files are in the folder, or join the cluster at the address.
+
+    Returns HOST:PORT of its dashboard.
+    """
+    return _join(address) if address else _start(folder, dashboard=dashboard)
+
+
+def _join(address: str) -> str:
+    _check_reachable(address)
+    refused = UserError(f"no Ray cluster could be joined: RAY_ADDRESS is {address}")
+    # Every machine runs the harness of this one; the other packages it must have.
+    runtime = {"py_modules": [str(PACKAGE)], "excludes": ["__pycache__"]}
     try:
-        if address:
-            refused = UserError(f"no Ray cluster could be joined: RAY_ADDRESS is {address}")
-            with _alarm(refused, JOIN_SECONDS):
-                # Every machine runs the harness of this one; the other packages it must have.
-                runtime = {"py_modules": [str(PACKAGE)], "excludes": ["__pycache__"]}
-                ray.init(address, runtime_env=runtime, log_to_driver=False, logging_level="ERROR")
-        else:
-            refused = SweepStopped(f"Ray did not start in {START_SECONDS / 60:g} minutes")
-            with _alarm(refused, START_SECONDS):
-                ray.init(
+        with _alarm(refused, JOIN_SECONDS):
+            return _initialised(address, _Job(), runtime_env=runtime)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{refused} ({_why(error)})") from None
+
+
+def _start(folder: Path, *, dashboard: bool) -> str:
+    # The workers find this harness here, and nothing that lies beside it.
+    code = folder / "code"
+    code.mkdir()
+    (code / PACKAGE.name).symlink_to(PACKAGE)
+    for attempt in range(STARTS):
+        before = children(os.getpid())
+        try:
+            with _alarm(
+                SweepStopped(f"Ray did not start in {START_SECONDS / 60:g} minutes"), START_SECONDS
+            ):
+                return _initialised(
                     "local",
+                    _Job(_py_driver_sys_path=[str(code)]),
                     include_dashboard=dashboard,
                     dashboard_host="127.0.0.1",
-                    log_to_driver=False,
-                    logging_level="ERROR",
                     # Ray makes its folder writable for everybody, but not the one above.
-                    _temp_dir=str(folder / "r"),
+                    _temp_dir=str(folder / f"r{attempt}"),
                 )
-    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        why = shortened(" ".join(str(error).split()), 500)
-        raise type(refused)(f"{refused} ({why})") from None
+        except SweepStopped:
+            raise
+        except Exception as error:  # Ray raises Exception itself, too
+            why = _why(error)
+            ray.shutdown()
+            for process in set(children(os.getpid())) - set(before):
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+    raise SweepStopped(f"Ray did not start, also at a second try ({why})")
+
+
+def _initialised(address: str, job: JobConfig, **options: Any) -> str:
+    """Call `ray.init`, and return HOST:PORT of the dashboard."""
+    context = ray.init(
+        address, job_config=job, log_to_driver=False, logging_level="ERROR", **options
+    )
+    return context.dashboard_url or ""
+
+
+def _why(error: Exception) -> str:
+    return shortened(" ".join(str(error).split()) or type(error).__name__, 500)
 
 
 def _check_reachable(address: str) -> None:
@@ -168,19 +220,22 @@ def _alarm(error: Exception, seconds: float = 0.0) -> Iterator[None]:
 
 
 @contextmanager
-def _core_output_into(path: Path) -> Iterator[None]:
-    """In the block, what Ray's core prints to standard error goes into a file.
+def _output_into(path: Path) -> Iterator[None]:
+    """In the block, what Ray says to its own developers goes into a file.
 
-    It writes to the file descriptor 2. Python's `sys.stderr` writes to a copy of it.
+    Its core writes to the file descriptor 2, and Python's `sys.stderr` writes to a copy of it.
     """
     sys.stderr.flush()
     kept, python = os.dup(2), sys.stderr
     with path.open("wb") as file:
         os.dup2(file.fileno(), 2)
     sys.stderr = os.fdopen(kept, "w", buffering=1, closefd=False)
+    logger = logging.getLogger("ray")
+    handlers, logger.handlers = logger.handlers, [logging.FileHandler(path)]
     try:
         yield
     finally:
+        logger.handlers = handlers
         sys.stderr.flush()
         sys.stderr = python
         os.dup2(kept, 2)

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from harness.errors import OUTPUT_FOLLOWS, REASON_LENGTH
-from harness.files import PACKAGE
+from harness.processes import python_command
 from harness.sweep.workers.gpu_share import allowed_fraction
 from harness.sweep.workers.process_memory import adopt_orphans
 from harness.sweep.workers.watchdog import STOPPED
@@ -64,18 +64,13 @@ class Watchdog:
         adopt_orphans()
         read, self._pipe = os.pipe()
         self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-S",
-                "-m",
-                "harness.sweep.workers.watchdog",
-                str(os.getpid()),
-                str(read),
-            ],
+            python_command(
+                "harness.sweep.workers.watchdog", str(os.getpid()), str(read), options=("-S",)
+            ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=[read],
-            env={"PYTHONPATH": str(PACKAGE.parent)},
+            env={},
             start_new_session=True,  # Ctrl-C ends the worker, and with it the watchdog
             bufsize=0,
         )

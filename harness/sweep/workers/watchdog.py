@@ -1,7 +1,7 @@
 """Watches one worker from outside: its time, its memory, and what it prints.
 
-It is a program of its own, which every worker starts once:
-`python -m harness.sweep.workers.watchdog PROCESS PIPE`. So it acts also while the worker is in a
+It is a program of its own (`harness.processes`) with the arguments PROCESS and PIPE, which every
+worker starts once. So it acts also while the worker is in a
 loop that never gives Python's lock back, and it outlives the worker by a moment, in which it writes
 down the end of the output. It imports little, so that it starts at once and takes 12 MB.
 
