@@ -152,8 +152,9 @@ class Kit:
 
         Raises UserError when the checkpoint has none, and without a token that can mask.
         """
+        head = VocabularyHead(self.config.encoder, empty=self.empty)
         require_mask(self.tokenizer, "a masked-LM loss or head")
-        return VocabularyHead(self.config.encoder, empty=self.empty)
+        return head
 
     def generator(self, name: str, *, dropout: bool = True) -> Any:
         """A frozen masked language model with the encoder's vocabulary.
@@ -161,12 +162,13 @@ class Kit:
         dropout: whether its dropout is on while the method trains. Raises UserError when the model
         has another tokenizer or no masked-LM head, and without a token that can mask.
         """
-        require_mask(self.tokenizer, "replacing masked words")
         encoder = self.config.encoder
+        model = Generator(name, int(model_shape(encoder)["vocab_size"]), dropout=dropout)
+        require_mask(self.tokenizer, "replacing masked words")
         if name != encoder:
             whose = (f'generator "{name}"', f'encoder "{encoder}"')
             check_same_tokenizer(load_tokenizer(name), self.tokenizer, whose)
-        return Generator(name, int(model_shape(encoder)["vocab_size"]), dropout=dropout)
+        return model
 
     def tokens(self, corpus: str, template: Template | None = None) -> Tokens:
         """A corpus in the encoder's word pieces, from the cache if it is there.
