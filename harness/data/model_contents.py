@@ -34,6 +34,8 @@ _KERNEL_KEYS = re.compile(r"_?(attn|experts)_implementation(_internal)?")
 
 def instead_of_config(folder: Path) -> str:
     """The rest of a sentence about a folder without config.json: what is there, what would do."""
+    if not folder.is_dir():
+        return "; there is no such folder"
     if (folder / "adapter_config.json").is_file():
         return f", and has {_adapter()}"
     inside = sorted(folder.glob("*/config.json"))

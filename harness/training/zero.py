@@ -48,7 +48,9 @@ class ZeroOptimiser(StageOptimiser):
         self._reached: set[int] = set()
         """Those that the last batch has reached"""
         self._hooks = [
-            each.register_post_accumulate_grad_hook(lambda found: self._reached.add(id(found)))
+            each.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                lambda found: self._reached.add(id(found))
+            )
             for each in self.parameters
         ]
 
