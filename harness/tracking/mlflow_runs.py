@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,17 @@ from harness.tracking.tracker import About
 
 STATES = {"finished": "FINISHED", "pruned": "KILLED", "failed": "FAILED"}
 """The status of a record -> that of a run"""
+_REFUSED = re.compile(r"[^\w :.-]|[^\x00-\x7f]|_(?=x[0-9a-f]+_)|^\.|\.$")
+"""Characters that MLflow refuses in a name, or reads as a path, and an underscore that would be
+taken for the beginning of such a character"""
+
+
+def valid_name(name: str) -> str:
+    """The name of a metric as MLflow takes it: what it refuses is `_x`, its code point and `_`.
+
+    So `test.a[b]` becomes `test.a_x5b_b_x5d_`. No two names become the same.
+    """
+    return _REFUSED.sub(lambda found: f"_x{ord(found[0]):x}_", name)
 
 
 class Mlflow:
@@ -40,7 +52,9 @@ class Mlflow:
                 run_name=about.label,
                 tags={"key": about.key, "role": about.role},
             )
-            params = [Param(name, str(value)) for name, value in about.configuration.items()]
+            params = [
+                Param(valid_name(name), str(value)) for name, value in about.configuration.items()
+            ]
             self._client.log_batch(run.info.run_id, params=params)
             return _Run(self._client, run.info.run_id)
         self._client.update_run(identity, status="RUNNING")
@@ -65,7 +79,9 @@ class _Run:
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         now = int(time.time() * 1000)
-        self._waiting += [Metric(name, value, now, step) for name, value in values.items()]
+        self._waiting += [
+            Metric(valid_name(name), value, now, step) for name, value in values.items()
+        ]
 
     def flush(self) -> None:
         most = 1000  # what a server takes at once

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from harness.errors import visible
 from harness.report.sheets.rows import Bold, SheetLine
 from harness.report.sheets.sheet import Section, Sheet
 
@@ -32,7 +33,9 @@ _SPECIAL = {
 
 def escape_latex(text: str) -> str:
     """The text with every special character of LaTeX escaped."""
-    escaped = "".join(_SPECIAL.get(character, character) for character in " ".join(text.split()))
+    escaped = "".join(
+        _SPECIAL.get(character, character) for character in visible(" ".join(text.split()))
+    )
     return escaped.replace("--", "-{}-")  # an option's two hyphens, not a dash
 
 

@@ -3,8 +3,6 @@
 The same sheets give the same bytes.
 """
 
-import csv
-import io
 import json
 import math
 import re
@@ -14,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from harness.errors import visible
+from harness.report.formats.csv_text import csv_text
 from harness.report.formats.html import html_page
 from harness.report.formats.latex import latex_text
 from harness.report.formats.terminal import address_note, terminal_text
@@ -70,16 +70,13 @@ def _markdown_row(cells: Sequence[str]) -> str:
 
 def _escaped(text: str) -> str:
     """The text on one line, with the special characters of Markdown and HTML escaped."""
-    return re.sub(r"([\\|*_`<])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"([\\|*_`<>&~\[\]])", r"\\\1", visible(" ".join(text.split())))
 
 
 def _csv(sheets: Sequence[Sheet]) -> bytes:
     records = _records(sheets).drop_columns("trials")  # a list has no place in a line of CSV
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")  # its default is the line end of Windows
-    writer.writerow(records.column_names)
-    writer.writerows(zip(*(column.to_pylist() for column in records.columns), strict=True))
-    return text.getvalue().encode()
+    rows = zip(*(column.to_pylist() for column in records.columns), strict=True)
+    return csv_text(records.column_names, rows).encode()
 
 
 def _json(sheets: Sequence[Sheet]) -> bytes:

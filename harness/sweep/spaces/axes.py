@@ -22,7 +22,10 @@ from harness.inputs import checked_number
 Values = dict[str, Any]
 """Hyperparameter -> value"""
 MOST = 1_000_000
-"""Configurations of a round or of a sampler"""
+"""Configurations of a sampler, which makes them one by one"""
+MOST_OF_A_ROUND = 10_000
+"""Configurations of a round: each is checked against its method before anything runs, which is to
+take seconds"""
 
 
 class SpacePart(BaseModel):
@@ -201,8 +204,8 @@ def size_problem(axes: Round, before: dict[str, Ends | None]) -> tuple[str, str]
             problem = f"there is no value from {axis.start} to {axis.stop}"
         if not problem:
             total *= _most_values(axis, before.get(key))
-            if total > MOST:
-                problem = f"the round would have more than {MOST} configurations"
+            if total > MOST_OF_A_ROUND:
+                problem = f"the round would have more than {MOST_OF_A_ROUND} configurations"
         if problem:
             return key, problem
     return None

@@ -10,7 +10,7 @@ SpaceFile = Callable[..., Path]
 LineOf = Callable[[Path, str], str]
 
 GRID = "    grid:\n      learning_rate: [1e-4, 5e-4]\n"
-MILLION = "more than 1000000 configurations"
+MANY = "more than 10000 configurations"
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ MILLION = "more than 1000000 configurations"
         ("{from: 0.1, to: 1}", "required"),
         ("{from: 0.1, to: 1, step: 1, by: 2}", "unknown key"),
         ("{from: 1.0e-7, to: 1, step: 1.0e-7, }", ""),
-        ("{from: 0.1, to: 1, step: 1.0e-9}", MILLION),
-        ("{from: 1.0e-300, to: 1.0e+300, step: 1.0e-308}", MILLION),
+        ("{from: 0.1, to: 1, step: 1.0e-9}", MANY),
+        ("{from: 1.0e-300, to: 1.0e+300, step: 1.0e-308}", MANY),
         ("{between: best_three, step: 1}", "best_two"),
         ("{between: best_two, step: .inf}", "finite number"),
         ("{}", "required"),
@@ -61,22 +61,22 @@ def hundred(key: str) -> str:
         (
             f"    grid:\n      {hundred('learning_rate')}\n      {hundred('temperature')}\n"
             f"      {hundred('weight_decay')}\n",
-            "weight_decay",
-            MILLION,
+            "temperature",
+            MANY,
         ),
-        ("    rounds:\n      - learning_rate: {from: 1, to: 2, step: 1.0e-9}\n", "1.0e-9", MILLION),
+        ("    rounds:\n      - learning_rate: {from: 1, to: 2, step: 1.0e-9}\n", "1.0e-9", MANY),
         (
             "    rounds:\n      - learning_rate: [0.1, 0.2]\n"
             "      - learning_rate: {between: best_two, step: 1.0e-12}\n",
             "1.0e-12",
-            MILLION,
+            MANY,
         ),
         (
             "    rounds:\n      - learning_rate: [0.1, 0.2]\n"
             "      - learning_rate: {between: best_two, step: 0.01}\n"
             "      - learning_rate: {between: best_two, step: 1.0e-13}\n",
             "1.0e-13",
-            MILLION,
+            MANY,
         ),
         (
             "    rounds:\n      - precision: [fp32, bf16]\n"
