@@ -2,25 +2,33 @@
 
 import functools
 import json
+import logging
 import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import UserError
+from harness.errors import UserError, one_line
 from harness.trials.store_folders import store_option
 
 if TYPE_CHECKING:
     from harness.trials.record import Record
 
+_logger = logging.getLogger(__name__)
+
 
 def again(record: "Record", store: str, locator: str | None = None) -> str:
     """The command that makes a record again.
 
-    store: where the record is. `locator`: the name or path of the method.
+    store: where the record is. `locator`: the name or path of the method, as the user wrote it.
     """
+    from harness.data.user_modules import names_of_records
+
     if record.role == "evaluation":
         return _evaluation(record, store)
-    return run_command(record, locator or record.plugin)
+    if locator:
+        return run_command(record, locator)
+    with names_of_records():
+        return run_command(record, record.plugin)
 
 
 def commands_of_store(store: str) -> "Callable[[Record], str]":
@@ -72,21 +80,33 @@ def named_values(
 ) -> tuple[str, dict[str, Any]]:
     """What the command calls the method, and the values that it names.
 
-    The last two are JSON, so that a caller may cache this for the trials of one configuration.
+    method: its name in the record. Code that this user has not run before is named in a warning,
+    unless it is that of `locator`. The last two are JSON, so that a caller may cache this for the
+    trials of one configuration.
     """
+    from harness.data.user_modules import CodeNotRun, names_of_records
     from harness.plugin import registry
     from harness.trials.given_values import given_values
     from harness.trials.trial import resolve
 
-    known = method in registry.names()
-    found = locator or (method if known else f"PATH/{method}")
+    found = locator or (method if method in registry.names() else f"PATH/{method}")
     given = json.loads(configuration)
     try:
-        plugin = registry.load(found)
-        return found, given_values(plugin, resolve(plugin, {**given, **json.loads(engine)}))
-    except UserError:
+        source = str(registry.locate(locator)) if locator else method
+        with names_of_records():
+            plugin = registry.load(source)
+            return found, given_values(plugin, resolve(plugin, {**given, **json.loads(engine)}))
+    except UserError as error:
+        if isinstance(error, CodeNotRun):
+            _warn(one_line(str(error)))
         kept = {name: value for name, value in given.items() if value is not None}
         return found, {name: value for name, value in kept.items() if name != "encoder"}
+
+
+@functools.cache
+def _warn(sentence: str) -> None:
+    """Say it once: many trials have the same code."""
+    _logger.warning("%s", sentence)
 
 
 def written_value(value: Any) -> str:

@@ -17,9 +17,8 @@ from harness.data.corpus_sources import Source
 from harness.data.readers import Corpus
 from harness.data.shapes import ROLES, Shape
 from harness.data.texts import text_columns
-from harness.data.user_modules import user_module
+from harness.data.user_modules import UserCode, user_code
 from harness.errors import UserError, explained, suggest
-from harness.files import digest
 from harness.inputs import regular_file
 from harness.relocation import here
 
@@ -122,13 +121,13 @@ def registered(path: Path) -> Registered:
     Raises UserError when its import fails, and when it does not hold exactly one.
     """
     regular_file(path, "corpus: ")
-    return _registered(path.resolve(), digest(path.read_bytes()))
+    return _registered(user_code(path.resolve(), "corpus: "))
 
 
 @functools.cache
-def _registered(path: Path, code_digest: str) -> Registered:
+def _registered(code: UserCode) -> Registered:
     """The corpus of a file; one that has changed has another digest and is read again."""
-    module = user_module(path, code_digest, "corpus")
+    module, path = code.module("corpus"), code.path
     found = [value for value in vars(module).values() if isinstance(value, Registration)]
     if len(found) != 1:
         raise UserError(

@@ -1,30 +1,225 @@
-"""A user's Python file as a module: what registers a suite or a corpus."""
+"""Python files of users as modules: methods, suites and corpora. All of them are loaded here.
 
+Code runs when its user names it. Inside of `names_of_records`, where names come from the records of
+a store, only code runs that this user has run before: the digest of its content is in a file of the
+cache. The content that was digested is what runs. A file is read once, and neither compiled files
+nor anything else beside it is imported.
+"""
+
+import importlib.abc
+import importlib.machinery
 import importlib.util
+import os
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from harness.errors import UserError
+from harness.files import cache_folder, digest
+from harness.inputs import regular_file
+
+KNOWN_CODE = "known-code"
+"""The file of the cache with the digests of the code that this user has run, one a line"""
+_INIT = "__init__.py"
+_NAMING = {
+    "plugin": "`harness show {0}` shows its method",
+    "corpus": "`harness show {0}` shows it",
+    "suite": "`harness eval MODEL --suite {0}` measures a model with it",
+}
+"""Kind of code -> a command with which its user names it"""
+_of_records = False
+_unwritten: set[str] = set()
+"""Digests that the cache could not take"""
 
 
-def user_module(path: Path, code_digest: str, what: str) -> ModuleType:
-    """Import a file, of which `code_digest` is the digest. `what` it registers, in one word.
+class CodeNotRun(UserError):
+    """A record names code that this user has not run before, so it was not run."""
 
-    Raises UserError when its import fails.
+
+@dataclass(frozen=True)
+class UserCode:
+    """The content of a Python file, or of all Python files of a folder, as it was read."""
+
+    path: Path
+    files: tuple[tuple[str, bytes], ...]
+    """(path inside of the folder, content) of each; of a single file, its name and its content"""
+
+    @property
+    def content(self) -> bytes:
+        """All of it. Names are a part: two files that swap their contents are other code."""
+        return b"".join(name.encode() + b"\0" + text + b"\0" for name, text in self.files)
+
+    @property
+    def text_digest(self) -> str:
+        """The digest of the contents without the names, which keys of suites have."""
+        return digest(b"".join(text for _, text in self.files))
+
+    @cached_property
+    def sha256(self) -> str:
+        """The digest by which known code is known."""
+        return digest(self.content, 64)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether this user has run it before."""
+        return self.sha256 in _unwritten or self.sha256 in _known()
+
+    def module(self, what: str, *, trusted: bool = False) -> ModuleType:
+        """Import it as a module of its own; siblings in a folder can be imported relatively.
+
+        what: `plugin`, `suite` or `corpus`. `trusted`: whether it was installed, as harness was.
+        Raises UserError when the import fails, and CodeNotRun.
+        """
+        if _of_records and not trusted and not self.is_known:
+            raise CodeNotRun(
+                f"a record of the store names the {what} {self.path}, whose Python code you have "
+                f"not run before, so it was not run; to allow it, read it and name it yourself: "
+                f"{_NAMING[what].format(self.path)}"
+            )
+        if not trusted:
+            _remember(self.sha256)
+        # Two files elsewhere can have the same name, and one that has changed is another module.
+        own = digest(f"{self.path} {self.sha256}", 8)
+        name = f"harness_{what}_{self.path.stem}_{own}"
+        _loaded[name] = self
+        spec = _specification(name)
+        assert spec is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            assert spec.loader is not None
+            spec.loader.exec_module(module)
+        except (Exception, SystemExit) as error:  # a user's file that exits must not end harness
+            del sys.modules[name]
+            raise UserError(
+                f"the {what} {self.path} fails to import: {type(error).__name__}: {error}"
+            ) from error
+        return module
+
+
+def user_code(path: Path, beginning: str) -> UserCode:
+    """The content of a Python file, or of a folder of them.
+
+    beginning: that of the sentence about one that is no file, for which UserError is raised.
     """
-    # The digest makes a file that has changed another module.
-    name = f"harness_{what}_{path.stem}_{code_digest[:8]}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
+    files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    base = path if path.is_dir() else path.parent
+    names = [file.relative_to(base).as_posix() for file in files]
+    content = [regular_file(file, beginning).read_bytes() for file in files]
+    return UserCode(path, tuple(zip(names, content, strict=True)))
+
+
+@contextmanager
+def names_of_records() -> Iterator[None]:
+    """In the block, whatever names code comes from a record: only known code runs."""
+    global _of_records
+    before, _of_records = _of_records, True
     try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # a user's file that exits must not end the program
-        del sys.modules[spec.name]
-        raise UserError(
-            f"the {what} {path} fails to import: {type(error).__name__}: {error}"
-        ) from error
-    return module
+        yield
+    finally:
+        _of_records = before
+
+
+def named_by_records() -> bool:
+    """Whether the names of code come from records now."""
+    return _of_records
+
+
+def _known() -> set[str]:
+    """The digests of the code that this user has run.
+
+    A file that somebody else owns, or could have written, does not count.
+    """
+    try:
+        descriptor = os.open(cache_folder() / KNOWN_CODE, os.O_RDONLY | os.O_NOFOLLOW)
+        with os.fdopen(descriptor, encoding="ascii", errors="replace") as file:
+            stat = os.fstat(descriptor)
+            return set(file.read().split()) if _is_ours(stat) else set()
+    except OSError:
+        return set()
+
+
+def _is_ours(stat: os.stat_result) -> bool:
+    return stat.st_uid == os.getuid() and not stat.st_mode & 0o022
+
+
+def _remember(sha256: str) -> None:
+    if sha256 in _known():
+        return
+    path = cache_folder() / KNOWN_CODE
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        descriptor = os.open(path, flags, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(f"{sha256}\n")
+    except OSError:  # this process knows it at least
+        _unwritten.add(sha256)
+
+
+_loaded: dict[str, UserCode] = {}
+"""Name of a module -> its code"""
+
+
+def _specification(name: str) -> importlib.machinery.ModuleSpec | None:
+    """How a module of `_loaded`, or one inside of it, is imported; None: there is no such file."""
+    package, _, inside = name.partition(".")
+    code, place = _loaded[package], inside.replace(".", "/")
+    files = dict(code.files)
+    if not inside and _INIT not in files:
+        return _from_memory(name, code.path, files[code.path.name], None)
+    for file in (f"{place}/{_INIT}".lstrip("/"), f"{place}.py"):
+        if file in files:
+            folder = [str((code.path / file).parent)] if file.endswith(_INIT) else None
+            return _from_memory(name, code.path / file, files[file], folder)
+    if any(file.startswith(f"{place}/") for file in files):  # a folder without __init__.py
+        spec = importlib.machinery.ModuleSpec(name, None, is_package=True)
+        spec.submodule_search_locations = [str(code.path / place)]
+        return spec
+    return None
+
+
+def _from_memory(
+    name: str, path: Path, content: bytes, folders: list[str] | None
+) -> importlib.machinery.ModuleSpec:
+    loader = _InMemory(path, content)
+    spec = importlib.machinery.ModuleSpec(name, loader, origin=str(path))
+    spec.submodule_search_locations, spec.has_location = folders, True
+    return spec
+
+
+class _InMemory(importlib.abc.InspectLoader):
+    """Runs content that was read before, under the name of its file."""
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        self._path, self._content = path, content
+
+    def get_source(self, fullname: str) -> str:
+        return importlib.util.decode_source(self._content)
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self._content, str(self._path))
+
+
+class _Siblings(importlib.abc.MetaPathFinder):
+    """Finds the modules inside of a plugin's folder in what was read of it, and nowhere else."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname.partition(".")[0] not in _loaded:
+            return None
+        found = _specification(fullname)
+        if found is None:
+            raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
+        return found
+
+
+sys.meta_path.insert(0, _Siblings())

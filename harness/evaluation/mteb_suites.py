@@ -7,12 +7,12 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 import numpy as np
 
+from harness.data.user_modules import UserCode
 from harness.errors import TrialFailure, UserError, explained
 from harness.evaluation import mteb_tasks
 from harness.evaluation.catalogue import CARDS, SuiteCard
@@ -20,9 +20,8 @@ from harness.evaluation.mteb_data import content, files_of, loaded
 from harness.evaluation.mteb_library import Vectors, evaluated
 from harness.evaluation.mteb_tasks import TITLE, Chosen
 from harness.evaluation.scores import Origin, Scores
-from harness.evaluation.suites import MTEB, Suite, suite_file
-from harness.files import digest, digest_of
-from harness.inputs import regular_file
+from harness.evaluation.suites import MTEB, Suite, suite_code, suite_file
+from harness.files import digest_of
 from harness.relocation import here
 
 if TYPE_CHECKING:
@@ -43,8 +42,7 @@ def mteb_suite(name: str) -> Suite:
     script = suite_file(name)
     if script is None:
         return _named(what, dev)
-    path = regular_file(here(script), "suite: ").resolve()
-    return _of_file(path, digest(path.read_bytes()), dev)
+    return _of_file(suite_code(here(script)), dev)
 
 
 # A suite is one object in a process, so that data are read once.
@@ -55,9 +53,9 @@ def _named(what: str, dev: str | None) -> Suite:
 
 
 @functools.cache
-def _of_file(path: Path, code_digest: str, dev: str | None) -> Suite:
+def _of_file(code: UserCode, dev: str | None) -> Suite:
     """The suite of a user's file, whose data are read at once: they are a part of its digest."""
-    chosen = mteb_tasks.of_file(path, code_digest)
+    chosen, path = mteb_tasks.of_file(code), code.path
     if chosen.title in (*CARDS, TITLE):
         raise UserError(f"{path} makes a suite called {chosen.title}; choose another name for it")
     digests = {}
@@ -66,7 +64,7 @@ def _of_file(path: Path, code_digest: str, dev: str | None) -> Suite:
         with explained(f"{path}: the data of task {name} cannot be read: "):
             splits = [*task.eval_splits, *([dev] if dev else [])]
             data = content(loaded(task, splits).dataset)
-        digests[name] = digest_of([code_digest, _identity(task), data])
+        digests[name] = digest_of([code.text_digest, _identity(task), data])
     return _suite(chosen, dev, digests)
 
 

@@ -5,11 +5,10 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from harness.data.user_modules import user_module
+from harness.data.user_modules import UserCode
 from harness.errors import UserError, suggest
 from harness.evaluation.mteb_library import mteb_package, undisturbed
 
@@ -48,14 +47,15 @@ def tasks_called(what: str) -> Chosen:
     raise UserError(f'mteb has no task and no benchmark "{what}"{suggest(what, known)}')
 
 
-def of_file(path: Path, code_digest: str) -> Chosen:
+def of_file(code: UserCode) -> Chosen:
     """The tasks of a user's file: its subclasses of AbsTask, and tasks that it has made.
 
     Raises UserError for a file without tasks, or with two tasks of one name.
     """
+    path = code.path
     mteb = mteb_package(f"{TITLE}:{path}")
     with undisturbed():
-        module = user_module(path, code_digest, "suite")
+        module = code.module("suite")
         tasks = [*_made(mteb.AbsTask, module)]
     names = [task.metadata.name for task in tasks]
     if not tasks:

@@ -16,14 +16,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from harness.data.rows import ENDINGS, ending
-from harness.data.user_modules import user_module
+from harness.data.user_modules import UserCode, user_code
 from harness.errors import UserError, suggest
 from harness.evaluation.bootstrap import of_mean
 from harness.evaluation.catalogue import CARDS, SUITE_MODULES
 from harness.evaluation.catalogue import SuiteCard as SuiteCard
 from harness.evaluation.scores import Scores as Scores
 from harness.evaluation.suite_kinds import check_suite, checked_files, read_data
-from harness.files import digest, digest_files
+from harness.files import digest_files
 from harness.inputs import regular_file
 from harness.relocation import here
 
@@ -228,22 +228,28 @@ def _suites(module: ModuleType) -> dict[str, Suite]:
 
 
 def _from_file(path: Path) -> Suite:
+    return _own(suite_code(path))
+
+
+def suite_code(path: Path) -> UserCode:
+    """The content of a user's file with a suite."""
     regular_file(path, "suite: ")
-    return _own(path.resolve(), digest(path.read_bytes()))
+    return user_code(path.resolve(), "suite: ")
 
 
 @functools.cache
-def _own(path: Path, code_digest: str) -> Suite:
+def _own(code: UserCode) -> Suite:
     """The suite of a user's file. A file that has changed has another digest and is read again."""
-    module = user_module(path, code_digest, "suite")
+    module = code.module("suite")
     # A user's file may import a shipped suite, for example to use its scoring function.
     shipped = [suite(name) for name in CARDS if SUITE_MODULES[name] in sys.modules]
     every = {id(value): value for value in vars(module).values() if isinstance(value, Suite)}
     own = [each for each in every.values() if each not in shipped]
     if len(own) != 1:
         raise UserError(
-            f"{path} must hold one suite, which is a function under @register; it holds {len(own)}"
+            f"{code.path} must hold one suite, which is a function under @register; it holds "
+            f"{len(own)}"
         )
     [found] = own
-    check_suite(found, path)
-    return replace(found, code_digest=code_digest, files=checked_files(found.files, path))
+    check_suite(found, code.path)
+    return replace(found, code_digest=code.text_digest, files=checked_files(found.files, code.path))

@@ -8,6 +8,7 @@ from typing import Any
 import transformers
 
 from harness.data.hub import is_model_folder
+from harness.data.user_modules import names_of_records
 from harness.device import device
 from harness.errors import UserError, headline, shortened
 from harness.files import content_digest
@@ -106,14 +107,18 @@ def _built(
         raise UserError(
             f"trial {short}: there is no method {name} here; name its folder with --method PATH"
         )
-    trial = Trial(name, facts["configuration"], facts["seed"])
-    provide(store, trial.config.encoder)
-    _check_same(trial, facts)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    seed_everything(trial.seed)
-    kit = EmbeddingKit(trial.declared, device())
-    built: Method[Any] = kit.build()
+    if method is not None:  # the user names this code, and no other that the record has
+        name = str(registry.locate(method))
+        registry.load(name)
+    with names_of_records():
+        trial = Trial(str(registry.locate(name)), facts["configuration"], facts["seed"])
+        provide(store, trial.config.encoder)
+        _check_same(trial, facts)
+        transformers.logging.set_verbosity_error()
+        transformers.logging.disable_progress_bar()
+        seed_everything(trial.seed)
+        kit = EmbeddingKit(trial.declared, device())
+        built: Method[Any] = kit.build()
     # What is not among the weights is that of the pretrained model.
     unknown = built.load_state_dict(dict(weights), strict=False).unexpected_keys
     if unknown:

@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from harness.data.batching import TextBatch, pad
+from harness.data.user_modules import names_of_records
 from harness.device import device
 from harness.errors import UserError, explained
 from harness.inputs import read_text
@@ -67,7 +68,8 @@ class RebuiltMethod(nn.Module):
             folder = Path(snapshot_download(model_name_or_path, cache_dir=cache, **chosen))
         with explained(f"the exported model {folder} cannot be loaded: "):
             description = described(folder)
-            method = _method(folder, description)
+            with names_of_records():
+                method = _method(folder, description)
         return cls(method, folder, description)
 
     @property
@@ -158,7 +160,7 @@ def _method(folder: Path, description: Mapping[str, Any]) -> Method[Any]:
             f"{folder} needs the method {name}, which is not installed here; install the package "
             f"that has it, or work in a folder that has it in methods/{name}"
         )
-    plugin = registry.load(name)
+    plugin = registry.load(str(registry.locate(name)))
     if plugin.source_digest != description["source_digest"]:
         _logger.warning("the code of the method %s is not that of %s", name, folder)
     values = dict(description["configuration"])

@@ -3,13 +3,12 @@
 import ast
 import functools
 import importlib.util
-import sys
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from harness.data.user_modules import UserCode, named_by_records, user_code
 from harness.errors import UserError, suggest
 from harness.files import digest, shipped
 from harness.inputs import is_folder, kind_of, read_text, regular_file
@@ -48,12 +47,27 @@ def sources() -> dict[str, Path]:
     """Method name -> its folder or file.
 
     Entry points come first, then the shipped methods, then the folder `methods` of the working
-    directory; a later one takes the name of an earlier one.
+    directory; a later one takes the name of an earlier one. Where a record of a store gives the
+    name, one of the working directory does so only if its user has run it before.
     """
-    found = dict(_installed())
-    for folder in (shipped("methods"), Path("methods").resolve()):
-        found |= {path.parent.name: path.parent for path in sorted(folder.glob("*/__init__.py"))}
+    found = _trusted()
+    for name, folder in _below(Path("methods").resolve()).items():
+        if name not in found or not named_by_records() or _code(folder).is_known:
+            found[name] = folder
     return found
+
+
+def _trusted() -> dict[str, Path]:
+    """The methods whose code was installed, with harness or by another package."""
+    return _installed() | _below(shipped("methods"))
+
+
+def _is_trusted(source: Path) -> bool:
+    return source.resolve() in {each.resolve() for each in _trusted().values()}
+
+
+def _below(folder: Path) -> dict[str, Path]:
+    return {path.parent.name: path.parent for path in sorted(folder.glob("*/__init__.py"))}
 
 
 @functools.cache
@@ -80,10 +94,12 @@ def docstring_line(source: Path) -> str:
 def locate(name: str) -> Path:
     """The folder or file of the method `name`, which is a path or a name.
 
-    Raises UserError for an unknown name and for a folder without a method.
+    What a record of a store names is looked up as a path only where it is absolute. Raises
+    UserError for an unknown name and for a folder without a method.
     """
     path = here(Path(name))
-    if name and kind_of(path) != "nothing":
+    is_path = path.is_absolute() or not named_by_records()
+    if name and is_path and kind_of(path) != "nothing":
         if not is_folder(path):
             return regular_file(path, "the plugin ").resolve()
         if kind_of(path / "__init__.py") != "nothing":
@@ -98,7 +114,7 @@ def locate(name: str) -> Path:
     if plain in known:
         return known[plain]
     file = f"{name}.py"
-    near = [file] if kind_of(here(Path(file))) != "nothing" else known
+    near = [file] if is_path and kind_of(here(Path(file))) != "nothing" else known
     raise UserError(f'unknown method "{name}"{suggest(plain, near)}')
 
 
@@ -106,14 +122,16 @@ def locate(name: str) -> Path:
 def load(name: str) -> Plugin:
     """Import the method `name`, which is a path or a name.
 
-    Raises UserError when there is no such method and when its import fails.
+    Raises UserError when there is no such method and when its import fails, and CodeNotRun.
     """
     from harness.plugin.config import MethodConfig  # here, because they load torch
     from harness.plugin.method import Method
 
     source = locate(name)
-    digest_of_source = source_digest(source)  # first, since it looks at every file of the plugin
-    module = _import(source)
+    if _main_file(source).suffix != ".py":
+        raise UserError(f"{source} is not a Python file or a folder with one")
+    code = _code(source)
+    module = code.module("plugin", trusted=_is_trusted(source))
     method = getattr(module, "Method", None)
     if not (isinstance(method, type) and issubclass(method, Method) and method is not Method):
         raise UserError(
@@ -125,41 +143,17 @@ def load(name: str) -> Plugin:
             f"{source}: config_type of class Method must be a class that derives from "
             f"harness.plugin.MethodConfig, not {method.config_type!r}"
         )
-    return Plugin(source.stem, method, digest_of_source)
+    return Plugin(source.stem, method, digest(code.content))
 
 
 def source_digest(source: Path) -> str:
     """Digest of every Python file of the plugin, by name and content."""
-    files = sorted(source.rglob("*.py")) if source.is_dir() else [source]
-    content = b""
-    # Names are included: two files that swap their contents are another plugin.
-    for file in files:
-        name = file.relative_to(source).as_posix() if source.is_dir() else file.name
-        content += name.encode() + b"\0" + regular_file(file, "the plugin ").read_bytes() + b"\0"
-    return digest(content)
+    return digest(_code(source).content)
+
+
+def _code(source: Path) -> UserCode:
+    return user_code(source, "the plugin ")
 
 
 def _main_file(source: Path) -> Path:
     return source / "__init__.py" if source.is_dir() else source
-
-
-def _import(source: Path) -> ModuleType:
-    """Import the plugin as a package of its own, whose siblings it can import relatively."""
-    # The digest makes the name unique: two folders elsewhere can have the same name.
-    module_name = f"harness_method_{source.stem}_{digest(str(source), 8)}"
-    folders = [str(source)] if source.is_dir() else None
-    spec = importlib.util.spec_from_file_location(
-        module_name, _main_file(source), submodule_search_locations=folders
-    )
-    if spec is None or spec.loader is None:
-        raise UserError(f"{source} is not a Python file or a folder with one")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module_name] = module
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # a plugin that exits must not end the program
-        del sys.modules[module_name]
-        raise UserError(
-            f"the plugin {source} fails to import: {type(error).__name__}: {error}"
-        ) from error
-    return module

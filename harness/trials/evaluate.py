@@ -10,6 +10,7 @@ from itertools import chain
 import numpy as np
 
 from harness import PROTOCOL
+from harness.data.user_modules import names_of_records
 from harness.device import device
 from harness.errors import UserError, reason
 from harness.evaluation.embedder import Embedder
@@ -48,13 +49,14 @@ class Measurement:
         the model cannot be loaded.
         """
         self.model, self.status = model, status
-        weights = store.kept_weights(key(model.trial))
-        self.method, kit = trained(
-            model.trial,
-            weights,
-            model.record.weights_digest if model.record else None,
-            lambda now: status(f"training: {now.step}/{now.total_steps}"),
-        )
+        with names_of_records():
+            weights = store.kept_weights(key(model.trial))
+            self.method, kit = trained(
+                model.trial,
+                weights,
+                model.record.weights_digest if model.record else None,
+                lambda now: status(f"training: {now.step}/{now.total_steps}"),
+            )
         self.embedder = Embedder(self.method, kit)
         self.embedder.progress = lambda done, total: status(f"embedding: {done}/{total} sentences")
         self.folder = cache_folder() / "embeddings" / key(model.trial)

@@ -7,6 +7,7 @@ from pathlib import Path
 from harness.data.hub import model_folder, model_shape
 from harness.data.model_contents import MODULES_FILE
 from harness.data.senteval import archive
+from harness.data.user_modules import names_of_records
 from harness.errors import UserError, headline
 from harness.inputs import kind_of
 from harness.plugin import registry
@@ -70,9 +71,15 @@ def _stored(store: Store, record: Record, pooling: str | None, method: str | Non
             f"trial {name}: there is no method {plugin} here; name its folder with --method PATH"
         )
     assert record.role != "evaluation"
-    trial = Trial(plugin, record.configuration, record.seed, record.role, record.search)
-    provide(store, trial.config.encoder)
-    if key(trial) != record.key:
+    if method is not None:  # the user names this code, and no other that the record has
+        plugin = str(registry.locate(method))
+        registry.load(plugin)
+    with names_of_records():
+        source = str(registry.locate(plugin))
+        trial = Trial(source, record.configuration, record.seed, record.role, record.search)
+        provide(store, trial.config.encoder)
+        same = key(trial) == record.key
+    if not same:
         raise UserError(
             f"the code, the data or the models of trial {name} have changed since it ran; `harness "
             f"show {name}` names them, and the command that it prints runs the trial again"

@@ -5,6 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from harness.data.user_modules import names_of_records
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.report.measured.groups import Cell, Group, comparable_groups
@@ -133,7 +134,8 @@ def _has(group: Group, values: Mapping[str, Any]) -> bool:
     if not given:
         return True
     try:
-        wanted = resolve(registry.load(group.method), {**own, **given}).deciding()
+        with names_of_records():
+            wanted = resolve(registry.load(group.method), {**own, **given}).deciding()
     except UserError:  # there is no such method here, or it does not take the values
         return False
     return all(own[name] == wanted.get(name) for name in given)

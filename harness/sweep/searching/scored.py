@@ -1,5 +1,6 @@
 """The configurations of a search that the store has, with their mean dev scores."""
 
+import logging
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,6 +8,8 @@ from statistics import fmean
 
 import pyarrow.compute as pc
 
+from harness.data.user_modules import names_of_records
+from harness.errors import UserError, one_line
 from harness.sweep.spaces.axes import Values
 from harness.sweep.spaces.search import Search, best
 from harness.trials.record import WITHOUT_LARGE, Record
@@ -17,6 +20,7 @@ Scored = list[tuple[Values, float]]
 """Configurations, each with the mean of its dev scores"""
 COST_MARGIN = 0.5
 """Where cost selects, too: the points on dev by which the chosen configuration may be worse"""
+_logger = logging.getLogger(__name__)
 _FINISHED = pc.field("status") == "finished"
 
 
@@ -87,7 +91,13 @@ def tried_of(search: Search, store: Store) -> list[Tried]:
     found = []
     # In a fixed order, because of equal scores the first configuration is chosen.
     for name in sorted(records):
-        keys = {key(trial) for trial in search.trials([values[name]], "search")}
+        try:
+            with names_of_records():
+                keys = {key(trial) for trial in search.trials([values[name]], "search")}
+        except UserError as error:
+            own = ", ".join(record.key[:10] for record in records[name])
+            _logger.warning("stored trials do not count (%s): %s", own, one_line(str(error)))
+            continue
         own = [record for record in records[name] if record.key in keys]
         if own:
             complete = sum(record.finished for record in own) == len(keys)
