@@ -8,6 +8,9 @@ import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated
+
+from annotated_types import Interval
 
 from harness.evaluation.scores import Origin
 
@@ -39,7 +42,7 @@ class SuiteCard:
     """The tasks on development data; the first one selects"""
     directions: Mapping[str, int] = field(default_factory=dict)
     """Test metric -> -1 where lower is better, 0 where no value is; of others, higher is better"""
-    decimals: int | None = None
+    decimals: Annotated[int, Interval(ge=0, le=12)] | None = None
     """Digits after the point; None: two, or four where all values are between -1 and 1"""
     origins: Mapping[str, Origin] = field(default_factory=dict)
     """Task of mteb -> what measured it"""
@@ -199,14 +202,15 @@ def card(name: str, dumped: str | None = None) -> SuiteCard:
     """
     if name in CARDS:
         return CARDS[name]
-    return _parsed(dumped) if dumped else SuiteCard(name)
+    return parsed_card(dumped) if dumped else SuiteCard(name)
 
 
 @functools.cache
-def _parsed(dumped: str) -> SuiteCard:
-    values = json.loads(dumped)
-    origins = {task: Origin(**known) for task, known in values.get("origins", {}).items()}
-    return SuiteCard(**{**values, "dev_tasks": tuple(values["dev_tasks"]), "origins": origins})
+def parsed_card(dumped: str) -> SuiteCard:
+    """The card that a text of JSON says. Raises ValueError for a field of another type."""
+    from pydantic import TypeAdapter  # a shipped suite needs none of it
+
+    return TypeAdapter(SuiteCard).validate_json(dumped)
 
 
 def suite_of(names: Iterable[str]) -> str:

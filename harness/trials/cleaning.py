@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.files import Stamp, cache_folder, discard, unsealed
-from harness.trials.compaction import COMPACTED
+from harness.trials.record_files import COMPACTED
 from harness.trials.store import Store
 
 IN_USE_SECONDS = 3600

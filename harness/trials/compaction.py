@@ -21,6 +21,7 @@ from filelock import FileLock, Timeout
 from harness.files import written_whole
 from harness.trials.record import Record, record_of
 from harness.trials.record_files import (
+    COMPACTED,
     READ_ERRORS,
     ROWS_TOGETHER,
     each_key_once,
@@ -30,8 +31,6 @@ from harness.trials.record_files import (
     write_rows,
 )
 
-COMPACTED = "compact-"
-"""The beginning of the names of compacted files"""
 _logger = logging.getLogger(__name__)
 
 

@@ -16,11 +16,10 @@ import pyarrow.parquet as pq
 
 from harness.errors import UserError
 from harness.files import written_whole
-from harness.trials.compaction import COMPACTED
 from harness.trials.flat import flat_columns
 from harness.trials.public_texts import without_folder, without_folders
 from harness.trials.record import JSON_COLUMNS, SCHEMA, WITHOUT_LARGE
-from harness.trials.record_files import write_rows
+from harness.trials.record_files import COMPACTED, write_rows
 from harness.trials.store import Store
 
 PUBLIC_STATES = ("finished", "partial", "pruned")

@@ -8,9 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from harness.errors import UserError
-from harness.trials.compaction import COMPACTED
 from harness.trials.record import Record, record_of
-from harness.trials.record_files import READ_ERRORS, KeyRange, read_rows
+from harness.trials.record_files import COMPACTED, READ_ERRORS, KeyRange, read_rows
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any, Literal
 
 import pyarrow as pa
-from pydantic_core import from_json
 
 from harness.evaluation.scores import Uncertainty
 
@@ -235,14 +234,6 @@ def record_of(row: Mapping[str, Any]) -> Record:
     values["uncertainty"] = {name: Uncertainty(**found) for name, found in spread if found}
     values["search"], values["history"] = row.get("search") or "", row.get("history") or []
     return Record(**values)
-
-
-def is_object(text: str | None) -> bool:
-    """Whether a text of one of JSON_COLUMNS is sound: nothing, or a JSON object."""
-    try:
-        return text is None or isinstance(from_json(text, cache_strings="keys"), dict)
-    except ValueError:
-        return False
 
 
 def four_digits(value: object) -> str:

@@ -14,13 +14,20 @@ import pyarrow.parquet as pq
 
 from harness.errors import UserError
 from harness.inputs import kind_of
-from harness.trials.record import JSON_COLUMNS, RANK, SCHEMA, SCHEMA_VERSION, is_object
+from harness.trials.record import RANK, SCHEMA, SCHEMA_VERSION
+from harness.trials.record_faults import faults_of
 from harness.trials.wrong_engine import without_wrong
 
 ROWS_TOGETHER = 1024
 """Rows of a row group, which is the least that a reader of one row has to unpack"""
 READ_ERRORS = (pa.ArrowException, OSError, ValueError, UserError)
 """What reading a damaged or foreign file raises"""
+COMPACTED = "compact-"
+"""The beginning of the names of files with the records of many trials"""
+UNFINISHED = "-unfinished"
+"""What stands behind the key in the name of the file of a trial that has not finished"""
+MOST_ROWS = 10_000_000
+"""Rows of a file; a few bytes may claim any number of them"""
 KeyRange = tuple[str, str]
 """The first and the last key that are wanted"""
 _ALWAYS = ("key", "schema_version", "status")
@@ -46,7 +53,7 @@ def read_rows(
         table = without_wrong(table, _column_of(file, groups, known))
     if between is not None:
         table = table.filter(_within(table["key"], between))
-    return _of_this_schema(table, names)
+    return _of_this_schema(table, names, path)
 
 
 def read_row_groups(path: Path) -> Iterator[pa.Table]:
@@ -57,7 +64,7 @@ def read_row_groups(path: Path) -> Iterator[pa.Table]:
             table = file.read_row_group(group, there, use_threads=file.num_row_groups > 1)
             table = without_wrong(table, _column_of(file, [group], known))
             if table.num_rows:
-                yield _of_this_schema(table, SCHEMA.names)
+                yield _of_this_schema(table, SCHEMA.names, path)
 
 
 def _column_of(
@@ -95,16 +102,22 @@ def write_rows(tables: Iterable[pa.Table], path: Path) -> None:
 def each_key_once(table: pa.Table) -> pa.Table:
     """One row for each key: of several the one with the highest RANK, and of equals the first.
 
-    A row whose JSON is damaged, as far as it was read, comes after every other.
+    A row with a fault, as far as it was read, comes after every other.
     """
     if pc.count_distinct(table["key"]).as_py() == table.num_rows:
         return table
     rows: dict[str, list[int]] = {}
     for index, key in enumerate(table["key"].to_pylist()):
         rows.setdefault(key, []).append(index)
+    shared = [row for same in rows.values() if len(same) > 1 for row in same]
+    faults = faults_of(table.take(pa.array(shared, pa.int64()))).to_pylist()
+    statuses = table["status"].to_pylist()
+    rank = {
+        row: -1 if fault else RANK.get(statuses[row], -1)
+        for row, fault in zip(shared, faults, strict=True)
+    }
     kept = [
-        same[0] if len(same) == 1 else max(same, key=lambda row: _rank(table, row))
-        for same in rows.values()
+        same[0] if len(same) == 1 else max(same, key=rank.__getitem__) for same in rows.values()
     ]
     return table.take(pa.array(sorted(kept), pa.int64()))
 
@@ -118,17 +131,15 @@ def is_text(column: pa.ChunkedArray, text: str) -> pa.ChunkedArray:
 
 
 def sound_rows(table: pa.Table) -> tuple[pa.Table, list[tuple[str, str]]]:
-    """The rows whose JSON is sound, as far as it was read, and (key, reason) of each other row."""
-    reasons: list[tuple[str, str]] = []
-    for name in set(JSON_COLUMNS) & set(table.column_names):
-        # Trials of one configuration share its text, and each text is checked once.
-        wrong = [text for text in pc.unique(table[name]).to_pylist() if not is_object(text)]
-        if wrong:
-            damaged = pc.is_in(table[name], pa.array(wrong, pa.string()))
-            keys = table["key"].filter(damaged).to_pylist()
-            reasons += [(key, f"its {name} is not a JSON object") for key in keys]
-            table = table.filter(pc.invert(damaged))
-    return table, reasons
+    """The rows without a fault, as far as they were read, and (key, fault) of each other row."""
+    faults = faults_of(table)
+    if faults.null_count == len(faults):
+        return table, []
+    wrong = pc.is_valid(faults)
+    reasons = zip(
+        table["key"].filter(wrong).to_pylist(), faults.filter(wrong).to_pylist(), strict=True
+    )
+    return table.filter(pc.invert(wrong)), list(reasons)
 
 
 @contextmanager
@@ -139,6 +150,13 @@ def _opened(path: Path) -> Iterator[tuple[pq.ParquetFile, list[str]]]:
         known = file.schema_arrow.names
         if missing := sorted({"key", "status"} - set(known)):
             raise ValueError(f"not a trial record: no column {', '.join(missing)}")
+        if twice := sorted({name for name in known if known.count(name) > 1}):
+            raise ValueError(f"not a trial record: it has the column {twice[0]} twice")
+        if file.schema_arrow.field("key").type != pa.string():
+            raise ValueError("not a trial record: its keys are no texts")
+        most = MOST_ROWS if path.name.startswith(COMPACTED) else 1
+        if file.metadata.num_rows > most:
+            raise ValueError(f"it has {file.metadata.num_rows} records; at most {most} are read")
         yield file, known
 
 
@@ -201,10 +219,10 @@ def _within(keys: pa.ChunkedArray, between: KeyRange) -> pa.ChunkedArray:
     return pc.and_(pc.greater_equal(keys, low), pc.less_equal(keys, high))
 
 
-def _of_this_schema(table: pa.Table, names: Sequence[str]) -> pa.Table:
+def _of_this_schema(table: pa.Table, names: Sequence[str], path: Path) -> pa.Table:
     newest = None
     if "schema_version" in table.column_names:
-        newest = pc.max(table["schema_version"]).as_py()
+        newest = pc.max(table["schema_version"].cast(pa.int64())).as_py()
     if newest is not None and newest > SCHEMA_VERSION:
         raise ValueError(
             f"its schema is version {newest}, and this harness reads up to {SCHEMA_VERSION}; "
@@ -217,9 +235,10 @@ def _of_this_schema(table: pa.Table, names: Sequence[str]) -> pa.Table:
             nulls = pa.nulls(table.num_rows, SCHEMA.field(name).type)
             table = table.append_column(name, nulls)
     wanted, table = no_rows(names).schema, table.select(names)
-    return table if table.schema == wanted else table.cast(wanted)
-
-
-def _rank(table: pa.Table, row: int) -> int:
-    texts = (table[name][row].as_py() for name in JSON_COLUMNS if name in table.column_names)
-    return RANK.get(table["status"][row].as_py(), -1) if all(map(is_object, texts)) else -1
+    table = table if table.schema == wanted else table.cast(wanted)
+    table.validate(full=True)  # a text that is not UTF-8 is only noticed here
+    if not path.name.startswith(COMPACTED) and table.num_rows:
+        key = path.stem.removesuffix(UNFINISHED)
+        if not pc.all(is_text(table["key"], key)).as_py():
+            raise ValueError("its key is not the name of the file")
+    return table

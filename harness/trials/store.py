@@ -20,10 +20,11 @@ import pyarrow.compute as pc
 
 from harness.errors import UserError
 from harness.files import probe_writable, written_whole
-from harness.trials.compaction import COMPACTED, compact
+from harness.trials.compaction import compact
 from harness.trials.reading import Reading, each_file, listed
 from harness.trials.record import RANK, SCHEMA, WITHOUT_LARGE, Record, record_of
 from harness.trials.record_files import (
+    COMPACTED,
     KeyRange,
     each_key_once,
     no_rows,

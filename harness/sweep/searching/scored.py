@@ -95,8 +95,8 @@ def tried_of(search: Search, store: Store) -> list[Tried]:
             with names_of_records():
                 keys = {key(trial) for trial in search.trials([values[name]], "search")}
         except UserError as error:
-            own = ", ".join(record.key[:10] for record in records[name])
-            _logger.warning("stored trials do not count (%s): %s", own, one_line(str(error)))
+            shown = ", ".join(record.key[:10] for record in records[name])
+            _logger.warning("stored trials do not count (%s): %s", shown, one_line(str(error)))
             continue
         own = [record for record in records[name] if record.key in keys]
         if own:

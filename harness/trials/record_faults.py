@@ -1,0 +1,162 @@
+"""Faults of records: what a value of a row may not be, because no trial writes it.
+
+A store may come from anybody. Readers, and the names of files that are made of keys, rely on what
+is checked here. Only the columns that were read are checked.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, get_args
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic_core import from_json
+
+from harness.evaluation.catalogue import parsed_card
+from harness.inputs import BEYOND
+from harness.trials.record import JSON_COLUMNS, RANK, SCHEMA, RecordRole
+
+KEY = "^[0-9a-f]{32}$"
+"""The pattern of a key"""
+LONGEST_TEXT, LONGEST_JSON, DEEPEST_JSON = 100_000, 10_000_000, 20
+"""Bytes of a text, bytes of a JSON text, and how deep its values may be nested"""
+LARGEST_SCORE = 1e15
+"""No score, duration or size is beyond it, and sums of squares still have a value"""
+_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""Microseconds from 1970 to the first and the last moment that Python has a date for"""
+_PRESENT = ("status", "role", "method", "setting", "encoder", "seed", "configuration")
+_FINITE_MAPS, _OTHER_MAPS = ("dev", "test", "contamination"), ("details", "uncertainty")
+
+Check = Callable[[pa.Array], pa.Array]
+"""Values -> whether each of them is what it should be"""
+
+
+def faults_of(table: pa.Table) -> pa.Array:
+    """For each row of a table with columns of SCHEMA the first fault, or null.
+
+    The status, the role and so on of a row are checked as far as the table has these columns.
+    """
+    faults = pa.nulls(table.num_rows, pa.string())
+    for name in table.column_names:
+        column = _whole(table[name])
+        for sound, fault in _checks(name, column):
+            wrong = pc.and_(pc.invert(sound), pc.is_null(faults))
+            if pc.any(wrong).as_py():
+                faults = pc.if_else(wrong, pa.scalar(f"its {name} {fault}"), faults)
+    return faults
+
+
+def _checks(name: str, column: pa.Array) -> Iterator[tuple[pa.Array, str]]:
+    """For each check of a column: whether each row passes it, and what the others are."""
+    kind = SCHEMA.field(name).type
+    if name in _PRESENT:
+        yield pc.is_valid(column), "is missing"
+    if name in ("key", "evaluates"):
+        yield _or_null(pc.match_substring_regex(column, KEY)), "is not 32 hexadecimal digits"
+    if name == "status":
+        yield _one_of(column, RANK), f"is none of {', '.join(RANK)}"
+    if name == "role":
+        roles = get_args(RecordRole)
+        yield _one_of(column, roles), f"is none of {', '.join(roles)}"
+    if kind == pa.string():
+        most = LONGEST_JSON if name in JSON_COLUMNS else LONGEST_TEXT
+        lengths = pc.less_equal(pc.binary_length(column), pa.scalar(most, pa.int32()))
+        yield _or_null(lengths), f"has more than {most} bytes"
+    if name in JSON_COLUMNS:
+        yield _distinct(column, is_object), "is not a JSON object of numbers, texts and lists"
+    if name == "suite_card":
+        yield _distinct(column, _is_card), "is not the card of a suite"
+    if kind == pa.float64():
+        yield _or_null(_is_finite(column)), "is not a finite number"
+    if name not in ("seed", "schema_version", "dev_before") and kind in (
+        pa.float64(),
+        pa.int64(),
+        pa.int32(),
+    ):
+        yield _or_null(pc.greater_equal(column, pa.scalar(0, kind))), "is negative"
+    if name == "started":
+        moments = column.cast(pa.int64())
+        first, last = pa.scalar(_FIRST), pa.scalar(_LAST)
+        inside = pc.and_(pc.greater_equal(moments, first), pc.less_equal(moments, last))
+        yield _or_null(inside), "is no date"
+    if name in _FINITE_MAPS:
+        yield _all_of(column, _is_number(column.items)), "has a value that is not a finite number"
+    if name == "details":
+        yield _all_of(column, pc.is_valid(column.items)), "has a value that is missing"
+    if name == "uncertainty":
+        numbers = [_is_number(column.items.field(number)) for number in range(3)]
+        whole = pc.or_(pc.is_null(column.items), pc.and_(pc.and_(*numbers[:2]), numbers[2]))
+        yield _all_of(column, whole), "has a value that is not three finite numbers"
+    if name in (*_FINITE_MAPS, *_OTHER_MAPS):
+        named = pc.less_equal(pc.binary_length(column.keys), pa.scalar(1000, pa.int32()))
+        yield _all_of(column, named), "has a name of more than 1000 bytes"
+    if name == "history":
+        points = column.values
+        parts = [pc.is_valid(points), *(pc.is_valid(points.field(number)) for number in range(4))]
+        whole = parts[0]
+        for part in parts[1:]:
+            whole = pc.and_(whole, part)
+        yield _all_of(column, whole), "has a point without step, stage, metric or value"
+
+
+def is_object(text: str) -> bool:
+    """Whether a text is a JSON object of numbers below 64 bits, texts, null and lists of them."""
+    try:
+        found = from_json(text, cache_strings="keys")
+    except ValueError:
+        return False
+    return isinstance(found, dict) and _is_plain(found, DEEPEST_JSON)
+
+
+def _is_plain(value: Any, depth: int) -> bool:
+    if isinstance(value, dict):
+        return depth > 0 and all(_is_plain(each, depth - 1) for each in value.values())
+    if isinstance(value, list):
+        return depth > 0 and all(_is_plain(each, depth - 1) for each in value)
+    return not isinstance(value, int) or -BEYOND <= value < BEYOND
+
+
+def _is_card(text: str) -> bool:
+    try:
+        parsed_card(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    found = column.combine_chunks()
+    return found if isinstance(found, pa.Array) else found.chunk(0)
+
+
+def _or_null(sound: pa.Array) -> pa.Array:
+    return pc.fill_null(sound, True)
+
+
+def _one_of(column: pa.Array, values: Any) -> pa.Array:
+    return pc.is_in(column, pa.array(list(values), pa.string()))
+
+
+def _is_finite(numbers: pa.Array) -> pa.Array:
+    """Whether each number is finite; null of one that is missing."""
+    return pc.less_equal(pc.abs(numbers), pa.scalar(LARGEST_SCORE))
+
+
+def _is_number(numbers: pa.Array) -> pa.Array:
+    return pc.fill_null(_is_finite(numbers), False)
+
+
+def _distinct(column: pa.Array, sound: Callable[[str], bool]) -> pa.Array:
+    """A check of texts, each of which is checked once: trials of one configuration share it."""
+    texts = pc.unique(column).drop_null().to_pylist()
+    wrong = [text for text in texts if not sound(text)]
+    return pc.invert(pc.is_in(column, pa.array(wrong, pa.string())))
+
+
+def _all_of(column: pa.Array, sound: pa.Array) -> pa.Array:
+    """Whether all values in the list or map of a row are sound. `sound`: of each value."""
+    if pc.all(sound).as_py() is not False:
+        return pa.array([True] * len(column)) if len(column) else pa.array([], pa.bool_())
+    ends = column.offsets.to_pylist()
+    flags = sound.to_pylist()
+    return pa.array([all(flags[start:end]) for start, end in itertools.pairwise(ends)], pa.bool_())
