@@ -17,6 +17,7 @@ import ray
 
 from harness.errors import SweepStopped, UserError, shortened
 from harness.files import PACKAGE
+from harness.sweep.cluster.orphans import no_orphans
 from harness.sweep.cluster.session_folder import session_folder
 
 START_SECONDS = 180.0
@@ -41,7 +42,7 @@ def ray_session(*, dashboard: bool = False) -> Iterator[Path]:
     Raises UserError when the cluster cannot be joined, and SweepStopped when a local Ray does not
     start, or when Ray is lost during the block. It must be used in the main thread.
     """
-    with session_folder() as folder, _core_output_into(folder / "core.log"):
+    with no_orphans(), session_folder() as folder, _core_output_into(folder / "core.log"):
         _begin(os.environ.get("RAY_ADDRESS", ""), folder, dashboard=dashboard)
         endpoints, ended = _endpoints(), threading.Event()
         watch = threading.Thread(target=_watch, args=(endpoints, ended), daemon=True)
