@@ -20,6 +20,7 @@ from ray.job_config import JobConfig
 
 from harness.errors import SweepStopped, UserError, shortened
 from harness.files import PACKAGE
+from harness.sweep.cluster.orphans import no_orphans
 from harness.sweep.cluster.session_folder import session_folder
 from harness.sweep.workers.process_memory import children
 
@@ -49,7 +50,7 @@ def ray_session(*, dashboard: bool = False) -> Iterator[tuple[Path, str]]:
     Raises UserError when the cluster cannot be joined, and SweepStopped when a local Ray does not
     start, or when Ray fails or is lost during the block. It must be used in the main thread.
     """
-    with session_folder() as folder, _output_into(folder / "core.log"):
+    with no_orphans(), session_folder() as folder, _output_into(folder / "core.log"):
         page = _begin(os.environ.get("RAY_ADDRESS", ""), folder, dashboard=dashboard)
         endpoints, ended = _endpoints(), threading.Event()
         watch = threading.Thread(target=_watch, args=(endpoints, ended), daemon=True)
