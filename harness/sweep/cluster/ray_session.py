@@ -138,7 +138,8 @@ def _initialised(address: str, job: JobConfig, **options: Any) -> str:
 
 
 def _why(error: Exception) -> str:
-    return shortened(" ".join(str(error).split()) or type(error).__name__, 500)
+    said = str(error).partition("Traceback (most recent call last)")[0]
+    return shortened(" ".join(said.split()) or type(error).__name__, 500)
 
 
 def _check_reachable(address: str) -> None:
@@ -189,7 +190,9 @@ def _watch(endpoints: list[Endpoint], ended: threading.Event) -> None:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
             # The main thread may wait inside of Ray, where no signal reaches it.
             if not ended.wait(10.0):
-                print(f"Error: {_LOST}", file=sys.stderr, flush=True)
+                # The live view has left the cursor behind its last line.
+                begin = "\n" if sys.stderr.isatty() else ""
+                print(f"{begin}Error: {_LOST}", file=sys.stderr, flush=True)
                 os._exit(1)
 
 
