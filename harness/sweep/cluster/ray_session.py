@@ -23,7 +23,7 @@ from harness.files import PACKAGE
 from harness.sweep.cluster.session_folder import session_folder
 from harness.sweep.workers.process_memory import children
 
-RAY_STARTS = 2
+START_ATTEMPTS = 2
 """How often a local Ray is started that does not come up, which happens on a crowded machine"""
 START_SECONDS = 180.0
 """A local Ray takes 3 seconds to start, and half a minute on a crowded machine"""
@@ -103,7 +103,7 @@ def _start(folder: Path, *, dashboard: bool) -> str:
     code = folder / "code"
     code.mkdir()
     (code / PACKAGE.name).symlink_to(PACKAGE)
-    for attempt in range(RAY_STARTS):
+    for attempt in range(START_ATTEMPTS):
         before = children(os.getpid())
         try:
             with _alarm(
