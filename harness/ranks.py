@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 Given = TypeVar("Given")
-FILE = "file://"
+FILE_ADDRESS = "file://"
 """What an address begins with that is the path of a file"""
 RANK_SECONDS = 3600
 """How long a rank waits for the others; one that has died is noticed long before"""
@@ -60,8 +60,10 @@ def joined(number: int, count: int, address: str) -> Iterator[None]:
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     wait = timedelta(seconds=RANK_SECONDS)
     meeting: dict[str, Any] = {"init_method": address}
-    if address.startswith(FILE):  # torch would read the path as a URL, which "#" and "?" end
-        store = dist.FileStore(address.removeprefix(FILE), count)
+    if address.startswith(FILE_ADDRESS):
+        # torch would read the path as a part of a URL, in which it ends at "#" and "?".
+        path = address.removeprefix(FILE_ADDRESS)
+        store = dist.FileStore(path, count)  # type: ignore[attr-defined]
         store.set_timeout(wait)
         meeting = {"store": store}
     dist.init_process_group(backend, **meeting, rank=number, world_size=count, timeout=wait)
