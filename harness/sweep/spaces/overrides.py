@@ -76,8 +76,8 @@ def searches(space: Space, document: Document, overrides: Overrides) -> list[Sea
                 raise document.error(
                     ("methods", name),
                     f"with this method, the space would have up to {total} trials "
-                    f"(configurations x seeds x subsets of all searches); at most {MOST_TRIALS} can "
-                    f"be planned",
+                    f"(configurations x seeds x subsets of all searches); at most {MOST_TRIALS} "
+                    "can be planned",
                 )
     for search in found:
         search.declared.check()  # an unknown corpus is refused here, before anything runs
