@@ -25,8 +25,6 @@ def is_corpus(what: str) -> bool:
         return registers_corpus(Path(what))
     if what in SOURCES or file_of(what) is not None:
         return True
-    if Path(what).suffix and Path(what).is_file():
-        return True  # of a kind that is not read, which a corpus says
     # `methods/simcse` looks like the name of a data set, and it is the shipped method anywhere.
     named = is_hub_name(what.partition("?")[0]) and not what.startswith("methods/")
     return named and not Path(what).exists()

@@ -19,10 +19,10 @@ from harness.data.readers import (
     read_triplets_as_scored_pairs,
 )
 from harness.data.registered_corpora import registered
-from harness.data.rows import ENDINGS, ending, endings
 from harness.data.senteval import ARCHIVE, SIMCSE
+from harness.data.tables import BUILDERS, ending
 from harness.errors import NotHere, UserError, suggest
-from harness.inputs import is_file, kind_of, regular_file
+from harness.inputs import regular_file
 from harness.relocation import here
 
 GRADED = "harness/graded-sentences"
@@ -96,8 +96,6 @@ def source(name: str) -> Source:
         return SOURCES[name]
     path = file_of(name)
     if path is None:
-        if kind_of(here(Path(name.partition("?")[0]))) == "a file":
-            raise UserError(f'corpus "{name}" cannot be read: {endings()}')
         table = parsed(name)
         if not is_hub_name(table.data):
             raise UserError(
@@ -113,29 +111,21 @@ def source(name: str) -> Source:
     files = (("", str(path)),)
     if name.startswith(NEIGHBOURS):
         return Known(files, read_neighbours, "neighbours")
-    if "?" not in name and ending(path) == ".txt":
+    if "?" not in name and path.suffix == ".txt":
         return Known(files, read_sentences, "sentences")
-    if "?" not in name and ending(path) == ".csv" and is_triplet_file(path):
+    if "?" not in name and path.suffix == ".csv" and is_triplet_file(path):
         return Known(files, read_triplets, "triplets")
     return Table(parsed(name), path)
 
 
 def file_of(name: str) -> Path | None:
-    """The file that a corpus names by its path; None for one of `SOURCES` and one of the Hub.
-
-    Raises UserError for a file with a question mark in its name.
-    """
+    """The file that a corpus names by its path; None for one of `SOURCES` and one of the Hub."""
     if name in SOURCES:
         return None
     if name.startswith(NEIGHBOURS):
         return Path(name.removeprefix(NEIGHBOURS))
     path = Path(name.partition("?")[0])
-    if "?" in name and is_file(here(Path(name))):
-        raise UserError(
-            f'corpus "{name}": this file has a question mark in its name, behind which columns and '
-            f"filters stand; rename it"
-        )
-    return path if ending(path) in ENDINGS or path.suffix == PYTHON else None
+    return path if ending(path) in BUILDERS or path.suffix == PYTHON else None
 
 
 def count_items(name: str) -> int | None:

@@ -109,7 +109,7 @@ class Known(Source):
 
 @dataclass(frozen=True)
 class Table(Source):
-    """A file of rows, or a data set of the Hub with such files."""
+    """A file or a data set of the Hub that the library `datasets` reads."""
 
     name: CorpusName
     file: Path | None

@@ -1,10 +1,7 @@
 """Data sets of the Hub by `ORGANISATION/NAME[/CONFIG][:SPLIT]`, in a mirror or downloaded."""
 
 import functools
-import os
 import re
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +29,7 @@ def hub_files(data: str, *, download: bool = True) -> list[Path]:
     assert found is not None
     repository, config, split = found["repository"], found["config"], found["split"] or "train"
     folder = _mirrored(repository) or _downloaded(repository, config, download)
-    splits = _splits_of_folder(folder, config)
+    splits = _splits(str(folder), config)
     if split not in splits:
         raise UserError(f'corpus "{data}": there is no split "{split}"{suggest(split, splits)}')
     return [Path(path) for path in splits[split]]
@@ -41,20 +38,6 @@ def hub_files(data: str, *, download: bool = True) -> list[Path]:
 def _mirrored(repository: str) -> Path | None:
     folders = (mirror / "datasets" / repository for mirror in mirrors())
     return next((folder for folder in folders if is_folder(folder)), None)
-
-
-def _splits_of_folder(folder: Path, config: str | None) -> dict[str, list[str]]:
-    if not set("*?[]") & set(str(folder)):
-        return _splits(str(folder), config)
-    # The library takes brackets and stars for a pattern, and would read other folders.
-    with tempfile.TemporaryDirectory() as plain:
-        # Links of files, because it follows the link of a folder.
-        shutil.copytree(folder, plain, copy_function=os.symlink, dirs_exist_ok=True)
-        splits = _splits(plain, config)
-    return {
-        split: [str(folder / Path(path).relative_to(plain)) for path in paths]
-        for split, paths in splits.items()
-    }
 
 
 # A plan asks once a round, and the library looks at every file of the folder.

@@ -4,6 +4,8 @@ A reader takes the files of a corpus and gives a `Corpus`. Its name is part of t
 and artefacts, because two corpora may read the same files and have different items.
 """
 
+import csv
+import io
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.data.rows import records, rows_of_records, text_lines
 from harness.data.senteval import lines
 from harness.data.texts import text_columns
 from harness.errors import UserError
@@ -38,7 +39,12 @@ def read_sentences(paths: list[Path]) -> Corpus:
 
     Raises UserError when the files hold no sentence or are not UTF-8.
     """
-    columns = text_columns((line.strip() or " ",) for path in paths for line in text_lines(path))
+    columns = text_columns(
+        (line.strip() or " ",)
+        for path in paths
+        for line in _lines(path)
+        if line.endswith("\n") or line.strip()  # blanks behind the last line end are no sentence
+    )
     if not columns:
         raise UserError(f"{paths[0]} holds no sentence")
     return Corpus(columns)
@@ -57,27 +63,39 @@ def read_triplets(paths: list[Path]) -> Corpus:
 
 
 def _triplets(path: Path) -> Iterator[list[str]]:
-    _, header = next(records(path), (0, []))
-    if len(header) != 3:
-        raise UserError(
-            f"{path}, line 1: a header of 3 columns (sent0,sent1,hard_neg) was expected"
-        )
-    for row in rows_of_records(path):
-        yield [text.strip() or " " for text in row.values()]
+    # A stream cuts at line ends only: str.splitlines would also cut at form feeds.
+    parts = (part for line in _lines(path) for part in io.StringIO(line, newline=""))
+    reader = csv.reader(parts)
+    try:
+        header = next(reader, [])
+        if len(header) != 3:
+            raise UserError(
+                f"{path}, line 1: a header of 3 columns (sent0,sent1,hard_neg) was expected"
+            )
+        for row in reader:
+            if len(row) != 3:
+                raise UserError(
+                    f"{path}, line {reader.line_num}: 3 fields were expected, {len(row)} found"
+                )
+            yield [text.strip() or " " for text in row]
+    # Such as a quote that never ends: it reaches the csv module's longest field.
+    except csv.Error as error:
+        raise UserError(f"{path}, line {reader.line_num}: {error}") from None
 
 
 def is_triplet_file(path: Path) -> bool:
     """Whether a CSV file has the header of SimCSE's triplets, or no whole header at all."""
-    header = next(text_lines(path), "").strip().split(",")
+    with path.open("rb") as file:
+        header = file.readline().strip().decode("utf-8", "replace").split(",")
     return header == [""] or header[0] == "sent0"
 
 
 def read_nli_pairs(paths: list[Path]) -> Corpus:
     """Read labelled pairs from Parquet with the columns premise, hypothesis and label.
 
-    Labels are 0 (entailment), 1 (neutral) and 2 (contradiction). Pairs without a gold label (-1 or
-    none) are left out, as every paper does. Raises UserError for a file that cannot be read and for
-    any other label.
+    Labels are 0 (entailment), 1 (neutral) and 2 (contradiction). Pairs without a gold label (-1)
+    are left out, as every paper does. Raises UserError for a file that cannot be read and for any
+    other label.
     """
     # Its import takes 0.1 s, and no other reader needs it.
     import pyarrow as pa
@@ -105,13 +123,13 @@ def read_nli_pairs(paths: list[Path]) -> Corpus:
                 )
         rows = zip(*table.to_pydict().values(), strict=True)
         for number, (premise, hypothesis, label) in enumerate(rows, start=1):
-            if label not in (None, -1, 0, 1, 2):
+            if label not in (-1, 0, 1, 2):
                 raise UserError(
                     f"{path}, row {number}: label {label!r} is none of 0, 1, 2 (or -1, unlabelled)"
                 )
             if premise is None or hypothesis is None:
                 raise UserError(f"{path}, row {number}: the premise or the hypothesis is missing")
-            if label is not None and label >= 0:
+            if label >= 0:
                 premises.append(premise)
                 hypotheses.append(hypothesis)
                 labels.append(label)
@@ -171,9 +189,20 @@ def read_neighbours(paths: list[Path]) -> Corpus:
     columns = text_columns(
         pair
         for path in paths
-        for pair in itertools.pairwise(line.strip() for line in text_lines(path))
+        for pair in itertools.pairwise(line.strip() for line in _lines(path))
         if all(pair)  # an empty line ends a document, so it is part of no pair
     )
     if not columns:
         raise UserError(f"{paths[0]} holds no two sentences in a row")
     return Corpus(columns)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """The lines of a file, with their ends. Raises UserError with the line that is not UTF-8."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError:
+                raise UserError(f"{path}, line {number}: not UTF-8 text") from None
+            yield text.replace("\r\n", "\n")

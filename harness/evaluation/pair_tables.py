@@ -13,9 +13,8 @@ import numpy as np
 
 from harness.data.corpora import file_of
 from harness.data.corpus_names import CorpusName, parsed
-from harness.data.rows import columns_of
 from harness.data.sts_pairs import Pairs
-from harness.data.tables import read_table, shape_of
+from harness.data.tables import columns_of, read_table, shape_of
 from harness.errors import UserError
 from harness.evaluation.catalogue import CARDS, SuiteCard
 from harness.evaluation.sts import correlations, selecting

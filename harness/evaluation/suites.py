@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from harness.data.rows import ENDINGS, ending
+from harness.data.tables import BUILDERS, ending
 from harness.data.user_modules import user_module
 from harness.errors import UserError, suggest
 from harness.evaluation.bootstrap import of_mean
@@ -220,7 +220,7 @@ def suite_file(name: str) -> Path | None:
 
 def is_suite_table(name: str) -> bool:
     """Whether the name of a suite is that of tables with a user's scored pairs."""
-    return ending(Path(name.partition("?")[0])) in ENDINGS
+    return ending(Path(name.partition("?")[0])) in BUILDERS
 
 
 def _suites(module: ModuleType) -> dict[str, Suite]:

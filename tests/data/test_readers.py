@@ -110,8 +110,8 @@ def test_pairs_without_a_gold_label_are_left_out(tmp_path: Path) -> None:
     assert corpus.labels.tolist() == [0, 2, 1]
 
 
-@pytest.mark.parametrize("label", [3, -2])
-def test_an_unknown_label_is_named_with_its_row(tmp_path: Path, label: int) -> None:
+@pytest.mark.parametrize("label", [3, None])
+def test_an_unknown_label_is_named_with_its_row(tmp_path: Path, label: int | None) -> None:
     with pytest.raises(UserError, match=r"a\.parquet, row 2: label"):
         read(write_pairs(tmp_path / "a.parquet", [0, label, 1]))
 
