@@ -3,11 +3,10 @@
 import functools
 from pathlib import Path
 
-from harness.data.corpus_names import parsed
+from harness.data.corpus_names import parsed, split_name
 from harness.data.corpus_sources import Known, Source, Table
 from harness.data.hub_tables import is_hub_name
 from harness.data.readers import (
-    is_triplet_file,
     read_entailments,
     read_neighbours,
     read_nli_pairs,
@@ -19,10 +18,10 @@ from harness.data.readers import (
     read_triplets_as_scored_pairs,
 )
 from harness.data.registered_corpora import registered
+from harness.data.rows import FORMATS, ending, known_endings
 from harness.data.senteval import ARCHIVE, SIMCSE
-from harness.data.tables import BUILDERS, ending
 from harness.errors import NotHere, UserError, suggest
-from harness.inputs import regular_file
+from harness.inputs import kind_of, regular_file
 from harness.relocation import here
 
 GRADED = "harness/graded-sentences"
@@ -94,10 +93,12 @@ def source(name: str) -> Source:
     """
     if name in SOURCES:
         return SOURCES[name]
-    path = file_of(name)
+    path, query = file_of(name), split_name(name)[1]
     if path is None:
         table = parsed(name)
         if not is_hub_name(table.data):
+            if kind_of(here(Path(table.data))) != "nothing":
+                raise UserError(f'corpus "{name}" is there, but only {known_endings()} are read')
             raise UserError(
                 f'unknown corpus "{name}"{suggest(name, SOURCES)} (or a file, or a data set of the '
                 f"Hub as ORGANISATION/NAME[/CONFIG][:SPLIT])"
@@ -105,16 +106,14 @@ def source(name: str) -> Source:
         return Table(table, None)
     path = regular_file(here(path), f'corpus "{name}": ').resolve()
     if path.suffix == PYTHON:
-        if "?" in name or name.startswith(NEIGHBOURS):
+        if query or name.startswith(NEIGHBOURS):
             raise UserError(f'corpus "{name}": a Python file is named by its path alone')
         return registered(path)
     files = (("", str(path)),)
     if name.startswith(NEIGHBOURS):
         return Known(files, read_neighbours, "neighbours")
-    if "?" not in name and path.suffix == ".txt":
+    if not query and path.suffix.lower() == ".txt":
         return Known(files, read_sentences, "sentences")
-    if "?" not in name and path.suffix == ".csv" and is_triplet_file(path):
-        return Known(files, read_triplets, "triplets")
     return Table(parsed(name), path)
 
 
@@ -124,8 +123,8 @@ def file_of(name: str) -> Path | None:
         return None
     if name.startswith(NEIGHBOURS):
         return Path(name.removeprefix(NEIGHBOURS))
-    path = Path(name.partition("?")[0])
-    return path if ending(path) in BUILDERS or path.suffix == PYTHON else None
+    path = Path(split_name(name)[0])
+    return path if ending(path) in FORMATS or path.suffix == PYTHON else None
 
 
 def count_items(name: str) -> int | None:

@@ -15,7 +15,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from harness.data.tables import BUILDERS, ending
+from harness.data.corpus_names import split_name
+from harness.data.rows import FORMATS, ending
 from harness.data.user_modules import user_module
 from harness.errors import UserError, suggest
 from harness.evaluation.bootstrap import of_mean
@@ -214,13 +215,13 @@ def suite(name: str) -> Suite:
 
 def suite_file(name: str) -> Path | None:
     """The Python file that the name of a suite is, or that follows `mteb:`; None: there is none."""
-    path = name.removeprefix(MTEB).partition("?")[0]
+    path = split_name(name.removeprefix(MTEB))[0]
     return Path(path) if path.endswith(".py") else None
 
 
 def is_suite_table(name: str) -> bool:
     """Whether the name of a suite is that of tables with a user's scored pairs."""
-    return ending(Path(name.partition("?")[0])) in BUILDERS
+    return ending(Path(split_name(name)[0])) in FORMATS
 
 
 def _suites(module: ModuleType) -> dict[str, Suite]:

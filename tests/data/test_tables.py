@@ -137,7 +137,7 @@ def test_rows_that_are_longer_than_the_header_are_refused(tmp_path: Path) -> Non
     path = tmp_path / "a.csv"
     for rows in ("x,y,1\n", "x,y\nx,y,1\n"):
         path.write_text(f"anchor,positive\n{rows}")
-        with pytest.raises(UserError, match=r"a\.csv(: the rows have more fields| cannot be read)"):
+        with pytest.raises(UserError, match=r"a\.csv, line \d: 2 fields were expected, 3 found"):
             read(str(path))
 
 
@@ -150,9 +150,9 @@ def test_rows_that_are_longer_than_the_header_are_refused(tmp_path: Path) -> Non
         ("first=one&second=two&limit=0", "limit: "),
         ("first=one&second=two&limit=2&limit=3", "limit is given twice"),
         ("nonsense", "behind the question mark"),
-        ("sentence=gold", 'row 1: column "gold" holds 4.5, which is no text'),
-        ("first=one&second=two&score=genre", "row 1: the score 'fiction' is no number"),
-        ("premise=one&hypothesis=two&label=genre", "row 1: label 'fiction' is none of 0, 1, 2"),
+        ("sentence=gold", 'line 1: column "gold" holds 4.5, which is no text'),
+        ("first=one&second=two&score=genre", "line 1: the score 'fiction' is no number"),
+        ("premise=one&hypothesis=two&label=genre", "line 1: label 'fiction' is none of 0, 1, 2"),
         ("sentence=one&where.gerne=fiction", 'no column "gerne"; did you mean "genre"'),
     ],
 )
@@ -169,7 +169,7 @@ def test_what_is_wrong_with_a_name_is_said(tmp_path: Path, query: str, message: 
 )
 def test_a_damaged_file_is_a_users_mistake(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError, match=rf"{name} (cannot be read|holds no item)"):
+    with pytest.raises(UserError, match=rf"{name} (cannot be read|holds no item)|line 1: no JSON"):
         read(f"{tmp_path / name}?first=a&second=b")
 
 
