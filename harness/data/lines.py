@@ -60,21 +60,21 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-def opened(path: Path) -> BinaryIO:
+def opened_file(path: Path) -> BinaryIO:
     """The content of a file, of a packed one (.gz) what is in it."""
     if path.suffix.lower() == PACKED:
         return io.BufferedReader(_Unpacked(path), 2**16)
     return path.open("rb")
 
 
-def lines(path: Path) -> Iterator[str]:
+def text_lines(path: Path) -> Iterator[str]:
     r"""The lines of a file, with the line ends as `\n`.
 
     A line ends at `\n` or `\r\n`; any other character is a part of the text. A byte order mark in
     front and blanks behind the last line end are no part of it. Raises UserError, with the line,
     for what is not UTF-8 and for a line above `LONGEST_LINE`.
     """
-    with opened(path) as file:
+    with opened_file(path) as file:
         parts = iter(functools.partial(file.readline, LONGEST_LINE + 1), b"")
         for number, line in enumerate(parts, start=1):
             if len(line) > LONGEST_LINE:

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.data.lines import lines
+from harness.data.lines import text_lines
 from harness.data.rows import number_of, rows, spelt
-from harness.data.senteval import lines as archived
+from harness.data.senteval import lines
 from harness.data.texts import text_columns
 from harness.errors import UserError
 
@@ -43,7 +43,7 @@ def read_sentences(paths: list[Path]) -> Corpus:
 
     Raises UserError when the files hold no sentence or are not UTF-8.
     """
-    columns = text_columns((line.strip() or " ",) for path in paths for line in lines(path))
+    columns = text_columns((line.strip() or " ",) for path in paths for line in text_lines(path))
     if not columns:
         raise UserError(f"{paths[0]} holds no sentence")
     return Corpus(columns)
@@ -121,7 +121,7 @@ def read_entailments(paths: list[Path]) -> Corpus:
 
 def read_similar_pairs(paths: list[Path]) -> Corpus:
     """Read the training pairs of STS-B with a score of 4 or more (clsr.md, section 3)."""
-    fields = [line.split("\t") for line in archived("STS/STSBenchmark/sts-train.csv", paths[0])]
+    fields = [line.split("\t") for line in lines("STS/STSBenchmark/sts-train.csv", paths[0])]
     # The paper says "higher than 4", but its 1,406 pairs are those from 4 on.
     similar = [row for row in fields if float(row[4]) >= 4]
     return Corpus(([row[5] for row in similar], [row[6] for row in similar]))
@@ -129,7 +129,7 @@ def read_similar_pairs(paths: list[Path]) -> Corpus:
 
 def read_scored_pairs(paths: list[Path]) -> Corpus:
     """Read the training pairs of STS-B with their scores from 0 to 5 (scored_pairs.md)."""
-    fields = [line.split("\t") for line in archived("STS/STSBenchmark/sts-train.csv", paths[0])]
+    fields = [line.split("\t") for line in lines("STS/STSBenchmark/sts-train.csv", paths[0])]
     scores = np.asarray([float(row[4]) for row in fields], np.float32)
     return Corpus(([row[5] for row in fields], [row[6] for row in fields]), scores)
 
@@ -164,7 +164,7 @@ def read_neighbours(paths: list[Path]) -> Corpus:
     columns = text_columns(
         pair
         for path in paths
-        for pair in itertools.pairwise(line.strip() for line in lines(path))
+        for pair in itertools.pairwise(line.strip() for line in text_lines(path))
         if all(pair)  # an empty line ends a document, so it is part of no pair
     )
     if not columns:

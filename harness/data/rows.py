@@ -14,12 +14,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.data.lines import LONGEST_LINE, PACKED, lines, opened, too_large, unpacked_limit
+from harness.data.lines import (
+    LONGEST_LINE,
+    PACKED,
+    opened_file,
+    text_lines,
+    too_large,
+    unpacked_limit,
+)
 from harness.errors import UserError, explained
 
-Row = Mapping[str, Any]
+TableRow = Mapping[str, Any]
 """Column -> value"""
-ROWS_AT_ONCE = 1000
+ROWS_IN_MEMORY = 1000
 """Rows of Parquet that are in memory at once, and rows of JSON that say which columns there are"""
 _BOM = b"\xef\xbb\xbf"
 # Both are no characters of a text in UTF-8, so no field holds them.
@@ -62,7 +69,7 @@ def ending(path: Path) -> str:
     return Path(path.name.lower().removesuffix(PACKED)).suffix
 
 
-def rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[tuple[str, Row]]:
+def rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[tuple[str, TableRow]]:
     """The rows of a file, each with its place.
 
     `columns`: those that are wanted; a file that has columns apart reads no other. Raises UserError
@@ -83,23 +90,23 @@ def known_endings() -> str:
 def columns_of(path: Path) -> list[str]:
     """The columns of a table. Raises UserError for a file that cannot be read or has no row.
 
-    Those of JSON are the keys of the first `ROWS_AT_ONCE` rows.
+    Those of JSON are the keys of the first `ROWS_IN_MEMORY` rows.
     """
-    first = [row for _, row in itertools.islice(rows(path), ROWS_AT_ONCE)]
+    first = [row for _, row in itertools.islice(rows(path), ROWS_IN_MEMORY)]
     if not first:
         raise UserError(f"{path} holds no item")
     return list(dict.fromkeys(itertools.chain.from_iterable(first)))
 
 
-def _text(path: Path, _: Sequence[str] | None) -> Iterator[tuple[str, Row]]:
-    for number, line in enumerate(lines(path), start=1):
+def _text(path: Path, _: Sequence[str] | None) -> Iterator[tuple[str, TableRow]]:
+    for number, line in enumerate(text_lines(path), start=1):
         yield f"{path}, line {number}", {"text": line.removesuffix("\n")}
 
 
-def _csv(path: Path, _: Sequence[str] | None) -> Iterator[tuple[str, Row]]:
+def _csv(path: Path, _: Sequence[str] | None) -> Iterator[tuple[str, TableRow]]:
     def fields() -> Iterator[tuple[int, list[str]]]:
         csv.field_size_limit(LONGEST_LINE)  # else 131,072 characters
-        given = (line.replace("\r", _RETURN) for line in lines(path))
+        given = (line.replace("\r", _RETURN) for line in text_lines(path))
         reader = csv.reader(itertools.chain(given, [_END]))
         try:
             for found in reader:
@@ -114,13 +121,15 @@ def _csv(path: Path, _: Sequence[str] | None) -> Iterator[tuple[str, Row]]:
     return _under_header(path, fields())
 
 
-def _tsv(path: Path, _: Sequence[str] | None) -> Iterator[tuple[str, Row]]:
+def _tsv(path: Path, _: Sequence[str] | None) -> Iterator[tuple[str, TableRow]]:
     # In the TSV files of the field a quotation mark is a character like others.
-    split = (line.removesuffix("\n").split("\t") for line in lines(path))
+    split = (line.removesuffix("\n").split("\t") for line in text_lines(path))
     return _under_header(path, enumerate(split, start=1))
 
 
-def _under_header(path: Path, given: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[str, Row]]:
+def _under_header(
+    path: Path, given: Iterator[tuple[int, list[str]]]
+) -> Iterator[tuple[str, TableRow]]:
     """Rows of a file whose first row names the columns."""
     _, header = next(given, (1, []))
     _check_distinct(path, header)
@@ -154,8 +163,8 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def _json(path: Path, _: Sequence[str] | None) -> Iterator[tuple[str, Row]]:
-    with opened(path) as file:
+def _json(path: Path, _: Sequence[str] | None) -> Iterator[tuple[str, TableRow]]:
+    with opened_file(path) as file:
         beginning = file.read(2**12).removeprefix(_BOM).lstrip()
     values = _of_list(path) if beginning.startswith(b"[") else _of_lines(path)
     for place, value in values:
@@ -167,7 +176,7 @@ def _json(path: Path, _: Sequence[str] | None) -> Iterator[tuple[str, Row]]:
 
 
 def _of_lines(path: Path) -> Iterator[tuple[str, Any]]:
-    for number, line in enumerate(lines(path), start=1):
+    for number, line in enumerate(text_lines(path), start=1):
         if line.strip():
             try:
                 value = _DECODER.decode(line)
@@ -178,7 +187,7 @@ def _of_lines(path: Path) -> Iterator[tuple[str, Any]]:
 
 def _of_list(path: Path) -> Iterator[tuple[str, Any]]:
     """The items of one JSON list, of which never more than some are in memory."""
-    with io.TextIOWrapper(opened(path), encoding="utf-8-sig", newline="") as file:
+    with io.TextIOWrapper(opened_file(path), encoding="utf-8-sig", newline="") as file:
         text, at = file.read(_CHUNK).lstrip(), 1
         for number in itertools.count(1):
             place = f"{path}, item {number}"
@@ -222,14 +231,14 @@ def _no_json(place: str, error: Exception) -> UserError:
     return UserError(f"{place}: no JSON ({why})")
 
 
-def _parquet(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[str, Row]]:
+def _parquet(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[str, TableRow]]:
     # Its import takes 0.1 s.
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     left = unpacked_limit(path)
     packed = path.suffix.lower() == PACKED
-    with pa.BufferReader(opened(path).read()) if packed else pa.OSFile(str(path)) as source:
+    with pa.BufferReader(opened_file(path).read()) if packed else pa.OSFile(str(path)) as source:
         file = pq.ParquetFile(source)
         schema = file.schema_arrow
         _check_distinct(path, schema.names)
@@ -240,7 +249,7 @@ def _parquet(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[str, R
         texts = [name for name in wanted if _is_text(schema.field(name).type)]
         file = pq.ParquetFile(source, read_dictionary=texts)
         number = 0
-        for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=wanted):
+        for batch in file.iter_batches(batch_size=ROWS_IN_MEMORY, columns=wanted):
             left -= sum(_bytes(column) for column in batch.columns)
             if left < 0:
                 raise too_large(path)
@@ -283,7 +292,7 @@ def _decoded(column: Any) -> Any:
     return column.dictionary_decode() if is_dictionary(column.type) else column
 
 
-FORMATS: Mapping[str, Callable[[Path, Sequence[str] | None], Iterator[tuple[str, Row]]]] = {
+FORMATS: Mapping[str, Callable[[Path, Sequence[str] | None], Iterator[tuple[str, TableRow]]]] = {
     ".jsonl": _json, ".json": _json, ".csv": _csv, ".tsv": _tsv, ".parquet": _parquet,
     ".txt": _text,
 }  # fmt: skip

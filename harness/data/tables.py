@@ -15,7 +15,7 @@ import numpy as np
 
 from harness.data.corpus_names import CorpusName, check_column
 from harness.data.readers import Corpus, nli_label
-from harness.data.rows import Row, columns_of, number_of, rows, spelt
+from harness.data.rows import TableRow, columns_of, number_of, rows, spelt
 from harness.data.shapes import ROLES, Shape, recognised, shape_of_roles
 from harness.data.texts import text_columns
 from harness.errors import UserError
@@ -66,7 +66,7 @@ def read_table(name: CorpusName, paths: list[Path]) -> Corpus:
 
 def _items(
     name: CorpusName, roles: Mapping[str, str], paths: list[Path]
-) -> Iterator[tuple[str, Row, float | None]]:
+) -> Iterator[tuple[str, TableRow, float | None]]:
     """Every row that is an item, with the place of it and its score or label."""
     score, label = roles.get("score"), roles.get("label")
     used = [*roles.values(), *name.where]
