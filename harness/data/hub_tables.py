@@ -1,8 +1,10 @@
 """Data sets of the Hub by `ORGANISATION/NAME[/CONFIG][:SPLIT]`, in a mirror or downloaded."""
 
 import functools
+import itertools
 import re
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from harness.data.hub import mirrors
@@ -29,10 +31,10 @@ def hub_files(data: str, *, download: bool = True) -> list[Path]:
     assert found is not None
     repository, config, split = found["repository"], found["config"], found["split"] or "train"
     folder = _mirrored(repository) or _downloaded(repository, config, download)
-    splits = _splits(str(folder), config)
+    splits = _local_splits(folder, config)
     if split not in splits:
         raise UserError(f'corpus "{data}": there is no split "{split}"{suggest(split, splits)}')
-    return [Path(path) for path in splits[split]]
+    return splits[split]
 
 
 def _mirrored(repository: str) -> Path | None:
@@ -42,6 +44,29 @@ def _mirrored(repository: str) -> Path | None:
 
 # A plan asks once a round, and the library looks at every file of the folder.
 @functools.cache
+def _local_splits(folder: Path, config: str | None) -> dict[str, list[Path]]:
+    """Split -> its files in a folder. Raises UserError when the card names one outside of it."""
+    # The library reads the path of the folder as a pattern, so it gets one without any sign.
+    with TemporaryDirectory(prefix="harness-data-") as name, explained(f"{folder}: "):
+        place = Path(name).resolve()
+        for path in folder.rglob("*"):
+            if path.is_file():
+                link = place / path.relative_to(folder)
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(path.absolute())
+        try:
+            found = _splits(name, config)
+        except UserError as error:
+            raise UserError(str(error).replace(str(place), str(folder))) from None
+        for path in itertools.chain.from_iterable(found.values()):
+            if not Path(path).is_relative_to(place):
+                raise UserError(f"the card of the data set {folder} names {path}, which is outside")
+        return {
+            split: [folder / Path(path).relative_to(place) for path in paths]
+            for split, paths in found.items()
+        }
+
+
 def _splits(folder: str, config: str | None) -> dict[str, list[str]]:
     """Split -> its files, in a folder or in a repository of the Hub."""
     with explained(f"the data set {folder} cannot be read: "):

@@ -245,6 +245,36 @@ def test_the_layout_of_the_hub_is_read_from_its_card(
         assert read(name).columns[0] == ["p0", "p1"]
 
 
+@pytest.mark.parametrize("name", ["a[1]", "a*", "b::c"])
+def test_a_mirror_is_one_folder_whatever_its_signs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Beside it lies what the library would read for its path as a pattern."""
+    for mirror, text in (("a1", "wrong"), ("aX", "wrong"), (name, "right")):
+        folder = tmp_path / mirror / "datasets" / "some" / "texts"
+        folder.mkdir(parents=True)
+        (folder / "train.csv").write_text(f"sentence\n{text}\n{text}\n")
+    monkeypatch.setenv("HARNESS_HUB", str(tmp_path / name))
+    assert read("some/texts").columns == (["right", "right"],)
+    assert source("some/texts").paths() == [folder / "train.csv"]
+
+
+def test_a_card_names_files_of_its_own_folder_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret.csv").write_text("sentence\na\nb\n")
+    monkeypatch.setenv("HARNESS_HUB", str(tmp_path))
+    for number, path in enumerate([tmp_path / "secret.csv", "../../../secret.csv"]):
+        folder = tmp_path / "datasets" / "some" / f"texts{number}"
+        folder.mkdir(parents=True)
+        (folder / "README.md").write_text(
+            "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n"
+            f"    path: {path}\n---\n"
+        )
+        with pytest.raises(UserError, match=rf"texts{number} (names|cannot be read)"):
+            read(f"some/texts{number}")
+
+
 @pytest.mark.parametrize("offline", [True, False])
 def test_what_was_downloaded_is_read_without_a_network(
     offline: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
