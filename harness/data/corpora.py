@@ -87,8 +87,8 @@ def source(name: str) -> Source:
     """The corpus that `name` names.
 
     It is one of `SOURCES`, a file, a Python file that registers one, `neighbours:FILE` with running
-    text, or a data set of the Hub as ORGANISATION/NAME[/CONFIG][:SPLIT]; harness.data.corpus_names
-    says what may stand behind it.
+    text, or a data set of the Hub as ORGANISATION/NAME[@REVISION][/CONFIG][:SPLIT];
+    harness.data.corpus_names says what may stand behind it.
     Raises UserError when there is no such corpus.
     """
     if name in SOURCES:
@@ -101,7 +101,7 @@ def source(name: str) -> Source:
                 raise UserError(f'corpus "{name}" is there, but only {known_endings()} are read')
             raise UserError(
                 f'unknown corpus "{name}"{suggest(name, SOURCES)} (or a file, or a data set of the '
-                f"Hub as ORGANISATION/NAME[/CONFIG][:SPLIT])"
+                f"Hub as ORGANISATION/NAME[@REVISION][/CONFIG][:SPLIT])"
             )
         return Table(table, None)
     path = regular_file(here(path), f'corpus "{name}": ').resolve()

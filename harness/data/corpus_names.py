@@ -30,7 +30,7 @@ class CorpusName(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     data: str = Field(min_length=1)
-    """A file, or a data set of the Hub as ORGANISATION/NAME[/CONFIG][:SPLIT]"""
+    """A file, or a data set of the Hub as ORGANISATION/NAME[@REVISION][/CONFIG][:SPLIT]"""
     columns: dict[str, str] = Field(default_factory=dict)
     """Role -> column; empty: the names of the columns say it (harness.data.shapes)"""
     where: dict[str, list[str]] = Field(default_factory=dict)

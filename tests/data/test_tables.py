@@ -214,7 +214,7 @@ def test_a_split_that_is_not_there_is_named(name: str, message: str) -> None:
 def test_without_a_hub_the_answer_comes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library `datasets` would try for half a minute; the Hub's client says it first."""
 
-    def never(folder: str, config: str | None) -> None:
+    def never(folder: str, config: str | None, _: str | None = None) -> None:
         pytest.fail(f"datasets was asked for {folder}, {config}")
 
     monkeypatch.setattr("harness.data.hub_tables._splits", never)
@@ -293,7 +293,22 @@ def test_what_was_downloaded_is_read_without_a_network(
         assert read(name).columns[0] == ["p0", "p1"]
     with pytest.raises(UserError, match='no split "test"; valid: train'):
         source("some/nli:test").paths()
+    assert read(f"some/nli@{commit}").columns[0] == ["p0", "p1"]
+    with pytest.raises(UserError, match=r'data set "some/nli@v2" was not found'):
+        source("some/nli@v2/plain_text").paths()
     close_session()
+
+
+def test_a_revision_of_a_mirror_is_a_folder_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_HUB", str(tmp_path))
+    for name in ("nli", "nli@v1"):
+        write_as_on_the_hub(tmp_path / "datasets" / "some" / name)
+    [first, _] = source("some/nli@v1/plain_text:train").paths()
+    assert first.is_relative_to(tmp_path / "datasets" / "some" / "nli@v1")
+    with pytest.raises(UserError, match=r'data set "some/nli@v2" was not found'):
+        source("some/nli@v2").paths()
 
 
 def test_a_name_says_all_and_is_read_again() -> None:
