@@ -293,9 +293,10 @@ def test_what_was_downloaded_is_read_without_a_network(
         assert read(name).columns[0] == ["p0", "p1"]
     with pytest.raises(UserError, match='no split "test"; valid: train'):
         source("some/nli:test").paths()
-    assert read(f"some/nli@{commit}").columns[0] == ["p0", "p1"]
-    with pytest.raises(UserError, match=r'data set "some/nli@v2" was not found'):
-        source("some/nli@v2/plain_text").paths()
+    if offline:  # else the client asks for half a minute
+        assert read(f"some/nli@{commit}").columns[0] == ["p0", "p1"]
+        with pytest.raises(UserError, match=r'data set "some/nli@v2" was not found'):
+            source("some/nli@v2/plain_text").paths()
     close_session()
 
 
