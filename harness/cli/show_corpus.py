@@ -23,7 +23,8 @@ def is_corpus(what: str) -> bool:
 
     if what.endswith(PYTHON):
         return registers_corpus(Path(what))
-    if what in SOURCES or file_of(what) is not None:
+    # A file of another format is refused as a corpus, with the endings that are read.
+    if what in SOURCES or file_of(what) is not None or Path(what).is_file():
         return True
     # `methods/simcse` looks like the name of a data set, and it is the shipped method anywhere.
     named = is_hub_name(what.partition("?")[0]) and not what.startswith("methods/")

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from harness.data.corpus_names import split_name
-from harness.data.rows import FORMATS, ending
+from harness.data.rows import FORMATS, ending, known_endings
 from harness.data.user_modules import user_module
 from harness.errors import UserError, suggest
 from harness.evaluation.bootstrap import of_mean
@@ -206,6 +206,8 @@ def suite(name: str) -> Suite:
     if script := suite_file(name):
         return _from_file(here(script))
     if name not in CARDS:
+        if here(Path(name)).is_file():
+            raise UserError(f'suite "{name}" is there, but only {known_endings()} or .py are read')
         raise UserError(
             f'unknown suite "{name}"{suggest(name, CARDS)}; the path of a Python file '
             f"or of a table of scored pairs is valid, too, and mteb:TASK"

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from harness.cli.show_corpus import is_corpus
 from harness.data import lines as lines_module
 from harness.data.corpora import source
 from harness.data.readers import Corpus
@@ -211,8 +212,10 @@ def test_a_file_of_another_format_is_told_the_endings_that_are_read(
     tmp_path: Path, name: str
 ) -> None:
     (tmp_path / name).write_text("sentence\na\nb\n")
-    with pytest.raises(UserError, match=r"is there, but only .* \.csv, .*\.gz"):
-        read(tmp_path / name)
+    for named in (read, suite):
+        with pytest.raises(UserError, match=r"is there, but only .* \.csv, .*\.gz"):
+            named(str(tmp_path / name))
+    assert is_corpus(str(tmp_path / name)), "harness show would take it for a method"
 
 
 @pytest.mark.parametrize("ending", [".txt", ".csv", ".tsv", ".jsonl"])
