@@ -1,6 +1,7 @@
 """Training corpora by name, by file, or by their name on the Hub."""
 
 import functools
+import os
 from pathlib import Path
 
 from harness.data.corpus_names import parsed, split_name
@@ -21,7 +22,7 @@ from harness.data.registered_corpora import registered
 from harness.data.rows import FORMATS, ending, known_endings
 from harness.data.senteval import ARCHIVE, SIMCSE
 from harness.errors import NotHere, UserError, suggest
-from harness.inputs import kind_of, regular_file
+from harness.inputs import regular_file
 from harness.relocation import here
 
 GRADED = "harness/graded-sentences"
@@ -97,7 +98,7 @@ def source(name: str) -> Source:
     if path is None:
         table = parsed(name)
         if not is_hub_name(table.data):
-            if kind_of(here(Path(table.data))) != "nothing":
+            if os.path.isfile(here(Path(table.data))):  # noqa: PTH113 - it takes any text
                 raise UserError(f'corpus "{name}" is there, but only {known_endings()} are read')
             raise UserError(
                 f'unknown corpus "{name}"{suggest(name, SOURCES)} (or a file, or a data set of the '
