@@ -4,21 +4,25 @@ A reader takes the files of a corpus and gives a `Corpus`. Its name is part of t
 and artefacts, because two corpora may read the same files and have different items.
 """
 
-import csv
-import io
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from harness.data.lines import text_lines
+from harness.data.rows import number_of, rows, spelt
 from harness.data.senteval import lines
 from harness.data.texts import text_columns
 from harness.errors import UserError
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2
 """Labels of NLI pairs"""
+NLI_LABELS = {"entailment": ENTAILMENT, "neutral": NEUTRAL, "contradiction": CONTRADICTION}
+UNLABELLED = ("-", "", "nan")
+"""How data sets mark a pair on whose label people did not agree, beside -1"""
 
 
 @dataclass(frozen=True)
@@ -39,12 +43,7 @@ def read_sentences(paths: list[Path]) -> Corpus:
 
     Raises UserError when the files hold no sentence or are not UTF-8.
     """
-    columns = text_columns(
-        (line.strip() or " ",)
-        for path in paths
-        for line in _lines(path)
-        if line.endswith("\n") or line.strip()  # blanks behind the last line end are no sentence
-    )
+    columns = text_columns((line.strip() or " ",) for path in paths for line in text_lines(path))
     if not columns:
         raise UserError(f"{paths[0]} holds no sentence")
     return Corpus(columns)
@@ -63,73 +62,49 @@ def read_triplets(paths: list[Path]) -> Corpus:
 
 
 def _triplets(path: Path) -> Iterator[list[str]]:
-    # A stream cuts at line ends only: str.splitlines would also cut at form feeds.
-    parts = (part for line in _lines(path) for part in io.StringIO(line, newline=""))
-    reader = csv.reader(parts)
-    try:
-        header = next(reader, [])
-        if len(header) != 3:
+    for where, row in rows(path):
+        if len(row) != 3:
             raise UserError(
-                f"{path}, line 1: a header of 3 columns (sent0,sent1,hard_neg) was expected"
+                f"{where}: 3 columns (sent0,sent1,hard_neg) were expected, {len(row)} found"
             )
-        for row in reader:
-            if len(row) != 3:
-                raise UserError(
-                    f"{path}, line {reader.line_num}: 3 fields were expected, {len(row)} found"
-                )
-            yield [text.strip() or " " for text in row]
-    # Such as a quote that never ends: it reaches the csv module's longest field.
-    except csv.Error as error:
-        raise UserError(f"{path}, line {reader.line_num}: {error}") from None
+        yield [text.strip() or " " for text in row.values()]
 
 
-def is_triplet_file(path: Path) -> bool:
-    """Whether a CSV file has the header of SimCSE's triplets, or no whole header at all."""
-    with path.open("rb") as file:
-        header = file.readline().strip().decode("utf-8", "replace").split(",")
-    return header == [""] or header[0] == "sent0"
+def nli_label(value: Any, where: str) -> int | None:
+    """The label of a pair: 0, 1, 2 or its word; None: it has no label, as -1, `-` or nothing says.
+
+    `where`: the place of the pair. Raises UserError for anything else.
+    """
+    text = spelt(value).strip().lower()
+    if text in UNLABELLED:
+        return None
+    label = NLI_LABELS.get(text, number_of(text))
+    if label not in (-1, *NLI_LABELS.values()):
+        raise UserError(
+            f"{where}: label {str(value)!r} is none of 0, 1, 2 (or -1, unlabelled), nor one of "
+            f"{', '.join(NLI_LABELS)}"
+        )
+    return int(label) if label >= 0 else None
 
 
 def read_nli_pairs(paths: list[Path]) -> Corpus:
     """Read labelled pairs from Parquet with the columns premise, hypothesis and label.
 
-    Labels are 0 (entailment), 1 (neutral) and 2 (contradiction). Pairs without a gold label (-1)
+    Labels are 0 (entailment), 1 (neutral) and 2 (contradiction). Pairs without a gold label
     are left out, as every paper does. Raises UserError for a file that cannot be read and for any
     other label.
     """
-    # Its import takes 0.1 s, and no other reader needs it.
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-    from pyarrow.types import is_integer, is_large_string, is_string
-
-    def is_text(kind: pa.DataType) -> bool:
-        return bool(is_string(kind) or is_large_string(kind))
-
+    names = ("premise", "hypothesis", "label")
     premises: list[str] = []
     hypotheses: list[str] = []
     labels: list[int] = []
     for path in paths:
-        try:
-            table = pq.read_table(path, columns=["premise", "hypothesis", "label"])
-        except (pa.ArrowException, OSError) as error:
-            raise UserError(
-                f"{path} cannot be read as NLI pairs: {str(error).splitlines()[0]}"
-            ) from None
-        for name, wanted in (("premise", is_text), ("hypothesis", is_text), ("label", is_integer)):
-            if not wanted(table.schema.field(name).type):
-                raise UserError(
-                    f"{path}: column {name} has the type {table.schema.field(name).type}; premise "
-                    f"and hypothesis are texts, and label is a whole number"
-                )
-        rows = zip(*table.to_pydict().values(), strict=True)
-        for number, (premise, hypothesis, label) in enumerate(rows, start=1):
-            if label not in (-1, 0, 1, 2):
-                raise UserError(
-                    f"{path}, row {number}: label {label!r} is none of 0, 1, 2 (or -1, unlabelled)"
-                )
-            if premise is None or hypothesis is None:
-                raise UserError(f"{path}, row {number}: the premise or the hypothesis is missing")
-            if label >= 0:
+        for where, row in rows(path, names):
+            premise, hypothesis, given = (row.get(name) for name in names)
+            label = nli_label(given, where)
+            if not (isinstance(premise, str) and isinstance(hypothesis, str)):
+                raise UserError(f"{where}: the premise or the hypothesis is missing")
+            if label is not None:
                 premises.append(premise)
                 hypotheses.append(hypothesis)
                 labels.append(label)
@@ -189,20 +164,9 @@ def read_neighbours(paths: list[Path]) -> Corpus:
     columns = text_columns(
         pair
         for path in paths
-        for pair in itertools.pairwise(line.strip() for line in _lines(path))
+        for pair in itertools.pairwise(line.strip() for line in text_lines(path))
         if all(pair)  # an empty line ends a document, so it is part of no pair
     )
     if not columns:
         raise UserError(f"{paths[0]} holds no two sentences in a row")
     return Corpus(columns)
-
-
-def _lines(path: Path) -> Iterator[str]:
-    """The lines of a file, with their ends. Raises UserError with the line that is not UTF-8."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                text = line.decode("utf-8")
-            except UnicodeDecodeError:
-                raise UserError(f"{path}, line {number}: not UTF-8 text") from None
-            yield text.replace("\r\n", "\n")

@@ -1,0 +1,291 @@
+"""Formats and irregularities: the table of docs/corpora.md, and the bounds of what is read."""
+
+import csv
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from harness.cli.show_corpus import is_corpus
+from harness.data import lines as lines_module
+from harness.data.corpora import source
+from harness.data.readers import Corpus
+from harness.errors import UserError
+from harness.evaluation.suites import suite
+
+MISSING = object()
+"""A value whose key is not there"""
+FORMATS = [".csv", ".tsv", ".jsonl", ".json", ".parquet", ".csv.gz", ".jsonl.gz", ".parquet.gz"]
+
+
+def read(name: str | Path) -> Corpus:
+    """Read the corpus with this name."""
+    found = source(str(name))
+    return found.corpus(found.paths())
+
+
+def write(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    """Write a table in the format that the ending says, packed where it ends in .gz."""
+    plain = path.with_name(path.name.lower().removesuffix(".gz"))
+    present = [{k: v for k, v in row.items() if v is not MISSING} for row in rows]
+    empty = [{k: "" if v in (None, MISSING) else v for k, v in row.items()} for row in rows]
+    match plain.suffix:
+        case ".csv":
+            with plain.open("w", encoding="utf-8", newline="") as file:
+                table = csv.DictWriter(file, rows[0])
+                table.writeheader()
+                table.writerows(empty)
+        case ".tsv":
+            fields = [list(rows[0]), *(map(str, row.values()) for row in empty)]
+            plain.write_bytes("".join("\t".join(each) + "\n" for each in fields).encode())
+        case ".jsonl":
+            plain.write_text("".join(json.dumps(row) + "\n" for row in present))
+        case ".json":
+            plain.write_text(json.dumps(present, indent=1))
+        case ".parquet":
+            columns = {key: [row.get(key) for row in present] for key in rows[0]}
+            pq.write_table(pa.table(columns), plain)
+    content = plain.read_bytes()
+    path.write_bytes(gzip.compress(content) if path.suffix.lower() == ".gz" else content)
+    return path
+
+
+def pairs(*labels: object) -> list[dict[str, Any]]:
+    """Labelled pairs with these labels."""
+    return [{"premise": f"p{n}", "hypothesis": "h", "label": v} for n, v in enumerate(labels)]
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize(
+    ("labels", "gap"),
+    [
+        ((0, 1, None, 2), 2),
+        ((0, 1, MISSING, 2), 2),
+        ((MISSING, 0, 1, 2), 0),
+        ((0.0, 1.0, float("nan"), 2.0), 2),
+        ((0.0, 1.0, None, 2.0), 2),
+        ((0, 1, -1, 2), 2),
+        (("0", "1", "-", "2"), 2),
+        (("entailment", "neutral", "", "Contradiction"), 2),
+    ],
+)
+def test_a_pair_without_a_label_is_left_out(
+    tmp_path: Path, ending: str, labels: tuple[object, ...], gap: int
+) -> None:
+    corpus = read(write(tmp_path / f"a{ending}", pairs(*labels)))
+    assert corpus.labels is not None
+    assert corpus.labels.tolist() == [0, 1, 2]
+    assert corpus.columns[0] == [f"p{n}" for n in range(4) if n != gap]
+
+
+HEADERS = ["anchor,positive,negative", "sent0,sent1,hard_neg", "premise,hypothesis,label",
+           "sentence1,sentence2,score", "label,premise,hypothesis"]  # fmt: skip
+
+
+@pytest.mark.parametrize("header", HEADERS)
+@pytest.mark.parametrize(("ending", "sign"), [(".csv", ","), (".tsv", "\t"), (".csv.gz", ",")])
+@pytest.mark.parametrize("row", ["1,1", "1", "1,1,1,1", ""])
+def test_a_short_or_a_long_row_is_refused_under_every_header(
+    tmp_path: Path, header: str, ending: str, sign: str, row: str
+) -> None:
+    path = tmp_path / f"a{ending}"
+    text = f"{header}\n1,1,1\n{row}\n1,1,1\n".replace(",", sign).encode()
+    path.write_bytes(gzip.compress(text) if ending.endswith(".gz") else text)
+    with pytest.raises(UserError, match=r"line 3: 3 fields were expected, [0124] found"):
+        read(path)
+
+
+@pytest.mark.parametrize("value", [None, MISSING])
+@pytest.mark.parametrize("ending", [".jsonl", ".json", ".parquet", ".jsonl.gz"])
+def test_a_missing_text_or_score_is_refused(tmp_path: Path, ending: str, value: object) -> None:
+    rows = [{"first": f"t{n}", "second": "u", "score": n} for n in range(3)]
+    for column, said in (("second", 'column "second" is missing'), ("score", "score is missing")):
+        given = [*rows[:2], rows[2] | {column: value}]
+        with pytest.raises(UserError, match=rf"(line|row|item) 3: .*{said}"):
+            read(write(tmp_path / f"a{ending}", given))
+
+
+IRREGULAR = ["one", "", "a\rb", "a\u2028b\u2029c", "a\x85b", "a\x0bb\x0cc\x1cd", "a\x00b", "12",
+             "2021-03-01 10:00:00", "NA", "null", "true", 'the "word"', " padded "]  # fmt: skip
+ITEMS = [text.strip() or " " for text in IRREGULAR]
+
+
+@pytest.mark.parametrize("ending", [*FORMATS, ".txt", ".txt.gz", ".CSV", ".Txt", ".JSONL.GZ"])
+@pytest.mark.parametrize("change", ["none", "crlf", "mark", "no end"])
+def test_a_text_has_the_same_items_in_every_format(
+    tmp_path: Path, ending: str, change: str
+) -> None:
+    path = tmp_path / f"a{ending}"
+    if "txt" in ending.lower():
+        content = "".join(text + "\n" for text in IRREGULAR).encode()
+    else:
+        write(path, [{"sentence": text} for text in IRREGULAR])
+        content = path.read_bytes()
+        content = gzip.decompress(content) if ending.lower().endswith(".gz") else content
+    if "parquet" not in ending:
+        content = content.replace(b"\r\n", b"\n")
+        content = {
+            "none": content,
+            "crlf": content.replace(b"\n", b"\r\n"),
+            "mark": b"\xef\xbb\xbf" + content,
+            "no end": content.removesuffix(b"\n"),
+        }[change]
+    path.write_bytes(gzip.compress(content) if ending.lower().endswith(".gz") else content)
+    assert read(path).columns == (ITEMS,)
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("index", ["", "__index_level_0__", "Unnamed: 0"])
+@pytest.mark.parametrize(
+    "roles", [("sentence",), ("first", "second"), ("first", "second", "score")]
+)
+def test_the_index_of_a_frame_is_no_column(
+    tmp_path: Path, ending: str, index: str, roles: tuple[str, ...]
+) -> None:
+    rows = [{index: n} | {role: str(n) for role in roles} for n in range(3)]
+    path = write(tmp_path / f"a{ending}", rows)
+    assert read(path).columns[0] == ["0", "1", "2"]
+    named = "&".join(f"{role}={role}" for role in roles)
+    assert read(f"{path}?{named}").columns[0] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize(
+    ("column", "value", "kept"),
+    [
+        ("flag", "true", ["a", "c"]),
+        ("day", "2021-03-01", ["a", "d"]),
+        ("year", "2015.0", ["a", "b"]),
+        ("code", "007", ["b"]),
+        ("code", "", ["c", "d"]),
+        ("n", "3", ["d"]),
+    ],
+)
+def test_a_filter_compares_what_is_written(
+    tmp_path: Path, ending: str, column: str, value: str, kept: list[str]
+) -> None:
+    typed = ending not in (".csv", ".tsv", ".csv.gz")
+    names = ("sentence", "flag", "day", "year", "code", "n")
+    values = [
+        ("a", True, "2021-03-01", 2015.0, "7", 0),
+        ("b", False, "2021-03-02", 2015.0, "007", 1),
+        ("c", True, "2021-03-03", 2016.5, None, 2),
+        ("d", False, "2021-03-01", 2016.5, None, 3),
+    ]
+    rows = [dict(zip(names, row, strict=True)) for row in values]
+    if not typed:
+        rows = [row | {"flag": str(row["flag"]).lower()} for row in rows]
+    path = write(tmp_path / f"a{ending}", rows)
+    found = source(f"{path}?sentence=sentence&where.{column}={value}")
+    assert found.read(found.paths()).columns == (kept,)
+
+
+NAMES = ["a[1].csv", "a*.csv", "what?.csv", "x=1?y=2.csv", "a b #c.csv", "100%25.csv", "a,b.csv",
+         "x::y.csv", "zip:%2F%2Fz.csv", "a+b.csv", "{a,b}.csv", "~a.csv"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_path_is_that_of_one_file_whatever_its_signs(tmp_path: Path, name: str) -> None:
+    """Beside it lie the files that a library would read for it as a pattern."""
+    for other in ("a1.csv", "aX.csv", "whatX.csv", "100%.csv", "a.csv", "a b.csv", "b.csv"):
+        write(tmp_path / other, [{"sentence1": "wrong", "sentence2": "x", "score": 1}] * 3)
+    right = [{"sentence1": f"t{n}", "sentence2": "u", "score": n} for n in range(3)]
+    path = write(tmp_path / name, right)
+    assert read(path).columns[0] == ["t0", "t1", "t2"]
+    assert source(str(path)).paths() == [path]
+    assert read(f"{path}?sentence=sentence1").columns == (["t0", "t1", "t2"],)
+    assert suite(str(path)).files() == [path]
+    quoted = name.replace("%", "%25").replace("&", "%26")
+    assert suite(f"{tmp_path}/a1.csv?dev={tmp_path}/{quoted}").files() == [
+        tmp_path / "a1.csv",
+        path,
+    ]
+
+
+@pytest.mark.parametrize("name", ["x.csv.zst", "x.csv.bz2", "x.xlsx", "x"])
+def test_a_file_of_another_format_is_told_the_endings_that_are_read(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_text("sentence\na\nb\n")
+    for named in (read, suite):
+        with pytest.raises(UserError, match=r"is there, but only .* \.csv, .*\.gz"):
+            named(str(tmp_path / name))
+    assert is_corpus(str(tmp_path / name)), "harness show would take it for a method"
+
+
+@pytest.mark.parametrize("ending", [".txt", ".csv", ".tsv", ".jsonl"])
+def test_a_packed_file_holds_at_most_its_bound(
+    tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines_module, "SMALL_TEXT", 2**16)
+    rows = {".jsonl": '{"sentence": "a"}\n'}.get(ending, "a\n") * 300_000
+    head = "sentence\n" if ending in (".csv", ".tsv") else ""
+    path = tmp_path / f"bomb{ending}.gz"
+    path.write_bytes(gzip.compress((head + rows).encode()))
+    with pytest.raises(UserError, match=r"bomb.*\.gz holds more than \d+ bytes"):
+        read(path)
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_a_parquet_file_holds_at_most_its_bound(
+    tmp_path: Path, dictionary: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text that the file has once is not repeated in memory before it is counted."""
+    monkeypatch.setattr(lines_module, "SMALL_TEXT", 2**20)
+    table = pa.table({"sentence": ["x" * 2**14] * 2**12})
+    path = tmp_path / "bomb.parquet"
+    pq.write_table(table, path, use_dictionary=dictionary, compression="zstd")
+    assert path.stat().st_size < 2**17
+    with pytest.raises(UserError, match=r"bomb\.parquet holds more than \d+ bytes"):
+        read(path)
+
+
+@pytest.mark.parametrize("ending", [".txt", ".csv", ".tsv", ".jsonl", ".json", ".txt.gz"])
+def test_a_line_has_a_bound(tmp_path: Path, ending: str) -> None:
+    long = "x" * (2 * lines_module.LONGEST_LINE)
+    path = tmp_path / f"a{ending}"
+    text = {".jsonl": f'{{"sentence": "{long}"}}\n', ".json": f'[{{"sentence": "{long}"}}]'}
+    content = text.get(ending, f"sentence\n{long}\n").encode()
+    path.write_bytes(gzip.compress(content, 9) if ending.endswith(".gz") else content)
+    with pytest.raises(UserError, match=r"(line|item) \d: it .*has more than 16777216 "):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": ' * 100_000,
+        '{"sentence": "\\ud83d"}',
+        '{"sentence": "a", "sentence": "b"}',
+        "[1]",
+        '"text"',
+    ],
+)
+def test_a_row_that_is_no_plain_object_is_named(tmp_path: Path, text: str) -> None:
+    for content in (text, f"[{text}]"):
+        (tmp_path / "a.json").write_text(content)
+        with pytest.raises(UserError, match=r"a\.json, (line|item) 1: "):
+            read(tmp_path / "a.json")
+
+
+def test_a_quotation_that_never_ends_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('sentence\none\n"two\nthree\nfour\n')
+    with pytest.raises(UserError, match=r"a\.csv, line 5: a quotation never ends"):
+        read(tmp_path / "a.csv")
+
+
+def test_a_list_of_json_is_read_in_parts(tmp_path: Path) -> None:
+    rows = [{"sentence": f"{n} " + "é" * (n % 5000), "x": [1, {"y": "]"}]} for n in range(500)]
+    (tmp_path / "a.json").write_text(json.dumps(rows, ensure_ascii=False), encoding="utf-8")
+    assert read(f"{tmp_path}/a.json?sentence=sentence").columns == (
+        [row["sentence"].strip() for row in rows],
+    )
+    for damaged in ('[{"sentence": "a"}', '[{"sentence": "a"} {"sentence": "b"}]', "[", "[x]"):
+        (tmp_path / "b.json").write_text(damaged)
+        with pytest.raises(UserError, match=r"b\.json, item \d: "):
+            read(tmp_path / "b.json")
