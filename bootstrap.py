@@ -48,17 +48,20 @@ def install() -> None:
     run(BIN / "python", "-m", "pip", "install", "--quiet", "--upgrade", "pip>=25")
     # What is imported is compiled then; of all that is installed, most is never imported.
     pip = [BIN / "python", "-m", "pip", "install", "--quiet", "--no-compile"]
-    pip += ["--constraint", "constraints.txt"]
-    # torch goes first and by its exact version, because a registry may hold several builds of it.
+    run(*pip, "--require-hashes", "--no-deps", "--requirement", "constraints.txt")
+    # A registry may hold several builds of torch, so it has a version and no hash.
     run(*pip, torch_requirement())
-    run(*pip, "--editable", ".[dev]")
+    run(*pip, "--no-deps", "--no-build-isolation", "--editable", ".")
     marker.write_text(wanted.hexdigest())
 
 
 def torch_requirement() -> str:
     """The tested torch, for example `torch==2.13.0`."""
-    lines = (HERE / "constraints.txt").read_text().splitlines()
-    return next(line for line in lines if line.startswith("torch=="))
+    # Imported here, since an older Python has none and gets a sentence from `main`.
+    import tomllib
+
+    settings = tomllib.loads((HERE / "pyproject.toml").read_text())["tool"]["uv"]
+    return str(settings["constraint-dependencies"][0])
 
 
 def quickstart(*options: str) -> None:

@@ -2,7 +2,7 @@
 
 Both train unsupervised SimCSE, in one process and in turn, with the same encoder, sentences, batch
 size, length, precision and threads. Theirs is `MultipleNegativesRankingLoss` on pairs of equal
-sentences. It needs HARNESS_HUB and `pip install -c constraints.txt -e '.[dev]'`.
+sentences. It needs HARNESS_HUB and the environment of `bootstrap.py`.
 
     python benchmarks/training.py [--precision fp32 --precision bf16] [--steps 12] [--rounds 3]
         [--threads 1]

@@ -5,7 +5,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-PROTOCOL = 5
+PROTOCOL = 6
 """The number of the training loop and the evaluation, which is part of every trial's key.
 
 It is raised by hand when a change of either changes a result.

@@ -23,6 +23,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 Given = TypeVar("Given")
+FILE_ADDRESS = "file://"
+"""What an address begins with that is the path of a file"""
 RANK_SECONDS = 3600
 """How long a rank waits for the others; one that has died is noticed long before"""
 
@@ -52,17 +54,19 @@ def rank_number() -> int:
 def joined(number: int, count: int, address: str) -> Iterator[None]:
     """In the block, this process is rank `number` of `count`.
 
-    `address`: where the ranks find one another, as `tcp://host:port` or `file:///path`. Tensors on
-    GPUs go through NCCL, and all others through gloo.
+    `address`: where the ranks find one another, as `tcp://host:port` or `file:///path`, whose
+    path is taken literally. Tensors on GPUs go through NCCL, and all others through gloo.
     """
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    dist.init_process_group(
-        backend,
-        init_method=address,
-        rank=number,
-        world_size=count,
-        timeout=timedelta(seconds=RANK_SECONDS),
-    )
+    wait = timedelta(seconds=RANK_SECONDS)
+    meeting: dict[str, Any] = {"init_method": address}
+    if address.startswith(FILE_ADDRESS):
+        # torch would read the path as a part of a URL, in which it ends at "#" and "?".
+        path = address.removeprefix(FILE_ADDRESS)
+        store = dist.FileStore(path, count)  # type: ignore[attr-defined]
+        store.set_timeout(wait)
+        meeting = {"store": store}
+    dist.init_process_group(backend, **meeting, rank=number, world_size=count, timeout=wait)
     try:
         yield
     finally:

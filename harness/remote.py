@@ -64,11 +64,20 @@ class RemoteFolder:
         self.address = address
         self.bucket, self.path = parts.netloc, f"{parts.netloc}{parts.path.rstrip('/')}"
         self._options = dict(parse_qsl(parts.query))
+        if "@" in parts.netloc or "@" in (
+            self.endpoint or ""
+        ):  # it would stand in records and logs
+            raise UserError(
+                "the address of a bucket or of its server has a name or a password in front of @: "
+                "credentials go into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or into "
+                "~/.aws/credentials"
+            )
         if not address.startswith(SCHEME) or not re.fullmatch(r"[A-Za-z0-9._-]+", self.bucket):
             raise UserError(f"{address}: write the address as s3://BUCKET/FOLDER")
         for name in self._options:
             if name not in _OPTIONS:
-                raise UserError(f'{address}: there is no option "{name}"{suggest(name, _OPTIONS)}')
+                place = address.partition("?")[0]  # what follows may be a secret key
+                raise UserError(f'{place}: there is no option "{name}"{suggest(name, _OPTIONS)}')
         self._away: RemoteAway | None = None
         self._until = 0.0
 

@@ -7,7 +7,7 @@ large, and the texts are two to five of the embedded sentences in a row. bf16, o
         [packing] [fused]
 
 Without a word, all of them. `training` and `evaluation` compare with sentence-transformers, whose
-trainer needs `pip install -c constraints.txt -e '.[dev]'`. A short try, which also works
+trainer needs the environment of `bootstrap.py`. A short try, which also works
 without a GPU: `python benchmarks/gpu/measure.py --short training`.
 """
 

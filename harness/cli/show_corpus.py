@@ -15,6 +15,7 @@ FIRST = 3
 
 def is_corpus(what: str) -> bool:
     """Whether it is the name of a corpus; a path that is a method's is none."""
+    import os
     from pathlib import Path
 
     from harness.data.corpora import PYTHON, SOURCES, file_of
@@ -23,10 +24,9 @@ def is_corpus(what: str) -> bool:
 
     if what.endswith(PYTHON):
         return registers_corpus(Path(what))
-    if what in SOURCES or file_of(what) is not None:
+    # A file of another format is refused as a corpus, with the endings that are read.
+    if what in SOURCES or file_of(what) is not None or os.path.isfile(what):  # noqa: PTH113
         return True
-    if Path(what).suffix and Path(what).is_file():
-        return True  # of a kind that is not read, which a corpus says
     # `methods/simcse` looks like the name of a data set, and it is the shipped method anywhere.
     named = is_hub_name(what.partition("?")[0]) and not what.startswith("methods/")
     return named and not Path(what).exists()

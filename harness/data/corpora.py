@@ -1,13 +1,13 @@
 """Training corpora by name, by file, or by their name on the Hub."""
 
 import functools
+import os
 from pathlib import Path
 
-from harness.data.corpus_names import parsed
+from harness.data.corpus_names import parsed, split_name
 from harness.data.corpus_sources import Known, Source, Table
 from harness.data.hub_tables import is_hub_name
 from harness.data.readers import (
-    is_triplet_file,
     read_entailments,
     read_neighbours,
     read_nli_pairs,
@@ -19,10 +19,10 @@ from harness.data.readers import (
     read_triplets_as_scored_pairs,
 )
 from harness.data.registered_corpora import registered
-from harness.data.rows import ENDINGS, ending, endings
+from harness.data.rows import FORMATS, ending, known_endings
 from harness.data.senteval import ARCHIVE, SIMCSE
 from harness.errors import NotHere, UserError, suggest
-from harness.inputs import is_file, kind_of, regular_file
+from harness.inputs import regular_file
 from harness.relocation import here
 
 GRADED = "harness/graded-sentences"
@@ -88,54 +88,44 @@ def source(name: str) -> Source:
     """The corpus that `name` names.
 
     It is one of `SOURCES`, a file, a Python file that registers one, `neighbours:FILE` with running
-    text, or a data set of the Hub as ORGANISATION/NAME[/CONFIG][:SPLIT]; harness.data.corpus_names
-    says what may stand behind it.
+    text, or a data set of the Hub as ORGANISATION/NAME[@REVISION][/CONFIG][:SPLIT];
+    harness.data.corpus_names says what may stand behind it.
     Raises UserError when there is no such corpus.
     """
     if name in SOURCES:
         return SOURCES[name]
-    path = file_of(name)
+    path, query = file_of(name), split_name(name)[1]
     if path is None:
-        if kind_of(here(Path(name.partition("?")[0]))) == "a file":
-            raise UserError(f'corpus "{name}" cannot be read: {endings()}')
         table = parsed(name)
         if not is_hub_name(table.data):
+            if os.path.isfile(here(Path(table.data))):  # noqa: PTH113 - it takes any text
+                raise UserError(f'corpus "{name}" is there, but only {known_endings()} are read')
             raise UserError(
                 f'unknown corpus "{name}"{suggest(name, SOURCES)} (or a file, or a data set of the '
-                f"Hub as ORGANISATION/NAME[/CONFIG][:SPLIT])"
+                f"Hub as ORGANISATION/NAME[@REVISION][/CONFIG][:SPLIT])"
             )
         return Table(table, None)
     path = regular_file(here(path), f'corpus "{name}": ').resolve()
     if path.suffix == PYTHON:
-        if "?" in name or name.startswith(NEIGHBOURS):
+        if query or name.startswith(NEIGHBOURS):
             raise UserError(f'corpus "{name}": a Python file is named by its path alone')
         return registered(path)
     files = (("", str(path)),)
     if name.startswith(NEIGHBOURS):
         return Known(files, read_neighbours, "neighbours")
-    if "?" not in name and ending(path) == ".txt":
+    if not query and path.suffix.lower() == ".txt":
         return Known(files, read_sentences, "sentences")
-    if "?" not in name and ending(path) == ".csv" and is_triplet_file(path):
-        return Known(files, read_triplets, "triplets")
     return Table(parsed(name), path)
 
 
 def file_of(name: str) -> Path | None:
-    """The file that a corpus names by its path; None for one of `SOURCES` and one of the Hub.
-
-    Raises UserError for a file with a question mark in its name.
-    """
+    """The file that a corpus names by its path; None for one of `SOURCES` and one of the Hub."""
     if name in SOURCES:
         return None
     if name.startswith(NEIGHBOURS):
         return Path(name.removeprefix(NEIGHBOURS))
-    path = Path(name.partition("?")[0])
-    if "?" in name and is_file(here(Path(name))):
-        raise UserError(
-            f'corpus "{name}": this file has a question mark in its name, behind which columns and '
-            f"filters stand; rename it"
-        )
-    return path if ending(path) in ENDINGS or path.suffix == PYTHON else None
+    path = Path(split_name(name)[0])
+    return path if ending(path) in FORMATS or path.suffix == PYTHON else None
 
 
 def count_items(name: str) -> int | None:

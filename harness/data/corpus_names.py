@@ -5,17 +5,23 @@ says everything, so it means the same in a space, on the command line, in a reco
 machine. A space may call it by a short name (`corpora:`).
 """
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, quote
+from urllib.parse import quote, unquote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from harness.data.shapes import shape_of_roles
+from harness.data.rows import FORMATS, ending
+from harness.data.shapes import ROLES, shape_of_roles
 from harness.errors import UserError, suggest
 
 WHERE = "where."
 """What stands before the column of a filter"""
+_ROLES = "|".join(dict.fromkeys(role for roles in ROLES.values() for role in roles))
+_OPTION = re.compile(rf"(?:{_ROLES}|limit|dev|split|{re.escape(WHERE)}[^=]+)=")
+"""How what may stand behind the question mark begins, also behind that of a suite"""
 
 
 class CorpusName(BaseModel):
@@ -24,7 +30,7 @@ class CorpusName(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     data: str = Field(min_length=1)
-    """A file, or a data set of the Hub as ORGANISATION/NAME[/CONFIG][:SPLIT]"""
+    """A file, or a data set of the Hub as ORGANISATION/NAME[@REVISION][/CONFIG][:SPLIT]"""
     columns: dict[str, str] = Field(default_factory=dict)
     """Role -> column; empty: the names of the columns say it (harness.data.shapes)"""
     where: dict[str, list[str]] = Field(default_factory=dict)
@@ -35,8 +41,8 @@ class CorpusName(BaseModel):
     @field_validator("data")
     @classmethod
     def _plain(cls, data: str) -> str:
-        if "?" in data:
-            raise ValueError("data names a file or a data set, without a question mark")
+        if split_name(data) != (data, ""):
+            raise ValueError("data names a file or a data set, without what is read of it")
         return data
 
     @field_validator("columns")
@@ -69,12 +75,38 @@ class CorpusName(BaseModel):
         return f"{self.data}?{query}" if query else self.data
 
 
+def split_name(name: str) -> tuple[str, str]:
+    """A name as what stands before the question mark, and what stands behind it.
+
+    A question mark may also be a part of a path: it separates only behind an ending that is read,
+    or in front of an option.
+    """
+    for place in (mark.start() for mark in re.finditer(r"\?", name)):
+        data, query = name[:place], name[place + 1 :]
+        path = Path(data)
+        if ending(path) in FORMATS or path.suffix == ".py" or _OPTION.match(query):
+            return data, query
+    return name, ""
+
+
+def options_of(query: str) -> list[tuple[str, str]]:
+    """What stands behind the question mark as (key, value).
+
+    A value is written as in a web address, but a plus sign is no space. Raises ValueError for a
+    part that has no equals sign.
+    """
+    pairs = [part.partition("=") for part in query.split("&")] if query else []
+    if not all(equals for _, equals, _ in pairs):
+        raise ValueError("no equals sign")
+    return [(unquote(key), unquote(value)) for key, _, value in pairs]
+
+
 def parsed(name: str) -> CorpusName:
     """Read the name of a table. Raises UserError when what stands behind `?` is malformed."""
-    data, _, query = name.partition("?")
+    data, query = split_name(name)
     columns, where, rest = dict[str, str](), dict[str, list[str]](), dict[str, str]()
     try:
-        options = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+        options = options_of(query)
     except ValueError:
         raise UserError(
             f'corpus "{name}": behind the question mark stand ROLE=COLUMN, where.COLUMN=VALUE and '

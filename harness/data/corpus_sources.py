@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.data.corpus_names import CorpusName
+from harness.data.corpus_names import CorpusName, split_name
 from harness.data.hub import data_file
 from harness.data.hub_tables import hub_files
 from harness.data.readers import Corpus
@@ -109,7 +109,7 @@ class Known(Source):
 
 @dataclass(frozen=True)
 class Table(Source):
-    """A file of rows, or a data set of the Hub with such files."""
+    """A file or a data set of the Hub that the library `datasets` reads."""
 
     name: CorpusName
     file: Path | None
@@ -125,7 +125,7 @@ class Table(Source):
     @property
     def reading(self) -> str:
         """What its name says behind the question mark, in short."""
-        return f"table-{digest(str(self.name).partition('?')[2])}"
+        return f"table-{digest(split_name(str(self.name))[1])}"
 
     def paths(self, *, download: bool = True) -> list[Path]:
         """The file, or those of the split."""

@@ -63,7 +63,7 @@ def data_file(repository: str, name: str, *, download: bool = True) -> Path:
             return folder / name
         # The Hub renames folders inside data sets, so a mirror may have the file elsewhere. Of
         # two files with this name we could not tell which one is meant.
-        elsewhere = [path for path in folder.rglob("*") if path.name == Path(name).name]
+        elsewhere = list(folder.glob(f"**/{Path(name).name}"))
         if len(elsewhere) == 1:
             return regular_file(elsewhere[0], f'data file "{repository}/{name}": ')
     return _from_hub("datasets", repository, [name], download) / name

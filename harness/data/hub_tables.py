@@ -1,11 +1,13 @@
-"""Data sets of the Hub by `ORGANISATION/NAME[/CONFIG][:SPLIT]`, in a mirror or downloaded."""
+"""Data sets of the Hub by `ORGANISATION/NAME[@REVISION][/CONFIG][:SPLIT]`.
+
+They lie in a mirror, or are downloaded.
+"""
 
 import functools
-import os
+import itertools
 import re
-import shutil
-import tempfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from harness.data.hub import mirrors
@@ -13,7 +15,8 @@ from harness.errors import NotHere, UserError, explained, suggest
 from harness.inputs import is_folder
 
 _NAME = re.compile(
-    r"(?P<repository>[\w-][\w.-]*/[\w-][\w.-]*)(/(?P<config>[\w.-]+))?(:(?P<split>[\w.-]+))?"
+    r"(?P<repository>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>\w[\w.-]*))?"
+    r"(/(?P<config>[\w.-]+))?(:(?P<split>[\w.-]+))?"
 )
 
 
@@ -25,17 +28,21 @@ def is_hub_name(data: str) -> bool:
 def hub_files(data: str, *, download: bool = True) -> list[Path]:
     """The files of a split of a data set, `train` unless the name says another.
 
-    The card of the data set says which they are, so any layout is read. Raises UserError when there
-    is no such configuration or split, and NotHere when the data set is not at hand.
+    The card of the data set says which they are, so any layout is read. A mirror has a revision as
+    a folder `NAME@REVISION`, because a plain folder does not say which revision it is. Raises
+    UserError when there is no such configuration or split, and NotHere when the data set is not at
+    hand.
     """
     found = _NAME.fullmatch(data)
     assert found is not None
-    repository, config, split = found["repository"], found["config"], found["split"] or "train"
-    folder = _mirrored(repository) or _downloaded(repository, config, download)
-    splits = _splits_of_folder(folder, config)
+    repository, revision, config = found["repository"], found["revision"], found["config"]
+    split = found["split"] or "train"
+    mirrored = _mirrored(f"{repository}@{revision}" if revision else repository)
+    folder = mirrored or _downloaded(repository, revision, config, download)
+    splits = _local_splits(folder, config)
     if split not in splits:
         raise UserError(f'corpus "{data}": there is no split "{split}"{suggest(split, splits)}')
-    return [Path(path) for path in splits[split]]
+    return splits[split]
 
 
 def _mirrored(repository: str) -> Path | None:
@@ -43,53 +50,70 @@ def _mirrored(repository: str) -> Path | None:
     return next((folder for folder in folders if is_folder(folder)), None)
 
 
-def _splits_of_folder(folder: Path, config: str | None) -> dict[str, list[str]]:
-    if not set("*?[]") & set(str(folder)):
-        return _splits(str(folder), config)
-    # The library takes brackets and stars for a pattern, and would read other folders.
-    with tempfile.TemporaryDirectory() as plain:
-        # Links of files, because it follows the link of a folder.
-        shutil.copytree(folder, plain, copy_function=os.symlink, dirs_exist_ok=True)
-        splits = _splits(plain, config)
-    return {
-        split: [str(folder / Path(path).relative_to(plain)) for path in paths]
-        for split, paths in splits.items()
-    }
-
-
 # A plan asks once a round, and the library looks at every file of the folder.
 @functools.cache
-def _splits(folder: str, config: str | None) -> dict[str, list[str]]:
+def _local_splits(folder: Path, config: str | None) -> dict[str, list[Path]]:
+    """Split -> its files in a folder. Raises UserError when the card names one outside of it."""
+    # The library reads the path of the folder as a pattern, so it gets one without any sign.
+    with TemporaryDirectory(prefix="harness-data-") as name, explained(f"{folder}: "):
+        place = Path(name).resolve()
+        for path in folder.rglob("*"):
+            if path.is_file():
+                link = place / path.relative_to(folder)
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(path.absolute())
+        try:
+            found = _splits(name, config)
+        except UserError as error:
+            raise UserError(str(error).replace(str(place), str(folder))) from None
+        for named in itertools.chain.from_iterable(found.values()):
+            if not Path(named).is_relative_to(place):
+                raise UserError(
+                    f"the card of the data set {folder} names {named}, which is outside"
+                )
+        return {
+            split: [folder / Path(path).relative_to(place) for path in paths]
+            for split, paths in found.items()
+        }
+
+
+def _splits(folder: str, config: str | None, revision: str | None = None) -> dict[str, list[str]]:
     """Split -> its files, in a folder or in a repository of the Hub."""
     with explained(f"the data set {folder} cannot be read: "):
         from datasets import get_dataset_config_names, load_dataset_builder
 
         if config is not None:
-            known = get_dataset_config_names(folder)
+            known = get_dataset_config_names(folder, revision=revision)
             if config not in known:
                 raise UserError(
                     f'the data set {folder} has no configuration "{config}"{suggest(config, known)}'
                 )
-        files: Any = load_dataset_builder(folder, config).config.data_files
+        files: Any = load_dataset_builder(folder, config, revision=revision).config.data_files
         return {str(split): list(paths) for split, paths in (files or {}).items()}
 
 
-def _downloaded(repository: str, config: str | None, download: bool) -> Path:
+def _downloaded(repository: str, revision: str | None, config: str | None, download: bool) -> Path:
     """The folder of the Hub's snapshot, with the card and the files of a configuration."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     # What was downloaded before counts also where the Hub may not be asked.
     snapshot = functools.partial(
-        snapshot_download, repository, repo_type="dataset", local_files_only=not download
+        snapshot_download,
+        repository,
+        repo_type="dataset",
+        revision=revision,
+        local_files_only=not download,
     )
     try:
         # Without a Hub this fails at once, where `datasets` tries again for half a minute.
         folder = snapshot(allow_patterns=["README.md"])
         # Without a network it gives what was downloaded before.
-        if download and _answers(repository):
+        if download and _answers(repository, revision):
             # `hf://datasets/ORGANISATION/NAME@REVISION/FILE`
-            paths = [path for each in _splits(repository, config).values() for path in each]
+            paths = [
+                path for each in _splits(repository, config, revision).values() for path in each
+            ]
             files = [path.partition("@")[2].partition("/")[2] for path in paths]
             folder = snapshot(allow_patterns=["README.md", *files])
         return Path(folder)
@@ -97,21 +121,22 @@ def _downloaded(repository: str, config: str | None, download: bool) -> Path:
         # The Hub's own messages are long, and say what is said below.
         why = str(error) if isinstance(error, UserError) else type(error).__name__
         asked = f"the Hub did not give it ({why})" if download else "it was not asked"
+        wanted = f"{repository}@{revision}" if revision else repository
         searched = " and ".join(str(mirror / "datasets") for mirror in mirrors())
         raise NotHere(
-            f'data set "{repository}" was not found: looked in {searched}, and on the Hub: '
-            f"{asked}; set HARNESS_HUB to a folder that has datasets/{repository}, or connect to "
+            f'data set "{wanted}" was not found: looked in {searched}, and on the Hub: '
+            f"{asked}; set HARNESS_HUB to a folder that has datasets/{wanted}, or connect to "
             f"the Hub"
         ) from None
 
 
-def _answers(repository: str) -> bool:
+def _answers(repository: str, revision: str | None) -> bool:
     """Whether the Hub can be asked for this data set now."""
     from huggingface_hub import HfApi
 
     try:
         with explained(""):  # each version of the client has other errors of a network
-            HfApi().dataset_info(repository)
+            HfApi().dataset_info(repository, revision=revision)
     except UserError:
         return False
     return True

@@ -8,16 +8,21 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from harness.data.rows import records, rows_of_records, text_lines
+from harness.data.lines import text_lines
+from harness.data.rows import number_of, rows, spelt
 from harness.data.senteval import lines
 from harness.data.texts import text_columns
 from harness.errors import UserError
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2
 """Labels of NLI pairs"""
+NLI_LABELS = {"entailment": ENTAILMENT, "neutral": NEUTRAL, "contradiction": CONTRADICTION}
+UNLABELLED = ("-", "", "nan")
+"""How data sets mark a pair on whose label people did not agree, beside -1"""
 
 
 @dataclass(frozen=True)
@@ -57,61 +62,49 @@ def read_triplets(paths: list[Path]) -> Corpus:
 
 
 def _triplets(path: Path) -> Iterator[list[str]]:
-    _, header = next(records(path), (0, []))
-    if len(header) != 3:
-        raise UserError(
-            f"{path}, line 1: a header of 3 columns (sent0,sent1,hard_neg) was expected"
-        )
-    for row in rows_of_records(path):
+    for where, row in rows(path):
+        if len(row) != 3:
+            raise UserError(
+                f"{where}: 3 columns (sent0,sent1,hard_neg) were expected, {len(row)} found"
+            )
         yield [text.strip() or " " for text in row.values()]
 
 
-def is_triplet_file(path: Path) -> bool:
-    """Whether a CSV file has the header of SimCSE's triplets, or no whole header at all."""
-    header = next(text_lines(path), "").strip().split(",")
-    return header == [""] or header[0] == "sent0"
+def nli_label(value: Any, where: str) -> int | None:
+    """The label of a pair: 0, 1, 2 or its word; None: it has no label, as -1, `-` or nothing says.
+
+    `where`: the place of the pair. Raises UserError for anything else.
+    """
+    text = spelt(value).strip().lower()
+    if text in UNLABELLED:
+        return None
+    label = NLI_LABELS.get(text, number_of(text))
+    if label not in (-1, *NLI_LABELS.values()):
+        raise UserError(
+            f"{where}: label {str(value)!r} is none of 0, 1, 2 (or -1, unlabelled), nor one of "
+            f"{', '.join(NLI_LABELS)}"
+        )
+    return int(label) if label >= 0 else None
 
 
 def read_nli_pairs(paths: list[Path]) -> Corpus:
     """Read labelled pairs from Parquet with the columns premise, hypothesis and label.
 
-    Labels are 0 (entailment), 1 (neutral) and 2 (contradiction). Pairs without a gold label (-1 or
-    none) are left out, as every paper does. Raises UserError for a file that cannot be read and for
-    any other label.
+    Labels are 0 (entailment), 1 (neutral) and 2 (contradiction). Pairs without a gold label
+    are left out, as every paper does. Raises UserError for a file that cannot be read and for any
+    other label.
     """
-    # Its import takes 0.1 s, and no other reader needs it.
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-    from pyarrow.types import is_integer, is_large_string, is_string
-
-    def is_text(kind: pa.DataType) -> bool:
-        return bool(is_string(kind) or is_large_string(kind))
-
+    names = ("premise", "hypothesis", "label")
     premises: list[str] = []
     hypotheses: list[str] = []
     labels: list[int] = []
     for path in paths:
-        try:
-            table = pq.read_table(path, columns=["premise", "hypothesis", "label"])
-        except (pa.ArrowException, OSError) as error:
-            raise UserError(
-                f"{path} cannot be read as NLI pairs: {str(error).splitlines()[0]}"
-            ) from None
-        for name, wanted in (("premise", is_text), ("hypothesis", is_text), ("label", is_integer)):
-            if not wanted(table.schema.field(name).type):
-                raise UserError(
-                    f"{path}: column {name} has the type {table.schema.field(name).type}; premise "
-                    f"and hypothesis are texts, and label is a whole number"
-                )
-        rows = zip(*table.to_pydict().values(), strict=True)
-        for number, (premise, hypothesis, label) in enumerate(rows, start=1):
-            if label not in (None, -1, 0, 1, 2):
-                raise UserError(
-                    f"{path}, row {number}: label {label!r} is none of 0, 1, 2 (or -1, unlabelled)"
-                )
-            if premise is None or hypothesis is None:
-                raise UserError(f"{path}, row {number}: the premise or the hypothesis is missing")
-            if label is not None and label >= 0:
+        for where, row in rows(path, names):
+            premise, hypothesis, given = (row.get(name) for name in names)
+            label = nli_label(given, where)
+            if not (isinstance(premise, str) and isinstance(hypothesis, str)):
+                raise UserError(f"{where}: the premise or the hypothesis is missing")
+            if label is not None:
                 premises.append(premise)
                 hypotheses.append(hypothesis)
                 labels.append(label)

@@ -1,264 +1,299 @@
-"""Rows of a user's file in any format, as the file says them.
+"""Rows of tables in every format, with values as the file spells them: no type is guessed.
 
-No type is guessed, nothing is filled in, and nothing is left out: docs/corpora.md has the rules. A
-file is data of a stranger, so what it may unpack to has bounds. Rows come as a stream.
+A value is a text, None where it is missing, or what is no text: a `Number` of JSON, true and false,
+lists, mappings, and the values of a typed column of Parquet.
 """
 
 import csv
-import gzip
+import io
 import itertools
 import json
+import math
 import re
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.data.lines import (
+    LONGEST_LINE,
+    PACKED,
+    opened_file,
+    text_lines,
+    too_large,
+    unpacked_limit,
+)
 from harness.errors import UserError, explained
 
-ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt")
-"""Endings of the files that are read; all but Parquet may have .gz behind it"""
-LONGEST_LINE = 2**24
-"""Bytes of a line, which is one text or one row"""
-UNPACKED = 100
-"""Times its own size that a packed file may become; text becomes 3 to 10 times as large"""
-FREELY = 2**26
-"""Bytes that any packed file may become"""
-LARGEST_LIST = 2**30
-"""Characters of a list of JSON, which is read whole"""
-FIRST_ROWS = 10_000
-"""Rows of JSON that say which columns there are"""
-ROWS_AT_ONCE = 1000
-"""Rows of Parquet that are in memory at once"""
-_INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
-"""Names of the columns in which pandas writes the numbers of rows"""
-_RETURN = "\ufdd0"
-"""A noncharacter of Unicode that stands for a carriage return in CSV: the library `csv` refuses one
-outside of quotation marks, where it is a character of the text like others"""
+TableRow = Mapping[str, Any]
+"""Column -> value"""
+ROWS_IN_MEMORY = 1000
+"""Rows of Parquet that are in memory at once, and rows of JSON that say which columns there are"""
+_BOM = b"\xef\xbb\xbf"
+# Both are no characters of a text in UTF-8, so no field holds them.
+_RETURN = "\udc0d"
+"""What stands for a carriage return inside a line, at which the csv module would end the row"""
+_END = "\udc03"
+"""What stands behind the last line, so that a quotation that never ends is noticed"""
+_SPACE = re.compile(r"[ \t\r\n]*")
+_SIGN = re.compile(r"[ \t\r\n]*([^ \t\r\n])")
+_CHUNK = 2**16
+"""Characters of a JSON list that are read at once"""
+
+
+class Number(str):
+    """A number of a JSON text, as it is spelt there."""
+
+    __slots__ = ()
+
+
+def spelt(value: Any) -> str:
+    """A value as a filter compares it: as JSON and CSV spell it; a missing one is empty."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None else str(value)
+
+
+def number_of(value: Any) -> float:
+    """A value as a number; NaN for one that is none."""
+    text = spelt(value)
+    try:
+        return math.nan if "_" in text else float(text)
+    except ValueError:
+        return math.nan
 
 
 def ending(path: Path) -> str:
-    """The ending that says the format of a file, in small letters, without .gz behind it."""
-    return Path(path.name.lower().removesuffix(".gz")).suffix
+    """The ending of a file that says its format, in small letters: that before .gz."""
+    return Path(path.name.lower().removesuffix(PACKED)).suffix
+
+
+def rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[tuple[str, TableRow]]:
+    """The rows of a file, each with its place.
+
+    `columns`: those that are wanted; a file that has columns apart reads no other. Raises UserError
+    for a file that is damaged or larger than its bounds, and for a row that lacks a field.
+    """
+    read = FORMATS.get(ending(path))
+    if read is None:
+        raise UserError(f"{path} cannot be read: only {known_endings()} are")
+    with explained(f"{path} cannot be read: "):
+        yield from read(path, columns)
+
+
+def known_endings() -> str:
+    """The endings that are read, as a sentence names them."""
+    return f"files whose names end in {', '.join(FORMATS)} (and {PACKED} behind it)"
 
 
 def columns_of(path: Path) -> list[str]:
-    """The columns of a file, without those in which pandas numbers the rows.
+    """The columns of a table. Raises UserError for a file that cannot be read or has no row.
 
-    Raises UserError for a file that cannot be read or has no row.
+    Those of JSON are the keys of the first `ROWS_IN_MEMORY` rows.
     """
-    if next(rows_of(path), None) is None:
+    first = [row for _, row in itertools.islice(rows(path), ROWS_IN_MEMORY)]
+    if not first:
         raise UserError(f"{path} holds no item")
-    return [name for name in _columns(path) if not _INDEX.fullmatch(name)]
+    return list(dict.fromkeys(itertools.chain.from_iterable(first)))
 
 
-def rows_of(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The rows of a file: column -> value, which is None where JSON or Parquet has none.
-
-    Raises UserError, with the line, for a row that has not the columns of the others.
-    """
-    kind = ending(path)
-    if kind not in ENDINGS or (kind == ".parquet" and path.suffix.lower() == ".gz"):
-        raise UserError(f"{path} cannot be read: {endings()}")
-    if kind == ".parquet":
-        return _rows_of_parquet(path)
-    if kind in (".json", ".jsonl"):
-        return _rows_of_json(path)
-    if kind == ".txt":
-        return ({"text": line.removesuffix("\n")} for line in text_lines(path))
-    return rows_of_records(path)
+def _text(path: Path, _: Sequence[str] | None) -> Iterator[tuple[str, TableRow]]:
+    for number, line in enumerate(text_lines(path), start=1):
+        yield f"{path}, line {number}", {"text": line.removesuffix("\n")}
 
 
-def endings() -> str:
-    """The sentence about the files that are read."""
-    return f"files are read that end in {', '.join(ENDINGS)}, all but Parquet also with .gz behind"
+def _csv(path: Path, _: Sequence[str] | None) -> Iterator[tuple[str, TableRow]]:
+    def fields() -> Iterator[tuple[int, list[str]]]:
+        csv.field_size_limit(LONGEST_LINE)  # else 131,072 characters
+        given = (line.replace("\r", _RETURN) for line in text_lines(path))
+        reader = csv.reader(itertools.chain(given, [_END]))
+        try:
+            for found in reader:
+                if found == [_END]:
+                    return
+                if found and found[-1].endswith(_END):
+                    raise UserError(f"{path}, line {reader.line_num - 1}: a quotation never ends")
+                yield reader.line_num, [text.replace(_RETURN, "\r") for text in found]
+        except csv.Error as error:
+            raise UserError(f"{path}, line {reader.line_num}: {error}") from None
+
+    return _under_header(path, fields())
 
 
-def said(value: Any) -> str:
-    """A value as a text file says it: `true`, `2015.0`, nothing for a value that is missing."""
-    if value is None:
-        return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _tsv(path: Path, _: Sequence[str] | None) -> Iterator[tuple[str, TableRow]]:
+    # In the TSV files of the field a quotation mark is a character like others.
+    split = (line.removesuffix("\n").split("\t") for line in text_lines(path))
+    return _under_header(path, enumerate(split, start=1))
 
 
-def text_lines(path: Path) -> Iterator[str]:
-    r"""The lines of a file, packed or not, each with its `\n`, which the last one may lack.
-
-    Lines end with `\n` or `\r\n` and nothing else. Blanks behind the last line end are no line, and
-    a byte order mark is no part of the text. Raises UserError, with the line, for what is not UTF-8
-    and for a line or a packed file that is too large.
-    """
-    packed = path.suffix.lower() == ".gz"
-    most = max(FREELY, UNPACKED * path.stat().st_size)
-    total = 0
-    with explained(f"{path} cannot be read: "), _opened(path, packed) as file:
-        for number in itertools.count(1):
-            try:
-                line = file.readline(LONGEST_LINE + 1)
-            except (EOFError, OSError, zlib.error) as error:
-                beginning = f"{path} cannot be read: behind line {number - 1}"
-                raise UserError(f"{beginning}, {error}") from None
-            total += len(line)
-            if len(line) > LONGEST_LINE:
-                raise UserError(f"{path}, line {number}: longer than {LONGEST_LINE >> 20} MiB")
-            if packed and total > most:
-                raise UserError(
-                    f"{path}, line {number}: it becomes more than {UNPACKED} times as large when "
-                    f"it is unpacked; unpack it yourself if that is right"
-                )
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError:
-                raise UserError(f"{path}, line {number}: not UTF-8 text") from None
-            if not text.endswith("\n") and not text.strip():
-                return
-            yield text[:-2] + "\n" if text.endswith("\r\n") else text
-
-
-def records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The fields of each row of CSV or TSV, with the number of the row's last line.
-
-    In TSV, a quotation mark is a character like others. Raises UserError for a row that is not CSV.
-    """
-    if ending(path) == ".tsv":
-        for number, line in enumerate(text_lines(path), start=1):
-            yield number, line.removesuffix("\n").split("\t")
-        return
-    # A row with a stray quotation mark is refused, which would else be joined with others.
-    reader = csv.reader((line.replace("\r", _RETURN) for line in text_lines(path)), strict=True)
-    try:
-        for row in reader:
-            yield reader.line_num, [field.replace(_RETURN, "\r") for field in row]
-    # Such as a quote that never ends: it reaches the csv module's longest field.
-    except csv.Error as error:
-        raise UserError(f"{path}, line {reader.line_num}: {error}") from None
-
-
-def _opened(path: Path, packed: bool) -> Any:
-    return gzip.open(path, "rb") if packed else path.open("rb")
-
-
-def _columns(path: Path) -> list[str]:
-    kind = ending(path)
-    if kind == ".txt":
-        return ["text"]
-    if kind == ".parquet":
-        with _parquet(path) as file:
-            return list(file.schema_arrow.names)
-    if kind in (".csv", ".tsv"):
-        return next((fields for _, fields in records(path)), [])
-    first = itertools.islice(_objects(path), FIRST_ROWS)
-    return list(dict.fromkeys(name for _, row in first for name in row))
-
-
-def rows_of_records(path: Path) -> Iterator[dict[str, str]]:
-    """The rows of CSV or TSV: column -> field.
-
-    Raises UserError, with the line, for a row that has more or fewer fields than the header.
-    """
-    every = records(path)
-    _, header = next(every, (0, []))
-    if twice := next((name for name in header if header.count(name) > 1), None):
-        raise UserError(f'{path}, line 1: the header has the column "{twice}" twice')
-    empty = 0
-    for number, fields in every:
-        if fields in ([], [""]):
-            if len(header) == 1:  # as in a text file, an empty line is an empty text
-                yield {header[0]: ""}
-            else:  # behind the last row it is nothing
-                empty = empty or number
-            continue
-        if empty or len(fields) != len(header):
+def _under_header(
+    path: Path, given: Iterator[tuple[int, list[str]]]
+) -> Iterator[tuple[str, TableRow]]:
+    """Rows of a file whose first row names the columns."""
+    _, header = next(given, (1, []))
+    _check_distinct(path, header)
+    for line, found in given:
+        fields = found or [""]  # in a file with one column, a blank line is an empty text
+        if len(fields) != len(header):
             raise UserError(
-                f"{path}, line {empty or number}: {len(header)} fields were expected, "
-                f"{0 if empty else len(fields)} found"
+                f"{path}, line {line}: {len(header)} fields were expected, {len(found)} found"
             )
-        yield dict(zip(header, fields, strict=True))
+        yield f"{path}, line {line}", dict(zip(header, fields, strict=True))
 
 
-class _Number(float):
-    """A number of JSON that keeps its digits as they are written."""
-
-    digits: str
-
-    def __new__(cls, digits: str) -> "_Number":
-        number = super().__new__(cls, digits)
-        number.digits = digits
-        return number
-
-    def __str__(self) -> str:
-        return self.digits
-
-
-def _rows_of_json(path: Path) -> Iterator[dict[str, Any]]:
-    columns = dict.fromkeys(_columns(path))
-    for number, row in _objects(path):
-        if number > FIRST_ROWS and (further := row.keys() - columns):
-            raise UserError(
-                f'{path}, row {number}: the first {FIRST_ROWS} rows have no "{min(further)}"'
-            )
-        yield {**columns, **row}
-
-
-def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file, with their numbers: one a line, or all of them in one list."""
-    lines = filter(lambda each: each[1].strip(), enumerate(text_lines(path), start=1))
-    first = next(lines, None)
-    if first and first[1].lstrip().startswith("["):
-        parts, size = [], 0
-        for _, line in itertools.chain([first], lines):
-            parts.append(line)
-            size += len(line)
-            if size > LARGEST_LIST:
-                raise UserError(
-                    f"{path} cannot be read: it is one list of more than {LARGEST_LIST >> 20} "
-                    f"MiB; write it as JSONL, one object a line"
-                )
-        values = _decoded("".join(parts), f"{path} cannot be read")
-    else:
-        values = (
-            _decoded(line, f"{path} cannot be read: line {number}")
-            for number, line in itertools.chain([first] if first else [], lines)
-        )
-    for number, value in enumerate(values, start=1):
-        if not isinstance(value, dict):
-            raise UserError(f"{path} cannot be read: row {number} is {value!r:.40} and no object")
-        yield number, value
-
-
-def _decoded(text: str, beginning: str) -> Any:
-    try:
-        return json.loads(text, parse_float=_Number, object_pairs_hook=_object)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{beginning}: {error}") from None
+def _check_distinct(path: Path, names: Sequence[str]) -> None:
+    """Raises UserError when two columns have one name; several may have none."""
+    seen = set[str]()
+    for name in filter(None, names):
+        if name in seen:
+            raise UserError(f'{path} has two columns "{name}"')
+        seen.add(name)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("an object has a key twice")
+        raise ValueError("a key stands twice in one object")
     return found
 
 
-def _rows_of_parquet(path: Path) -> Iterator[dict[str, Any]]:
-    with explained(f"{path} cannot be read: "), _parquet(path) as file:
-        for batch in file.iter_batches(ROWS_AT_ONCE, use_threads=False):
-            yield from batch.to_pylist()
+_DECODER = json.JSONDecoder(
+    parse_int=Number, parse_float=Number, parse_constant=Number, object_pairs_hook=_object
+)
 
 
-def _parquet(path: Path) -> Any:
-    """A file of Parquet, opened. Raises UserError when it claims to become too large."""
-    import pyarrow.parquet as pq  # it takes 0.1 s, and no other format needs it
-
-    with explained(f"{path} cannot be read: "):
-        file = pq.ParquetFile(path)
-        groups = (file.metadata.row_group(group) for group in range(file.num_row_groups))
-        if sum(group.total_byte_size for group in groups) > max(
-            FREELY, UNPACKED * path.stat().st_size
-        ):
-            file.close()
+def _json(path: Path, _: Sequence[str] | None) -> Iterator[tuple[str, TableRow]]:
+    with opened_file(path) as file:
+        beginning = file.read(2**12).removeprefix(_BOM).lstrip()
+    values = _of_list(path) if beginning.startswith(b"[") else _of_lines(path)
+    for place, value in values:
+        if not isinstance(value, dict):
             raise UserError(
-                f"{path} cannot be read: it says that it becomes more than {UNPACKED} times as "
-                f"large when it is unpacked"
+                f"{place}: no JSON object; the file holds one object a line, or a list of objects"
             )
-        return file
+        yield place, value
+
+
+def _of_lines(path: Path) -> Iterator[tuple[str, Any]]:
+    for number, line in enumerate(text_lines(path), start=1):
+        if line.strip():
+            try:
+                value = _DECODER.decode(line)
+            except (ValueError, RecursionError) as error:
+                raise _no_json(f"{path}, line {number}", error) from None
+            yield f"{path}, line {number}", value
+
+
+def _of_list(path: Path) -> Iterator[tuple[str, Any]]:
+    """The items of one JSON list, of which never more than some are in memory."""
+    with io.TextIOWrapper(opened_file(path), encoding="utf-8-sig", newline="") as file:
+        text, at = file.read(_CHUNK).lstrip(), 1
+        for number in itertools.count(1):
+            place = f"{path}, item {number}"
+            while not (rest := _SIGN.match(text, at)):  # the text ends in front of the next sign
+                text, at = file.read(_CHUNK), 0
+                if not text:
+                    raise UserError(f"{place}: the list does not end")
+            at, found = rest.start(1), rest[1]
+            if found == "]":
+                return
+            if number > 1 and found != ",":
+                raise UserError(f"{place}: no JSON list")
+            at += number > 1
+            while True:
+                try:
+                    value, at = _DECODER.raw_decode(text, _after_space(text, at))
+                    break
+                except ValueError as error:
+                    # It may go on in the next part of the file.
+                    if len(text) - at > LONGEST_LINE:
+                        raise UserError(
+                            f"{place}: it is no JSON, or has more than {LONGEST_LINE} characters"
+                        ) from None
+                    more = file.read(max(_CHUNK, len(text) - at))
+                    if not more:
+                        raise _no_json(place, error) from None
+                    text, at = text[at:] + more, 0
+                except RecursionError as error:
+                    raise _no_json(place, error) from None
+            yield place, value
+
+
+def _after_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    assert found is not None
+    return found.end()
+
+
+def _no_json(place: str, error: Exception) -> UserError:
+    why = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+    return UserError(f"{place}: no JSON ({why})")
+
+
+def _parquet(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[str, TableRow]]:
+    # Its import takes 0.1 s.
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    left = unpacked_limit(path)
+    packed = path.suffix.lower() == PACKED
+    with pa.BufferReader(opened_file(path).read()) if packed else pa.OSFile(str(path)) as source:
+        file = pq.ParquetFile(source)
+        schema = file.schema_arrow
+        _check_distinct(path, schema.names)
+        wanted = schema.names if columns is None else [n for n in schema.names if n in columns]
+        if _claimed(file.metadata, wanted) > left:
+            raise too_large(path)
+        # A text that a file holds once and repeats is not repeated in memory before it is counted.
+        texts = [name for name in wanted if _is_text(schema.field(name).type)]
+        file = pq.ParquetFile(source, read_dictionary=texts)
+        number = 0
+        for batch in file.iter_batches(batch_size=ROWS_IN_MEMORY, columns=wanted):
+            left -= sum(_bytes(column) for column in batch.columns)
+            if left < 0:
+                raise too_large(path)
+            values = [_decoded(column).to_pylist() for column in batch.columns]
+            for row in zip(*values, strict=True):
+                number += 1
+                yield f"{path}, row {number}", dict(zip(batch.schema.names, row, strict=True))
+
+
+def _claimed(metadata: Any, wanted: Sequence[str]) -> int:
+    """The bytes of some columns, as a file of Parquet says itself."""
+    return sum(
+        chunk.total_uncompressed_size
+        for group in map(metadata.row_group, range(metadata.num_row_groups))
+        for chunk in map(group.column, range(group.num_columns))
+        if chunk.path_in_schema.partition(".")[0] in wanted or chunk.path_in_schema in wanted
+    )
+
+
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
+def _bytes(column: Any) -> int:
+    """The bytes of a column's values, each counted where it is repeated."""
+    import pyarrow.compute as pc
+    from pyarrow.types import is_dictionary
+
+    if not (is_dictionary(column.type) and _is_text(column.type.value_type)):
+        return int(column.nbytes)
+    lengths = pc.binary_length(column.dictionary).take(column.indices)
+    return int(pc.sum(lengths).as_py() or 0)
+
+
+def _decoded(column: Any) -> Any:
+    from pyarrow.types import is_dictionary
+
+    return column.dictionary_decode() if is_dictionary(column.type) else column
+
+
+FORMATS: Mapping[str, Callable[[Path, Sequence[str] | None], Iterator[tuple[str, TableRow]]]] = {
+    ".jsonl": _json, ".json": _json, ".csv": _csv, ".tsv": _tsv, ".parquet": _parquet,
+    ".txt": _text,
+}  # fmt: skip
+"""Ending of a file, without .gz -> what reads it"""

@@ -1,8 +1,11 @@
 """SentEval's data sets: one tar archive whose table of contents is read once."""
 
 import functools
+import io
 import itertools
 import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from harness.data.hub import data_file
@@ -11,10 +14,27 @@ from harness.inputs import regular_file
 
 SIMCSE = "princeton-nlp/datasets-for-simcse"
 ARCHIVE = "senteval.tar"
-LARGEST_MEMBER = 2**26
-"""Bytes of a member; the largest of SentEval's has 10 MB"""
-MOST_MEMBERS = 10_000
-"""Members that are looked at; SentEval's archive has some hundreds"""
+LARGEST_MEMBER = 2**28
+"""Bytes of a member that are read; the largest of SentEval has 4 million"""
+MOST_MEMBERS = 100_000
+"""Members of an archive; SentEval's has some hundred"""
+
+
+class _Bounded(io.FileIO):
+    """A file of which nobody reads more at once than the largest member has."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Up to `size` bytes. Raises TarError for more, which also a damaged header may ask for."""
+        if size is None or not 0 <= size <= LARGEST_MEMBER:
+            raise tarfile.TarError(f"it asks for {size} bytes; at most {LARGEST_MEMBER} are read")
+        return super().read(size)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tarfile.TarFile]:
+    """The archive, which is not packed: what is packed could hold any number of bytes."""
+    with _Bounded(path) as file, tarfile.open(fileobj=file, mode="r:") as tar:
+        yield tar
 
 
 def archive() -> Path:
@@ -35,16 +55,17 @@ def lines(member: str, path: Path | None = None, encoding: str = "utf-8") -> lis
         entries, damage = _contents(path, (stat.st_size, stat.st_mtime_ns))
         for entry in entries:
             if entry.name == member or entry.name.endswith("/" + member):
-                if entry.size > LARGEST_MEMBER:
+                if not 0 <= entry.size <= LARGEST_MEMBER:
                     raise UserError(
-                        f"{path}, {member}: cannot be read (it says that it has {entry.size} "
-                        f"bytes, and at most {LARGEST_MEMBER} are read)"
+                        f"{path}, {member}: it has {entry.size} bytes; at most {LARGEST_MEMBER} "
+                        f"are read"
                     )
-                with tarfile.open(path, "r:") as tar:
+                with _opened(path) as tar:
                     file = tar.extractfile(entry)
-                    assert file is not None, member
+                    if file is None:
+                        raise UserError(f"{path}, {member}: it is no file")
                     return split_lines(file.read().decode(encoding))
-    except (tarfile.TarError, OSError, EOFError, UnicodeDecodeError) as error:
+    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
         damage = str(error)
     # A member that was not found may lie behind the damage.
     if damage:
@@ -62,9 +83,13 @@ def _contents(path: Path, _version: tuple[int, int]) -> tuple[list[tarfile.TarIn
     # A tar archive has no index. Without the cache, every member would cost a pass over all of it.
     entries: list[tarfile.TarInfo] = []
     try:
-        with tarfile.open(path, "r:") as tar:
-            entries.extend(itertools.islice(tar, MOST_MEMBERS))
-    except (tarfile.TarError, OSError, EOFError, MemoryError) as error:
+        with _opened(path) as tar:
+            for entry in itertools.islice(tar, MOST_MEMBERS):
+                entries.append(entry)
+            if tar.next() is not None:
+                return entries, f"it has more than {MOST_MEMBERS} members"
+    # ValueError: numbers in a header that are none.
+    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
         return entries, str(error)
     return entries, ""
 

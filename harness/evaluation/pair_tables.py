@@ -7,12 +7,12 @@ question mark is that of a corpus (harness.data.corpus_names), and `split=COLUMN
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 import numpy as np
 
 from harness.data.corpora import file_of
-from harness.data.corpus_names import CorpusName, parsed
+from harness.data.corpus_names import CorpusName, parsed, split_name
 from harness.data.rows import columns_of
 from harness.data.sts_pairs import Pairs
 from harness.data.tables import read_table, shape_of
@@ -45,14 +45,15 @@ def pair_suite(name: str) -> Suite:
 
 def _taken(name: str, keys: tuple[str, ...]) -> tuple[str, dict[str, str]]:
     """The name without the options `keys`, and the values of these."""
-    data, _, query = name.partition("?")
-    kept = [part for part in query.split("&") if part.partition("=")[0] not in keys]
-    found = {key: value for key, value in parse_qsl(query) if key in keys}
+    data, query = split_name(name)
+    parts = [part.partition("=") for part in query.split("&")]
+    kept = ["".join(part) for part in parts if part[0] not in keys]
+    found = {key: unquote(value) for key, _, value in parts if key in keys}
     return "?".join(filter(None, [data, "&".join(kept)])), found
 
 
 def _file(data: str, name: str) -> Path:
-    path = file_of(unquote(data))
+    path = file_of(data)
     if path is None:
         raise UserError(f'suite "{name}": {data} is no file with scored pairs')
     return regular_file(here(path), "suite: ")
@@ -80,7 +81,7 @@ def _made(name: str, files: tuple[Path, ...], split: str | None, _: tuple[str, .
         dev_tasks=(dev,) if "dev" in splits else (),
         decimals=2,
     )
-    query = digest(f"{name.partition('?')[2]} {split}")
+    query = digest(f"{split_name(name)[1]} {split}")
     return Suite(card, correlations, data, lambda: list(files), selecting, code_digest=query)
 
 

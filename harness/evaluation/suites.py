@@ -6,6 +6,7 @@ file that registers one, or a table of scored pairs, and it is found by the path
 
 import functools
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from harness.data.rows import ENDINGS, ending
+from harness.data.corpus_names import split_name
+from harness.data.rows import FORMATS, ending, known_endings
 from harness.data.user_modules import UserCode, user_code
 from harness.errors import UserError, suggest
 from harness.evaluation.bootstrap import of_mean
@@ -205,6 +207,8 @@ def suite(name: str) -> Suite:
     if script := suite_file(name):
         return _from_file(here(script))
     if name not in CARDS:
+        if os.path.isfile(here(Path(name))):  # noqa: PTH113 - it takes any text
+            raise UserError(f'suite "{name}" is there, but only {known_endings()} or .py are read')
         raise UserError(
             f'unknown suite "{name}"{suggest(name, CARDS)}; the path of a Python file '
             f"or of a table of scored pairs is valid, too, and mteb:TASK"
@@ -214,13 +218,13 @@ def suite(name: str) -> Suite:
 
 def suite_file(name: str) -> Path | None:
     """The Python file that the name of a suite is, or that follows `mteb:`; None: there is none."""
-    path = name.removeprefix(MTEB).partition("?")[0]
+    path = split_name(name.removeprefix(MTEB))[0]
     return Path(path) if path.endswith(".py") else None
 
 
 def is_suite_table(name: str) -> bool:
     """Whether the name of a suite is that of tables with a user's scored pairs."""
-    return ending(Path(name.partition("?")[0])) in ENDINGS
+    return ending(Path(split_name(name)[0])) in FORMATS
 
 
 def _suites(module: ModuleType) -> dict[str, Suite]:

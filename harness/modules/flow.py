@@ -108,7 +108,7 @@ class FlowStep(nn.Module):
 class ActNorm(nn.Module):
     """(x + bias) * exp(3 * log_scale) for every channel.
 
-    The first batch of training sets bias and scale so that it gets mean 0 and variance 1.
+    The first vectors in training set bias and scale so that they get mean 0 and variance 1.
     """
 
     def __init__(self, width: int) -> None:
@@ -117,10 +117,10 @@ class ActNorm(nn.Module):
         self.log_scale = nn.Parameter(torch.zeros(width))
         # Not a buffer: to read a buffer on a GPU, the CPU would have to wait for it.
         self.fresh = True
-        """Whether the first batch is still to come"""
+        """Whether the first vectors are still to come"""
 
     def get_extra_state(self) -> Tensor:
-        """What torch saves besides the parameters: whether the first batch is still to come."""
+        """What torch saves besides the parameters: whether the first vectors are still to come."""
         return torch.tensor(self.fresh)
 
     def set_extra_state(self, state: Tensor) -> None:

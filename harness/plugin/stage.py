@@ -48,6 +48,9 @@ class Selection:
     """Those of the best evaluation on dev, or those of the last evaluation"""
     evaluation_interval: int | None = None
     """Steps between two evaluations; None: the configuration's `evaluation_interval`"""
+    epoch_ends: bool = False
+    """Whether dev is scored at the end of every epoch, too, where the steps to the next evaluation
+    are counted anew"""
     own_run: bool = False
     """Whether the stage is a training run of its own: the next stage starts from its best
     checkpoint, and the choice of the final checkpoint starts anew"""
@@ -120,7 +123,10 @@ class Stage:
         if self.epochs is None:
             assert self.max_steps is not None, f'stage "{self.name}" has no end'
             return self.max_steps
-        batch_size = next(iter(self.streams.values()))
-        batches = batches_in_epoch(items, batch_size, self.group) * self.epochs
-        steps = math.ceil(batches / self.accumulation)
+        steps = math.ceil(self.steps_in_epoch(items) * self.epochs)
         return steps if self.max_steps is None else min(steps, self.max_steps)
+
+    def steps_in_epoch(self, items: int) -> int:
+        """Steps of one pass over the first stream when it has this many items."""
+        batch_size = next(iter(self.streams.values()))
+        return batches_in_epoch(items, batch_size, self.group) // self.accumulation

@@ -5,6 +5,7 @@ import os
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # the library reads it when imported
@@ -30,13 +31,18 @@ def valid_name(name: str) -> str:
     return _REFUSED.sub(lambda found: f"_x{ord(found[0]):x}_", name)
 
 
+def _quoted(found: re.Match[str]) -> str:
+    return f"%{ord(found[0]):X}"
+
+
 class Mlflow:
     """Writes `mlflow.db` in the folder of the tracking; a sweep is an experiment."""
 
     def __init__(self, folder: Path) -> None:
         logging.getLogger("mlflow").setLevel(logging.WARNING)
         folder.mkdir(parents=True, exist_ok=True)
-        database = folder.resolve() / "mlflow.db"
+        # SQLAlchemy reads the path as a part of a URL.
+        database = re.sub("[%?#]", _quoted, str(folder.resolve() / "mlflow.db"))
         self._artifacts = (folder.resolve() / "mlflow-artifacts").as_uri()
         self._own = "MLFLOW_TRACKING_URI" not in os.environ
         self._lock = folder / "mlflow.lock"
@@ -44,6 +50,9 @@ class Mlflow:
         with locked(self._lock, "the database of MLflow"):
             self._client = MlflowClient(f"sqlite:///{database}" if self._own else None)
             self._client.search_experiments(max_results=1)
+            if self._own and Path(database) != folder.resolve() / "mlflow.db":
+                with suppress(OSError):  # MLflow makes empty folders of the quoted name
+                    os.removedirs(Path(database).parent)
 
     def begin(self, about: About, identity: str | None) -> "_Run":
         if identity is None:

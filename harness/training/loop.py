@@ -63,6 +63,8 @@ class Trainer:
         """Of the stage that runs. It is kept, because sharded weights work with it alone"""
         self._interval = self.config.evaluation_interval
         """Of the stage that runs: steps between two evaluations on dev"""
+        self._epoch: int | None = None
+        """Of the stage that runs: steps of an epoch where its end counts for evaluations"""
         self._told = (0, 0)
         """What the reports have had: points of the history, and the step up to which of curves"""
         self._pruned = False
@@ -124,6 +126,8 @@ class Trainer:
         stage = self.kit.declared.stages[number]
         start = saved.facts["step"] if saved else 0
         self._interval = self.kit.declared.evaluation_interval(stage)
+        items = len(next(iter(streams.values())).items)
+        self._epoch = stage.steps_in_epoch(items) if stage.selection.epoch_ends else None
         states = self._states(stage)
         with states.held() if states else nullcontext():
             if stage.shared is not None:  # another trial may be further than the checkpoint
@@ -203,9 +207,11 @@ class Trainer:
     def _evaluate(self, loss: Tensor, stage: Stage, step: int, steps: int) -> None:
         """Score on dev when it is time, remember the scores, and report.
 
-        It is time every N steps and at the end of a run; `step` is the number of steps done.
+        It is time every N steps and at the end of a run, and where the stage asks for it at the end
+        of every epoch; `step` is the number of steps of the stage that are done.
         """
-        done = self.outcome.steps - self.outcome.run_began
+        run = self.outcome.steps - self.outcome.run_began
+        done = step % self._epoch if self._epoch else run
         ends_own_run = stage.selection.own_run and step == steps
         last = self.outcome.steps == self._total or ends_own_run
         due = last or done % self._interval == 0

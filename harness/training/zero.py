@@ -48,9 +48,7 @@ class ZeroOptimiser(StageOptimiser):
         self._reached: set[int] = set()
         """Those that the last batch has reached"""
         self._hooks = [
-            each.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
-                lambda found: self._reached.add(id(found))
-            )
+            each.register_post_accumulate_grad_hook(self._note)  # type: ignore[no-untyped-call]
             for each in self.parameters
         ]
 
@@ -73,6 +71,9 @@ class ZeroOptimiser(StageOptimiser):
                 f"engine: deepspeed needs batches that all give the same parameters a gradient, "
                 f"and only some give {name} one; set engine=ddp"
             )
+
+    def _note(self, parameter: Tensor) -> None:
+        self._reached.add(id(parameter))
 
     def step(self, step: int) -> Tensor | None:
         self.set_rates(step)

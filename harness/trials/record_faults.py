@@ -63,7 +63,7 @@ def _checks(name: str, column: pa.Array) -> Iterator[tuple[pa.Array, str]]:
         lengths = pc.less_equal(pc.binary_length(column), pa.scalar(most, pa.int32()))
         yield _or_null(lengths), f"has more than {most} bytes"
     if name in JSON_COLUMNS:
-        yield _distinct(column, is_object), "is not a JSON object of numbers, texts and lists"
+        yield _distinct(column, is_object), "is not a JSON object"
     if name == "suite_card":
         yield _distinct(column, _is_card), "is not the card of a suite"
     if kind == pa.float64():
@@ -138,8 +138,8 @@ def _one_of(column: pa.Array, values: Any) -> pa.Array:
 
 
 def _is_finite(numbers: pa.Array) -> pa.Array:
-    """Whether each number is finite; null of one that is missing."""
-    return pc.less_equal(pc.abs(numbers), pa.scalar(LARGEST_SCORE))
+    """Whether each number is finite, or nan, which a score may be; null of one that is missing."""
+    return pc.or_(pc.is_nan(numbers), pc.less_equal(pc.abs(numbers), pa.scalar(LARGEST_SCORE)))
 
 
 def _is_number(numbers: pa.Array) -> pa.Array:

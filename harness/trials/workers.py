@@ -20,7 +20,7 @@ import torch
 from harness.errors import WorkerLost
 from harness.plugin.config import TrainingConfig
 from harness.processes import python_command
-from harness.ranks import is_lost, joined
+from harness.ranks import FILE_ADDRESS, is_lost, joined
 from harness.trials.trial import Trial, portable
 
 START_LOOK_SECONDS = 0.2
@@ -185,7 +185,7 @@ def on_loopback() -> Iterator[str]:
     os.environ[_INTERFACE] = "lo"
     try:
         with tempfile.TemporaryDirectory(prefix="harness-ranks-") as folder:
-            yield f"file://{Path(folder) / 'meeting'}"
+            yield f"{FILE_ADDRESS}{Path(folder) / 'meeting'}"
     finally:
         if before is None:
             del os.environ[_INTERFACE]

@@ -75,17 +75,20 @@ GRADIENT_SCALE = 1024.0
 
 
 def adversarial(loss: Tensor, output: Tensor, noise_norm: float) -> EmbeddingEdit:
-    """Add, to every token, a vector of length `noise_norm` along which `loss` grows.
+    """Put `output` with noise in the place of the embedding output of another pass.
 
-    output: the embedding output, (rows, length, H), of the forward pass that gave `loss`. The
-    graph of `loss` is kept, so that it can still be differentiated for training.
+    To every token, the noise adds a vector of length `noise_norm` along which `loss` grows. output:
+    the embedding output, (rows, length, H), of the forward pass that gave `loss`, so the dropout of
+    the embeddings is that of this pass. The graph of `loss` is kept, so that it can still be
+    differentiated for training.
     """
     # In fp16, small gradients would become 0 without the scale.
     (gradient,) = torch.autograd.grad(GRADIENT_SCALE * loss, output, retain_graph=True)
     # 1e-10: the gradient at padding is 0, and 0 / 0 would be nan.
     length = gradient.norm(dim=-1, keepdim=True) + GRADIENT_SCALE * 1e-10
     noise = noise_norm * gradient / length
-    return lambda other: other + noise
+    noised = output + noise
+    return lambda _: noised
 
 
 def _random_ranks(real: Tensor) -> Tensor:

@@ -5,21 +5,31 @@ contrastive learning on Wiki1M sentences, binary classification of NLI triplets.
 one is ConSERT's own joint training, in which both losses see labelled NLI pairs.
 """
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from harness import plugin
 from harness.encoders.pooling import mean, pooled
-from harness.encoders.reach import EmbeddingEdit
 from harness.losses.nli import PairClassifier, labels_of, pair_loss, triplet_loss
 from harness.losses.nt_xent import nt_xent
 from harness.plugin import Kit, Optimisation, Selection, Stage, TextBatch
 from harness.views.augmentations import Augmentation, adversarial, augmented
 
 from .config import Config
+
+
+class CleanPass(NamedTuple):
+    """The pass of the classification, which nothing augments."""
+
+    vectors: tuple[Tensor, ...]
+    """Of each text of an item, (items, H)"""
+    output: Tensor
+    """The embedding output, (rows, length, H)"""
+    loss: Tensor
+    """The classification loss of the vectors, a scalar"""
 
 
 class Method(plugin.Method[Config]):
@@ -32,14 +42,14 @@ class Method(plugin.Method[Config]):
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
         uncorrected = Optimisation(optimiser="adamw-uncorrected")
-        patient = Selection(patience=config.patience)
+        patient = Selection(patience=config.patience, epoch_ends=True)
         losses = {"contrastive": config.contrastive_weight}
         if config.setting != "sup":
             stage = config.stage(
                 "contrastive", losses=losses, optimisation=uncorrected, selection=patient
             )
             return config.stages_around(stage)
-        # Without a weight the loss is left out, which saves its two forward passes.
+        # Without a weight the loss is left out, which saves its forward passes.
         joint = {**(losses if config.contrastive_weight else {}), "classification": 1.0}
         streams = {"labelled": config.batch_size}
         return [
@@ -67,16 +77,17 @@ class Method(plugin.Method[Config]):
 
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
         found: dict[str, Tensor] = {}
-        noise: Callable[[], EmbeddingEdit] | None = None
+        clean: CleanPass | None = None
         if "labelled" in batch:
-            vectors, output = self._clean_pass(batch["labelled"])
-            loss = self._classification(batch["labelled"], vectors)
+            texts = batch["labelled"]
+            vectors, output = self._clean_pass(texts)
+            loss = self._classification(texts, vectors)
             found["classification"] = loss
-            # The adversarial view follows the gradient of this loss; others do not need it.
-            noise = partial(adversarial, loss, output, self.config.noise_norm)
+            clean = CleanPass(vectors, output, loss)
         if "contrastive" in stage.losses:
-            texts = batch["labelled" if self.config.setting == "sup" else "contrastive"]
-            found["contrastive"] = self._contrastive(texts, noise)
+            own = self.config.setting != "sup"  # its sentences are not the labelled ones
+            texts = batch["contrastive" if own else "labelled"]
+            found["contrastive"] = self._contrastive(texts, None if own else clean)
         return found
 
     def embed(self, batch: TextBatch) -> Tensor:
@@ -104,28 +115,35 @@ class Method(plugin.Method[Config]):
             return pair_loss(self.classifier, vectors[0], vectors[1], labels_of(texts))
         return triplet_loss(self.classifier, *vectors)
 
-    def _contrastive(self, texts: TextBatch, noise: Callable[[], EmbeddingEdit] | None) -> Tensor:
-        """L_con of sentences, or of premises plus that of hypotheses (consert.md, section 1)."""
-        config = self.config
-        first = self._view(texts, config.first_view, config.first_rate, noise)
-        second = self._view(texts, config.second_view, config.second_rate, noise)
+    def _contrastive(self, texts: TextBatch, clean: CleanPass | None) -> Tensor:
+        """L_con of sentences, or of premises plus that of hypotheses (consert.md, section 1).
+
+        clean: the pass of the classification over the same texts, which a clean view shares.
+        """
+        config, views = self.config, []
+        passed = [] if clean is None else [clean.vectors]
+        for name, rate in (
+            (config.first_view, config.first_rate),
+            (config.second_view, config.second_rate),
+        ):
+            # Of two clean views the second has a pass of its own: they differ by dropout alone.
+            shared = name == "none" and passed
+            views.append(passed.pop() if shared else self._view(texts, name, rate, clean))
         # L_con is the sum of both directions, and NT-Xent is their mean.
         losses = [
             2 * nt_xent(one, other, temperature=config.temperature)
-            for one, other in zip(first, second, strict=True)
+            for one, other in zip(*views, strict=True)
         ]
         return torch.stack(losses).sum()
 
     def _view(
-        self,
-        texts: TextBatch,
-        name: Augmentation,
-        rate: float,
-        noise: Callable[[], EmbeddingEdit] | None,
+        self, texts: TextBatch, name: Augmentation, rate: float, clean: CleanPass | None
     ) -> tuple[Tensor, ...]:
         """One view of each text of an item, (items, H); consert.md, section 2."""
-        if name == "adversarial" and noise is not None:
-            states = self.encoder(texts, edit=noise())
+        if name == "adversarial":
+            assert clean is not None, "the configuration allows it in the setting sup alone"
+            edit = adversarial(clean.loss, clean.output, self.config.noise_norm)
+            states = self.encoder(texts, edit=edit)
         else:
             states = self.encoder(texts, **augmented(name, texts.attention_mask, rate))
         return texts.split(mean(states, texts.attention_mask))

@@ -44,6 +44,8 @@ class Method(plugin.Method[Config]):
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
+        marked = first_prompt(self.tokenizer, config.encoder, config.template)
+        self.test_space = " " if marked.leading_space and not self.template.leading_space else ""
         _, second = published_templates(config.encoder)  # promptbert.md, section 1
         self.second_template = hard_prompt(self.tokenizer, config.second_template or second)
         self.encoder = kit.encoder()
@@ -60,14 +62,14 @@ class Method(plugin.Method[Config]):
         """The limit is for the bare sentence; the template comes on top."""
         return self.config.max_length
 
-    @property
-    def evaluation_template(self) -> Template:
-        return first_prompt(self.tokenizer, self.config.encoder, self.config.template)
-
     def test_text(self, text: str) -> str:
-        """The released test script ends a sentence with a full stop (promptbert.md, section 3)."""
+        """As the released test script reads a sentence, which adds what training and dev do not.
+
+        It ends a sentence with a full stop (promptbert.md, section 3), and it marks the space
+        before the sentence (section 1).
+        """
         complete = not self.config.final_stop or text.endswith((".", "?", '"', "'")) or not text
-        return text if complete else f"{text}."
+        return f"{self.test_space}{text}{'' if complete else '.'}"
 
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
         found = {}

@@ -39,7 +39,8 @@ class Config(plugin.SemiSupervisedConfig):
         True, description="end a test sentence with a full stop where it has none"
     )
     roberta_prefix_space: bool = Field(
-        True, description="mark the space before a training sentence, as in evaluation"
+        True,
+        description="mark the space before a sentence everywhere; false: in the final test alone",
     )
 
     published: ClassVar = {

@@ -13,7 +13,7 @@ from harness import plugin
 from harness.data.shapes import Accepts
 from harness.encoders.pooling import pooled
 from harness.losses.nli import PairClassifier, labels_of, pair_loss
-from harness.plugin import Kit, Optimisation, Stage, TextBatch
+from harness.plugin import Kit, Optimisation, Selection, Stage, TextBatch
 
 
 class Config(plugin.TrainingConfig):
@@ -42,7 +42,12 @@ class Method(plugin.Method[Config]):
     def stages(cls, config: Config) -> list[Stage]:
         streams = {"pairs": config.batch_size}
         uncorrected = Optimisation(optimiser="adamw-uncorrected")
-        return [config.stage("classification", streams=streams, optimisation=uncorrected)]
+        ends = Selection(epoch_ends=True)
+        return [
+            config.stage(
+                "classification", streams=streams, optimisation=uncorrected, selection=ends
+            )
+        ]
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)

@@ -93,7 +93,7 @@ def test_texts_on_disk_are_those_in_memory(
     reader: Callable[[list[Path]], object],
     write: Callable[[Path], None],
 ) -> None:
-    path = tmp_path / "corpus"
+    path = tmp_path / "corpus.csv"
     write(path)
     in_memory = reader([path, path]).columns
     assert all(isinstance(column, list) for column in in_memory)

@@ -1,5 +1,8 @@
 """SentEval's archive: where its members lie, how often it is read, and what damage leaves."""
 
+import bz2
+import gzip
+import lzma
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -61,3 +64,35 @@ def test_the_table_of_contents_is_read_once(
     assert found == [[str(number)] for number in range(50)]
     # All headers once, and a few more for every opening. A search would read 25 for each member.
     assert len(headers) < 10 * 50
+
+
+def claiming(kind: bytes) -> bytes:
+    """The header of a member that claims 64 GiB, which it has not."""
+    entry = tarfile.TarInfo("CR/custrev.neg")
+    entry.size, entry.type = 2**36, kind
+    header = bytearray(entry.tobuf(tarfile.GNU_FORMAT))
+    if kind == tarfile.GNUTYPE_SPARSE:  # no content, and the size with the gaps
+        header[124:136] = b"%011o\0" % 0
+        header[483:495] = b"\x80" + (2**36).to_bytes(11, "big")
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header)
+
+
+@pytest.mark.parametrize(
+    "kind", [tarfile.REGTYPE, tarfile.GNUTYPE_SPARSE, tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME]
+)
+def test_what_a_member_may_claim_has_a_bound(make_archive: MakeArchive, kind: bytes) -> None:
+    path = make_archive({"CR/custrev.pos": "fine\n"})
+    path.write_bytes(path.read_bytes()[:1024] + claiming(kind) + bytes(1024))
+    assert lines("CR/custrev.pos") == ["fine"]
+    with pytest.raises(UserError, match=r"CR/custrev\.neg: .*(at most|end of data)"):
+        lines("CR/custrev.neg")
+
+
+def test_a_packed_archive_is_not_unpacked(make_archive: MakeArchive) -> None:
+    path = make_archive({"CR/custrev.pos": "fine\n"})
+    for module in (gzip, bz2, lzma):
+        path.write_bytes(module.compress(path.read_bytes()))
+        with pytest.raises(UserError, match=r"senteval\.tar, CR/custrev\.pos: cannot be read"):
+            lines("CR/custrev.pos")

@@ -137,7 +137,7 @@ def test_rows_that_are_longer_than_the_header_are_refused(tmp_path: Path) -> Non
     path = tmp_path / "a.csv"
     for rows in ("x,y,1\n", "x,y\nx,y,1\n"):
         path.write_text(f"anchor,positive\n{rows}")
-        with pytest.raises(UserError, match=r"a\.csv, line [23]: 2 fields were expected, 3 found"):
+        with pytest.raises(UserError, match=r"a\.csv, line \d: 2 fields were expected, 3 found"):
             read(str(path))
 
 
@@ -150,9 +150,9 @@ def test_rows_that_are_longer_than_the_header_are_refused(tmp_path: Path) -> Non
         ("first=one&second=two&limit=0", "limit: "),
         ("first=one&second=two&limit=2&limit=3", "limit is given twice"),
         ("nonsense", "behind the question mark"),
-        ("sentence=gold", 'row 1: column "gold" holds 4.5, which is no text'),
-        ("first=one&second=two&score=genre", "row 1: the score 'fiction' is no number"),
-        ("premise=one&hypothesis=two&label=genre", "row 1: label 'fiction' is none of 0, 1, 2"),
+        ("sentence=gold", 'line 1: column "gold" holds 4.5, which is no text'),
+        ("first=one&second=two&score=genre", "line 1: the score 'fiction' is no number"),
+        ("premise=one&hypothesis=two&label=genre", "line 1: label 'fiction' is none of 0, 1, 2"),
         ("sentence=one&where.gerne=fiction", 'no column "gerne"; did you mean "genre"'),
     ],
 )
@@ -169,7 +169,7 @@ def test_what_is_wrong_with_a_name_is_said(tmp_path: Path, query: str, message: 
 )
 def test_a_damaged_file_is_a_users_mistake(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError, match=rf"{name} (cannot be read|holds no item)"):
+    with pytest.raises(UserError, match=rf"{name} (cannot be read|holds no item)|line 1: no JSON"):
         read(f"{tmp_path / name}?first=a&second=b")
 
 
@@ -214,7 +214,7 @@ def test_a_split_that_is_not_there_is_named(name: str, message: str) -> None:
 def test_without_a_hub_the_answer_comes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library `datasets` would try for half a minute; the Hub's client says it first."""
 
-    def never(folder: str, config: str | None) -> None:
+    def never(folder: str, config: str | None, _: str | None = None) -> None:
         pytest.fail(f"datasets was asked for {folder}, {config}")
 
     monkeypatch.setattr("harness.data.hub_tables._splits", never)
@@ -245,6 +245,36 @@ def test_the_layout_of_the_hub_is_read_from_its_card(
         assert read(name).columns[0] == ["p0", "p1"]
 
 
+@pytest.mark.parametrize("name", ["a[1]", "a*", "b::c"])
+def test_a_mirror_is_one_folder_whatever_its_signs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Beside it lies what the library would read for its path as a pattern."""
+    for mirror, text in (("a1", "wrong"), ("aX", "wrong"), (name, "right")):
+        folder = tmp_path / mirror / "datasets" / "some" / "texts"
+        folder.mkdir(parents=True)
+        (folder / "train.csv").write_text(f"sentence\n{text}\n{text}\n")
+    monkeypatch.setenv("HARNESS_HUB", str(tmp_path / name))
+    assert read("some/texts").columns == (["right", "right"],)
+    assert source("some/texts").paths() == [folder / "train.csv"]
+
+
+def test_a_card_names_files_of_its_own_folder_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret.csv").write_text("sentence\na\nb\n")
+    monkeypatch.setenv("HARNESS_HUB", str(tmp_path))
+    for number, path in enumerate([tmp_path / "secret.csv", "../../../secret.csv"]):
+        folder = tmp_path / "datasets" / "some" / f"texts{number}"
+        folder.mkdir(parents=True)
+        (folder / "README.md").write_text(
+            "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n"
+            f"    path: {path}\n---\n"
+        )
+        with pytest.raises(UserError, match=rf"texts{number} (names|cannot be read)"):
+            read(f"some/texts{number}")
+
+
 @pytest.mark.parametrize("offline", [True, False])
 def test_what_was_downloaded_is_read_without_a_network(
     offline: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -263,7 +293,23 @@ def test_what_was_downloaded_is_read_without_a_network(
         assert read(name).columns[0] == ["p0", "p1"]
     with pytest.raises(UserError, match='no split "test"; valid: train'):
         source("some/nli:test").paths()
+    if offline:  # else the client asks for half a minute
+        assert read(f"some/nli@{commit}").columns[0] == ["p0", "p1"]
+        with pytest.raises(UserError, match=r'data set "some/nli@v2" was not found'):
+            source("some/nli@v2/plain_text").paths()
     close_session()
+
+
+def test_a_revision_of_a_mirror_is_a_folder_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_HUB", str(tmp_path))
+    for name in ("nli", "nli@v1"):
+        write_as_on_the_hub(tmp_path / "datasets" / "some" / name)
+    [first, _] = source("some/nli@v1/plain_text:train").paths()
+    assert first.is_relative_to(tmp_path / "datasets" / "some" / "nli@v1")
+    with pytest.raises(UserError, match=r'data set "some/nli@v2" was not found'):
+        source("some/nli@v2").paths()
 
 
 def test_a_name_says_all_and_is_read_again() -> None:

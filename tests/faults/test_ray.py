@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -193,6 +194,58 @@ def test_auto_without_a_cluster_is_one_sentence(
         "no Ray cluster could be joined: RAY_ADDRESS is auto (Could not find any running Ray "
         "instance. Please specify one)"
     )
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Exception("The current node timed out during startup.\nTraceback (most recent call last)"),
+        OSError(28, "No space left on device"),
+        TimeoutError("GCS did not answer"),
+        AssertionError(),
+    ],
+)
+@pytest.mark.parametrize("times", [1, 2])
+def test_ray_that_does_not_come_up_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, times: int
+) -> None:
+    """Whatever Ray raises: the second try has its own folder, and after it comes a sentence."""
+    tried: list[object] = []
+
+    def start(*_: object, _temp_dir: str, **__: object) -> SimpleNamespace:
+        tried.append(_temp_dir)
+        if len(tried) <= times:
+            raise error
+        return SimpleNamespace(dashboard_url="127.0.0.1:8265")
+
+    monkeypatch.setattr(sessions.ray, "init", start)
+    if times == 1:
+        assert sessions._begin("", tmp_path, dashboard=True) == "127.0.0.1:8265"
+    else:
+        with pytest.raises(SweepStopped, match="did not start, also at a second try") as stopped:
+            sessions._begin("", tmp_path, dashboard=True)
+        assert "Traceback" not in str(stopped.value)
+        assert "\n" not in str(stopped.value)
+    assert len(set(tried)) == 2
+
+
+def test_a_cluster_that_refuses_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise Exception("Version mismatch: The cluster was started with Ray 2.1")
+
+    monkeypatch.setattr(sessions, "_check_reachable", lambda _: None)
+    monkeypatch.setattr(sessions.ray, "init", refuse)
+    with pytest.raises(UserError, match=r"no Ray cluster could be joined.*Version mismatch"):
+        sessions._begin("127.0.0.1:6379", Path(), dashboard=False)
+
+
+def test_what_fails_in_ray_later_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "_begin", lambda *_, **__: "")
+    monkeypatch.setattr(sessions, "_endpoints", list)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    sentence = "Ray has failed, so the sweep ends here;"
+    with pytest.raises(SweepStopped, match=sentence), sessions.ray_session():
+        raise sessions.ray.exceptions.RaySystemError("lost")
 
 
 def test_slow_start_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -98,6 +98,31 @@ def test_the_loss_is_the_sum_of_the_sides(looked_up: Kit) -> None:
     assert found["bits_per_dimension"].item() == pytest.approx(total, rel=1e-5)
 
 
+@pytest.mark.parametrize("permutation", ["reverse", "invertible"])
+def test_the_first_column_of_the_first_batch_sets_the_actnorms(
+    kit_for: KitFor, triplets: Path, permutation: str
+) -> None:
+    """As released: the first ActNorm gives column 1 mean 0 and variance 1, and not the others.
+
+    A second batch changes nothing.
+    """
+    kit = kit_for("flow", corpus=str(triplets), vector_dropout=False, permutation=permutation)
+    method = build(kit).train()
+    stage = method.stages(kit.config)[0]
+    columns = corpus_vectors(kit, kit.config.corpus, "first-last", 64)
+    method.losses(items(4, 2, 7, 5, 1), stage)
+    norm = method.flow.steps[0].norm
+    chosen = columns[[4, 2, 7, 5, 1]].astype(np.float64)
+    shift, scale = -chosen[:, 0].mean(axis=0), 1 / (chosen[:, 0].std(axis=0) + 1e-6)
+    np.testing.assert_allclose(norm.bias.detach(), shift, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose((3 * norm.log_scale).exp().detach(), scale, rtol=1e-3)
+    moved = (chosen[:, 1] + shift) * scale
+    assert np.abs(moved.mean(axis=0)).max() > 0.1, "the second column alone would give 0"
+    before = {name: value.clone() for name, value in method.flow.state_dict().items()}
+    method.losses(items(0, 3), stage)
+    assert all(torch.equal(value, before[name]) for name, value in method.flow.state_dict().items())
+
+
 @FAMILIES
 def test_the_flow_trains_on_vectors_with_dropout(kit: Kit) -> None:
     """As released: the encoder is in training mode, and gets no gradient."""

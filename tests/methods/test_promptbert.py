@@ -430,9 +430,9 @@ def test_longest_text_of_the_encoder_can_be_embedded(
 def test_roberta_marks_the_space_before_a_sentence(
     kit_for: KitFor, byte_roberta: Path, tmp_path: Path, marked: bool, watch: Watch
 ) -> None:
-    """Evaluation always does, and training does by default.
+    """The final test always does, and training and dev do by default.
 
-    The released code's training does not.
+    Those of the released code do not.
     """
     corpus = tmp_path / "sentences.txt"
     corpus.write_text("cats\ndogs\n")
@@ -455,10 +455,23 @@ def test_roberta_marks_the_space_before_a_sentence(
     assert sorted(map(read, second)) == [
         f"<s>The sentence : '{space}{word} ' means<mask>.</s>" for word in ("cats", "dogs")
     ]
-    Embedder(method, kit)(["cats"])
-    assert (
-        read(encoder.given[4][0][0].input_ids[0]) == "<s>This sentence : ' cats. ' means<mask>.</s>"
-    )
+    embedder = Embedder(method, kit)
+    calls = len(encoder.given)
+    embedder(["cats"])
+    test = read(encoder.given[calls][0][0].input_ids[0])
+    assert test == "<s>This sentence : ' cats. ' means<mask>.</s>"
+    calls = len(encoder.given)
+    embedder(["cats"], dev=True)
+    dev = read(encoder.given[calls][0][0].input_ids[0])
+    assert dev == f"<s>This sentence : '{space}cats ' means<mask>.</s>"
+
+
+@pytest.mark.parametrize("text", ["cats", "cats.", ""])
+def test_without_bytes_there_is_no_space_to_mark(prompted: KitFor, text: str) -> None:
+    """BERT gives a word the same pieces in both places, so its text stays as it is."""
+    both = [build(prompted(roberta_prefix_space=marked)) for marked in (True, False)]
+    one, other = (method.test_text(text) for method in both)
+    assert one == other == (f"{text}." if text == "cats" else text)
 
 
 # What trains, and when

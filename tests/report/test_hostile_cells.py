@@ -2,12 +2,14 @@
 
 import csv
 import io
+import json
 
+import pyarrow as pa
 import pytest
 
 from harness.report.formats.csv_text import csv_text
 from harness.report.formats.latex import escape_latex
-from harness.report.formats.render import markdown_text
+from harness.report.formats.render import markdown_text, render_sheets
 from harness.report.sheets.sheet import Sheet
 
 
@@ -43,3 +45,12 @@ def test_markdown_is_escaped(text: str) -> None:
 
 def test_orders_to_a_terminal_are_escaped_in_latex() -> None:
     assert escape_latex("\x1b{}") == r"\textbackslash{}x1b\{\}"
+
+
+@pytest.mark.parametrize("text", ["a\x1b[2J", "a\x9b2J\x7f", "a\u202eb", "\ud800"])
+def test_json_and_html_have_no_orders_to_a_terminal(text: str) -> None:
+    sheet = Sheet(text, [], 0, [], "", [], lambda: pa.table({}))
+    json_text, html = (render_sheets([sheet], each, 80).decode() for each in ("json", "html"))
+    assert json.loads(json_text)[0]["title"] == text
+    for shown in (json_text, html):
+        assert shown.replace("\n", "").isprintable()

@@ -1,6 +1,7 @@
 """Names of users' tasks in MLflow, which takes few characters."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -28,3 +29,15 @@ def test_usual_names_stay() -> None:
 
     for name in ("test.sts12", "dev.stsb-dev", "loss", "test.mteb:STS22", "learning_rate"):
         assert valid_name(name) == name
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_the_database_of_mlflow_is_where_the_path_says(tmp_path: Path) -> None:
+    from harness.tracking.mlflow_runs import Mlflow
+    from harness.tracking.tracker import About
+
+    folder = tmp_path / "a b?c#d%41 [x]" / "tracking"
+    Mlflow(folder).begin(About("k", "label", "a [1] %s", "final", {}), None)
+    assert (folder / "mlflow.db").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["a b?c#d%41 [x]"]

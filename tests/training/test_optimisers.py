@@ -126,6 +126,29 @@ def test_the_first_step_tells_the_optimisers_apart(name: Any, first_step: float)
     assert -parameter.item() == pytest.approx(first_step, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("size", "share"), [(1e-4, 0.00065), (1e-5, 0.0065), (1e-6, 0.06)], ids=str
+)
+def test_how_far_adamw_is_from_the_released_one(size: float, share: float) -> None:
+    """The update of step 20 from gradients of one size (simcse.md, section 1.3)."""
+    generator = np.random.default_rng(0)
+    parameter = nn.Parameter(torch.zeros(1000, dtype=torch.float64))
+    adamw = optimiser("adamw", [{"params": [parameter], "lr": 1.0}], 0.0)
+    first, second = np.zeros(1000), np.zeros(1000)
+    for step in range(1, 21):
+        before = parameter.detach().numpy().copy()
+        gradient = generator.normal(0, size, 1000)
+        parameter.grad = torch.tensor(gradient)
+        adamw.step()
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.999 * second + 0.001 * gradient**2
+        rate = math.sqrt(1 - 0.999**step) / (1 - 0.9**step)
+        released = -rate * first / (np.sqrt(second) + 1e-8)
+    update = parameter.detach().numpy() - before
+    difference = np.linalg.norm(update - released) / np.linalg.norm(update)
+    assert difference == pytest.approx(share, rel=0.05)
+
+
 def test_biases_and_norms_do_not_decay() -> None:
     weight, bias = nn.Parameter(torch.ones(2, 2)), nn.Parameter(torch.ones(2))
     config = SimpleNamespace(learning_rate=0.1, head_rate=0.2, weight_decay=0.01)

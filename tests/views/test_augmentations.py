@@ -199,7 +199,9 @@ def test_the_loss_can_still_be_differentiated_and_noise_has_no_gradient() -> Non
     weight = torch.ones(WIDTH, requires_grad=True)
     output = output_of([4]) * weight
     loss = Bowl()(output)
-    added = adversarial(loss, output, 1.0)
-    loss.backward()
+    noised = adversarial(loss, output, 1.0)(torch.zeros_like(output))
+    loss.backward(retain_graph=True)
     assert weight.grad is not None
-    assert not added(torch.zeros(1, 4, WIDTH)).requires_grad
+    # Through the output alone, with which every feature of a token grows by 1.
+    (gradient,) = torch.autograd.grad(noised.sum(), weight)
+    assert torch.equal(gradient, output_of([4]).sum(dim=(0, 1)))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
+from harness.errors import visible
 from harness.report.formats.terminal import address_name
 from harness.report.sheets.rows import Bold, ScoreRow, SheetLine
 from harness.report.sheets.sheet import Section, Sheet
@@ -22,9 +23,12 @@ thead th.text, td.text, tbody th { text-align: left; }
 
 
 def html_page(sheets: Sequence[Sheet]) -> str:
-    """A page with the sheets, which opens from disk and asks for nothing else."""
+    """A page with the sheets, which opens from disk and asks for nothing else.
+
+    What a terminal would obey or a reader not see is shown by its escape.
+    """
     title = escape(sheets[0].title or "Results") if sheets else "Results"
-    return (
+    return visible(
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>\n{_STYLE}</style>\n</head>\n<body>\n<main>\n"

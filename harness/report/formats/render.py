@@ -91,7 +91,11 @@ def _json(sheets: Sequence[Sheet]) -> bytes:
         for sheet in sheets
     ]
     text = json.dumps(tables, ensure_ascii=False, indent=1, allow_nan=False)
-    return f"{text}\n".encode()
+    # What a terminal would obey or hide is escaped as JSON can, so the value stays the same.
+    shown = (
+        each if each == "\n" or each.isprintable() else json.dumps(each)[1:-1] for each in text
+    )
+    return f"{''.join(shown)}\n".encode()
 
 
 def _plain(value: Any) -> Any:

@@ -20,6 +20,7 @@ from ray.job_config import JobConfig
 
 from harness.errors import SweepStopped, UserError, shortened
 from harness.files import PACKAGE
+from harness.sweep.cluster.orphans import no_orphans
 from harness.sweep.cluster.session_folder import session_folder
 from harness.sweep.workers.process_memory import children
 
@@ -49,7 +50,7 @@ def ray_session(*, dashboard: bool = False) -> Iterator[tuple[Path, str]]:
     Raises UserError when the cluster cannot be joined, and SweepStopped when a local Ray does not
     start, or when Ray fails or is lost during the block. It must be used in the main thread.
     """
-    with session_folder() as folder, _output_into(folder / "core.log"):
+    with no_orphans(), session_folder() as folder, _output_into(folder / "core.log"):
         page = _begin(os.environ.get("RAY_ADDRESS", ""), folder, dashboard=dashboard)
         endpoints, ended = _endpoints(), threading.Event()
         watch = threading.Thread(target=_watch, args=(endpoints, ended), daemon=True)
@@ -137,7 +138,8 @@ def _initialised(address: str, job: JobConfig, **options: Any) -> str:
 
 
 def _why(error: Exception) -> str:
-    return shortened(" ".join(str(error).split()) or type(error).__name__, 500)
+    said = str(error).partition("Traceback (most recent call last)")[0]
+    return shortened(" ".join(said.split()) or type(error).__name__, 500)
 
 
 def _check_reachable(address: str) -> None:
@@ -188,7 +190,9 @@ def _watch(endpoints: list[Endpoint], ended: threading.Event) -> None:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
             # The main thread may wait inside of Ray, where no signal reaches it.
             if not ended.wait(10.0):
-                print(f"Error: {_LOST}", file=sys.stderr, flush=True)
+                # The live view has left the cursor behind its last line.
+                begin = "\n" if sys.stderr.isatty() else ""
+                print(f"{begin}Error: {_LOST}", file=sys.stderr, flush=True)
                 os._exit(1)
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
@@ -26,6 +27,8 @@ MOST = 1_000_000
 MOST_OF_A_ROUND = 10_000
 """Configurations of a round: each is checked against its method before anything runs, which is to
 take seconds"""
+MOST_TRIALS = 20_000
+"""Trials of all rounds and final seeds of a space, which are made before anything runs"""
 
 
 class SpacePart(BaseModel):
@@ -216,6 +219,11 @@ def _most_values(axis: Any, ends: Ends | None) -> int:
     if isinstance(axis, Between):
         return _count(*ends, axis.step) if ends else 1
     return axis.count if isinstance(axis, Span) else len(axis)
+
+
+def most_configurations(rounds: Iterable[Round]) -> int:
+    """The configurations of some rounds that no scores decide; they are counted and not made."""
+    return sum(math.prod(_most_values(axis, None) for axis in axes.values()) for axes in rounds)
 
 
 def joined_ends(ends: Ends | None, axis: Any) -> Ends | None:

@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 from harness.plugin import registry
+from harness.sweep.spaces.axes import MOST_TRIALS
 from harness.sweep.spaces.conditions import bound
 from harness.sweep.spaces.encoders import encoders_of, pretrained, trainers_of
 from harness.sweep.spaces.named_corpora import replaced_names
@@ -65,9 +66,19 @@ def searches(space: Space, document: Document, overrides: Overrides) -> list[Sea
     check_command_line(overrides.values, plugins)
     made = _Searches(space, overrides, locators)
     found: list[Search] = []
+    total = 0
     for name, locator in wanted.items():
         check_values(registry.load(locator), name, space, document)
-        found += made.of(name)
+        for search in made.of(name):
+            found.append(search)
+            total += search.most_trials
+            if total > MOST_TRIALS:
+                raise document.error(
+                    ("methods", name),
+                    f"with this method, the space would have up to {total} trials "
+                    f"(configurations x seeds x subsets of all searches); at most {MOST_TRIALS} "
+                    "can be planned",
+                )
     for search in found:
         search.declared.check()  # an unknown corpus is refused here, before anything runs
     return found

@@ -13,7 +13,14 @@ from harness.files import digest_of
 from harness.plugin import registry
 from harness.plugin.config import MethodConfig
 from harness.plugin.declared import Declared
-from harness.sweep.spaces.axes import Round, SamplerRange, SamplerValues, Values, expand
+from harness.sweep.spaces.axes import (
+    Round,
+    SamplerRange,
+    SamplerValues,
+    Values,
+    expand,
+    most_configurations,
+)
 from harness.sweep.spaces.conditions import Ranges
 from harness.sweep.spaces.sampling import Pruner, Sampler
 from harness.sweep.spaces.space import Repeats
@@ -147,6 +154,15 @@ class Search:
         if any(values != first for values in tried):
             return self
         return replace(self, fixed=first, rounds=())
+
+    @property
+    def most_trials(self) -> int:
+        """The number of its trials, which are not made for it; those of a sampler do not count."""
+        kinds: list[tuple[Role, int]] = [("search", most_configurations(self.rounds)), ("final", 1)]
+        return sum(
+            number * len(self.repeats[role].seeds) * len(self.repeats[role].subsets)
+            for role, number in kinds
+        )
 
     def known_trials(self) -> list[Trial]:
         """The trials that are known before anything has run: the first round, or the only finals.

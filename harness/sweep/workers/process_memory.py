@@ -55,10 +55,20 @@ def children(process: int) -> list[int]:
 
 def parent(process: int) -> int:
     """The process that has started this one; 0 when it is not known."""
+    return _number(process, 1)
+
+
+def start_of(process: int) -> int:
+    """When a process started, in ticks since the machine did; 0 when it has ended."""
+    return _number(process, 19)
+
+
+def _number(process: int, place: int) -> int:
+    """What the system says of a process at this place behind the name of its program."""
     with suppress(OSError):
-        # The name of the program, in brackets, may have spaces.
+        # The name, in brackets, may have spaces.
         stat = (_PROC / str(process) / "stat").read_text()
-        return int(stat.rpartition(")")[2].split()[1])
+        return int(stat.rpartition(")")[2].split()[place])
     return 0
 
 

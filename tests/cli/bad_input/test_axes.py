@@ -115,6 +115,26 @@ def test_rounds(
 
 
 @pytest.mark.parametrize(
+    "added",
+    [
+        "setting: [unsup, sup]\nsearch: {seeds: [1, 2]}\n",
+        "search: {seeds: [1, 2, 3]}\n",
+        f"final: {{seeds: {[*range(150)]}, subsets: {[*range(150)]}}}\n",
+    ],
+    ids=["settings", "seeds", "subsets"],
+)
+def test_trials_of_a_space(added: str, refused: Refused, space: SpaceFile, line_of: LineOf) -> None:
+    axes = "".join(f"      {hundred(key)}\n" for key in ("learning_rate", "temperature"))
+    path = space(GRID, f"    grid:\n{axes}")
+    text = path.read_text().replace("0.101", "0.1")
+    kept = [
+        line for line in text.splitlines() if not line.startswith(("setting", "search", "final"))
+    ]
+    path.write_text(added + "\n".join(kept) + "\n")
+    refused(["plan", path], line_of(path, "simcse:"), "at most 20000 can be planned")
+
+
+@pytest.mark.parametrize(
     ("choice", "sampler"),
     [
         ("{low: .nan, high: 1}", "{configurations: 2}"),

@@ -1,0 +1,85 @@
+"""constraints.txt: what pyproject.toml asks for, all of it, in one version and with hashes."""
+
+import re
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
+LOCKED = re.compile(
+    r"(?P<name>[\w.-]+)==(?P<version>\S+)(?: ; (?P<marker>[^\\\n]+))?"
+    r"(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n"
+)
+
+
+def locked() -> dict[str, tuple[str, str | None]]:
+    """Package -> its version and, where it has one, its marker."""
+    found = LOCKED.finditer((CHECKOUT / "constraints.txt").read_text())
+    return {canonicalize_name(each["name"]): (each["version"], each["marker"]) for each in found}
+
+
+def own() -> dict[str, list[Requirement]]:
+    """Extra -> what it asks for; "" is the package without extras."""
+    project = PROJECT["project"]
+    extras = {"": project["dependencies"], **project["optional-dependencies"]}
+    return {extra: [*map(Requirement, texts)] for extra, texts in extras.items()}
+
+
+def closure() -> set[tuple[str, str]]:
+    """All that the extra `dev` asks for on this machine, as (package, extra)."""
+    found, waiting = set[tuple[str, str]](), [(PROJECT["project"]["name"], each) for each in own()]
+    while waiting:
+        name, extra = waiting.pop()
+        if (name, extra) in found:
+            continue
+        found.add((name, extra))
+        if name == PROJECT["project"]["name"]:
+            asked = own()[extra]
+        else:
+            asked = [Requirement(text) for text in metadata.requires(name) or ()]
+        for each in asked:
+            if each.marker is None or each.marker.evaluate({"extra": extra}):
+                waiting += [(canonicalize_name(each.name), more) for more in ("", *each.extras)]
+    return found
+
+
+def test_every_line_is_a_version_with_hashes() -> None:
+    assert LOCKED.sub("", (CHECKOUT / "constraints.txt").read_text()) == ""
+
+
+def test_it_has_every_package_that_is_asked_for_but_torch() -> None:
+    asked = {name for name, _ in closure()} - {PROJECT["project"]["name"], "torch"}
+    packages = locked()
+    assert asked - set(packages) == set()
+    # What else it has is for another system or another Python, as its marker says.
+    assert {name for name in set(packages) - asked if packages[name][1] is None} == set()
+
+
+@pytest.mark.parametrize("extra", own())
+def test_its_versions_are_those_that_the_project_takes(extra: str) -> None:
+    packages = locked()
+    (torch,) = map(Requirement, PROJECT["tool"]["uv"]["constraint-dependencies"])
+    assert (torch.name, [each.operator for each in torch.specifier]) == ("torch", ["=="])
+    packages["torch"] = (next(iter(torch.specifier)).version, None)
+    for each in own()[extra]:
+        name = canonicalize_name(each.name)
+        if name != PROJECT["project"]["name"]:
+            assert each.specifier.contains(packages[name][0], prereleases=True), each
+
+
+def test_what_builds_the_project_is_locked() -> None:
+    for each in map(Requirement, PROJECT["build-system"]["requires"]):
+        assert each.specifier.contains(locked()[canonicalize_name(each.name)][0])
+
+
+def test_actions_of_the_hosted_ci_are_commits() -> None:
+    for path in (CHECKOUT / ".github" / "workflows").glob("*.yml"):
+        actions = re.findall(r"uses: *(.*)", path.read_text())
+        assert actions
+        for action in actions:
+            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), action
