@@ -142,7 +142,8 @@ def _take_weights(source: Store, into: Store, key: str, digest: str | None) -> N
     if digest is None or into.kept_weights(key).is_file():
         return
     path = source.kept_weights(key)
-    if path.is_file() and content_digest(path) == digest:
+    # A link leads to a file that the source does not have.
+    if path.is_file() and not path.is_symlink() and content_digest(path) == digest:
         into.keep_weights(key, path)
 
 

@@ -304,11 +304,12 @@ def test_record_that_cannot_be_written_is_one_sentence(
 
 
 def test_a_trial_is_found_by_the_first_characters_of_its_key(store: Store) -> None:
-    for number, key in enumerate(("aab", "aac", "b")):
+    first, second, third = (f"{key:0<32}" for key in ("aab", "aac", "b"))
+    for number, key in enumerate((first, second, third)):
         store.write(record(number, key=key))
-    assert sorted(row.key for row in store.matching("aa")) == ["aab", "aac"]
-    assert store.find("aac").key == "aac"
-    with pytest.raises(UserError, match='2 trials have keys that start with "aa": aab, aac'):
+    assert sorted(row.key for row in store.matching("aa")) == [first, second]
+    assert store.find("aac").key == second
+    with pytest.raises(UserError, match=r'2 trials have keys that start with "aa": aab0.*, aac0'):
         store.find("aa")
     with pytest.raises(UserError, match=r'no trial in .* has a key that starts with "c"'):
         store.find("c")

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
 from rich.text import Text
 
-from harness.errors import one_line
+from harness.errors import one_line, visible
 from harness.report.sheets.rows import Bold, ScoreRow, SheetLine
 from harness.report.sheets.sheet import Section, Sheet
 
@@ -36,7 +36,7 @@ def terminal_text(sheet: Sheet, width: int, *, bold: bool = False) -> str:
         parts += [_table(layout, block, width, bold=bold) + "\n" for block in blocks]
     caption = " ".join(filter(None, [sheet.caption, sheet.legend(bold=bold)]))
     parts += [_printed(caption, width)] if caption else []
-    parts += [f"{note}\n" for note in sheet.notes]
+    parts += [f"{visible(note)}\n" for note in sheet.notes]
     return "".join(parts)
 
 
@@ -49,7 +49,9 @@ def address_note(sheets: Sequence[Sheet]) -> str:
         name = next(shown, None)
         if row.address and name:
             words = ["harness", "show", f"{row.address}.{address_name(name)}", *sheet.show_options]
-            return f"{shlex.join(words)}: its trials, and the command that runs them again\n"
+            return (
+                f"{visible(shlex.join(words))}: its trials, and the command that runs them again\n"
+            )
     return ""
 
 

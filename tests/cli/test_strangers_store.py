@@ -1,0 +1,287 @@
+"""A stranger's store: its texts are data, its code does not run, and nothing leaves the folder."""
+
+import json
+import os
+import unicodedata
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.plugin import registry
+from harness.trials.record import JSON_COLUMNS, RANK, SCHEMA
+from harness.trials.store import Store
+from tests.trials.test_store import record
+
+ORDERS = "\x1b[2J\x1b]0;title\x07\u202egnirts\u2066\x9b31m<script>x</script>|[a](javascript:b)"
+"""What a terminal, a browser or Markdown may obey"""
+MARKER = "it-ran"
+CODE = f"""\
+from pathlib import Path
+Path({MARKER!r}).touch()
+raise SystemExit("code of a stranger has run")
+"""
+
+
+def write_row(store: Path, name: str, **different: Any) -> None:
+    """Write a row as a stranger may: no check of ours is in between."""
+    row = record(0).row() | different
+    store.mkdir(parents=True, exist_ok=True)
+    table = pa.Table.from_pylist([{name: row[name] for name in SCHEMA.names}], SCHEMA)
+    pq.write_table(table, store / f"{name}.parquet")
+
+
+def key_of(number: int) -> str:
+    return f"{number:032x}"
+
+
+@pytest.fixture
+def strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store in which every text wants to do harm; the working folder has code of its names."""
+    work = tmp_path / "work"
+    (work / "methods" / "evilmethod").mkdir(parents=True)
+    for path in ("methods/evilmethod/__init__.py", "plugin.py", "suite.py", "corpus.py", "evil.py"):
+        (work / path).write_text(CODE)
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))  # in which no code is known
+    store = tmp_path / "theirs" / "trials"
+    configuration = record(0).configuration
+    named: list[dict[str, Any]] = [
+        {"plugin": str(work / "plugin.py"), "method": "plugin"},
+        {"plugin": str(work / "methods/evilmethod"), "method": "evilmethod"},
+        {"plugin": "plugin.py", "method": "plugin"},
+        {"method": "evilmethod"},
+        {"method": "evil.py"},
+        {"method": str(work / "evil.py")},
+        {"configuration": {**configuration, "suite": str(work / "suite.py")}},
+        {"configuration": {**configuration, "suite": f"mteb:{work / 'suite.py'}"}},
+        {"configuration": {**configuration, "sentences": str(work / "corpus.py")}},
+        {"method": ORDERS, "setting": ORDERS, "encoder": ORDERS, "reason": ORDERS},
+        {"host": ORDERS, "device": ORDERS, "commit": ORDERS, "test": {ORDERS: 1.0}},
+        {"method": "=cmd|'/c calc'!A1", "encoder": "@SUM(1+1)"},
+        {"status": "failed", "reason": ORDERS},
+        {"role": "search"},
+    ]
+    for number, fields in enumerate(named, start=1):
+        Store(store).write(record(number, **fields))
+    outside = tmp_path / "secret.txt"
+    outside.write_text("a secret")
+    weights = store.parent / "trials-weights"
+    weights.mkdir()
+    (weights / f"{key_of(1)}.safetensors").symlink_to(outside)
+    write_row(store, "a" * 32, key="../../x", status="failed")
+    write_row(store, "b" * 32, key="b" * 32, role="weird")
+    write_row(store, "c" * 32, key="d" * 32)
+    write_row(store, "e" * 32, key="e" * 32, configuration='{"a":' * 5000 + "1" + "}" * 5000)
+    write_row(store, "f" * 32, key="f" * 32, test=[("graded", 1e308), ("x", float("-inf"))])
+    (store / "0.parquet").write_bytes(b"no Parquet")
+    return store
+
+
+VERBS: dict[str, list[str]] = {
+    "list": ["list", "trials", "--all", "--store", "STORE"],
+    "table": ["table", "--store", "STORE"],
+    "table of a paper": ["table", "--paper", "simcse", "--table", "1", "--store", "STORE"],
+    "table as Markdown": ["table", "--store", "STORE", "--format", "markdown"],
+    "table as CSV": ["table", "--store", "STORE", "--format", "csv"],
+    "table as HTML": ["table", "--store", "STORE", "--format", "html"],
+    "report": ["report", "--store", "STORE", "--out", "OUT"],
+    "merge": ["merge", "STORE", "--into", "OUT"],
+    "publish": ["publish", "STORE", "OUT"],
+    "watch": ["watch", "--store", "STORE", "--once"],
+    "figure": ["figure", "--sweep", "a-search", "--store", "STORE", "--out", "OUT"],
+    "clean": ["clean", "--dry-run", "--store", "STORE"],
+    "plan": ["plan", "quickstart", "--store", "STORE"],
+    "compare": ["compare", key_of(1), key_of(2), "--store", "STORE"],
+    "eval of a path": ["eval", key_of(1), "--suite", "graded", "--store", "STORE"],
+    "eval of a name": ["eval", key_of(4), "--suite", "graded", "--store", "STORE"],
+    "eval of its own suite": ["eval", key_of(7), "--suite", "graded", "--store", "STORE"],
+    "retrieve": ["retrieve", key_of(4), "a query", "--store", "STORE"],
+    "export": ["export", key_of(1), "OUT", "--store", "STORE"],
+    "logs": ["logs", key_of(1), "--store", "STORE"],
+    **{f"show {number}": ["show", key_of(number), "--store", "STORE"] for number in range(1, 15)},
+    **{f"show {digit}": ["show", digit * 32, "--store", "STORE"] for digit in "abcdef"},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_strangers_store(
+    verb: str, strangers: Path, tmp_path: Path, harness: Callable[..., Any]
+) -> None:
+    """No code runs, no traceback is printed, no file is written elsewhere, no order is obeyed."""
+    before = snapshot(tmp_path, strangers)
+    words = {"STORE": str(strangers), "OUT": str(tmp_path / "out")}
+    answer = harness(*(words.get(word, word) for word in VERBS[verb]))
+    assert answer.code in (0, 1, 2)
+    assert "Traceback" not in answer.out + answer.err
+    printed = answer.out + answer.err
+    orders = {each for each in printed if unicodedata.category(each) in ("Cc", "Cf")}
+    assert orders <= {"\n", "\t"}
+    assert not list(tmp_path.rglob(MARKER))
+    after = snapshot(tmp_path, strangers)
+    assert {path for path in after if after[path] != before.get(path)} == set()
+    assert "a secret" not in printed
+    for path in (tmp_path / "out").rglob("*"):
+        assert not path.is_symlink()
+        assert path.is_dir() or b"a secret" not in path.read_bytes()
+
+
+def snapshot(folder: Path, store: Path) -> dict[Path, bytes]:
+    """The files of a folder but for the cache, the output and what harness keeps of a store."""
+    kept = [folder / "cache", *(folder / f"out{end}" for end in ("", "-weights", "-flat.parquet"))]
+    return {
+        path: path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+        and not any(path.is_relative_to(each) for each in kept)
+        and not (path.is_relative_to(store) and path.name.startswith("."))
+    }
+
+
+def test_code_that_its_user_has_named_runs(
+    strangers: Path,
+    harness: Callable[..., Any],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The control: the file does run where the user names it, and its content is known then."""
+    harness("show", key_of(1), "--store", strangers)
+    assert "plugin.py, whose Python code you have not run before" in caplog.text
+    assert not (tmp_path / "work" / MARKER).exists()
+    harness("show", "plugin.py")
+    assert (tmp_path / "work" / MARKER).exists()
+    known = tmp_path / "cache" / "known-code"
+    assert known.stat().st_mode & 0o777 == 0o600
+    (tmp_path / "work" / MARKER).unlink()
+    registry.load.cache_clear()
+    (tmp_path / "work" / "plugin.py").write_text(CODE + "# changed\n")
+    harness("show", key_of(1), "--store", strangers)
+    assert not (tmp_path / "work" / MARKER).exists()
+
+
+def test_merge_takes_what_is_sound_and_names_the_rest(
+    strangers: Path, harness: Callable[..., Any], tmp_path: Path
+) -> None:
+    answer = harness("merge", strangers, "--into", tmp_path / "into")
+    for name, why in (
+        ("../../x", "its key is not the name of the file"),
+        ("b" * 32, "its role is none of search, final, evaluation"),
+        ("c" * 32, "its key is not the name of the file"),
+        ("e" * 32, "its configuration is not a JSON object"),
+        ("f" * 32, "its test has a value that is not a finite number"),
+    ):
+        assert why in answer.out + answer.err, name
+    taken = Store(tmp_path / "into").read(()).table["key"].to_pylist()
+    assert sorted(taken) == [key_of(number) for number in range(1, 15)]
+    assert not list(tmp_path.rglob("x*.parquet"))
+    assert not list(tmp_path.glob("into-weights/*"))
+
+
+# Any record
+
+TEXT = st.one_of(
+    st.text(max_size=8), st.sampled_from([ORDERS, "../../x", "nan", "", "final", "0" * 32, "{}"])
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXT, inner, max_size=2),
+    max_leaves=4,
+)
+
+
+def values_of(name: str, kind: pa.DataType) -> st.SearchStrategy[Any]:
+    """What a stranger may write into a column of this type."""
+    if name == "status":
+        return st.sampled_from([*RANK, "weird", None])
+    if name == "role":
+        return st.sampled_from(["search", "final", "evaluation", "weird", None])
+    if name in JSON_COLUMNS:
+        return st.one_of(st.none(), TEXT, JSON.map(repr), JSON.map(json.dumps))
+    if pa.types.is_map(kind):
+        items = values_of("", kind.item_type)
+        return st.none() | st.lists(
+            st.tuples(TEXT, items), max_size=2, unique_by=lambda each: each[0]
+        )
+    if pa.types.is_list(kind):
+        return st.none() | st.lists(values_of("", kind.value_type), max_size=2)
+    if pa.types.is_struct(kind):
+        fields = {each.name: values_of("", each.type) for each in kind}
+        return st.none() | st.fixed_dictionaries(fields)
+    if pa.types.is_integer(kind):
+        most = 2 ** (kind.bit_width - 1)
+        return st.one_of(st.none(), st.sampled_from([0, 1, -1, most - 1, -most]))
+    if pa.types.is_floating(kind):
+        return st.one_of(st.none(), st.floats(), st.sampled_from([0.0, 50.0, 1e308]))
+    if pa.types.is_timestamp(kind):
+        return st.none() | st.sampled_from(
+            [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)]
+        )
+    return st.none() | TEXT
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> dict[str, Any]:
+    """A sound row in which up to four columns are anything."""
+    row = record(draw(st.integers(1, 3))).row()
+    for name in draw(st.lists(st.sampled_from(SCHEMA.names), max_size=4, unique=True)):
+        row[name] = draw(values_of(name, SCHEMA.field(name).type))
+    return row
+
+
+@pytest.fixture(scope="module")
+def quiet() -> Iterator[None]:
+    """No test here survives a loss of power, so none waits for the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        patch.delenv("HARNESS_HUB", raising=False)
+        yield
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("verb", ["list", "table", "merge", "publish", "show", "report"])
+def test_any_record_is_data(verb: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    @settings(
+        max_examples={"report": 6, "list": 60, "show": 40}.get(verb, 40),
+        deadline=None, derandomize=True, database=None,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(row=rows())
+    def check(row: dict[str, Any]) -> None:
+        folder = tmp_path_factory.mktemp("any")
+        store = folder / "trials"
+        name = str(row["key"]) if row["key"] and "/" not in str(row["key"]) else "0" * 32
+        Store(store).write(record(9))
+        try:
+            table = pa.Table.from_pylist([{each: row[each] for each in SCHEMA.names}], SCHEMA)
+            pq.write_table(table, store / f"{name}.parquet")
+        except (OSError, ValueError, pa.ArrowException, OverflowError):
+            return  # a stranger cannot write it either
+        words = {"STORE": str(store), "OUT": str(folder / "out")}
+        arguments = ["show", name[:32], "--store", "STORE"] if verb == "show" else VERBS[verb]
+        before = {path for path in folder.parent.glob("*") if path != folder}
+        code = run_here(*(words.get(word, word) for word in arguments))
+        assert code in (0, 1, 2)
+        assert {path for path in folder.parent.glob("*") if path != folder} == before
+        assert {path.name for path in folder.iterdir()} <= {
+            "trials", "out", "out-weights", "trials-flat.parquet", "out-flat.parquet",
+        }  # fmt: skip
+
+    check()
+
+
+def run_here(*arguments: str) -> int:
+    """Run the command in this process: its exit code. What is no sentence is raised."""
+    from harness.cli.verbs import run_verb
+
+    try:
+        return run_verb(list(arguments))
+    except SystemExit as ended:
+        return int(ended.code or 0)
