@@ -160,6 +160,7 @@ def test_a_lost_head_loses_nothing(
 # Addresses at which there is no cluster
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("address", "sentence"),
     [
@@ -239,6 +240,7 @@ def test_a_cluster_that_refuses_is_one_sentence(monkeypatch: pytest.MonkeyPatch)
         sessions._begin("127.0.0.1:6379", Path(), dashboard=False)
 
 
+@pytest.mark.process
 def test_what_fails_in_ray_later_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "_begin", lambda *_, **__: "")
     monkeypatch.setattr(sessions, "_endpoints", list)
