@@ -100,7 +100,10 @@ def check_embedded(encoder: str, tokenizer: Any, vocabulary: int) -> None:
 
     vocabulary: the word embeddings of the encoder.
     """
-    pieces = 1 + max({*tokenizer.get_vocab().values(), *tokenizer.all_special_ids}, default=-1)
+    # A decoder may have no embedding for its padding token; another one pads then (`_add_roles`).
+    padding = str(tokenizer.init_kwargs.get("pad_token"))
+    known = {number for piece, number in tokenizer.get_vocab().items() if piece != padding}
+    pieces = 1 + max({*known, *tokenizer.all_special_ids}, default=-1)
     if pieces > vocabulary:
         raise UserError(
             f'encoder "{encoder}": its tokenizer has {pieces} word pieces, and its model has '

@@ -18,7 +18,7 @@ from harness.tracking.tracker import About
 
 STATES = {"finished": "FINISHED", "pruned": "KILLED", "failed": "FAILED"}
 """The status of a record -> that of a run"""
-_REFUSED = re.compile(r"[^\w :.-]|[^\x00-\x7f]|_(?=x[0-9a-f]+_)|^\.|\.$")
+_REFUSED = re.compile(r"[^\w :./-]|[^\x00-\x7f]|_(?=x[0-9a-f]+_)|(?:^|(?<=/))[./]|[./]$")
 """Characters that MLflow refuses in a name, or reads as a path, and an underscore that would be
 taken for the beginning of such a character"""
 

@@ -462,8 +462,9 @@ def test_a_key_that_several_trials_start_with(
     prefix = one.key[:4]
     path = store / f"{two.key}.parquet"
     table = pq.read_table(path)
-    renamed = table.set_column(0, "key", [[prefix + two.key[4:]]])
-    pq.write_table(renamed, path)
+    key = prefix + two.key[4:]
+    pq.write_table(table.set_column(0, "key", [[key]]), store / f"{key}.parquet")
+    path.unlink()
     answer = harness("eval", prefix, *GRADED_EVAL, "--store", store)
     check_sentence(answer, f'2 trials have keys that start with "{prefix}"', "give more characters")
 

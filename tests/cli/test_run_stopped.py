@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from harness.cli.verbs import app
 from harness.trials.store import Store
+from tests.programs import run_module
 from tests.sweeping import write_few_pairs
 from tests.tracking.readers import tensorboard
 
@@ -67,17 +66,15 @@ class Folder:
         )  # fmt: skip
 
     def finish(self) -> dict[str, Any]:
-        """The same command in this process, to its end.
+        """The same command to its end, in a process in which no other test has run.
 
         It returns the fields of its record that do not depend on the time.
         """
-        with pytest.MonkeyPatch.context() as patch:
-            patch.delenv("HARNESS_HUB", raising=False)
-            patch.setenv("HARNESS_CACHE", str(self.cache))
-            patch.setenv("HARNESS_TEST_PAUSE", "0")
-            patch.chdir(self.folder)
-            answer = CliRunner().invoke(app, ["run", *RUN])
-        assert answer.exit_code == 0, answer.output
+        inherited = {name: text for name, text in os.environ.items() if name != "HARNESS_HUB"}
+        changed = {"HARNESS_CACHE": str(self.cache), "HARNESS_TEST_PAUSE": "0"}
+        environment = {**inherited, **changed}
+        answer = run_module("harness", "run", *RUN, environment=environment, folder=self.folder)
+        assert answer.code == 0, answer.out + answer.err
         (record,) = Store(self.folder / "store").read().records()
         return {
             name: value
