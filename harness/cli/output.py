@@ -1,4 +1,4 @@
-"""What verbs print, in which no text of others gives orders to a terminal."""
+"""Output of verbs, in which no text of others gives orders to a terminal."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""What the folder of a model has, where it lacks what is read, or asks for what is not allowed."""
+"""Contents of a model's folder that lacks what is read, or asks for what is not allowed."""
 
 import re
 from collections.abc import Iterator

@@ -31,9 +31,9 @@ ROWS_IN_MEMORY = 1000
 _BOM = b"\xef\xbb\xbf"
 # Both are no characters of a text in UTF-8, so no field holds them.
 _RETURN = "\udc0d"
-"""What stands for a carriage return inside a line, at which the csv module would end the row"""
+"""Stand-in for a carriage return inside a line, at which the csv module would end the row"""
 _END = "\udc03"
-"""What stands behind the last line, so that a quotation that never ends is noticed"""
+"""End mark behind the last line, so that a quotation that never ends is noticed"""
 _SPACE = re.compile(r"[ \t\r\n]*")
 _SIGN = re.compile(r"[ \t\r\n]*([^ \t\r\n])")
 _CHUNK = 2**16

@@ -24,7 +24,7 @@ READ_ERRORS = (pa.ArrowException, OSError, ValueError, UserError)
 """What reading a damaged or foreign file raises"""
 COMPACTED = "compact-"
 """The beginning of the names of files with the records of many trials"""
-UNFINISHED = "-unfinished"
+UNFINISHED = "-unfinished.parquet"
 """What stands behind the key in the name of the file of a trial that has not finished"""
 MOST_ROWS = 10_000_000
 """Rows of a file; a few bytes may claim any number of them"""
@@ -238,7 +238,7 @@ def _of_this_schema(table: pa.Table, names: Sequence[str], path: Path) -> pa.Tab
     table = table if table.schema == wanted else table.cast(wanted)
     table.validate(full=True)  # a text that is not UTF-8 is only noticed here
     if not path.name.startswith(COMPACTED) and table.num_rows:
-        key = path.stem.removesuffix(UNFINISHED)
+        key = path.name.removesuffix(UNFINISHED).removesuffix(".parquet")
         if not pc.all(is_text(table["key"], key)).as_py():
             raise ValueError("its key is not the name of the file")
     return table

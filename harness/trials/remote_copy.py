@@ -12,12 +12,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from harness.remote import RemoteFolder, RemoteObject
-from harness.trials.record_files import READ_ERRORS, read_rows
+from harness.trials.record_files import READ_ERRORS, UNFINISHED, read_rows
 
 DOWNLOADS = 16
 """Records that are fetched at a time"""
-SUFFIX, UNFINISHED = ".parquet", "-unfinished.parquet"
-"""The ends of the names of records, and of those of trials that have not finished"""
+SUFFIX = ".parquet"
+"""The end of the names of records"""
 
 
 class RemoteCopy:

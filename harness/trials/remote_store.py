@@ -21,9 +21,9 @@ from harness.owners import Owner
 from harness.remote import SCHEME, RemoteAway, RemoteFolder
 from harness.trials.reading import Reading
 from harness.trials.record import SCHEMA, Record
-from harness.trials.record_files import KeyRange
+from harness.trials.record_files import UNFINISHED, KeyRange
 from harness.trials.remote_claims import RUNNING_OBJECTS, RemoteClaim, living, progress_of_others
-from harness.trials.remote_copy import UNFINISHED, RemoteCopy
+from harness.trials.remote_copy import RemoteCopy
 from harness.trials.store import SMALL_FILES, Store
 from harness.trials.store_folders import PROGRESS, StoreFolders
 

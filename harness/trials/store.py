@@ -25,6 +25,7 @@ from harness.trials.reading import Reading, each_file, listed
 from harness.trials.record import RANK, SCHEMA, WITHOUT_LARGE, Record, record_of
 from harness.trials.record_files import (
     COMPACTED,
+    UNFINISHED,
     KeyRange,
     each_key_once,
     no_rows,
@@ -245,7 +246,7 @@ class Store(StoreFolders):
             write_rows([_table(record)], temporary)
 
     def _unfinished(self, key: str) -> Path:
-        return self.folder / f"{key}-unfinished.parquet"
+        return self.folder / f"{key}{UNFINISHED}"
 
     def _reading_of(self, prefix: str) -> Reading:
         return self.read(WITHOUT_LARGE, between=(prefix, prefix + LAST_CHARACTER))
