@@ -1,5 +1,6 @@
 """The command line: each verb is a function in a file of its own."""
 
+import os
 import sys
 
 INTERRUPTED = 130
@@ -13,6 +14,11 @@ def main() -> None:
     that cannot go on, give one sentence and exit code 1. Ctrl-C gives exit code 130, also while
     modules are still being imported, and a reader of the output that has gone exit code 1.
     """
+    # Torch says on stderr, from its C++, what only its own developers can use.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    # Processes of Python that libraries start, such as Ray's, import nothing from the working
+    # folder.
+    os.environ["PYTHONSAFEPATH"] = "1"
     try:
         from harness.cli.output import abandon_output, prepare_streams
 

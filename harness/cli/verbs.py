@@ -3,7 +3,6 @@
 A verb imports heavy modules inside the function, so that `--help` answers at once.
 """
 
-import os
 import sys
 from typing import Any
 
@@ -34,11 +33,6 @@ from harness.cli.table import table
 from harness.cli.version import version
 from harness.cli.watch import watch
 from harness.errors import SweepStopped, TrialFailure, UserError, one_line
-
-# Torch says on stderr, from its C++, what only its own developers can use.
-os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-# Processes of Python that libraries start, such as Ray's, import nothing from the working folder.
-os.environ["PYTHONSAFEPATH"] = "1"
 
 UsageError: Any = typer.BadParameter.__base__
 """A mistake on the command line; Typer has it from click and exports only kinds of it"""
