@@ -7,8 +7,8 @@ from typing import Any, TypedDict, Unpack
 import torch
 import transformers
 
+from harness.choices import Decoding
 from harness.data.hub import model_folder, model_shape
-from harness.encoders.decoders import Decoding
 from harness.encoders.dropout import replace_dropout
 from harness.encoders.families import (
     check_text_encoder,

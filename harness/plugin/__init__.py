@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness.data.batching import TextBatch as TextBatch
+    from harness.plugin.artefact import Artefact as Artefact
     from harness.plugin.config import MethodConfig as MethodConfig
     from harness.plugin.config import Precision as Precision
     from harness.plugin.config import Setting as Setting
     from harness.plugin.config import TrainingConfig as TrainingConfig
-    from harness.plugin.kit import Artefact as Artefact
+    from harness.plugin.declaration import Declaration as Declaration
     from harness.plugin.kit import Kit as Kit
     from harness.plugin.method import FrozenMethod as FrozenMethod
     from harness.plugin.method import Method as Method
@@ -36,7 +37,8 @@ _HOMES = {
     "Precision": "harness.plugin.config",
     "Setting": "harness.plugin.config",
     "TrainingConfig": "harness.plugin.config",
-    "Artefact": "harness.plugin.kit",
+    "Artefact": "harness.plugin.artefact",
+    "Declaration": "harness.plugin.declaration",
     "Kit": "harness.plugin.kit",
     "FrozenMethod": "harness.plugin.method",
     "Method": "harness.plugin.method",

@@ -12,7 +12,7 @@ from pydantic import (
 )
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
-from harness.data.batch_items import Batching
+from harness.choices import Batching
 from harness.data.shapes import Accepts
 from harness.data.trained_encoders import parts_of
 from harness.inputs import checked_number

@@ -1,29 +1,17 @@
 """Sentence vectors of a pretrained encoder that never changes, for a whole corpus at once."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from harness.choices import Pooling
 from harness.data.batching import TextBatch, pad
 from harness.data.tokens import Template
 from harness.device import token_groups
-from harness.encoders.pooling import Pooling, pooled
-from harness.plugin.kit import Artefact, Kit
-
-
-def frozen_vectors(corpus: str, field: str, pooling: Pooling, max_length: int) -> Artefact:
-    """The artefact `vectors` of a method on a frozen encoder: (items, columns, width) float32.
-
-    field: the configuration field that names the corpus. The configuration must also have the
-    fields `pooling` and `max_length`.
-    """
-
-    def build(kit: Kit) -> Mapping[str, np.ndarray]:
-        return {"vectors": corpus_vectors(kit, corpus, pooling, max_length)}
-
-    return Artefact("vectors", (field, "pooling", "max_length"), build, embeds=False)
+from harness.encoders.pooling import pooled
+from harness.plugin.kit import Kit
 
 
 def corpus_vectors(kit: Kit, corpus: str, pooling: Pooling, max_length: int) -> np.ndarray:

@@ -10,18 +10,35 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from harness.choices import Edit
 from harness.data.batching import TextBatch, pad
 from harness.data.tokens import Template
 from harness.device import token_groups
-from harness.plugin.kit import Artefact, Kit
-from harness.plugin.replaced_tokens import ReplacedTokenConfig, editor
+from harness.plugin.kit import Kit
+from harness.plugin.replaced_tokens import CORRUPTIONS, ReplacedTokenConfig
 from harness.views.corruption import Edited, compare_pieces
-from harness.views.edits import Edit, Editor
+from harness.views.edits import Editor
+from harness.views.masking import Masker
 
-CORRUPTIONS = "corruptions"
-"""Name of the artefact"""
 COLUMNS = {"unsup": (0, 0), "sup": (0, 1, 2)}
 """Setting -> the text of an item that each view is made of"""
+
+
+def editor(config: ReplacedTokenConfig, kit: Kit, edits: Sequence[Edit] = ("replace",)) -> Editor:
+    """The editor of sentences that a configuration asks for, with its generator.
+
+    It edits anew on every call. Where deletion is the only edit, no generator is loaded.
+    """
+    generator = None
+    if tuple(edits) != ("delete",):
+        generator = kit.generator(config.generator, dropout=not config.generator_eval)
+    return Editor(
+        Masker(kit.tokenizer, config.masking_ratio),
+        generator,
+        longest=config.max_length,
+        edits=edits,
+        only_masked=config.replace_only_masked,
+    )
 
 
 class StaticCorruption(nn.Module):
@@ -48,17 +65,6 @@ class StaticCorruption(nn.Module):
         return compare_pieces(batch, written)
 
 
-def corruption_artefacts(config: ReplacedTokenConfig) -> list[Artefact]:
-    """The artefact of a configuration that asks for static corruptions; otherwise none."""
-    fields = (
-        "setting", "sentences", "triplets", "max_length", "masking_ratio", "generator",
-        "generator_eval", "replace_only_masked",
-    )  # fmt: skip
-    if not config.static_corruption:
-        return []
-    return [Artefact(CORRUPTIONS, fields, lambda kit: _corruptions(config, kit), embeds=False)]
-
-
 def sentence_editor(
     config: ReplacedTokenConfig, kit: Kit, edits: Sequence[Edit] = ("replace",)
 ) -> Editor | StaticCorruption:
@@ -66,7 +72,7 @@ def sentence_editor(
     return StaticCorruption(kit) if config.static_corruption else editor(config, kit, edits)
 
 
-def _corruptions(config: ReplacedTokenConfig, kit: Kit) -> Mapping[str, np.ndarray]:
+def corruptions(config: ReplacedTokenConfig, kit: Kit) -> Mapping[str, np.ndarray]:
     """Edited rows, special tokens included, one after the other, and where each begins."""
     # A fixed seed, so that the result does not depend on the trial that builds it.
     torch.manual_seed(0)

@@ -104,14 +104,14 @@ def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> Metho
     Raises UserError for an unknown hyperparameter, a wrong type or a value out of range. `where` is
     the beginning of its message, such as a file and a line.
     """
-    fields = plugin.method.config_type.model_fields
+    fields = plugin.config_type.model_fields
     for key in values:
         if key not in fields:
             raise UserError(
                 f'{where}method {plugin.name} has no hyperparameter "{key}"{suggest(key, fields)}'
             )
     try:
-        return plugin.method.config_type(**values)
+        return plugin.config_type(**values)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])

@@ -85,7 +85,7 @@ def misspelt(copies: Path) -> set[tuple[Place, str]]:
     for name in METHODS:
         copy = copies / f"misspelt_{name}"
         shutil.copytree(CHECKOUT / "methods" / name, copy)
-        fields = registry.load(name).method.config_type.model_fields
+        fields = registry.load(name).config_type.model_fields
         planted |= misspell(copy, fields)
     return planted
 
