@@ -182,10 +182,13 @@ def load(name: str) -> Plugin:
 
 def _declares(found: Any, module: ModuleType) -> TypeGuard["type[Declaration[Any]]"]:
     """Whether what a module calls Method or Declaration is one, and its own."""
+    from harness.plugin.declaration import Declaration
+
+    base: type[Declaration[Any]] = Declaration
     if hasattr(module, "Method"):
-        from harness.plugin.method import Method as base  # the module has imported it before
-    else:
-        from harness.plugin.declaration import Declaration as base
+        from harness.plugin.method import Method  # the module has imported it before
+
+        base = Method
     return isinstance(found, type) and issubclass(found, base) and found is not base
 
 

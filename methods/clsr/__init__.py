@@ -11,7 +11,7 @@ from pydantic import Field
 from harness import plugin
 from harness.data.shapes import Accepts
 from harness.plugin import Artefact, Batches, Optimisation, Selection, Stage
-from harness.plugin.shared_artefacts import frozen_vectors
+from harness.plugin.frozen_vectors import frozen_vectors
 
 WARMUP_EPOCHS = 10
 

@@ -13,7 +13,7 @@ from pydantic import Field
 from harness import plugin
 from harness.plugin import Artefact, Stage
 from harness.plugin.replaced_tokens import ReplacedTokenConfig
-from harness.plugin.shared_artefacts import corruption_artefacts
+from harness.plugin.static_corruption import corruption_artefacts
 
 
 class Config(ReplacedTokenConfig):

@@ -12,7 +12,7 @@ from harness.losses.replaced_tokens import as_padded, replaced_token_loss
 from harness.modules.heads import BatchNormHead
 from harness.modules.prompts import DeepPrompts
 from harness.plugin import Kit, Stage, TextBatch
-from harness.plugin.static_corruption import sentence_editor
+from harness.plugin.sentence_editor import sentence_editor
 
 from . import Config, Declaration
 

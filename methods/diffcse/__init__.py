@@ -15,7 +15,7 @@ from harness.data.corpora import NEIGHBOURS
 from harness.data.shapes import Accepts
 from harness.plugin import Artefact, Stage
 from harness.plugin.replaced_tokens import ReplacedTokenConfig
-from harness.plugin.shared_artefacts import corruption_artefacts
+from harness.plugin.static_corruption import corruption_artefacts
 
 AUGMENTED = ("positives", "negatives")
 """Objectives without a discriminator: edited sentences join the contrastive loss (appendix B)"""

@@ -13,7 +13,7 @@ from harness import plugin
 from harness.choices import Permutation, Pooling
 from harness.errors import UserError
 from harness.plugin import Artefact, Batches, Optimisation, Stage
-from harness.plugin.shared_artefacts import frozen_vectors
+from harness.plugin.frozen_vectors import frozen_vectors
 
 
 class Config(plugin.TrainingConfig):

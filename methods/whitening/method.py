@@ -11,7 +11,7 @@ from harness import plugin
 from harness.encoders.pooling import pooled
 from harness.errors import UserError
 from harness.plugin import Kit, TextBatch
-from harness.plugin.frozen_vectors import vector_groups
+from harness.plugin.corpus_vectors import vector_groups
 
 from . import Config, Declaration
 

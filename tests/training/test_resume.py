@@ -198,7 +198,7 @@ import random
 
 import numpy as np
 import torch
-from methods.simcse import Method as SimCSE
+from methods.simcse.method import Method as SimCSE
 
 
 class Method(SimCSE):
