@@ -10,7 +10,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from pydantic import ValidationError
 
 from harness import PROTOCOL, __version__
@@ -167,6 +166,11 @@ def describe(trial: Trial, *, here: bool = True) -> Record:
     here: whether this process runs it. Otherwise its machine is not known, and the GPU of this one
     is not asked, which would take memory of it.
     """
+    threads = device = None
+    if here:
+        import torch  # a plan makes records of trials that run elsewhere
+
+        threads, device = torch.get_num_threads(), _device_name()
     declared, config = trial.declared, trial.config
     measured = suite(config.suite)
     packages = {name: version(name) for name in _PACKAGES}
@@ -189,9 +193,9 @@ def describe(trial: Trial, *, here: bool = True) -> Record:
         data_digest=data_digest(declared),
         model_digest=declared.model_digest(),
         protocol=PROTOCOL,
-        threads=torch.get_num_threads() if here else None,
+        threads=threads,
         host=platform.node() if here else None,
-        device=_device_name() if here else None,
+        device=device,
         versions={"harness": __version__, "python": platform.python_version(), **packages},
         commit=commit(),
     )
@@ -216,6 +220,8 @@ def facts_of(trial: Trial) -> dict[str, Any]:
 
 
 def _device_name() -> str:
+    import torch
+
     if torch.cuda.is_available():
         return str(torch.cuda.get_device_name())
     return f"cpu ({platform.machine()})"
