@@ -90,6 +90,8 @@ class UserCode:
         spec = _specification(name)
         assert spec is not None
         module = importlib.util.module_from_spec(spec)
+        for inside in [each for each in sys.modules if each.startswith(f"{name}.")]:
+            del sys.modules[inside]  # of an import before; they derive from its classes
         sys.modules[name] = module
         try:
             with _importing(f"the {what} {self.path}"):

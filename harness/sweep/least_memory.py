@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.data.hub import model_folder
 from harness.data.trained_encoders import parts_of
-from harness.encoders.loadable import parameter_count, stored_in_bf16
+from harness.data.weight_contents import parameter_count, stored_in_bf16
 from harness.errors import NotHere, UserError
 from harness.plugin.config import TrainingConfig
 from harness.plugin.declared import Declared

@@ -1,10 +1,11 @@
 """Puts the encoder that a trial of the store has trained where methods load it from."""
 
+from pathlib import Path
+
 from harness.data.trained_encoders import WEIGHTS, parts_of, trained_folder
 from harness.errors import UserError
 from harness.files import content_digest
 from harness.manifests import MANIFEST, damage, seal
-from harness.training.saved_state import SavedState
 from harness.trials.store import Store
 
 IN_A_METHOD = "encoder.model."
@@ -23,7 +24,9 @@ def provide(store: Store, encoder: str) -> None:
     folder = trained_folder(trial)
     if damage(folder / MANIFEST) is None:
         return
-    state = _state(store, encoder, trial)
+    from harness.training.saved_state import SavedState  # with torch
+
+    state = SavedState.read(_weights(store, encoder, trial))
     weights = {
         name.removeprefix(IN_A_METHOD): value
         for name, value in state.weights.items()
@@ -35,8 +38,8 @@ def provide(store: Store, encoder: str) -> None:
     seal(folder / MANIFEST, [folder / WEIGHTS])
 
 
-def _state(store: Store, encoder: str, trial: str) -> SavedState:
-    """The trained weights of a trial, as its record names them."""
+def _weights(store: Store, encoder: str, trial: str) -> Path:
+    """The file of a trial's trained weights, as its record names it."""
     record, weights = store.get(trial), store.kept_weights(trial)
     if record is None or not record.finished:
         raise UserError(
@@ -47,4 +50,4 @@ def _state(store: Store, encoder: str, trial: str) -> SavedState:
             f'encoder "{encoder}": {weights} are not the weights of trial {trial[:10]}; '
             f"`harness eval {trial[:10]} --store {store.place}` makes them again"
         )
-    return SavedState.read(weights)
+    return weights

@@ -20,6 +20,7 @@ from harness.files import digest_of
 from harness.plugin import registry
 from harness.plugin.config import MethodConfig, label_share
 from harness.plugin.declared import Declared
+from harness.plugin.engine import EngineConfig
 from harness.plugin.registry import Plugin
 from harness.trials.record import Record, trial_label
 
@@ -73,6 +74,12 @@ class Trial:
     def start(self) -> str | None:
         """The key of the trial that has trained the encoder; None: the encoder is pretrained."""
         return parts_of(self.config.encoder)[1]
+
+    @property
+    def workers(self) -> int:
+        """The number of processes that train it."""
+        config = self.config
+        return config.workers if isinstance(config, EngineConfig) else 1
 
     @property
     def label(self) -> str:

@@ -33,7 +33,7 @@ from harness.trials.store import Store
 from harness.trials.trained_encoder import provide
 from harness.trials.trial import Trial, failed, portable
 from harness.trials.trial import key as key_of
-from harness.trials.workers import Launch, worker_count
+from harness.trials.workers import Launch
 
 POSTPONED = "postponed"
 """The status of a trial that waits or gave way, and so has no record yet"""
@@ -55,7 +55,7 @@ def settings_of(job: Job, gpus: float, files: LocalFiles | None) -> dict[str, An
         sent = trial_settings(job.trial, files)
     except UserError:  # the trial itself says in its record which file is missing
         sent = trial_settings(job.trial, None)
-    workers = 1 if job.part else worker_count(job.trial)
+    workers = 1 if job.part else job.trial.workers
     return {"key": job.key, "part": part, "gpus": gpus, "workers": workers, **sent}
 
 
