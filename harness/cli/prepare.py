@@ -39,8 +39,7 @@ def prepare(
     from harness.sweep.driver import prepare_sweep
     from harness.sweep.screen.sweep_state import publishing
     from harness.sweep.screen.terminal import Terminal
-    from harness.sweep.workers.limits import Limits
-    from harness.sweep.workers.resources import Resources
+    from harness.sweep.workers.resources import Limits, Resources
 
     console = Screen()
     resources = Resources(cpus_per_trial, options.gpus_of(gpus_per_trial))

@@ -11,7 +11,6 @@ from harness.sweep.screen.watcher import RoundPlan, SweepWatcher
 from harness.sweep.searching.courses import Begun, Phase, known_sum
 from harness.sweep.searching.scored import settled_keys
 from harness.sweep.spaces.search import Search
-from harness.trials.prepare import check_runnable
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 
@@ -53,6 +52,8 @@ class TrialRuns:
         Raises UserError when they cannot.
         """
         if search.id not in self._checked:
+            from harness.trials.prepare import check_runnable  # with torch
+
             check_runnable(search.trials([search.fixed], "final")[0])
             self._checked.add(search.id)
 

@@ -21,8 +21,9 @@ from harness.sweep.queue.trial_queue import Job
 from harness.sweep.travelling.local_files import LocalFiles
 from harness.sweep.travelling.received_files import receive
 from harness.sweep.workers.gpu_share import NEEDS_MORE
-from harness.sweep.workers.limits import Limits, limited, stopped, watched
+from harness.sweep.workers.limits import limited, stopped, watched
 from harness.sweep.workers.rank_actors import in_this_group
+from harness.sweep.workers.resources import Limits
 from harness.training.memory import give_back
 from harness.training.progress import Progress
 from harness.trials.record import Record
