@@ -1,9 +1,9 @@
-"""The contract of a method: what a plugin declares, builds and computes.
+"""The contract of a method: what a plugin builds and computes.
 
-A plugin is a folder (or a file) with a class `Method`. What can be declared is declared in class
-methods, so that a sweep can be planned without a GPU and without a model. `losses` and `embed` are
-the only computations that a plugin must write. The harness does everything else: batches, the
-training loop, evaluation, checkpoints, seeds and records.
+A plugin is a folder (or a file) with a class `Method`. What it declares stands in class methods
+(harness.plugin.declaration), so that a sweep can be planned without a GPU and without a model.
+`losses` and `embed` are the only computations that a plugin must write. The harness does everything
+else: batches, the training loop, evaluation, checkpoints, seeds and records.
 """
 
 from abc import abstractmethod

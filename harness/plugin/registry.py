@@ -37,8 +37,8 @@ class Plugin:
     name: str
     declaration: "type[Declaration[Any]]"
     source_digest: str
-    module: str
-    """The name of the imported module with the declaration"""
+    module: str = ""
+    """The name of the imported module with the declaration, where another one computes"""
 
     @property
     def config_type(self) -> "type[MethodConfig]":
