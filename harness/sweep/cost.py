@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 
 from harness.data.hub import model_shape
-from harness.data.trained_encoders import parts_of
+from harness.data.revisions import repository_of
 from harness.device import device, resolve_precision
 from harness.encoders.loadable import common_sizes
 from harness.errors import NotHere
@@ -97,7 +97,7 @@ def layer_parameters(encoder: str) -> int:
     try:
         shape = model_shape(encoder, download=False)
     except NotHere:
-        model, _ = parts_of(encoder)
+        model = repository_of(encoder)
         if model in PUBLISHED_PARAMETERS:
             return PUBLISHED_PARAMETERS[model]
         raise
