@@ -1,7 +1,6 @@
 """`harness plan`: shows what a sweep would do."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cli import options
@@ -209,9 +208,11 @@ def _together(
 
     said: label -> what is said of the search, which must be the same.
     """
+    from harness.data.revisions import short_name
+
     alike: dict[tuple[str, str], dict[str, str]] = {}
     for search in searches:
-        encoder = Path(search.config.encoder).name
+        encoder = short_name(search.config.encoder)
         before, _, after = search.label.partition(encoder)
         name = f"{before.strip()}{after}"
         alike.setdefault((name, said[search.label]), {})[encoder] = search.label

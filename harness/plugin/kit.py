@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from harness.arrays import SharedArrays
 from harness.data.corpora import source
 from harness.data.hub import model_shape
 from harness.data.label_subsets import label_subset
+from harness.data.revisions import short_name
 from harness.data.templates import require_mask
 from harness.data.tokenizers import check_same_tokenizer, load_tokenizer
 from harness.data.tokens import Template, Tokens, tokenised
@@ -207,7 +207,7 @@ class Kit:
             with random_state_kept(self.device), alone():
                 return artefact.build(self)
 
-        title = f"{name} of {self.declared.name} for {Path(self.config.encoder).name}"
+        title = f"{name} of {self.declared.name} for {short_name(self.config.encoder)}"
         return SharedArrays(folder, f"the artefact {title}", build)
 
     def shared(self) -> list[list[SharedArrays]]:

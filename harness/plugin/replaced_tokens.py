@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from harness.choices import Reduction
+from harness.data.revisions import repository_of
 from harness.plugin.config import TrainingConfig
 
 CORRUPTIONS = "corruptions"
@@ -48,5 +49,5 @@ class ReplacedTokenConfig(TrainingConfig):
         """The distilled sibling of BERT or RoBERTa; any other encoder generates for itself."""
         # "roberta-base" and "some/bert-large-uncased" belong to the families "roberta" and "bert".
         encoder = str(info.data.get("encoder", ""))
-        family = Path(encoder).name.split("-")[0]
+        family = Path(repository_of(encoder)).name.split("-")[0]
         return given or DISTILLED.get(family, encoder)

@@ -14,7 +14,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from harness.data.hub import model_shape
-from harness.data.trained_encoders import parts_of
+from harness.data.revisions import repository_of
 from harness.data.weight_contents import layer_parameter_count
 from harness.errors import NotHere
 from harness.evaluation.suites import suite
@@ -100,7 +100,7 @@ def layer_parameters(encoder: str) -> int:
     try:
         shape = model_shape(encoder, download=False)
     except NotHere:
-        model, _ = parts_of(encoder)
+        model = repository_of(encoder)
         if model in PUBLISHED_PARAMETERS:
             return PUBLISHED_PARAMETERS[model]
         raise

@@ -13,9 +13,11 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from harness import PROTOCOL, __version__
-from harness.data.trained_encoders import parts_of, trained_name
+from harness.data.hub import model_folder
+from harness.data.revisions import commits_of, short_name
+from harness.data.trained_encoders import parts_of
 from harness.errors import UserError, reason, suggest
-from harness.evaluation.suites import suite
+from harness.evaluation.suites import Suite, suite
 from harness.files import digest_of
 from harness.plugin import registry
 from harness.plugin.config import MethodConfig, label_share
@@ -98,10 +100,8 @@ def portable(trial: Trial) -> dict[str, Any]:
 def named(declared: Declared, variant: str) -> str:
     """A configuration as people read it: method, setting, encoder, variant."""
     config = declared.config
-    model, trial = parts_of(config.encoder)
-    encoder = trained_name(Path(model).name, trial[:10]) if trial else Path(model).name
     shown = f" ({variant})" if variant else ""
-    return f"{declared.name} {config.setting} {encoder}{shown}"
+    return f"{declared.name} {config.setting} {short_name(config.encoder)}{shown}"
 
 
 def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> MethodConfig:
@@ -205,7 +205,19 @@ def describe(trial: Trial, *, here: bool = True) -> Record:
         device=device,
         versions={"harness": __version__, "python": platform.python_version(), **packages},
         commit=commit(),
+        revisions=revisions(trial, measured),
     )
+
+
+def revisions(trial: Trial, measured: Suite) -> dict[str, str]:
+    """Models and data sets of the Hub -> the commits that a trial or an evaluation of it reads.
+
+    measured: the suite that gives the scores. Raises UserError when something is not at hand.
+    """
+    declared = trial.declared
+    models = [model_folder(name) for name in declared.models]
+    own = [*declared.corpus_files(), *declared.files, *suite(declared.config.suite).files()]
+    return commits_of([*models, *own, *measured.files()])
 
 
 def _path_of(trial: Trial) -> str | None:
