@@ -14,12 +14,12 @@ from harness.data.user_modules import UserCode, imported, named_by_records, user
 from harness.errors import UserError, suggest
 from harness.files import digest, shipped
 from harness.inputs import is_folder, kind_of, read_text, regular_file
+from harness.plugin.config import MethodConfig
+from harness.plugin.declaration import Declaration
+from harness.plugin.declared import Declared
 from harness.relocation import here
 
 if TYPE_CHECKING:
-    from harness.plugin.config import MethodConfig
-    from harness.plugin.declaration import Declaration
-    from harness.plugin.declared import Declared
     from harness.plugin.method import Method
 
 ENTRY_POINTS = "harness.methods"
@@ -35,13 +35,13 @@ class Plugin:
     """A method that was found: its name, what it declares, and the digest of its source."""
 
     name: str
-    declaration: "type[Declaration[Any]]"
+    declaration: type[Declaration[Any]]
     source_digest: str
     module: str = ""
     """The name of the imported module with the declaration, where another one computes"""
 
     @property
-    def config_type(self) -> "type[MethodConfig]":
+    def config_type(self) -> type[MethodConfig]:
         """The class of its configurations."""
         return self.declaration.config_type
 
@@ -65,10 +65,8 @@ class Plugin:
             )
         return method
 
-    def declare(self, config: "MethodConfig") -> "Declared":
+    def declare(self, config: MethodConfig) -> Declared:
         """What the method declares under a configuration of its own type."""
-        from harness.plugin.declared import Declared
-
         return Declared(self, config)
 
 
@@ -158,8 +156,6 @@ def load(name: str) -> Plugin:
 
     Raises UserError when there is no such method and when its import fails, and CodeNotRun.
     """
-    from harness.plugin.config import MethodConfig  # here, because pydantic takes time
-
     source = locate(name)
     if _main_file(source).suffix != ".py":
         raise UserError(f"{source} is not a Python file or a folder with one")
@@ -180,10 +176,8 @@ def load(name: str) -> Plugin:
     return Plugin(source.stem, declares, digest(code.content), module.__name__)
 
 
-def _declares(found: Any, module: ModuleType) -> TypeGuard["type[Declaration[Any]]"]:
+def _declares(found: Any, module: ModuleType) -> TypeGuard[type[Declaration[Any]]]:
     """Whether what a module calls Method or Declaration is one, and its own."""
-    from harness.plugin.declaration import Declaration
-
     base: type[Declaration[Any]] = Declaration
     if hasattr(module, "Method"):
         from harness.plugin.method import Method  # the module has imported it before

@@ -48,7 +48,7 @@ def smallest_difference(std: float, repeats: int) -> float:
     # standard errors when a normal value around d is above the critical value times s. That it
     # finds a difference with the wrong sign is left out: one in a million.
     freedom = 2 * (repeats - 1)
-    s = np.linspace(0, 6, 6001)[1:]
+    s = np.linspace(0, 6, 1201)[1:]
     logarithms = (freedom - 1) * np.log(s) - freedom * s**2 / 2  # of the density of s
     weights = np.exp(logarithms - logarithms.max())
     weights /= weights.sum()
@@ -68,7 +68,7 @@ def _above(values: np.ndarray) -> np.ndarray:
 def _root(rising: Callable[[float], float]) -> float:
     """The value from 0 to 100 at which a rising function is 0, to nine digits."""
     low, high = 0.0, 100.0
-    for _ in range(50):
+    for _ in range(40):
         middle = (low + high) / 2
         low, high = (low, middle) if rising(middle) > 0 else (middle, high)
     return low

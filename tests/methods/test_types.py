@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.cli.new import skeleton
 from harness.plugin import registry
-from harness.plugin.skeleton import skeleton
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
