@@ -105,7 +105,7 @@ def write_sleeper(folder: Path, seconds: float, trials: int) -> tuple[Path, Path
 
 def sweep(*targets: Path, store: Path, options: tuple[str, ...] = (), **changed: str) -> Run:
     """Run a sweep in a process of its own."""
-    command = [sys.executable, "-m", "harness", "sweep", *map(str, targets)]
+    command = [sys.executable, "-m", "harness", "sweep", "--no-local", *map(str, targets)]
     started = last = time.perf_counter()
     process = subprocess.Popen(
         [*command, "--store", str(store), *options],

@@ -117,6 +117,14 @@ AddressOption = Annotated[
         "or else a Ray of the sweep's own.",
     ),
 ]
+LocalOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--local/--no-local",
+        help="Run the trials in this process, one after the other, without Ray. Default: where "
+        "one trial runs at a time, and for short sweeps.",
+    ),
+]
 TrackOption = Annotated[
     str | None,
     typer.Option(

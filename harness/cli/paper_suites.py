@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from harness.cli.sweeping import Means
     from harness.cli.targets import SweepOptions
     from harness.report.published.compared import ComparedTable
-    from harness.sweep.cluster.measuring import Asked
+    from harness.sweep.measuring import Asked
     from harness.trials.record import Record
     from harness.trials.store import Store
 
@@ -69,7 +69,7 @@ def measure(
     """
     if not lacking:
         return True
-    from harness.sweep.cluster.measuring import Asked
+    from harness.sweep.measuring import Asked
     from harness.trials.lookup import model
 
     readable = _readable({suite for names in lacking.values() for suite in names}, console)
@@ -102,15 +102,16 @@ def _readable(names: Iterable[str], console: "Console") -> set[str]:
 
 def _measured(asked: "list[Asked]", store: "Store", means: "Means", console: "Console") -> bool:
     """Measure the models on workers, and store the records of each as soon as it is measured."""
-    from harness.sweep.cluster.measuring import measured
-    from harness.sweep.cluster.ray_engine import Engine
+    from harness.sweep.engine import engine
+    from harness.sweep.measuring import measured
 
     trials, complete = [each.model.trial for each in asked], True
-    with Engine(store, means.resources(), means.limits(), trials) as engine:
+    resources, limits, local = means.resources(), means.limits(), bool(means.local)
+    with engine(store, resources, limits, trials, local=local) as running:
         counts = _to_measure(each.suites for each in asked)
-        console.print(f"\n{counts}, {engine.slots} at a time", soft_wrap=True)
+        console.print(f"\n{counts}, {running.slots} at a time", soft_wrap=True)
         with console.status("measuring") as status:
-            for number, (each, found) in enumerate(measured(asked, engine), 1):
+            for number, (each, found) in enumerate(measured(asked, running), 1):
                 reasons = [found] if isinstance(found, str) else _stored(found, store)
                 complete &= not reasons
                 why = f", without {'; '.join(reasons)}" if reasons else ""

@@ -37,6 +37,7 @@ def reproduce(
     gpus_per_trial: options.GpusOption = None,
     address: options.AddressOption = None,
     track: options.TrackOption = None,
+    local: options.LocalOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan and stop, as `harness plan` does.")
     ] = False,
@@ -55,7 +56,7 @@ def reproduce(
         SweepOptions([], set_, encoders, None, seeds, subsets, False, paper, each, store)
         for each in _numbers(paper, number)
     ]
-    means = Means(cpus_per_trial, gpus_per_trial, address=address, track=track)
+    means = Means(cpus_per_trial, gpus_per_trial, address=address, track=track, local=local)
     means.check()
     searches = _searches(targets)
     if dry_run:

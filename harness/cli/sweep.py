@@ -61,6 +61,7 @@ def sweep(
         ),
     ] = None,
     track: options.TrackOption = None,
+    local: options.LocalOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan and stop, as `harness plan` does.")
     ] = False,
@@ -84,8 +85,9 @@ def sweep(
         store,
     )
     means = Means(
-        cpus_per_trial, gpus_per_trial, memory_per_trial, trial_timeout, address, dashboard, track
-    )
+        cpus_per_trial, gpus_per_trial, memory_per_trial, trial_timeout, address, dashboard, track,
+        local,
+    )  # fmt: skip
     means.check()
     searches = chosen.searches()
     if dry_run:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from harness.cli import options
+from harness.errors import UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,9 +31,24 @@ class Means:
     address: str | None = None
     dashboard: bool | None = None
     track: str | None = None
+    local: bool | None = None
+    """Whether trials run in this process; None: where that takes no longer"""
 
     def check(self) -> None:
-        """Raise UserError for a text that says nothing."""
+        """Raise UserError for a text that says nothing, and for what one process cannot do."""
+        if self.local:
+            for value, option in (
+                (self.address, "--address"),
+                (self.dashboard, "--dashboard"),
+                (self.trial_timeout, "--trial-timeout"),
+                (self.memory_per_trial, "--memory-per-trial"),
+                (self.gpus_per_trial, "--gpus-per-trial"),
+            ):
+                if value:
+                    raise UserError(
+                        f"--local runs the trials in this process, which has no {option}: leave "
+                        f"out one of the two"
+                    )
         options.seconds_of(self.trial_timeout, "--trial-timeout")
         options.gpus_of(self.gpus_per_trial)
         if self.track is not None:
@@ -74,7 +90,7 @@ def run_searches(
             tracking = stack.enter_context(Tracking(means.track, store, name, terminal.notice))
         return run_sweep(
             searches, store, means.resources(), means.limits(), terminal,
-            dashboard=dashboard, tracking=tracking,
+            dashboard=dashboard, local=means.local, tracking=tracking,
         )  # fmt: skip
 
 

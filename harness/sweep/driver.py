@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from harness.shared_cache import check_caches
+from harness.sweep.engine import Engine, engine, runs_here
 from harness.sweep.queue.trial_sources import TrialSource
 from harness.sweep.screen.watcher import Everyone, RoundPlan, SweepWatcher, TrialWatcher
 from harness.sweep.searching.courses import Courses, Phase
@@ -29,7 +30,6 @@ from harness.trials.store import Store
 from harness.trials.trial import key
 
 if TYPE_CHECKING:
-    from harness.sweep.cluster.ray_engine import Engine
     from harness.sweep.searching.suggestions import Suggestions
 
 _Searching = Generator[Phase, None, Scored]
@@ -56,15 +56,21 @@ def run_sweep(
     watcher: SweepWatcher,
     *,
     dashboard: bool,
+    local: bool | None = None,
     tracking: TrialWatcher | None = None,
 ) -> SweepResult:
     """Run the trials that the store has not finished.
 
-    `dashboard`: whether they are shown in Ray's dashboard. `tracking`: hears of them, too.
+    `dashboard`: whether they are shown in Ray's dashboard. `local`: whether they run in this
+    process; None: where that takes no longer. `tracking`: hears of them, too.
     Raises UserError, before anything runs, for a model or a data file that is not there, or for a
     cache or a store that cannot be written.
     """
-    with _sweep(searches, store, resources, limits, watcher, dashboard=dashboard) as sweep:
+    if local is None:
+        local = not dashboard and runs_here(searches, resources, limits)
+    with _sweep(
+        searches, store, resources, limits, watcher, dashboard=dashboard, local=local
+    ) as sweep:
         return sweep.run(Everyone(watcher, tracking) if tracking else watcher)
 
 
@@ -93,17 +99,18 @@ def _sweep(
     watcher: SweepWatcher,
     *,
     dashboard: bool = False,
+    local: bool = False,
 ) -> "Iterator[_Sweep]":
     check_caches()
     store.check_writable()
     with ExitStack() as stack:
 
-        def start() -> "Engine":
-            from harness.sweep.cluster.ray_engine import Engine  # it takes long to import
-
+        def start() -> Engine:
             samples = [each.known_trials()[0] for each in (*implied(searches), *searches)]
             announce = watcher.notice if dashboard else None
-            return stack.enter_context(Engine(store, resources, limits, samples, announce))
+            return stack.enter_context(
+                engine(store, resources, limits, samples, local=local, announce=announce)
+            )
 
         yield _Sweep(searches, TrialRuns(store, start, watcher))
 

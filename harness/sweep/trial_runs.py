@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
+from harness.sweep.engine import Engine
 from harness.sweep.screen.watcher import RoundPlan, SweepWatcher
 from harness.sweep.searching.courses import Begun, Phase, known_sum
 from harness.sweep.searching.scored import settled_keys
@@ -15,14 +16,13 @@ from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 
 if TYPE_CHECKING:
-    from harness.sweep.cluster.ray_engine import Engine
     from harness.sweep.searching.suggestions import Suggestions
 
 
 class TrialRuns:
     """Knows the trials that the searches of a sweep ask for, and which of them are to run."""
 
-    def __init__(self, store: Store, start: Callable[[], "Engine"], watcher: SweepWatcher) -> None:
+    def __init__(self, store: Store, start: Callable[[], Engine], watcher: SweepWatcher) -> None:
         """`start`: gives what runs trials; it is called when there is one to run."""
         self.store, self.watcher = store, watcher
         self._start = start
@@ -32,7 +32,7 @@ class TrialRuns:
         """Searches of which it is known that their trials can run"""
 
     @cached_property
-    def engine(self) -> "Engine":
+    def engine(self) -> Engine:
         """What runs trials."""
         return self._start()
 

@@ -3,17 +3,14 @@
 import csv
 import io
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from harness.trials.store import Store
-from tests.serial import SerialEngine
 
 SMALL = (
     "--encoder", "tiny-bert", "--set", "sentences=graded-sentences", "--set", "max_steps=2",
@@ -26,16 +23,13 @@ def reproduce(
     harness: Any,
     senteval: Callable[..., Path],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., Any]:
     """reproduce(argument, ..., paper=..., table=...): on the tiny encoder and a small archive."""
     senteval()
-    engine = SimpleNamespace(Engine=SerialEngine)
-    monkeypatch.setitem(sys.modules, "harness.sweep.cluster.ray_engine", engine)
 
     def call(*arguments: str, paper: str = "dcpcse", table: int = 2) -> Any:
         named = (paper, "--table", table, "--store", tmp_path / "store")
-        return harness("reproduce", *named, *SMALL, *arguments)
+        return harness("reproduce", "--local", *named, *SMALL, *arguments)
 
     return call
 

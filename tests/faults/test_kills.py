@@ -153,7 +153,7 @@ def started(
         store: Path, *options: str, **changed: str
     ) -> Iterator[tuple[subprocess.Popen[str], str]]:
         mark = uuid.uuid4().hex
-        command = [sys.executable, "-m", "harness", "sweep", *map(str, targets)]
+        command = [sys.executable, "-m", "harness", "sweep", "--no-local", *map(str, targets)]
         driver = subprocess.Popen(
             [*command, "--store", str(store), *options],
             env=environment | changed | {"HARNESS_TEST_MARK": mark},

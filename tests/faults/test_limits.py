@@ -97,7 +97,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
     (folder / "faulty.py").write_text(PLUGIN, encoding="utf-8")
     (folder / "space.yaml").write_text(one_grid("faulty", "fault", FAULTS), encoding="utf-8")
     answer = run_module(
-        "harness", "sweep", folder / "faulty.py", folder / "space.yaml", "--store",
+        "harness", "sweep", "--no-local", folder / "faulty.py", folder / "space.yaml", "--store",
         folder / "store", "--trial-timeout", "60s", "--memory-per-trial", "3", *ONE_AT_A_TIME,
         environment={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"},
         timeout=1500,

@@ -95,7 +95,7 @@ def sweep(tmp_path: Path, environment: Environment) -> Sweep:
 
     def start(**changed: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-c", HASTY, "sweep", tmp_path / "slowly.py",
+            [sys.executable, "-c", HASTY, "sweep", "--no-local", tmp_path / "slowly.py",
              tmp_path / "space.yaml", "--store", tmp_path / "store", "--cpus-per-trial", "1"],
             env=environment | changed,
             stdout=subprocess.PIPE,

@@ -56,7 +56,15 @@ def start(shared: Path, folder: Path, environment: dict[str, str]) -> Iterator[S
     begun: list[subprocess.Popen[str]] = []
 
     def sweep(store: Path) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "harness", "sweep", shared, folder / "space.yaml"]
+        command = [
+            sys.executable,
+            "-m",
+            "harness",
+            "sweep",
+            "--no-local",
+            shared,
+            folder / "space.yaml",
+        ]
         begun.append(
             subprocess.Popen(
                 [*map(str, command), "--store", str(store), *ONE_AT_A_TIME],

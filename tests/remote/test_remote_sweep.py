@@ -78,9 +78,9 @@ def test_a_second_machine_has_nothing_to_run(
     space.write_text(SPACE, encoding="utf-8")
     place = f"s3://{bucket}/results/trials"
     proxy.faults.extend(["pass", "pass", "busy", "pass", "drop", "pass", "half"] * 4)
-    first = a("sweep", plugin, space, "--store", place, *ONE_AT_A_TIME)
+    first = a("sweep", "--no-local", plugin, space, "--store", place, *ONE_AT_A_TIME)
     assert "2 to run, 0 already in the store" in first
-    second = b("sweep", plugin, space, "--store", place)
+    second = b("sweep", "--no-local", plugin, space, "--store", place)
     assert "0 to run, 2 already in the store" in second
     assert "final seeds: 0 to run, 1 already in the store" in second
     assert table_of(second) == table_of(first)

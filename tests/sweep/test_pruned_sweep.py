@@ -69,7 +69,7 @@ def swept(
     space, store = folder / "space.yaml", Store(folder / "store")
     few = str(write_few_pairs(folder))
     space.write_text(SPACE.replace("FEW", few), encoding="utf-8")
-    command = ["sweep", plugin, space, "--store", store.folder, *ONE_AT_A_TIME]
+    command = ["sweep", "--no-local", plugin, space, "--store", store.folder, *ONE_AT_A_TIME]
     killed = subprocess.Popen(
         [sys.executable, "-m", "harness", *map(str, command)],
         env=environment,

@@ -104,7 +104,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, write_plugin: Callable[...,
 @pytest.fixture(scope="module")
 def sweep(folder: Path, process: Callable[..., Any]) -> Sweep:
     """sweep(methods, space, store name, option, ...): run a sweep on Ray and read its store."""
-    return _sweep(folder, lambda *words: process("sweep", *words, *ONE_AT_A_TIME))
+    return _sweep(folder, lambda *words: process("sweep", "--no-local", *words, *ONE_AT_A_TIME))
 
 
 @pytest.fixture(scope="module")

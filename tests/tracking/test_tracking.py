@@ -142,7 +142,15 @@ def test_sweep_is_tracked_as_its_records(process: Any, write_plugin: Any, tmp_pa
     space.write_text(text + f"set: {fixed}\nsearch: {{seeds: [42]}}\n", encoding="utf-8")
     store = Store(tmp_path / "trials")
     answer = process(
-        "sweep", plugin, space, "--store", store.folder, "--track", "tensorboard", *ONE_AT_A_TIME
+        "sweep",
+        "--no-local",
+        plugin,
+        space,
+        "--store",
+        store.folder,
+        "--track",
+        "tensorboard",
+        *ONE_AT_A_TIME,
     )
     assert answer.code == 0, answer.err
     runs = {each.name[-10:]: each for each in READERS["tensorboard"](store.tracking_folder)}

@@ -65,7 +65,7 @@ from harness.trials.trial import Trial, commit
 class_cache.ENV_VARS_TO_PROPAGATE = {"RAY_CHDIR_TO_TRIAL_DIR"}
 
 
-class Engine:
+class RayEngine:
     """A connection to Ray for the length of a sweep. It is made when the first trial needs it."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Engine:
         self._made: set[str] = set()
         """The keys of the parts that have been made for the trials of this sweep"""
 
-    def __enter__(self) -> "Engine":
+    def __enter__(self) -> "RayEngine":
         return self
 
     def __exit__(self, *error: Any) -> None:

@@ -23,8 +23,9 @@ from harness.trials.trial import Trial
 def measure_model(settings: Mapping[str, Any], store: str, cpus: float) -> list[Record] | str:
     """The records of a model, or the reason why it cannot be measured."""
     torch.set_num_threads(max(1, int(cpus)))
+    measure = _limited if settings["limits"] else _records
     try:
-        return _limited(settings, store_at(store))
+        return measure(settings, store_at(store))
     except UserError as error:
         return str(error)
 

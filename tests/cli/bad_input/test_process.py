@@ -31,7 +31,7 @@ def test_process_refuses_what_it_parses(
     line_of: LineOf,
 ) -> None:
     path, store = space("learning_rate", "learning_rat"), tmp_path / "store"
-    answer = process("sweep", path, "--store", store)
+    answer = process("sweep", "--no-local", path, "--store", store)
     check_process(answer, store, line_of(path, "learning_rat"), 'did you mean "learning_rate"?')
 
 
@@ -69,7 +69,7 @@ def test_process_refuses_a_mirror_that_is_no_folder(
     tmp_path: Path,
 ) -> None:
     store, environment = tmp_path / "store", {"HARNESS_HUB": str(tmp_path / "none")}
-    answer = process("sweep", space(), "--store", store, environment=environment)
+    answer = process("sweep", "--no-local", space(), "--store", store, environment=environment)
     check_process(answer, store, f"HARNESS_HUB names {tmp_path / 'none'}", "no folder")
 
 
@@ -81,5 +81,5 @@ def test_process_refuses_resources_that_no_machine_has(
     tmp_path: Path,
 ) -> None:
     store = tmp_path / "store"
-    answer = process("sweep", space(), "--store", store, "--cpus-per-trial", 999)
+    answer = process("sweep", "--no-local", space(), "--store", store, "--cpus-per-trial", 999)
     check_process(answer, store, "no machine has 999 CPUs", "lower --cpus-per-trial")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.sweep.cluster.ray_engine import Engine
+from harness.sweep.engine import Engine
 from harness.sweep.workers.suite_worker import measure_model
 from harness.trials.lookup import MeasuredModel
 from harness.trials.record import Record

@@ -1,0 +1,124 @@
+"""A sweep in the process of its command, without Ray."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import UserError
+from harness.files import shipped
+from harness.sweep.engine import runs_here
+from harness.sweep.spaces.overrides import Overrides, searches
+from harness.sweep.spaces.space import load_space
+from harness.sweep.workers.resources import Limits, Resources
+from harness.trials.record import Record
+from harness.trials.store import Store
+from tests.sweeping import write_few_pairs
+
+SPACE = """\
+setting: unsup
+suite: {suite}
+select: {{metric: few-dev}}
+search: {{seeds: [42]}}
+final: {{seeds: [0]}}
+encoders: [tiny-bert]
+set: {{sentences: graded-sentences, max_steps: 12, batch_size: 8, evaluation_interval: 4}}
+methods:
+  {method}:
+    grid:
+      learning_rate: [1e-4, 5e-4]
+"""
+SLOWLY = '''"""SimCSE that takes its time."""
+
+import os
+import time
+
+from methods.simcse.method import Method as SimCSE
+
+
+class Method(SimCSE):
+    def losses(self, batch, stage):
+        print("a batch")
+        time.sleep(float(os.environ.get("HARNESS_TEST_PAUSE", "0")))
+        return super().losses(batch, stage)
+'''
+OF_THE_RUN = {"started", "sentences_per_second", "peak_host_memory_mib", "threads"}
+
+
+def result(record: Record) -> dict[str, Any]:
+    """The fields that two runs of a trial have in common."""
+    return {
+        name: value
+        for name, value in vars(record).items()
+        if name not in OF_THE_RUN and not name.endswith("_seconds")
+    }
+
+
+def logged(store: Store) -> str:
+    """What the trials of a store have printed."""
+    folder = store.folder.with_name(f"{store.folder.name}-logs")
+    return "".join(path.read_text(encoding="utf-8") for path in folder.glob("*"))
+
+
+@pytest.mark.parametrize(
+    "option", ["--address=1.2.3.4:5", "--dashboard", "--trial-timeout=1h", "--memory-per-trial=1"]
+)
+def test_what_one_process_cannot_do_is_refused(option: str, serially: Callable[..., Any]) -> None:
+    with pytest.raises(UserError, match=f"this process, which has no {option.split('=')[0]}"):
+        serially("simcse", "quickstart", option)
+
+
+def test_short_sweeps_and_single_slots_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    def here(cores: int, cpus: float = 1, *options: str, **limits: float) -> bool:
+        monkeypatch.setattr("os.cpu_count", lambda: cores)
+        values = dict(option.split("=") for option in options)
+        path = shipped("search_spaces") / "quickstart.yaml"
+        found = searches(*load_space(path), Overrides(methods=("pooling",), values=values))
+        return runs_here(found, Resources(cpus), Limits(**limits))
+
+    assert here(2), "it is shorter than the start of Ray"
+    assert here(1)
+    assert here(4, 3), "there is one slot"
+    assert not here(1, 2), "no machine has as many cores, which Ray says"
+    assert not here(2, seconds=60.0), "a trial with limits has a process of its own"
+    monkeypatch.setenv("RAY_ADDRESS", "1.2.3.4:5")
+    assert not here(1), "the cluster has slots"
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_ctrl_c_saves_the_trial_and_the_same_command_goes_on(
+    tmp_path: Path, cache: Path, serially: Callable[..., Any]
+) -> None:
+    suite = write_few_pairs(tmp_path)
+    (tmp_path / "slowly.py").write_text(SLOWLY, encoding="utf-8")
+    space = tmp_path / "space.yaml"
+    space.write_text(SPACE.format(suite=suite, method="./slowly.py"), encoding="utf-8")
+    whole = serially(space, "--store", tmp_path / "whole")
+    assert whole.code == 0, whole.err
+    inherited = {name: text for name, text in os.environ.items() if name != "HARNESS_HUB"}
+    command = subprocess.Popen(
+        [sys.executable, "-m", "harness", "sweep", "--local", space, "--store", tmp_path / "store"],
+        env={**inherited, "HARNESS_CACHE": str(cache), "HARNESS_TEST_PAUSE": "0.2"}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    store = Store(tmp_path / "store")
+    until = time.monotonic() + 300
+    while "a batch" not in logged(store) and time.monotonic() < until:
+        assert command.poll() is None, command.communicate()
+        time.sleep(0.05)
+    command.send_signal(signal.SIGINT)
+    out, err = command.communicate(timeout=300)
+    assert command.returncode == 130, out + err
+    assert "Interrupted" in err
+    assert list(store.running_folder.rglob("checkpoint.safetensors"))
+    assert serially(space, "--store", tmp_path / "store").code == 0
+    expected = {record.key: result(record) for record in Store(tmp_path / "whole").read().records()}
+    assert {record.key: result(record) for record in store.read().records()} == expected
