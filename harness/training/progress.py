@@ -2,9 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
+
+GRADIENT_NORM = "gradient_norm"
+"""The metric with the joint norm of the gradients of all trained parameters, before clipping"""
 
 
 class Point(TypedDict):
@@ -57,7 +61,7 @@ class Outcome:
     """The step after which the present run began.
 
     It is 0, unless an earlier stage was a run of its own."""
-    best_state: dict[str, Tensor] = field(default_factory=dict, repr=False)
+    best_state: "dict[str, Tensor]" = field(default_factory=dict, repr=False)
     """What training changes, as it was at `best_step`"""
     pruned: bool = False
     """Whether the search ended the training before its last step"""
@@ -81,7 +85,7 @@ class Outcome:
         """The number of evaluations on dev in a stage so far."""
         return sum(each["stage"] == stage and each["metric"] == "dev" for each in self.history)
 
-    def forget_best(self) -> dict[str, Tensor]:
+    def forget_best(self) -> "dict[str, Tensor]":
         """Return the best weights so far, and start the choice anew with the next step."""
         best, self.best_state, self.best_dev, self.run_began = self.best_state, {}, None, self.steps
         return best

@@ -1,11 +1,15 @@
 """Puts the encoder that a trial of the store has trained where methods load it from."""
 
+from typing import TYPE_CHECKING
+
 from harness.data.trained_encoders import WEIGHTS, parts_of, trained_folder
 from harness.errors import UserError
 from harness.files import content_digest
 from harness.manifests import MANIFEST, damage, seal
-from harness.training.saved_state import SavedState
 from harness.trials.store import Store
+
+if TYPE_CHECKING:
+    from harness.training.saved_state import SavedState
 
 IN_A_METHOD = "encoder.model."
 """What stands before the names of the pretrained model in the state of a method"""
@@ -23,6 +27,8 @@ def provide(store: Store, encoder: str) -> None:
     folder = trained_folder(trial)
     if damage(folder / MANIFEST) is None:
         return
+    from harness.training.saved_state import SavedState  # it takes long to import
+
     state = _state(store, encoder, trial)
     weights = {
         name.removeprefix(IN_A_METHOD): value
@@ -35,8 +41,10 @@ def provide(store: Store, encoder: str) -> None:
     seal(folder / MANIFEST, [folder / WEIGHTS])
 
 
-def _state(store: Store, encoder: str, trial: str) -> SavedState:
+def _state(store: Store, encoder: str, trial: str) -> "SavedState":
     """The trained weights of a trial, as its record names them."""
+    from harness.training.saved_state import SavedState
+
     record, weights = store.get(trial), store.kept_weights(trial)
     if record is None or not record.finished:
         raise UserError(

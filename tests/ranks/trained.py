@@ -14,7 +14,6 @@ from harness.training.parameters import trainable
 from harness.training.progress import Outcome
 from harness.training.sharded import whole
 from harness.training.stages import stage_streams
-from harness.training.step_curves import GRADIENT_NORM
 from harness.training.steps import Steps
 from harness.training.zero import shard
 from tests.method_cases import without_dropout
