@@ -36,9 +36,8 @@ def merge(
 
     sources, target = [options.opened(each) for each in stores], options.opened(into)
     merging.check_places(sources, target)
-    with working(
-        f"merging {', '.join(each.place for each in sources)} into {target.place}"
-    ) as work:
+    places = ", ".join(each.place for each in sources)
+    with working(f"merging {places} into {target.place}") as work:
         found = merging.merge(sources, target, work)
         work("compacting the store")
         target.compact()

@@ -41,8 +41,8 @@ def problems(name: str, encoder: str | None = None, steps: Steps = unheard) -> l
     """`FILE:LINE: sentence` for each thing that is wrong with the plugin called `name`.
 
     The list is empty for a plugin that keeps the contract. encoder: in the place of the embedded
-    one. steps: hears how many settings are checked. Raises UserError when there is no such plugin or
-    encoder.
+    one. steps: hears how many settings are checked. Raises UserError when there is no such plugin
+    or encoder.
     """
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
