@@ -23,7 +23,7 @@ from typing import Any, get_args
 
 import torch
 
-from harness.data.batch_items import Batching
+from harness.choices import Batching
 from harness.device import device
 from harness.errors import UserError
 from harness.plugin import registry
@@ -55,7 +55,7 @@ def measure(name: str, values: Mapping[str, object], steps: int, threads: int) -
     """
     torch.set_num_threads(threads)
     plugin = registry.load(name)
-    known = plugin.method.config_type.model_fields
+    known = plugin.config_type.model_fields
     config = resolve(plugin, {key: value for key, value in values.items() if key in known})
     # With the same seed, every round has the same batches.
     seed_everything(0)

@@ -61,7 +61,7 @@ def kit_of(method: str, encoder: str, batch: int) -> Kit:
     """A kit of the method with the values of its paper."""
     plugin = registry.load(method)
     values = {"encoder": encoder, "batch_size": batch, "generator": encoder, "max_steps": 1000}
-    fields = plugin.method.config_type.model_fields
+    fields = plugin.config_type.model_fields
     known = {name: value for name, value in values.items() if name in fields}
     return Kit(plugin.declare(resolve(plugin, known)), torch.device("cpu"))
 

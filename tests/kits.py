@@ -246,7 +246,7 @@ def kit_for(request: pytest.FixtureRequest, family: str, sentences: Path, triple
             "precision": "fp32",
             "batch_size": 8,
         }
-        fields = plugin.method.config_type.model_fields
+        fields = plugin.config_type.model_fields
         known = {name: value for name, value in small.items() if name in fields}
         return Kit(plugin.declare(resolve(plugin, {**known, **values})), torch.device("cpu"))
 

@@ -68,7 +68,7 @@ def write_corpora(folder: Path) -> dict[str, str]:
 def rows() -> Iterator[tuple[str, str]]:
     """Every method in every setting."""
     for name in METHODS:
-        fields = registry.load(name).method.config_type.model_fields
+        fields = registry.load(name).config_type.model_fields
         for setting in get_args(fields["setting"].annotation):
             yield name, setting
 
@@ -101,7 +101,7 @@ def attempt(name: str, setting: str, given: Mapping[str, Any]) -> None:
     All else that it raises is a fault.
     """
     plugin = registry.load(name)
-    fields = plugin.method.config_type.model_fields
+    fields = plugin.config_type.model_fields
     known = {
         key: str(value) if isinstance(value, Path) else value
         for key, value in {**SMALL, **given}.items()

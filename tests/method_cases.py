@@ -60,7 +60,7 @@ def values_of(
     name: str, options: dict[str, Any], encoder: str, triplets: Path, pairs: Path
 ) -> dict[str, Any]:
     """The values of a case. All items of a corpus make a batch, however batches are drawn."""
-    fields = registry.load(name).method.config_type.model_fields
+    fields = registry.load(name).config_type.model_fields
     wanted = {
         "batch_size": 50, "stage1_batch_size": 20, "auxiliary_batch_size": 20, "epochs": 1,
         "pairs": str(triplets if name == "clsr" else pairs), "corpus": str(triplets),

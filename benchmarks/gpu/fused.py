@@ -157,7 +157,7 @@ def _note(trial: Trial, method: Any) -> None:
 def trials_of(method: str, values: Mapping[str, object], count: int) -> list[Trial]:
     """So many trials with learning rates and seeds of their own."""
     plugin = registry.load(method)
-    fields = plugin.method.config_type.model_fields
+    fields = plugin.config_type.model_fields
     known = {name: value for name, value in values.items() if name in fields}
     given = [known | {"learning_rate": 0.01 / (1 + number)} for number in range(count)]
     return [

@@ -1,12 +1,15 @@
 """`harness new`: writes the skeleton of a plugin."""
 
+from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 import typer
 
 from harness.cli.output import echo
-from harness.plugin.skeleton import Skeleton
+
+Skeleton = Literal["simcse", "prompts", "pairs", "two-stage", "frozen"]
+SKELETONS: tuple[Skeleton, ...] = get_args(Skeleton)
 
 
 def new(
@@ -27,7 +30,6 @@ def new(
     """
     from harness.errors import UserError
     from harness.inputs import kind_of
-    from harness.plugin.skeleton import skeleton
 
     if not path.name.isidentifier():
         raise UserError(
@@ -42,3 +44,13 @@ def new(
     except OSError as error:
         raise UserError(f"{path} cannot be written ({error.strerror})") from None
     echo(f"{path}/__init__.py: change losses() and embed(), then run `harness check {path}`.")
+
+
+def skeleton(like: Skeleton, name: str) -> str:
+    """The source of a plugin called `name`.
+
+    like: views that differ by dropout (simcse), prompts on a frozen encoder, labelled pairs, two
+    stages, or a map of frozen vectors.
+    """
+    file = files("harness") / "plugin" / "skeletons" / f"{like.replace('-', '_')}.py"
+    return file.read_text(encoding="utf-8").replace("NAME", name, 1)

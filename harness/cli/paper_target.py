@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from harness.cli import options
 from harness.cli.output import echo
 from harness.errors import UserError, suggest
-from harness.plugin import registry
 
 if TYPE_CHECKING:
     from harness.report.published.compared import ComparedTable
@@ -57,6 +56,7 @@ def table_searches(
     Raises UserError for an unknown method, and for values that the methods refuse. A row whose
     method cannot run here is named and left out.
     """
+    from harness.plugin import registry
     from harness.report.published.lacking import lacking
     from harness.sweep.spaces.published import FINAL_SEEDS, FINAL_SUBSETS
     from harness.sweep.spaces.space_values import check_command_line

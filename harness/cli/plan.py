@@ -1,7 +1,6 @@
 """`harness plan`: shows what a sweep would do."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cli import options
@@ -118,15 +117,14 @@ def _cost(made: "Plan", cpus_per_trial: float) -> str:
     """The steps and the time of the trials to run, as the end of a sentence."""
     import os
 
-    import torch
-
+    from harness.sweep.cluster.machines import this_machine
     from harness.sweep.screen.live_view import duration
 
     bound = "at most " if any(line.at_most and line.to_run for line in made.lines) else ""
     steps = "" if made.steps is None else f", {bound}{made.steps:,} steps"
     if made.seconds is None:
         return f"{steps}; estimated time: unknown (a model or a corpus is not here)"
-    gpus = torch.cuda.device_count()
+    gpus = len(this_machine().gpus)
     slots = gpus or max(1, int((os.cpu_count() or 1) / cpus_per_trial))
     hours = f"{made.seconds / 3600:.1f} {'GPU' if gpus else 'CPU'} hours"
     time = f"about {duration(made.seconds / slots)} ({hours})"
@@ -210,9 +208,11 @@ def _together(
 
     said: label -> what is said of the search, which must be the same.
     """
+    from harness.data.revisions import short_name
+
     alike: dict[tuple[str, str], dict[str, str]] = {}
     for search in searches:
-        encoder = Path(search.config.encoder).name
+        encoder = short_name(search.config.encoder)
         before, _, after = search.label.partition(encoder)
         name = f"{before.strip()}{after}"
         alike.setdefault((name, said[search.label]), {})[encoder] = search.label

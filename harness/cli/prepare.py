@@ -46,8 +46,7 @@ def prepare(
         from harness.sweep.driver import prepare_sweep
         from harness.sweep.screen.preparation import Preparation
         from harness.sweep.screen.sweep_state import publishing
-        from harness.sweep.workers.limits import Limits
-        from harness.sweep.workers.resources import Resources
+        from harness.sweep.workers.resources import Limits, Resources
 
         resources = Resources(cpus_per_trial, gpus)
         with publishing(found) as publish:

@@ -47,10 +47,6 @@ def run(
     from harness.sweep.spaces.written_values import read_values
     from harness.tracking.trackers import check as check_tracker
     from harness.training.interruption import ended_by_sigterm
-    from harness.trials.kept_output import kept_output
-    from harness.trials.prepare import check_runnable
-    from harness.trials.run import attempt
-    from harness.trials.trained_encoder import provide
     from harness.trials.trial import Trial, key, resolve
 
     options.whole_numbers(str(seed), "--seed")  # it refuses a seed that numpy cannot take
@@ -64,6 +60,12 @@ def run(
     found.check_writable()
     if track is not None:
         check_tracker(track)
+    # A mistake is answered before torch is imported.
+    from harness.trials.kept_output import kept_output
+    from harness.trials.prepare import check_runnable
+    from harness.trials.run import attempt
+    from harness.trials.trained_encoder import provide
+
     name = key(trial)
     stored = found.get(name)
     if stored is None or not stored.finished:

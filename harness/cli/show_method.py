@@ -16,7 +16,7 @@ def print_method(name: str, console: "Console") -> None:
     from harness.plugin import registry
     from harness.plugin.fields import described_fields
 
-    config = registry.load(name).method.config_type
+    config = registry.load(name).config_type
     fields = described_fields(config)
     _line(console, registry.docstring_line(registry.locate(name)))
     for title, own in (("Its own hyperparameters", True), ("Shared with other methods", False)):

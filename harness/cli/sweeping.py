@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from harness.sweep.driver import SweepResult
     from harness.sweep.spaces.search import Search
-    from harness.sweep.workers.limits import Limits
-    from harness.sweep.workers.resources import Resources
+    from harness.sweep.workers.resources import Limits, Resources
     from harness.trials.store import Store
 
 
@@ -49,7 +48,7 @@ class Means:
 
     def limits(self) -> "Limits":
         """What each trial may take."""
-        from harness.sweep.workers.limits import Limits
+        from harness.sweep.workers.resources import Limits
 
         memory = self.memory_per_trial and self.memory_per_trial * 2**30
         return Limits(options.seconds_of(self.trial_timeout, "--trial-timeout"), memory)

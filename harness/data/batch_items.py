@@ -1,12 +1,9 @@
 """Which items meet in a batch."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
-Batching = Literal["shuffled", "grouped"]
-"""Which items meet in a batch: any, as in the papers, or those of about one length"""
 WINDOW = 100
 """Batches whose items are sorted by length together, where batches are grouped.
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from harness.choices import Batching
 from harness.data.batch_items import (
-    Batching,
     batches_in_epoch,
     length_grouped,
     shuffled_batches,

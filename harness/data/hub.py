@@ -7,8 +7,9 @@ the same in all three. `HARNESS_HUB` names the folder of the mirror.
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from harness.data.model_contents import (
     check_no_adapter,
@@ -16,13 +17,19 @@ from harness.data.model_contents import (
     foreign_settings,
     instead_of_config,
 )
+from harness.data.revisions import (
+    RepositoryKind,
+    downloaded_revisions,
+    downloads,
+    snapshot,
+    split_revision,
+)
 from harness.data.trained_encoders import parts_of
 from harness.errors import NotHere, UserError, suggest
 from harness.files import digest, digest_files
 from harness.inputs import is_file, is_folder, kind_of, read_text, regular_file
 from harness.relocation import here
 
-RepositoryKind = Literal["models", "datasets"]
 EMBEDDED = Path(__file__).resolve().parent.parent / "embedded" / "hub"
 """The embedded default, which is laid out like a mirror"""
 MODEL_FILES = (
@@ -66,14 +73,15 @@ def data_file(repository: str, name: str, *, download: bool = True) -> Path:
         elsewhere = list(folder.glob(f"**/{Path(name).name}"))
         if len(elsewhere) == 1:
             return regular_file(elsewhere[0], f'data file "{repository}/{name}": ')
-    return _from_hub("datasets", repository, [name], download) / name
+    return _from_hub("datasets", repository, (name,), download) / name
 
 
 def model_folder(name: str, *, download: bool = True) -> Path:
     """The folder of a model, which is named by its path or by its name on the Hub.
 
-    For an encoder that a trial has trained, it is that of the pretrained model. `download`: whether
-    the Hub may be asked. Raises UserError when there is no such model.
+    The name may have a revision (harness.data.revisions). For an encoder that a trial has trained,
+    it is that of the pretrained model. `download`: whether the Hub may be asked. Raises UserError
+    when there is no such model.
     """
     name, _ = parts_of(name)
     if is_model_folder(name):
@@ -83,17 +91,20 @@ def model_folder(name: str, *, download: bool = True) -> Path:
             raise NotHere(f'encoder "{name}": the folder has no config.json{rest}')
         regular_file(folder / "config.json", f'encoder "{name}": ')
         return folder.resolve()
+    repository, _ = split_revision(name)
     # Otherwise a name with `..` would lead out of the mirror.
-    if not name.isprintable() or any(part in ("", ".", "..") for part in name.split("/")):
+    outside = any(part in ("", ".", "..") for part in repository.split("/"))
+    if outside or "@" in repository or not name.isprintable():
         raise UserError(
-            f'"{name}" cannot be the name of a model: write ORGANISATION/NAME as on the Hub, or '
-            f"the path of a folder"
+            f'"{name}" cannot be the name of a model: write ORGANISATION/NAME as on the Hub, '
+            f"behind which @REVISION may stand (a tag, a commit, a branch without a slash, or "
+            f"refs/pr/1), or the path of a folder"
         )
     for mirror in mirrors():
         folder = mirror / "models" / name
         if is_file(folder / "config.json"):
             return folder
-    return _from_hub("models", name, list(MODEL_FILES), download)
+    return _from_hub("models", name, MODEL_FILES, download)
 
 
 def is_model_folder(name: str) -> bool:
@@ -106,10 +117,7 @@ def found_by_name(path: Path) -> bool:
 
     Every machine finds such a file by its name.
     """
-    from huggingface_hub.constants import HF_HUB_CACHE
-
-    folders = [*mirrors(), Path(HF_HUB_CACHE).absolute()]
-    return any(path.absolute().is_relative_to(folder) for folder in folders)
+    return any(path.absolute().is_relative_to(folder) for folder in (*mirrors(), downloads()))
 
 
 def _expanded(name: str) -> Path:
@@ -120,26 +128,19 @@ def _expanded(name: str) -> Path:
         raise UserError(f'encoder "{name}": there is no such home folder') from None
 
 
-def _from_hub(kind: RepositoryKind, repository: str, patterns: list[str], download: bool) -> Path:
+def _from_hub(kind: RepositoryKind, name: str, patterns: Sequence[str], download: bool) -> Path:
     """The folder of the Hub's snapshot, with the files that match `patterns`.
 
-    For a data set, `patterns` names one file. Raises UserError when the Hub does not have it.
+    `name`: of the repository, behind which the revision may stand. For a data set, `patterns` names
+    one file. Raises UserError when the Hub does not have it.
     """
     # Imported here, since what a mirror has needs no Hub.
-    from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
-    wanted = repository if kind == "models" else f"{repository}/{patterns[0]}"
+    wanted = name if kind == "models" else f"{name}/{patterns[0]}"
     reason = "the Hub was not asked" if not download else "the Hub has none"
     try:
-        folder = Path(
-            snapshot_download(
-                repository,
-                repo_type="model" if kind == "models" else "dataset",
-                allow_patterns=patterns,
-                local_files_only=not download,  # what was downloaded before still counts
-            )
-        )
+        folder = snapshot(kind, *split_revision(name), patterns, download=download)
         # A snapshot may lack the file: patterns that match nothing are no error.
         expected = "config.json" if kind == "models" else patterns[0]
         if (folder / expected).is_file():
@@ -152,12 +153,15 @@ def _from_hub(kind: RepositoryKind, repository: str, patterns: list[str], downlo
     raise NotHere(
         f'{"model" if kind == "models" else "data file"} "{wanted}" was not found: '
         f"looked in {searched}, and {reason}; set HARNESS_HUB to a folder that has "
-        f"{kind}/{wanted}, or connect to the Hub{_nearest(kind, repository)}"
+        f"{kind}/{wanted}, or connect to the Hub{_nearest(kind, name)}"
     )
 
 
-def _nearest(kind: RepositoryKind, repository: str) -> str:
-    return suggest(repository, known(kind)) if kind == "models" else ""
+def _nearest(kind: RepositoryKind, name: str) -> str:
+    repository, revision = split_revision(name)
+    if revision and (downloaded := downloaded_revisions(kind, repository)):
+        return suggest(name, downloaded)
+    return suggest(name, known(kind)) if kind == "models" else ""
 
 
 def known(kind: RepositoryKind) -> list[str]:

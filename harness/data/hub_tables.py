@@ -11,11 +11,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from harness.data.hub import mirrors
+from harness.data.revisions import REVISION, downloaded_revisions, snapshot
 from harness.errors import NotHere, UserError, explained, suggest
 from harness.inputs import is_folder
 
 _NAME = re.compile(
-    r"(?P<repository>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>\w[\w.-]*))?"
+    rf"(?P<repository>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>{REVISION}))?"
     r"(/(?P<config>[\w.-]+))?(:(?P<split>[\w.-]+))?"
 )
 
@@ -28,10 +29,8 @@ def is_hub_name(data: str) -> bool:
 def hub_files(data: str, *, download: bool = True) -> list[Path]:
     """The files of a split of a data set, `train` unless the name says another.
 
-    The card of the data set says which they are, so any layout is read. A mirror has a revision as
-    a folder `NAME@REVISION`, because a plain folder does not say which revision it is. Raises
-    UserError when there is no such configuration or split, and NotHere when the data set is not at
-    hand.
+    The card of the data set says which they are, so any layout is read. Raises UserError when there
+    is no such revision, configuration or split, and NotHere when the data set is not at hand.
     """
     found = _NAME.fullmatch(data)
     assert found is not None
@@ -94,39 +93,31 @@ def _splits(folder: str, config: str | None, revision: str | None = None) -> dic
 
 def _downloaded(repository: str, revision: str | None, config: str | None, download: bool) -> Path:
     """The folder of the Hub's snapshot, with the card and the files of a configuration."""
-    from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
-    # What was downloaded before counts also where the Hub may not be asked.
-    snapshot = functools.partial(
-        snapshot_download,
-        repository,
-        repo_type="dataset",
-        revision=revision,
-        local_files_only=not download,
-    )
+    found = functools.partial(snapshot, "datasets", repository, revision, download=download)
     try:
         # Without a Hub this fails at once, where `datasets` tries again for half a minute.
-        folder = snapshot(allow_patterns=["README.md"])
+        folder = found(["README.md"])
         # Without a network it gives what was downloaded before.
         if download and _answers(repository, revision):
-            # `hf://datasets/ORGANISATION/NAME@REVISION/FILE`
-            paths = [
-                path for each in _splits(repository, config, revision).values() for path in each
-            ]
+            # `hf://datasets/ORGANISATION/NAME@COMMIT/FILE`
+            splits = _splits(repository, config, folder.name)
+            paths = [path for each in splits.values() for path in each]
             files = [path.partition("@")[2].partition("/")[2] for path in paths]
-            folder = snapshot(allow_patterns=["README.md", *files])
-        return Path(folder)
-    except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError, UserError) as error:
+            folder = found(["README.md", *files])
+        return folder
+    except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
         # The Hub's own messages are long, and say what is said below.
-        why = str(error) if isinstance(error, UserError) else type(error).__name__
-        asked = f"the Hub did not give it ({why})" if download else "it was not asked"
+        asked = f"the Hub did not give it ({type(error).__name__})"
+        asked = asked if download else "it was not asked"
         wanted = f"{repository}@{revision}" if revision else repository
+        others = downloaded_revisions("datasets", repository) if revision else []
         searched = " and ".join(str(mirror / "datasets") for mirror in mirrors())
         raise NotHere(
             f'data set "{wanted}" was not found: looked in {searched}, and on the Hub: '
             f"{asked}; set HARNESS_HUB to a folder that has datasets/{wanted}, or connect to "
-            f"the Hub"
+            f"the Hub{suggest(wanted, others)}"
         ) from None
 
 

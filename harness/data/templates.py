@@ -4,19 +4,17 @@ The method with hard prompts is PromptBERT (promptbert.md, section 1).
 """
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import AfterValidator
 from torch import Tensor
 
+from harness.choices import MASK, SENTENCE, complete_template
 from harness.data.batching import TextBatch
 from harness.data.hub import model_shape
 from harness.data.tokens import Template, piece_ids
 from harness.errors import UserError
 
-SENTENCE, MASK = "{s}", "[MASK]"
-"""What stands for the sentence and for the mask token in the text of a template"""
 PUBLISHED = {
     "bert": ('This sentence of "{s}" means [MASK].', 'This sentence : "{s}" means [MASK].'),
     "roberta": ("This sentence : ' {s} ' means [MASK].", "The sentence : ' {s} ' means [MASK]."),
@@ -33,16 +31,6 @@ def published_templates(encoder: str) -> tuple[str, str]:
     return PUBLISHED["roberta" if "roberta" in model_shape(encoder)["model_type"] else "bert"]
 
 
-def _complete(text: str) -> str:
-    if text.count(SENTENCE) != 1 or text.count(MASK) != 1:
-        raise ValueError(f"a template has one {SENTENCE} and one {MASK}")
-    return text
-
-
-TemplateText = Annotated[str, AfterValidator(_complete)]
-"""A hard prompt as configurations hold it, such as `This sentence of "{s}" means [MASK].`"""
-
-
 def hard_prompt(tokenizer: Any, text: str) -> Template:
     """A `TemplateText` in word pieces, special tokens included.
 
@@ -50,7 +38,7 @@ def hard_prompt(tokenizer: Any, text: str) -> Template:
     has one {s} and one [MASK], and UserError where the tokenizer has no mask token.
     """
     require_mask(tokenizer, "a hard prompt")
-    before, after = _complete(text).split(SENTENCE)
+    before, after = complete_template(text).split(SENTENCE)
     # The space before the sentence belongs to the sentence's first piece (`leading_space`).
     begin = (tokenizer.cls_token_id, *_pieces(tokenizer, before.rstrip()))
     end = (*_pieces(tokenizer, after), tokenizer.sep_token_id)

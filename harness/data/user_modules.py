@@ -6,6 +6,7 @@ cache. The content that was digested is what runs. A file is read once, and neit
 nor anything else beside it is imported.
 """
 
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -89,15 +90,16 @@ class UserCode:
         spec = _specification(name)
         assert spec is not None
         module = importlib.util.module_from_spec(spec)
+        for inside in [each for each in sys.modules if each.startswith(f"{name}.")]:
+            del sys.modules[inside]  # of an import before; they derive from its classes
         sys.modules[name] = module
         try:
-            assert spec.loader is not None
-            spec.loader.exec_module(module)
-        except (Exception, SystemExit) as error:  # a user's file that exits must not end harness
+            with _importing(f"the {what} {self.path}"):
+                assert spec.loader is not None
+                spec.loader.exec_module(module)
+        except UserError:
             del sys.modules[name]
-            raise UserError(
-                f"the {what} {self.path} fails to import: {type(error).__name__}: {error}"
-            ) from error
+            raise
         return module
 
 
@@ -111,6 +113,20 @@ def user_code(path: Path, beginning: str) -> UserCode:
     names = [file.relative_to(base).as_posix() for file in files]
     content = [regular_file(file, beginning).read_bytes() for file in files]
     return UserCode(path, tuple(zip(names, content, strict=True)))
+
+
+def imported(name: str, what: str) -> ModuleType:
+    """Import a module inside of one that `UserCode.module` gave. Raises UserError when it fails."""
+    with _importing(what):
+        return importlib.import_module(name)
+
+
+@contextmanager
+def _importing(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (Exception, SystemExit) as error:  # a user's file that exits must not end harness
+        raise UserError(f"{what} fails to import: {type(error).__name__}: {error}") from error
 
 
 @contextmanager

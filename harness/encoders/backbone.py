@@ -13,12 +13,13 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
+from harness.choices import Decoding, LowRank
 from harness.data.batching import TextBatch
 from harness.encoders import one_query
 from harness.encoders.attention import select
-from harness.encoders.decoders import Decoding, averaged, last_positions
+from harness.encoders.decoders import averaged, last_positions
 from harness.encoders.families import EncoderFamily, embedding_output
-from harness.encoders.low_rank import LowRank, add_low_rank
+from harness.encoders.low_rank import add_low_rank
 from harness.encoders.pretrained import Loading, pretrained_model
 from harness.encoders.reach import Embedded, Reach, ended
 from harness.encoders.row_shares import Pass, Where, run_in_shares

@@ -1,25 +1,7 @@
 """Decoders as encoders: which tokens see which, and the state that stands for a sentence."""
 
-from dataclasses import dataclass
-from typing import Literal
-
 import torch
 from torch import Tensor
-
-DecoderPooling = Literal["last-token", "mean", "weighted-mean"]
-"""What stands for a sentence: the state of its last token, or a mean over its tokens.
-
-weighted-mean: token k counts k times, from 1 on (SGPT, Muennighoff 2022, section 4)."""
-DecoderAttention = Literal["causal", "bidirectional"]
-"""causal: each token sees those before it, as the model was pretrained. bidirectional: all."""
-
-
-@dataclass(frozen=True)
-class Decoding:
-    """How a decoder reads a sentence. It changes nothing in a bidirectional encoder."""
-
-    pooling: DecoderPooling = "last-token"
-    attention: DecoderAttention = "causal"
 
 
 def last_positions(attention_mask: Tensor) -> Tensor:

@@ -1,30 +1,17 @@
 """Low-rank changes of an encoder, which train in the place of its weights (peft's LoRA)."""
 
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
+from harness.choices import LowRank
 from harness.errors import extra
 
 MARK = ".lora_"
 """What stands in the names of peft's parameters"""
 CHANGED_LAYER = ".base_layer."
 """What stands in the names of the weights that they change"""
-
-
-@dataclass(frozen=True)
-class LowRank:
-    """The changes of every linear layer with the weight W: W + alpha / rank * B A.
-
-    A begins with random numbers and B with 0, so that nothing is changed at first (Hu et al. 2021,
-    arXiv 2106.09685, section 4.1).
-    """
-
-    rank: int
-    """Rows of A and columns of B"""
-    alpha: float
 
 
 def add_low_rank(model: Any, low_rank: LowRank) -> None:

@@ -1,14 +1,10 @@
 """From hidden states to one vector per sentence."""
 
-from typing import Literal
-
 from torch import Tensor
 
+from harness.choices import Pooling
 from harness.data.batching import TextBatch
 from harness.encoders.backbone import Encoder
-
-Pooling = Literal["cls", "mean", "first-last", "first-last-embeddings", "last-two"]
-"""The poolings of plain_encoders.md, section 1"""
 
 
 def mean(states: Tensor, attention_mask: Tensor) -> Tensor:

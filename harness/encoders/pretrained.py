@@ -7,8 +7,9 @@ from typing import Any, TypedDict, Unpack
 import torch
 import transformers
 
+from harness.choices import Decoding
 from harness.data.hub import model_folder, model_shape
-from harness.encoders.decoders import Decoding
+from harness.data.weight_contents import stored_in_bf16
 from harness.encoders.dropout import replace_dropout
 from harness.encoders.families import (
     check_text_encoder,
@@ -17,7 +18,6 @@ from harness.encoders.families import (
     set_dropout,
     takes_our_attention,
 )
-from harness.encoders.loadable import stored_in_bf16
 from harness.errors import UserError, explained
 
 

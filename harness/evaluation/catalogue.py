@@ -159,8 +159,8 @@ STAND_INS: Mapping[str, str] = {"transfer-senteval": "transfer"}
 SUITE_MODULES = {
     "sts": "harness.evaluation.sts",
     "graded": "harness.evaluation.sts",
-    "transfer": "harness.evaluation.transfer",
-    "transfer-senteval": "harness.evaluation.transfer_senteval",
+    "transfer": "harness.evaluation.transfer_suites",
+    "transfer-senteval": "harness.evaluation.transfer_suites",
     "retrieval": "harness.evaluation.retrieval",
     "geometry": "harness.evaluation.geometry",
 }

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
 
 from harness.errors import TrialFailure
 
@@ -74,6 +73,8 @@ def search_penalties(
     options = {"gtol": TOLERANCE, "ftol": 0, "maxiter": MOST_STEPS, "maxfun": 2 * MOST_STEPS}
     # With these scales, minus the gradient at zero is the step of a ridge regression from zero.
     start = -problem(np.zeros(problem.size))[1]
+    from scipy.optimize import minimize  # a plan names suites without it
+
     found = minimize(problem, start, jac=True, method="L-BFGS-B", options=options)
     # Ten times, since float32 may end a search a little early; `not <`, so that nan fails, too.
     if not np.abs(found.jac).max() < 10 * TOLERANCE:

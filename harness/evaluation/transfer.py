@@ -22,8 +22,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score
 
 from harness.data.classification import Splits
-from harness.data.senteval import archive
-from harness.evaluation.catalogue import TRANSFER_DEV
 from harness.evaluation.logistic_search import (
     PENALTIES,
     Axes,
@@ -31,15 +29,10 @@ from harness.evaluation.logistic_search import (
     principal_axes,
     search_penalties,
 )
-from harness.evaluation.scores import Scores
-from harness.evaluation.suites import register
 from harness.evaluation.transfer_tasks import (
     FAST_FOLDS,
     FOLDS,
-    TASKS,
     Accuracy,
-    AllTasks,
-    accuracies,
     stratified_folds,
     task_features,
 )
@@ -130,15 +123,3 @@ def _refit(
         warnings.simplefilter("ignore", LinAlgWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(features, labels)
-
-
-@register(
-    "transfer",
-    {**TASKS, TRANSFER_DEV: AllTasks},
-    lambda: [archive()],
-    sentences_dev=105_000,
-    sentences_test=105_000,
-)
-def transfer_suite(task: str, data: Splits | AllTasks, vectors: np.ndarray) -> Scores:
-    """The scores of a task with classifiers at their minimum."""
-    return accuracies(task, data, vectors, transfer)

@@ -9,11 +9,8 @@ import numpy as np
 from sklearn.metrics import f1_score
 
 from harness.data.classification import Splits
-from harness.data.senteval import archive
 from harness.device import device
-from harness.evaluation.catalogue import SENTEVAL_DEV
 from harness.evaluation.logistic_search import PENALTIES, RowSplit
-from harness.evaluation.scores import Scores
 from harness.evaluation.senteval_classifier import (
     FAST_MODE,
     TEST_MODE,
@@ -24,14 +21,10 @@ from harness.evaluation.senteval_classifier import (
     given_fold,
     split_fold,
 )
-from harness.evaluation.suites import register
 from harness.evaluation.transfer_tasks import (
     FAST_FOLDS,
     FOLDS,
-    TASKS,
     Accuracy,
-    AllTasks,
-    accuracies,
     stratified_folds,
     task_features,
 )
@@ -127,15 +120,3 @@ def _best(scores: np.ndarray) -> np.ndarray:
     """
     found: np.ndarray = scores.round(2).argmax(-1)
     return found
-
-
-@register(
-    "transfer-senteval",
-    {**TASKS, SENTEVAL_DEV: AllTasks},
-    lambda: [archive()],
-    sentences_dev=105_000,
-    sentences_test=105_000,
-)
-def transfer_senteval(task: str, data: Splits | AllTasks, vectors: np.ndarray) -> Scores:
-    """The scores of a task, as those of the suite `transfer`."""
-    return accuracies(task, data, vectors, senteval_transfer)

@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
-from sklearn.model_selection import StratifiedKFold
 
 from harness.data.classification import DATASETS, Splits
 from harness.errors import TrialFailure
@@ -39,6 +38,8 @@ class Accuracy:
 
 def stratified_folds(labels: np.ndarray, folds: int) -> list[RowSplit]:
     """SentEval's folds: the numbers of the rows that are fitted, and of those held out."""
+    from sklearn.model_selection import StratifiedKFold  # a plan names suites without it
+
     # Of the first argument only the number of rows counts.
     return list(StratifiedKFold(folds, shuffle=True, random_state=FOLD_SEED).split(labels, labels))
 

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from harness import __version__
-from harness.data.trained_encoders import parts_of
+from harness.data.revisions import repository_of
 from harness.export.exportable import Exportable, shown_encoder
 from harness.report.measured.groups import Group
 from harness.report.sheets.rows import score_text
@@ -64,9 +64,8 @@ def _front_matter(facts: Mapping[str, Any]) -> str:
         "pipeline_tag": "sentence-similarity",
         "tags": ["sentence-transformers", "sentence-similarity", "harness", facts["method"]],
     }
-    base, _ = parts_of(facts["encoder"])
     if facts["method"] != "glove":
-        values["base_model"] = shown_encoder(base)
+        values["base_model"] = shown_encoder(repository_of(facts["encoder"]))
     return f"---\n{yaml.safe_dump(values, sort_keys=False)}---\n"
 
 
@@ -148,6 +147,9 @@ def _training(model: Exportable) -> Iterator[str]:
     digests = ("source_digest", "data_digest", "model_digest", "protocol")
     shown = ", ".join(f"{name} `{model.facts[name]}`" for name in digests)
     yield f"Made of: {shown}.\n"
+    if record is not None and record.revisions:
+        commits = ", ".join(f"`{name}` {each}" for name, each in record.revisions.items())
+        yield f"From the Hub, at these commits: {commits}.\n"
 
 
 def _again(record: Record | None, command: str | None) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.data.revisions import without_revision
 from harness.errors import UserError
 from harness.evaluation.catalogue import card
 from harness.evaluation.scores import Origin
@@ -123,15 +124,16 @@ def _meta(record: Record) -> "ModelMeta":
     from mteb.models import ModelMeta
     from mteb.models.model_meta import ScoringFunction
 
-    own = record.method != "sentence_transformer" or record.encoder.count("/") != 1
-    last = record.encoder.rstrip("/").rpartition("/")[2]
+    encoder = without_revision(record.encoder)
+    own = record.method != "sentence_transformer" or encoder.count("/") != 1
+    last = encoder.rstrip("/").rpartition("/")[2]
     return ModelMeta.create_empty(
         {
-            "name": f"{ORGANISATION}/{record.method}-{last}" if own else record.encoder,
+            "name": f"{ORGANISATION}/{record.method}-{last}" if own else encoder,
             "revision": record.evaluates or record.key,
             "n_parameters": record.parameters_total,
             "similarity_fn_name": ScoringFunction.COSINE,
             "framework": ["PyTorch"],
-            "adapted_from": record.encoder if own else None,
+            "adapted_from": encoder if own else None,
         }
     )

@@ -1,15 +1,13 @@
 """Replaced-token detection: the loss of a discriminator (diffcse.md, section 1.4)."""
 
 from dataclasses import replace
-from typing import Literal
 
 from torch import Tensor
 from torch.nn import functional
 
+from harness.choices import Reduction
 from harness.data.batching import TextBatch
 from harness.views.corruption import Edited
-
-Reduction = Literal["mean_all", "mean_nonpad", "sum"]
 
 
 def as_padded(edited: Edited, texts: TextBatch, reduction: Reduction) -> Edited:

@@ -4,18 +4,16 @@ They are DiffAug's alternatives to prefixes (diffaug.md, section 6).
 """
 
 from collections.abc import Callable
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from harness.choices import Combination, LowRankKind
 from harness.encoders.backbone import Encoder
 from harness.encoders.reach import Reach
 from harness.errors import UserError
 from harness.modules.prefixes import VIEW_MODULES
 
-LowRankKind = Literal["adapter", "lora"]
-Combination = Literal["mean", "sum", "first", "second"]
 COMBINATION_WEIGHTS: dict[Combination, tuple[float, float]] = {
     "mean": (0.5, 0.5),
     "sum": (1.0, 1.0),

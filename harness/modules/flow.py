@@ -4,14 +4,14 @@ It is Glow on an image of one pixel, as BERT-flow has it (frozen_maps.md, sectio
 """
 
 import math
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from harness.choices import Permutation
+
 SCALE_FACTOR = 3.0
 """A scale is exp(SCALE_FACTOR * its parameter)"""
-Permutation = Literal["reverse", "invertible"]
 
 
 class Flow(nn.Module):

@@ -1,10 +1,8 @@
 """Heads: the module between an encoder and a contrastive loss."""
 
-from typing import Literal
-
 from torch import Tensor, nn
 
-HeadName = Literal["tanh", "batchnorm"]
+from harness.choices import HeadName
 
 
 class TanhHead(nn.Module):

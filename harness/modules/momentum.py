@@ -4,14 +4,13 @@ ESimCSE uses both (esimcse.md, section 2).
 """
 
 import copy
-from typing import Literal, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
+from harness.choices import MomentumStart
 from harness.encoders.backbone import Encoder
-
-MomentumStart = Literal["pretrained", "random"]
 
 
 class MomentumEncoder(nn.Module):

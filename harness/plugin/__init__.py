@@ -6,50 +6,41 @@
     class Config(plugin.TrainingConfig): ...
     class Method(plugin.Method[Config]): ...
 
-The names are loaded at their first use, because `harness list methods` finds plugins without
-waiting for torch.
+The names of what computes are loaded at their first use, because declarations are read without
+torch.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from harness.plugin.artefact import Artefact as Artefact
+from harness.plugin.config import MethodConfig as MethodConfig
+from harness.plugin.config import Precision as Precision
+from harness.plugin.config import Setting as Setting
+from harness.plugin.config import TrainingConfig as TrainingConfig
+from harness.plugin.declaration import Declaration as Declaration
+from harness.plugin.semisupervised import SemiSupervisedConfig as SemiSupervisedConfig
+from harness.plugin.stage import Batches as Batches
+from harness.plugin.stage import LossWeight as LossWeight
+from harness.plugin.stage import Optimisation as Optimisation
+from harness.plugin.stage import Selection as Selection
+from harness.plugin.stage import Stage as Stage
+
 if TYPE_CHECKING:
     from harness.data.batching import TextBatch as TextBatch
-    from harness.plugin.config import MethodConfig as MethodConfig
-    from harness.plugin.config import Precision as Precision
-    from harness.plugin.config import Setting as Setting
-    from harness.plugin.config import TrainingConfig as TrainingConfig
-    from harness.plugin.kit import Artefact as Artefact
     from harness.plugin.kit import Kit as Kit
     from harness.plugin.method import FrozenMethod as FrozenMethod
     from harness.plugin.method import Method as Method
-    from harness.plugin.semisupervised import SemiSupervisedConfig as SemiSupervisedConfig
-    from harness.plugin.stage import Batches as Batches
-    from harness.plugin.stage import LossWeight as LossWeight
-    from harness.plugin.stage import Optimisation as Optimisation
-    from harness.plugin.stage import Selection as Selection
-    from harness.plugin.stage import Stage as Stage
 
-_HOMES = {
+_COMPUTING = {
     "TextBatch": "harness.data.batching",
-    "MethodConfig": "harness.plugin.config",
-    "Precision": "harness.plugin.config",
-    "Setting": "harness.plugin.config",
-    "TrainingConfig": "harness.plugin.config",
-    "Artefact": "harness.plugin.kit",
     "Kit": "harness.plugin.kit",
     "FrozenMethod": "harness.plugin.method",
     "Method": "harness.plugin.method",
-    "SemiSupervisedConfig": "harness.plugin.semisupervised",
-    "Batches": "harness.plugin.stage",
-    "LossWeight": "harness.plugin.stage",
-    "Optimisation": "harness.plugin.stage",
-    "Selection": "harness.plugin.stage",
-    "Stage": "harness.plugin.stage",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _COMPUTING:
         raise AttributeError(f"harness.plugin has no {name}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_COMPUTING[name]), name)

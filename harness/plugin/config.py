@@ -12,9 +12,9 @@ from pydantic import (
 )
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
-from harness.data.batch_items import Batching
+from harness.choices import Batching
+from harness.data.revisions import repository_of
 from harness.data.shapes import Accepts
-from harness.data.trained_encoders import parts_of
 from harness.inputs import checked_number
 from harness.plugin.decoder import DECODER_FIELDS, DecoderConfig, may_decode
 from harness.plugin.engine import EngineConfig
@@ -46,11 +46,12 @@ class MethodConfig(DecoderConfig):
     """Values of the paper that differ from the field defaults.
 
     (setting, encoder) -> {field: value}. The encoder "*" means any encoder; the values of the
-    encoder itself come before those of "*".
+    encoder itself come before those of "*". They hold for all revisions of an encoder.
     """
 
     encoder: str = Field(
-        "bert-base-uncased", description="name of a model on the Hugging Face Hub, or a folder"
+        "bert-base-uncased",
+        description="name of a model on the Hugging Face Hub, also NAME@REVISION, or a folder",
     )
     setting: Setting = "unsup"
     suite: str = Field("sts", description="the evaluation suite that measures the method")
@@ -119,8 +120,7 @@ class MethodConfig(DecoderConfig):
         if not (isinstance(setting, str) and isinstance(encoder, str)):
             return given  # validation says what is wrong with them
         for_all = cls.published.get((setting, "*"), {})
-        model, _ = parts_of(encoder)
-        for_encoder = cls.published.get((setting, model), {})
+        for_encoder = cls.published.get((setting, repository_of(encoder)), {})
         # The later wins: what is given is never replaced.
         values = {**for_all, **for_encoder, **cls.dependent_defaults(given), **given}
         return values | _one_classifier(values)

@@ -14,24 +14,23 @@ from harness.data.shapes import Accepts
 from harness.errors import NotHere, UserError, explained, suggest
 from harness.files import digest, digest_files
 from harness.plugin.answers import answer_problem
+from harness.plugin.artefact import Artefact
 from harness.plugin.config import MethodConfig, TrainingConfig, label_share
+from harness.plugin.declaration import Declaration
 from harness.plugin.stage import Stage
 
 
 class Declaring(Protocol):
-    """A plugin's class, as far as it declares and is built; see harness.plugin.Method.
+    """A plugin, as far as it declares and is built; see harness.plugin.registry.Plugin."""
 
-    It stands here as a protocol, because the class itself is built from a kit, which is built from
-    what is declared.
-    """
-
-    def __call__(self, config: Any, kit: Any) -> Any: ...
-    def corpora(self, config: Any) -> dict[str, str]: ...
-    def models(self, config: Any) -> list[str]: ...
-    def files(self, config: Any) -> list[Path]: ...
-    def stages(self, config: Any) -> list[Stage]: ...
-    def artefacts(self, config: Any) -> list[Any]: ...
-    def training_template(self, config: Any, tokenizer: Any) -> Any: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def source_digest(self) -> str: ...
+    @property
+    def declaration(self) -> type[Declaration[Any]]: ...
+    @property
+    def method(self) -> Any: ...
 
 
 class Declared:
@@ -41,12 +40,15 @@ class Declared:
     the configuration cannot be run.
     """
 
-    def __init__(
-        self, name: str, source_digest: str, method: Declaring, config: MethodConfig
-    ) -> None:
-        """name, source_digest: of the plugin. config: of the type that the method has."""
-        self.name, self.source_digest, self.config = name, source_digest, config
-        self.method = method
+    def __init__(self, plugin: Declaring, config: MethodConfig) -> None:
+        """config: of the type that the plugin has."""
+        self.plugin, self.config = plugin, config
+        self.name, self.source_digest = plugin.name, plugin.source_digest
+
+    @property
+    def method(self) -> Any:
+        """The class that computes, which is imported now."""
+        return self.plugin.method
 
     @cached_property
     def corpora(self) -> Mapping[str, str]:
@@ -73,15 +75,15 @@ class Declared:
         return found
 
     @cached_property
-    def artefacts(self) -> list[Any]:
-        """What is made once and shared by trials; each is a harness.plugin.Artefact."""
-        found: list[Any] = self._asked("artefacts")
+    def artefacts(self) -> list[Artefact]:
+        """What is made once and shared by trials."""
+        found: list[Artefact] = self._asked("artefacts")
         return found
 
     def _asked(self, what: str) -> Any:
         """What the plugin declares. Raises UserError when it raises or gives something else."""
         with explained(f"method {self.name}: {what}() raises "):
-            found = getattr(self.method, what)(self.config)
+            found = getattr(self.plugin.declaration, what)(self.config)
         if problem := answer_problem(what, found):
             raise UserError(f"method {self.name}: {what}() {problem}")
         return found

@@ -2,9 +2,8 @@
 
 from pydantic import BaseModel, Field
 
+from harness.choices import DecoderAttention, DecoderPooling, Decoding
 from harness.data.hub import model_shape
-from harness.encoders.decoders import DecoderAttention, DecoderPooling, Decoding
-from harness.encoders.families import is_decoder
 from harness.errors import UserError
 
 DECODER_FIELDS = ("decoder_pooling", "decoder_attention")
@@ -40,6 +39,8 @@ class DecoderConfig(BaseModel):
 
 def may_decode(encoder: str) -> bool:
     """Whether an encoder is a decoder; also where it is not on this machine, which cannot know."""
+    from harness.encoders.families import is_decoder  # it loads torch, and is seldom needed
+
     try:
         return is_decoder(model_shape(encoder, download=False))
     except UserError:

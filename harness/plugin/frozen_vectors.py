@@ -1,16 +1,12 @@
-"""Sentence vectors of a pretrained encoder that never changes, for a whole corpus at once."""
+"""The artefact of a method on a frozen encoder: the vectors of a whole corpus, made once."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from harness.data.batching import TextBatch, pad
-from harness.data.tokens import Template
-from harness.device import token_groups
-from harness.encoders.pooling import Pooling, pooled
-from harness.plugin.kit import Artefact, Kit
+from harness.choices import Pooling
+from harness.plugin.artefact import Artefact
 
 
 def frozen_vectors(corpus: str, field: str, pooling: Pooling, max_length: int) -> Artefact:
@@ -20,45 +16,9 @@ def frozen_vectors(corpus: str, field: str, pooling: Pooling, max_length: int) -
     fields `pooling` and `max_length`.
     """
 
-    def build(kit: Kit) -> Mapping[str, np.ndarray]:
+    def build(kit: Any) -> Mapping[str, np.ndarray]:
+        from harness.plugin.corpus_vectors import corpus_vectors  # with torch
+
         return {"vectors": corpus_vectors(kit, corpus, pooling, max_length)}
 
     return Artefact("vectors", (field, "pooling", "max_length"), build, embeds=False)
-
-
-def corpus_vectors(kit: Kit, corpus: str, pooling: Pooling, max_length: int) -> np.ndarray:
-    """The vectors of every text of a corpus, (items, columns, width) float32."""
-    tokens = kit.tokens(corpus)
-    vectors: np.ndarray | None = None
-    for places, found in vector_groups(kit, corpus, pooling, max_length):
-        if vectors is None:  # the first group tells the width
-            vectors = np.empty((len(tokens) * tokens.columns, found.shape[1]), np.float32)
-        vectors[places] = found.cpu().numpy()
-    assert vectors is not None
-    return vectors.reshape(len(tokens), tokens.columns, -1)
-
-
-@torch.inference_mode()
-def vector_groups(
-    kit: Kit, corpus: str, pooling: Pooling, max_length: int
-) -> Iterator[tuple[np.ndarray, Tensor]]:
-    """Every text of a corpus through the pretrained encoder, in groups of similar length.
-
-    Yields (places, vectors): place = item * columns + column, and vectors are (group, width)
-    float32 on the kit's device. There is no dropout. Texts longer than `max_length` tokens,
-    special ones included, are cut on the right.
-    """
-    encoder = kit.encoder().to(kit.device).eval()
-    tokens, template = kit.tokens(corpus), Template.plain(kit.tokenizer)
-    limit = min(max_length, encoder.longest) - len(template)
-    columns = tokens.columns
-    by_column = [np.diff(starts) for starts in tokens.starts]
-    lengths = np.stack(by_column, axis=1).clip(max=limit).ravel()
-    # Long texts first, as `token_groups` wants them. Equally long neighbours need no padding.
-    order = np.argsort(-lengths, kind="stable")
-    for group in token_groups(lengths[order] + len(template), kit.device):
-        places = order[group]
-        rows = [tokens.row(place % columns, place // columns)[:limit] for place in places]
-        ids, mask = pad(rows, template, tokens.pad_id)
-        batch = TextBatch(ids, mask, torch.from_numpy(places)).to(kit.device)
-        yield places, pooled(encoder, batch, pooling)

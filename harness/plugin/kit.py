@@ -1,52 +1,34 @@
 """The kit that a method is built from: encoder, tokenizer, frozen helpers, and artefacts."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from harness import PROTOCOL
 from harness.arrays import SharedArrays
 from harness.data.corpora import source
 from harness.data.hub import model_shape
 from harness.data.label_subsets import label_subset
+from harness.data.revisions import short_name
 from harness.data.templates import require_mask
 from harness.data.tokenizers import check_same_tokenizer, load_tokenizer
 from harness.data.tokens import Template, Tokens, tokenised
 from harness.device import random_state_kept
 from harness.encoders.backbone import Encoder
+from harness.encoders.low_rank import MARK
 from harness.encoders.masked_lm import Generator, VocabularyHead
 from harness.errors import UserError
 from harness.files import cache_folder, digest_files, digest_of
+from harness.plugin.artefact import Artefact
 from harness.plugin.config import MethodConfig, TrainingConfig, label_share
 from harness.plugin.declared import Declared
 from harness.plugin.decoder import DECODER_FIELDS
-from harness.plugin.low_rank import kept_weights
 from harness.ranks import alone, has_ranks
-
-
-@dataclass(frozen=True)
-class Artefact:
-    """Something costly that trials share, such as a frozen encoder's embeddings.
-
-    It is built once for each combination of its fields, kept on disk and memory-mapped.
-
-    Example:
-        Artefact("vectors", ("corpus", "max_length"), lambda kit: {"vectors": embed(kit)})
-    """
-
-    name: str
-    fields: tuple[str, ...]
-    """The configuration fields on which it depends; trials that agree in them share it"""
-    build: "Callable[[Kit], Mapping[str, np.ndarray]]"
-    """Kit -> named arrays"""
-    embeds: bool = True
-    """Whether `embed` needs it; what only training needs stays behind when a model is exported"""
 
 
 class Kit:
@@ -225,7 +207,7 @@ class Kit:
             with random_state_kept(self.device), alone():
                 return artefact.build(self)
 
-        title = f"{name} of {self.declared.name} for {Path(self.config.encoder).name}"
+        title = f"{name} of {self.declared.name} for {short_name(self.config.encoder)}"
         return SharedArrays(folder, f"the artefact {title}", build)
 
     def shared(self) -> list[list[SharedArrays]]:
@@ -254,3 +236,10 @@ class Kit:
         readings = [corpus.reading for corpus in declared.sources]
         models, data = declared.model_digests(), declared.data_digest()
         return [declared.source_digest, models, data, readings, PROTOCOL]
+
+
+def kept_weights(method: nn.Module) -> Iterator[str]:
+    """The names of the parameters that no stage trains, because low-rank changes train instead."""
+    for path, part in method.named_modules():
+        if isinstance(part, Encoder) and part.low_rank is not None:
+            yield from (name for name, _ in part.named_parameters(path) if MARK not in name)

@@ -1,12 +1,8 @@
 """The hyperparameters of low-rank changes (LoRA), which train in the place of an encoder."""
 
-from collections.abc import Iterator
-
 from pydantic import BaseModel, Field
-from torch import nn
 
-from harness.encoders.backbone import Encoder
-from harness.encoders.low_rank import MARK, LowRank
+from harness.choices import LowRank
 
 
 class LowRankConfig(BaseModel):
@@ -26,10 +22,3 @@ class LowRankConfig(BaseModel):
     def low_rank(self) -> LowRank | None:
         """Both fields; None: the weights themselves train."""
         return None if self.lora_rank is None else LowRank(self.lora_rank, self.lora_alpha)
-
-
-def kept_weights(method: nn.Module) -> Iterator[str]:
-    """The names of the parameters that no stage trains, because low-rank changes train instead."""
-    for path, part in method.named_modules():
-        if isinstance(part, Encoder) and part.low_rank is not None:
-            yield from (name for name, _ in part.named_parameters(path) if MARK not in name)

@@ -1,28 +1,26 @@
-"""The contract of a method: what a plugin declares, builds and computes.
+"""The contract of a method: what a plugin builds and computes.
 
-A plugin is a folder (or a file) with a class `Method`. What can be declared is declared in class
-methods, so that a sweep can be planned without a GPU and without a model. `losses` and `embed` are
-the only computations that a plugin must write. The harness does everything else: batches, the
-training loop, evaluation, checkpoints, seeds and records.
+A plugin is a folder (or a file) with a class `Method`. What it declares stands in class methods
+(harness.plugin.declaration), so that a sweep can be planned without a GPU and without a model.
+`losses` and `embed` are the only computations that a plugin must write. The harness does everything
+else: batches, the training loop, evaluation, checkpoints, seeds and records.
 """
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar, get_args
+from typing import Any
 
 from torch import Tensor, nn
 
 from harness.data.batching import TextBatch
 from harness.data.tokens import Template, piece_ids
-from harness.plugin.config import MethodConfig, TrainingConfig
-from harness.plugin.kit import Artefact, Kit
+from harness.plugin.config import TrainingConfig
+from harness.plugin.declaration import Config, Declaration
+from harness.plugin.kit import Kit
 from harness.plugin.stage import Stage
 
-Config = TypeVar("Config", bound=MethodConfig)
 
-
-class Method(nn.Module, Generic[Config]):
+class Method(nn.Module, Declaration[Config]):
     """A way to train and use a sentence encoder.
 
     A plugin derives its class from `plugin.Method[Config]`, with its own configuration class in
@@ -59,48 +57,6 @@ class Method(nn.Module, Generic[Config]):
             def embed(self, batch: TextBatch) -> Tensor:
                 return self.encoder.cls(batch)
     """
-
-    config_type: ClassVar[type[MethodConfig]] = MethodConfig
-    """The configuration class in the brackets; the harness finds it there"""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "config_type" in vars(cls):
-            return  # what a plugin says itself goes before the brackets
-        # At run time the brackets are in `__orig_bases__`, so a plugin names its Config once.
-        for base in getattr(cls, "__orig_bases__", ()):
-            for argument in get_args(base):
-                if isinstance(argument, type) and issubclass(argument, MethodConfig):
-                    cls.config_type = argument
-
-    @classmethod
-    def corpora(cls, config: Config) -> dict[str, str]:
-        """Stream -> name of its corpus (`wiki1m`, `nli-triplets`, ..., or a file)."""
-        return {}
-
-    @classmethod
-    def models(cls, config: Config) -> list[str]:
-        """The pretrained models that the method loads; their digests are part of a trial's key."""
-        return [config.encoder]
-
-    @classmethod
-    def stages(cls, config: Config) -> list[Stage]:
-        """The training phases in order; none for a method that only evaluates."""
-        return []
-
-    @classmethod
-    def artefacts(cls, config: Config) -> list[Artefact]:
-        """What is made once and shared by trials; `kit.artefact(name)` returns its arrays."""
-        return []
-
-    @classmethod
-    def files(cls, config: Config) -> list[Path]:
-        """Other files on which the result depends (word vectors, a thesaurus).
-
-        They are part of a trial's key, and they travel to the machines of a cluster. A field of
-        the configuration that names one has the type Path; open it as it is, not as a text.
-        """
-        return []
 
     @classmethod
     def training_template(cls, config: Config, tokenizer: Any) -> Template:

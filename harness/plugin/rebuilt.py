@@ -166,7 +166,7 @@ def _method(folder: Path, description: Mapping[str, Any]) -> Method[Any]:
     values = dict(description["configuration"])
     if (folder / ENCODER).is_dir():
         values["encoder"] = str((folder / ENCODER).resolve())
-    kit = _RebuildingKit(plugin.declare(plugin.method.config_type(**values)), device())
+    kit = _RebuildingKit(plugin.declare(plugin.config_type(**values)), device())
     kit.folder = folder
     method: Method[Any] = kit.build()
     try:

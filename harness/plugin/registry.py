@@ -4,38 +4,70 @@ import ast
 import functools
 import importlib.util
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-from harness.data.user_modules import UserCode, named_by_records, user_code
+from harness.data.user_modules import UserCode, imported, named_by_records, user_code
 from harness.errors import UserError, suggest
 from harness.files import digest, shipped
 from harness.inputs import is_folder, kind_of, read_text, regular_file
+from harness.plugin.config import MethodConfig
+from harness.plugin.declaration import Declaration
+from harness.plugin.declared import Declared
 from harness.relocation import here
 
 if TYPE_CHECKING:
-    from harness.plugin.config import MethodConfig
-    from harness.plugin.declared import Declared
     from harness.plugin.method import Method
 
 ENTRY_POINTS = "harness.methods"
 """The group in which an installed package names its methods"""
 
 
+COMPUTING = "method"
+"""The module of a plugin's folder that computes, where `__init__.py` only declares"""
+
+
 @dataclass(frozen=True)
 class Plugin:
-    """A method that was found: its name, its class, and the digest of its source."""
+    """A method that was found: its name, what it declares, and the digest of its source."""
 
     name: str
-    method: "type[Method[Any]]"
+    declaration: type[Declaration[Any]]
     source_digest: str
+    module: str = ""
+    """The name of the imported module with the declaration, where another one computes"""
 
-    def declare(self, config: "MethodConfig") -> "Declared":
+    @property
+    def config_type(self) -> type[MethodConfig]:
+        """The class of its configurations."""
+        return self.declaration.config_type
+
+    @cached_property
+    def method(self) -> "type[Method[Any]]":
+        """The class that computes; of the shipped methods it is imported now, with torch.
+
+        Raises UserError when the import fails, and where there is no such class.
+        """
+        from harness.plugin.method import Method
+
+        if issubclass(self.declaration, Method):
+            return self.declaration
+        found = imported(f"{self.module}.{COMPUTING}", f"the plugin {self.name}")
+        method = getattr(found, "Method", None)
+        bases = (Method, self.declaration)
+        if not (isinstance(method, type) and all(issubclass(method, base) for base in bases)):
+            raise UserError(
+                f"the plugin {self.name}: {COMPUTING}.py has no class Method that derives from "
+                f"Declaration and from harness.plugin.Method"
+            )
+        return method
+
+    def declare(self, config: MethodConfig) -> Declared:
         """What the method declares under a configuration of its own type."""
-        from harness.plugin.declared import Declared
-
-        return Declared(self.name, self.source_digest, self.method, config)
+        return Declared(self, config)
 
 
 def names() -> list[str]:
@@ -124,26 +156,34 @@ def load(name: str) -> Plugin:
 
     Raises UserError when there is no such method and when its import fails, and CodeNotRun.
     """
-    from harness.plugin.config import MethodConfig  # here, because they load torch
-    from harness.plugin.method import Method
-
     source = locate(name)
     if _main_file(source).suffix != ".py":
         raise UserError(f"{source} is not a Python file or a folder with one")
     code = _code(source)
     module = code.module("plugin", trusted=_is_trusted(source))
-    method = getattr(module, "Method", None)
-    if not (isinstance(method, type) and issubclass(method, Method) and method is not Method):
+    declares = getattr(module, "Method", None) or getattr(module, "Declaration", None)
+    if not _declares(declares, module):
         raise UserError(
             f"{source} holds no method: it has no class Method that derives from "
             f"harness.plugin.Method"
         )
-    if not (isinstance(method.config_type, type) and issubclass(method.config_type, MethodConfig)):
+    kind = declares.config_type
+    if not (isinstance(kind, type) and issubclass(kind, MethodConfig)):
         raise UserError(
-            f"{source}: config_type of class Method must be a class that derives from "
-            f"harness.plugin.MethodConfig, not {method.config_type!r}"
+            f"{source}: config_type of class {declares.__name__} must be a class that derives from "
+            f"harness.plugin.MethodConfig, not {kind!r}"
         )
-    return Plugin(source.stem, method, digest(code.content))
+    return Plugin(source.stem, declares, digest(code.content), module.__name__)
+
+
+def _declares(found: Any, module: ModuleType) -> TypeGuard[type[Declaration[Any]]]:
+    """Whether what a module calls Method or Declaration is one, and its own."""
+    base: type[Declaration[Any]] = Declaration
+    if hasattr(module, "Method"):
+        from harness.plugin.method import Method  # the module has imported it before
+
+        base = Method
+    return isinstance(found, type) and issubclass(found, base) and found is not base
 
 
 def source_digest(source: Path) -> str:

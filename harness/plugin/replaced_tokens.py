@@ -1,17 +1,16 @@
 """The hyperparameters that replaced-token detection adds to a method (DiffCSE, D2CSE)."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from harness.losses.replaced_tokens import Reduction
+from harness.choices import Reduction
+from harness.data.revisions import repository_of
 from harness.plugin.config import TrainingConfig
-from harness.plugin.kit import Kit
-from harness.views.edits import Edit, Editor
-from harness.views.masking import Masker
 
+CORRUPTIONS = "corruptions"
+"""Name of the artefact of static corruptions"""
 DISTILLED = {"bert": "distilbert-base-uncased", "roberta": "distilroberta-base"}
 """First part of an encoder's name -> the generator of the papers (diffcse.md, section 1)"""
 
@@ -50,22 +49,5 @@ class ReplacedTokenConfig(TrainingConfig):
         """The distilled sibling of BERT or RoBERTa; any other encoder generates for itself."""
         # "roberta-base" and "some/bert-large-uncased" belong to the families "roberta" and "bert".
         encoder = str(info.data.get("encoder", ""))
-        family = Path(encoder).name.split("-")[0]
+        family = Path(repository_of(encoder)).name.split("-")[0]
         return given or DISTILLED.get(family, encoder)
-
-
-def editor(config: ReplacedTokenConfig, kit: Kit, edits: Sequence[Edit] = ("replace",)) -> Editor:
-    """The editor of sentences that a configuration asks for, with its generator.
-
-    It edits anew on every call. Where deletion is the only edit, no generator is loaded.
-    """
-    generator = None
-    if tuple(edits) != ("delete",):
-        generator = kit.generator(config.generator, dropout=not config.generator_eval)
-    return Editor(
-        Masker(kit.tokenizer, config.masking_ratio),
-        generator,
-        longest=config.max_length,
-        edits=edits,
-        only_masked=config.replace_only_masked,
-    )

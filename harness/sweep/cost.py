@@ -6,20 +6,22 @@ of about two.
 
 import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
-import torch
+import numpy as np
+from threadpoolctl import threadpool_limits
 
 from harness.data.hub import model_shape
-from harness.data.trained_encoders import parts_of
-from harness.device import device, resolve_precision
-from harness.encoders.loadable import common_sizes
+from harness.data.revisions import repository_of
+from harness.data.weight_contents import layer_parameter_count
 from harness.errors import NotHere
 from harness.evaluation.suites import suite
 from harness.plugin.config import TrainingConfig
 from harness.plugin.declared import Declared
 from harness.plugin.stage import Stage
+from harness.sweep.cluster.machines import this_machine
 from harness.trials.trial import Trial
 
 TOKENS_PER_SENTENCE = 24
@@ -28,6 +30,8 @@ PRODUCT_SHARE = 0.6
 """The share of the speed of a bare matrix product that Transformer layers reach, roughly"""
 BASE, LARGE = 12 * 12 * 768**2, 24 * 12 * 1024**2
 """Weights in the layers of BERT and RoBERTa, base and large"""
+BF16_TIMES = {"amx_bf16": 8.0, "avx512_bf16": 2.0}
+"""Capability of a CPU -> products in bf16 in the time of one in float32; the best one first"""
 PUBLISHED_PARAMETERS = {
     "bert-base-uncased": BASE,
     "bert-large-uncased": LARGE,
@@ -59,8 +63,7 @@ def estimated_seconds(declared: Declared, steps: int, *, tested: bool) -> float 
     evaluation = 2 * parameters * TOKENS_PER_SENTENCE * sentences / speed("fp32")
     if not declared.stages or not isinstance(config, TrainingConfig):
         return evaluation
-    rate = speed(resolve_precision(config.precision, device()))
-    return evaluation + steps * step_operations(declared) / rate
+    return evaluation + steps * step_operations(declared) / speed(config.precision)
 
 
 def step_operations(declared: Declared) -> float:
@@ -92,17 +95,17 @@ def layer_parameters(encoder: str) -> int:
     """The number of weights in the Transformer layers, which do nearly all of the arithmetic.
 
     A model that the papers use need not be on this machine. Raises NotHere for another one that is
-    not, and KeyError for a size that it lacks under any name.
+    not, and KeyError for a size that it lacks.
     """
     try:
         shape = model_shape(encoder, download=False)
     except NotHere:
-        model, _ = parts_of(encoder)
+        model = repository_of(encoder)
         if model in PUBLISHED_PARAMETERS:
             return PUBLISHED_PARAMETERS[model]
         raise
     if "hidden_size" not in shape:  # DistilBERT, GPT-2 and others have other names in their files
-        shape = common_sizes(encoder)
+        return layer_parameter_count(encoder)
     hidden = int(shape["hidden_size"])
     inner = int(shape.get("intermediate_size", 4 * hidden))
     # Four square matrices of the attention, and two matrices of the feed-forward part.
@@ -125,19 +128,44 @@ def rows_per_step(stage: Stage) -> float:
 def speed(precision: str) -> float:
     """Floating-point operations per second that one trial reaches on this machine.
 
-    It is measured in about a tenth of a second, on matrix products in `precision` (bf16 or fp32).
+    It is measured in about a tenth of a second, on matrix products. precision: that of the
+    training, as its configuration says it. On a CPU the products are those of numpy in float32.
     """
-    where = device()
-    size = 4096 if where.type == "cuda" else 1024
-    kind = torch.bfloat16 if precision == "bf16" else torch.float32
-    left, right = (torch.randn(size, size, device=where, dtype=kind) for _ in range(2))
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # a sweep gives each trial one core by default
+    if this_machine().gpus:
+        return PRODUCT_SHARE * _speed_of_gpu(precision)
+    factor = 1.0
+    if precision in ("auto", "bf16"):
+        factor = next((times for flag, times in BF16_TIMES.items() if flag in _cpu_flags()), 1.0)
+    left, right = np.random.default_rng(0).standard_normal((2, 1024, 1024), np.float32)
+    with threadpool_limits(1):  # a sweep gives each trial one core by default
+        return PRODUCT_SHARE * factor * _rate(lambda: left @ right, 1024)
+
+
+def _speed_of_gpu(precision: str) -> float:
+    import torch
+
+    from harness.device import device, resolve_precision
+
+    kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}
+    kind = kinds.get(resolve_precision(precision, device()), torch.float32)
+    left, right = (torch.randn(4096, 4096, device=device(), dtype=kind) for _ in range(2))
+    # `item` waits until the GPU has finished.
+    return _rate(lambda: (left @ right).sum().item(), 4096)
+
+
+def _rate(product: Callable[[], object], size: int) -> float:
+    """Operations per second of the product of two square matrices of this size."""
+    done, started = 0, time.perf_counter()
+    while done < 3 or time.perf_counter() - started < 0.1:
+        product()
+        done += 1
+    return 2 * size**3 * done / (time.perf_counter() - started)
+
+
+def _cpu_flags() -> set[str]:
+    """The capabilities of the CPU as Linux names them; none are known elsewhere."""
     try:
-        done, started = 0, time.perf_counter()
-        while done < 3 or time.perf_counter() - started < 0.1:
-            (left @ right).sum().item()  # `item` waits until the GPU has finished
-            done += 1
-        return PRODUCT_SHARE * 2 * size**3 * done / (time.perf_counter() - started)
-    finally:
-        torch.set_num_threads(threads)
+        lines = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return set()
+    return set(next((line for line in lines if line.startswith("flags")), "").split())

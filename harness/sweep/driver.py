@@ -24,8 +24,7 @@ from harness.sweep.spaces.axes import Values
 from harness.sweep.spaces.sampling import Sampler
 from harness.sweep.spaces.search import Search, implied
 from harness.sweep.trial_runs import TrialRuns
-from harness.sweep.workers.limits import Limits
-from harness.sweep.workers.resources import Resources
+from harness.sweep.workers.resources import Limits, Resources
 from harness.trials.store import Store
 from harness.trials.trial import key
 

@@ -8,8 +8,8 @@ from math import ceil
 from pathlib import Path
 
 from harness.data.hub import model_folder
-from harness.data.trained_encoders import parts_of
-from harness.encoders.loadable import parameter_count, stored_in_bf16
+from harness.data.revisions import repository_of
+from harness.data.weight_contents import parameter_count, stored_in_bf16
 from harness.errors import NotHere, UserError
 from harness.plugin.config import TrainingConfig
 from harness.plugin.declared import Declared
@@ -117,7 +117,7 @@ def _stored(encoder: str) -> tuple[int, int]:
     try:
         return _stored_in(model_folder(encoder, download=False), encoder)
     except NotHere:
-        model, _ = parts_of(encoder)
+        model = repository_of(encoder)
         if model in PUBLISHED_WEIGHTS:
             return PUBLISHED_WEIGHTS[model]
         raise

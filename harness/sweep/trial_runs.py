@@ -13,8 +13,6 @@ from harness.sweep.screen.watcher import RoundPlan, SweepWatcher
 from harness.sweep.searching.courses import Begun, Phase, known_sum
 from harness.sweep.searching.scored import settled_keys
 from harness.sweep.spaces.search import Search
-from harness.trials.prepare import check_runnable
-from harness.trials.shared_parts import missing_parts
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 
@@ -56,6 +54,8 @@ class TrialRuns:
         Raises UserError when they cannot.
         """
         if search.id not in self._checked:
+            from harness.trials.prepare import check_runnable  # with torch
+
             check_runnable(search.trials([search.fixed], "final")[0])
             self._checked.add(search.id)
 
@@ -134,6 +134,8 @@ class _Counts:
 
 def _parts(trials: Iterable[Trial]) -> set[str]:
     """The keys of the parts that the trials lack, as far as it is known now."""
+    from harness.trials.shared_parts import missing_parts  # with torch
+
     found: set[str] = set()
     for trial in trials:
         with suppress(UserError):  # the trial itself says in its record what is missing

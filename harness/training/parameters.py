@@ -8,7 +8,7 @@ from torch import nn
 
 from harness.encoders.low_rank import MARK
 from harness.errors import UserError, suggest
-from harness.plugin.low_rank import kept_weights
+from harness.plugin.kit import kept_weights
 from harness.plugin.stage import Stage
 
 

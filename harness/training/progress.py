@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what shows the progress of trials computes nothing
     from torch import Tensor
 
 GRADIENT_NORM = "gradient_norm"

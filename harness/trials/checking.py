@@ -48,7 +48,7 @@ def problems(name: str, encoder: str | None = None, steps: Steps = unheard) -> l
     transformers.logging.disable_progress_bar()
     plugin = registry.load(name)
     lines = PluginLines(name, plugin)
-    tried = tried_settings(plugin.method.config_type)
+    tried = tried_settings(plugin.config_type)
     tiny = TINY | ({"encoder": encoder} if encoder else {})
     found: dict[tuple[str, str], list[tuple[str, Fault]]] = {}
     for done, setting in enumerate(tried):
@@ -86,13 +86,13 @@ def _shown(found: list[tuple[str, Fault]], tried: tuple[str, ...]) -> str:
 
 def _faults(plugin: Plugin, values: Mapping[str, Any], lines: PluginLines) -> Iterator[Fault]:
     """What is wrong with the plugin under one setting, with the values of TINY."""
-    fields = plugin.method.config_type.model_fields
+    fields = plugin.config_type.model_fields
     try:
         resolve(plugin, {"setting": values["setting"]})
         config = resolve(plugin, _tiny(values, fields))
     except UserError as error:
         sentence = f"the defaults are refused by their own configuration: {error}"
-        yield Fault(sentence, lines.of_class(plugin.method.config_type.__name__))
+        yield Fault(sentence, lines.of_class(plugin.config_type.__name__))
         return
     seed_everything(0)
     kit = Kit(plugin.declare(config), torch.device("cpu"))

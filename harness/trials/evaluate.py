@@ -24,7 +24,7 @@ from harness.trials.lookup import MeasuredModel, evaluation_key
 from harness.trials.record import Record, Status
 from harness.trials.run import sizes, trained
 from harness.trials.store import Store
-from harness.trials.trial import describe, key
+from harness.trials.trial import describe, key, revisions
 
 Missing = dict[tuple[str, str], str]
 """(suite, task) -> why it has no score"""
@@ -167,9 +167,9 @@ def _record(
     status: Status = "finished"
     if missing:
         status = "partial" if found else "failed"
-    known = model.record
+    known, own = model.record, describe(model.trial)
     return replace(
-        describe(model.trial),
+        own,
         key=evaluation_key(model, suite),
         role="evaluation",
         suite=suite.name,
@@ -189,7 +189,16 @@ def _record(
         **sizes(measurement.method, memory),
         parameters_trainable=known.parameters_trainable if known else 0,
         precision=known.precision if known else "fp32",
+        revisions=_revisions(model, suite) or own.revisions,
     )
+
+
+def _revisions(model: MeasuredModel, suite: Suite) -> dict[str, str]:
+    """The commits of all that was read; nothing where a test has no data here."""
+    try:
+        return revisions(model.trial, suite)
+    except UserError:
+        return {}
 
 
 def _contamination(model: MeasuredModel, suite: Suite) -> dict[str, float]:

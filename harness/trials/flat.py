@@ -27,7 +27,12 @@ from harness.trials.store import Store
 if TYPE_CHECKING:
     import pandas
 
-_OBJECTS = {"configuration": "config", "engine": "engine", "versions": "versions"}
+_OBJECTS = {
+    "configuration": "config",
+    "engine": "engine",
+    "versions": "versions",
+    "revisions": "revisions",
+}
 """Column with JSON -> the first part of the names of the flat columns"""
 _MAPS = ("dev", "test", "contamination")
 _LEFT_OUT = ("schema_version", "suite_card")

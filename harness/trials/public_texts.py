@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.data.hub_tables import is_hub_name
+from harness.data.trained_encoders import parts_of
 
 _KIND = re.compile(r"[a-z]+:(?=~|\.{0,2}/)")
 """What stands in front of a path in the name of a corpus, such as `neighbours:`"""
@@ -33,10 +34,11 @@ def without_folder(text: str) -> str:
 
 
 def _of_the_hub(text: str) -> bool:
-    """Whether it can only be a corpus `ORGANISATION/NAME/CONFIG` with `:SPLIT` or `?COLUMNS`.
+    """Whether it can only be a model or a corpus with `@REVISION`, `:SPLIT` or `?COLUMNS`.
 
     Without these, it may as well be a folder inside the working directory.
     """
-    name, columns, _ = text.partition("?")
+    name, columns, _ = parts_of(text)[0].partition("?")
     before, split, _ = name.partition(":")
-    return bool(split or columns) and is_hub_name(name) and not Path(before).suffix
+    said = split or columns or "@" in before
+    return bool(said) and is_hub_name(name) and not Path(before).suffix

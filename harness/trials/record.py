@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from harness.evaluation.scores import Uncertainty
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """It is raised when the columns change, so that an old store gets an error message of its own"""
 Status = Literal["finished", "partial", "pruned", "failed"]
 RecordRole = Literal["search", "final", "evaluation"]
@@ -79,6 +79,7 @@ SCHEMA = pa.schema(
         ("data_digest", pa.string()),
         ("model_digest", pa.string()),
         ("weights_digest", pa.string()),
+        ("revisions", pa.string()),
         ("protocol", pa.int32()),
     ]
 )
@@ -86,12 +87,12 @@ SCHEMA = pa.schema(
 LARGE_COLUMNS = ("details", "uncertainty", "history")
 """Columns that are most of a row's bytes, and that few readers need"""
 WITHOUT_LARGE = tuple(name for name in SCHEMA.names if name not in LARGE_COLUMNS)
-JSON_COLUMNS = ("configuration", "engine", "versions", "suite_card")
+JSON_COLUMNS = ("configuration", "engine", "versions", "revisions", "suite_card")
 RANK = {"failed": 0, "pruned": 1, "partial": 2, "finished": 3}
 """Of two rows of one trial, the one whose status has the higher rank counts"""
 _MAPS = ("dev", "test", "details", "uncertainty")
 """Columns with maps that are results"""
-_DUMPED = ("configuration", "engine", "versions")
+_DUMPED = ("configuration", "engine", "versions", "revisions")
 _RESULT = ("dev_before", *_MAPS, "history", "steps", "precision")
 """The fields that are equal whenever and wherever a trial runs; times and hosts are not"""
 
@@ -176,6 +177,9 @@ class Record:
     model_digest: str | None = None
     weights_digest: str | None = None
     """SHA-256 of the file of the trained weights; None where none was written"""
+    revisions: Mapping[str, str] = field(default_factory=dict)
+    """`models/ORGANISATION/NAME` or `datasets/...` of the Hub -> the commit that was read; folders
+    and mirrors have none"""
     protocol: int | None = None
 
     @property

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic_core import from_json
 
+from harness.data.revisions import COMMIT, REPOSITORY
 from harness.evaluation.catalogue import parsed_card
 from harness.inputs import BEYOND
 from harness.trials.record import JSON_COLUMNS, RANK, SCHEMA, RecordRole
@@ -66,6 +67,8 @@ def _checks(name: str, column: pa.Array) -> Iterator[tuple[pa.Array, str]]:
         yield _distinct(column, is_object), "is not a JSON object"
     if name == "suite_card":
         yield _distinct(column, _is_card), "is not the card of a suite"
+    if name == "revisions":
+        yield _distinct(column, _are_commits), "are no commits of models and data sets"
     if kind == pa.float64():
         yield _or_null(_is_finite(column)), "is not a finite number"
     if name not in ("seed", "schema_version", "dev_before") and kind in (
@@ -122,6 +125,15 @@ def _is_card(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _are_commits(text: str) -> bool:
+    """Whether a JSON object has commits; a text that is none is another fault."""
+    return not is_object(text) or all(
+        REPOSITORY.fullmatch(name) and COMMIT.fullmatch(commit)
+        for name, commits in from_json(text).items()
+        for commit in str(commits).split(", ")
+    )
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

@@ -1,15 +1,12 @@
 """Puts the encoder that a trial of the store has trained where methods load it from."""
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from harness.data.trained_encoders import WEIGHTS, parts_of, trained_folder
 from harness.errors import UserError
 from harness.files import content_digest
 from harness.manifests import MANIFEST, damage, seal
 from harness.trials.store import Store
-
-if TYPE_CHECKING:
-    from harness.training.saved_state import SavedState
 
 IN_A_METHOD = "encoder.model."
 """What stands before the names of the pretrained model in the state of a method"""
@@ -27,9 +24,9 @@ def provide(store: Store, encoder: str) -> None:
     folder = trained_folder(trial)
     if damage(folder / MANIFEST) is None:
         return
-    from harness.training.saved_state import SavedState  # it takes long to import
+    from harness.training.saved_state import SavedState  # with torch
 
-    state = _state(store, encoder, trial)
+    state = SavedState.read(_weights(store, encoder, trial))
     weights = {
         name.removeprefix(IN_A_METHOD): value
         for name, value in state.weights.items()
@@ -41,10 +38,8 @@ def provide(store: Store, encoder: str) -> None:
     seal(folder / MANIFEST, [folder / WEIGHTS])
 
 
-def _state(store: Store, encoder: str, trial: str) -> "SavedState":
-    """The trained weights of a trial, as its record names them."""
-    from harness.training.saved_state import SavedState
-
+def _weights(store: Store, encoder: str, trial: str) -> Path:
+    """The file of a trial's trained weights, as its record names it."""
     record, weights = store.get(trial), store.kept_weights(trial)
     if record is None or not record.finished:
         raise UserError(
@@ -55,4 +50,4 @@ def _state(store: Store, encoder: str, trial: str) -> "SavedState":
             f'encoder "{encoder}": {weights} are not the weights of trial {trial[:10]}; '
             f"`harness eval {trial[:10]} --store {store.place}` makes them again"
         )
-    return SavedState.read(weights)
+    return weights

@@ -10,17 +10,19 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from pydantic import ValidationError
 
 from harness import PROTOCOL, __version__
-from harness.data.trained_encoders import parts_of, trained_name
+from harness.data.hub import model_folder
+from harness.data.revisions import commits_of, short_name
+from harness.data.trained_encoders import parts_of
 from harness.errors import UserError, reason, suggest
-from harness.evaluation.suites import suite
+from harness.evaluation.suites import Suite, suite
 from harness.files import digest_of
 from harness.plugin import registry
 from harness.plugin.config import MethodConfig, label_share
 from harness.plugin.declared import Declared
+from harness.plugin.engine import EngineConfig
 from harness.plugin.registry import Plugin
 from harness.trials.record import Record, trial_label
 
@@ -76,6 +78,12 @@ class Trial:
         return parts_of(self.config.encoder)[1]
 
     @property
+    def workers(self) -> int:
+        """The number of processes that train it."""
+        config = self.config
+        return config.workers if isinstance(config, EngineConfig) else 1
+
+    @property
     def label(self) -> str:
         """The trial as people read it: method, setting, encoder, variant, searched values, seed."""
         config = self.config
@@ -92,10 +100,8 @@ def portable(trial: Trial) -> dict[str, Any]:
 def named(declared: Declared, variant: str) -> str:
     """A configuration as people read it: method, setting, encoder, variant."""
     config = declared.config
-    model, trial = parts_of(config.encoder)
-    encoder = trained_name(Path(model).name, trial[:10]) if trial else Path(model).name
     shown = f" ({variant})" if variant else ""
-    return f"{declared.name} {config.setting} {encoder}{shown}"
+    return f"{declared.name} {config.setting} {short_name(config.encoder)}{shown}"
 
 
 def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> MethodConfig:
@@ -104,14 +110,14 @@ def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> Metho
     Raises UserError for an unknown hyperparameter, a wrong type or a value out of range. `where` is
     the beginning of its message, such as a file and a line.
     """
-    fields = plugin.method.config_type.model_fields
+    fields = plugin.config_type.model_fields
     for key in values:
         if key not in fields:
             raise UserError(
                 f'{where}method {plugin.name} has no hyperparameter "{key}"{suggest(key, fields)}'
             )
     try:
-        return plugin.method.config_type(**values)
+        return plugin.config_type(**values)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
@@ -167,6 +173,11 @@ def describe(trial: Trial, *, here: bool = True) -> Record:
     here: whether this process runs it. Otherwise its machine is not known, and the GPU of this one
     is not asked, which would take memory of it.
     """
+    threads = device = None
+    if here:
+        import torch  # a plan makes records of trials that run elsewhere
+
+        threads, device = torch.get_num_threads(), _device_name()
     declared, config = trial.declared, trial.config
     measured = suite(config.suite)
     packages = {name: version(name) for name in _PACKAGES}
@@ -189,12 +200,24 @@ def describe(trial: Trial, *, here: bool = True) -> Record:
         data_digest=data_digest(declared),
         model_digest=declared.model_digest(),
         protocol=PROTOCOL,
-        threads=torch.get_num_threads() if here else None,
+        threads=threads,
         host=platform.node() if here else None,
-        device=_device_name() if here else None,
+        device=device,
         versions={"harness": __version__, "python": platform.python_version(), **packages},
         commit=commit(),
+        revisions=revisions(trial, measured),
     )
+
+
+def revisions(trial: Trial, measured: Suite) -> dict[str, str]:
+    """Models and data sets of the Hub -> the commits that a trial or an evaluation of it reads.
+
+    measured: the suite that gives the scores. Raises UserError when something is not at hand.
+    """
+    declared = trial.declared
+    models = [model_folder(name) for name in declared.models]
+    own = [*declared.corpus_files(), *declared.files, *suite(declared.config.suite).files()]
+    return commits_of([*models, *own, *measured.files()])
 
 
 def _path_of(trial: Trial) -> str | None:
@@ -216,6 +239,8 @@ def facts_of(trial: Trial) -> dict[str, Any]:
 
 
 def _device_name() -> str:
+    import torch
+
     if torch.cuda.is_available():
         return str(torch.cuda.get_device_name())
     return f"cpu ({platform.machine()})"

@@ -84,7 +84,7 @@ def together(trial: Trial, launch: Launch | None = None) -> Iterator[None]:
     if not isinstance(config, TrainingConfig) or config.engine == "single":
         yield
         return
-    with (launch or on_this_machine)(trial, worker_count(trial)) as (others, place):
+    with (launch or on_this_machine)(trial, trial.workers) as (others, place):
         while not others.ready():
             time.sleep(START_LOOK_SECONDS)
         try:
@@ -95,12 +95,6 @@ def together(trial: Trial, launch: Launch | None = None) -> Iterator[None]:
                 why = others.reason() or f"another worker is lost ({error})"
                 raise WorkerLost(f"{why}; another attempt goes on from the checkpoint") from error
             raise
-
-
-def worker_count(trial: Trial) -> int:
-    """The number of processes that train a trial."""
-    config = trial.config
-    return config.workers if isinstance(config, TrainingConfig) else 1
 
 
 class _Processes:

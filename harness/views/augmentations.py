@@ -4,16 +4,11 @@ They are those of consert.md, section 2. Everything is drawn for each sentence o
 that is cut stays in the attention mask, and so in a mean over the tokens.
 """
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
+from harness.choices import Augmentation
 from harness.encoders.reach import EmbeddingEdit, Reach
-
-Augmentation = Literal[
-    "none", "adversarial", "shuffle", "token-cutoff", "feature-cutoff", "dropout"
-]
 
 
 def augmented(name: Augmentation, attention_mask: Tensor, rate: float) -> Reach:

@@ -6,19 +6,16 @@ long is cut.
 """
 
 from collections.abc import Sequence
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from harness.choices import Edit
 from harness.data.batching import TextBatch
 from harness.encoders.masked_lm import Generator
 from harness.views.corruption import Edited, corrupt
 from harness.views.masking import Masker
-
-Edit = Literal["replace", "insert", "delete"]
-EDITS: tuple[Edit, ...] = get_args(Edit)
 
 
 class Editor(nn.Module):

@@ -4,15 +4,12 @@ ESimCSE makes its positive pairs in this way (esimcse.md, section 1).
 """
 
 import math
-from typing import Literal
 
 import numpy as np
 
+from harness.choices import RepetitionRange
 from harness.data.batching import TextBatch, interleaved, pad
 from harness.data.tokens import Template
-
-RepetitionRange = Literal["code", "paper"]
-"""Whose bound holds for the number of repeated pieces"""
 
 
 def most_repeated(pieces: int, around: int, rate: float, bound: RepetitionRange) -> int:

@@ -3,22 +3,16 @@
 Qiu, Ding and Chen, ICON 2021 (SimCLR on sentences); clsr.md.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Annotated, Literal
 
 from pydantic import Field
-from torch import Tensor, nn
 
 from harness import plugin
 from harness.data.shapes import Accepts
-from harness.encoders.pooling import pooled
-from harness.losses.nt_xent import nt_xent
-from harness.modules.vector_table import VectorTable
-from harness.plugin import Artefact, Batches, Kit, Optimisation, Selection, Stage, TextBatch
+from harness.plugin import Artefact, Batches, Optimisation, Selection, Stage
 from harness.plugin.frozen_vectors import frozen_vectors
 
-WIDTH = 768
-"""Of the vectors that e of the paper makes, and of its hidden layer"""
 WARMUP_EPOCHS = 10
 
 
@@ -66,11 +60,8 @@ class Config(plugin.TrainingConfig):
         return {"batching", "encoder_dropout"}
 
 
-class Method(plugin.FrozenMethod[Config]):
-    """A network e on frozen vectors, trained under a linear head h that is dropped at test time.
-
-    e and h are the paper's names (section 3).
-    """
+class Declaration(plugin.Declaration[Config]):
+    """The corpora, artefacts and stages of the method."""
 
     @classmethod
     def corpora(cls, config: Config) -> dict[str, str]:
@@ -92,27 +83,3 @@ class Method(plugin.FrozenMethod[Config]):
             selection=Selection(keep=config.checkpoint),
         )
         return [stage]
-
-    def __init__(self, config: Config, kit: Kit) -> None:
-        super().__init__(config, kit)
-        self.encoder = kit.encoder()
-        hidden = [nn.ReLU()] if config.relu in ("both", "hidden") else []
-        output = [nn.ReLU()] if config.relu in ("both", "output") else []
-        first, second = nn.Linear(self.encoder.hidden_size, WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.mlp = nn.Sequential(first, *hidden, second, *output)  # e
-        self.head = nn.Linear(WIDTH, WIDTH)  # h
-        self.vectors = VectorTable(kit.artefact("vectors")["vectors"], kit.device)
-
-    def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
-        # (items, columns, width) -> (items, 2, width): a corpus may have further columns.
-        pairs = self.vectors(batch["pairs"].items)[:, :2]
-        first, second = self.head(self.mlp(pairs)).unbind(1)
-        loss = nt_xent(first, second, temperature=self.config.temperature)  # eq. 1
-        return {"contrastive": loss}
-
-    def base(self, batch: TextBatch) -> Tensor:
-        return pooled(self.encoder, batch, self.config.pooling)
-
-    def transform(self, vectors: Tensor) -> Tensor:
-        transformed: Tensor = self.mlp(vectors)
-        return transformed

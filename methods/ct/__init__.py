@@ -3,19 +3,13 @@
 Carlsson et al., ICLR 2021 (contrastive tension); contrastive_tension.md.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import Literal, Self
 
-import torch
 from pydantic import Field, model_validator
-from torch import Tensor
 
 from harness import plugin
-from harness.encoders.pooling import pooled
 from harness.errors import UserError
-from harness.losses.contrastive_tension import tension
-from harness.plugin import Batches, Kit, Optimisation, Stage, TextBatch
+from harness.plugin import Batches, Optimisation, Stage
 
 
 class Config(plugin.TrainingConfig):
@@ -45,8 +39,8 @@ class Config(plugin.TrainingConfig):
         return self
 
 
-class Method(plugin.Method[Config]):
-    """Both encoders train, from the same weights. That of the partners alone is tested."""
+class Declaration(plugin.Declaration[Config]):
+    """The corpora, artefacts and stages of the method."""
 
     @classmethod
     def corpora(cls, config: Config) -> dict[str, str]:
@@ -61,22 +55,3 @@ class Method(plugin.Method[Config]):
             optimisation=Optimisation(optimiser="rmsprop", schedule="stepped"),
         )
         return [stage]
-
-    def __init__(self, config: Config, kit: Kit) -> None:
-        super().__init__(config, kit)
-        self.encoder = kit.encoder()
-        self.anchor_encoder = kit.encoder()
-
-    def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
-        texts = batch["tension"]
-        group = self.config.negatives + 1
-        # The first sentence of a group meets itself, then each of the others.
-        anchors = texts.rows(slice(0, None, group)).repeated(group)
-        # The rows of an anchor are no views of it, so they may be equal.
-        first = pooled(self.anchor_encoder, replace(anchors, copies=1), "mean")  # (items, H)
-        second = self.embed(texts)  # (items, H)
-        same = torch.arange(len(first), device=first.device) % group == 0
-        return {"tension": tension(first, second, same)}
-
-    def embed(self, batch: TextBatch) -> Tensor:
-        return pooled(self.encoder, batch, "mean")

@@ -5,28 +5,82 @@ encoder, which learns contrastively, and the discriminator, which finds replaced
 sentence given its vector.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection
+from typing import ClassVar, Literal
 
-import torch
-from torch import Tensor, nn
+from pydantic import Field
 
 from harness import plugin
-from harness.encoders.reach import Reach, WordVectors, first_replaced
-from harness.losses.info_nce import info_nce
-from harness.losses.replaced_tokens import as_padded, replaced_token_loss
-from harness.modules.heads import BatchNormHead
-from harness.modules.prompts import DeepPrompts
-from harness.plugin import Artefact, Kit, Stage, TextBatch
-from harness.plugin.static_corruption import corruption_artefacts, sentence_editor
-
-from .config import Config
+from harness.plugin import Artefact, Stage
+from harness.plugin.replaced_tokens import ReplacedTokenConfig
+from harness.plugin.static_corruption import corruption_artefacts
 
 
-class Method(plugin.Method[Config]):
-    """Prompts, head, detector and (if wanted) one [CLS] vector train.
+class Config(ReplacedTokenConfig):
+    """Table 7 of the paper; the field defaults are those of unsupervised BERT base."""
 
-    The sentence encoder is frozen, but its dropout stays on: it makes the two views differ.
-    """
+    learning_rate: float = Field(
+        0.021, gt=0, description="of every trainable tensor but a copied discriminator's"
+    )
+    batch_size: int = Field(144, ge=2)
+    prompt_length: int = Field(16, ge=1, description="prompt positions per layer")
+    position_shift: bool = Field(
+        True, description="the positions of the text start behind the prompts, as released"
+    )
+    cls_prompt: bool = Field(
+        False, description="train one vector instead of the word embedding of [CLS]"
+    )
+    discriminator: Literal["shared", "plain", "copy", "unconditional"] = Field(
+        "shared",
+        description="Table 6: shared (d): encoder and prompts are the sentence encoder's; "
+        "plain (a): no prompts; copy (b): a second encoder without prompts, trained in full; "
+        "unconditional (c): shared, without sentence vector",
+    )
+    discriminator_learning_rate: float = Field(
+        7e-6, gt=0, description="of a copied discriminator; DiffCSE's rate"
+    )
+    discriminator_prompts: Literal["same", "fresh"] = Field(
+        "same",
+        description="dropout of the prompts in the second pass: the first pass's, or drawn anew",
+    )
+    roberta_cls_prompt_positions: Literal["shifted", "plain"] = Field(
+        "shifted", description="of the sentence pass with a [CLS] prompt (d2cse.md, section 1.2)"
+    )
+
+    published: ClassVar = {
+        ("unsup", "bert-large-uncased"): {"learning_rate": 0.034},
+        ("unsup", "roberta-base"): {"learning_rate": 0.044, "batch_size": 128, "cls_prompt": True},
+        ("sup", "*"): {
+            "learning_rate": 0.055, "batch_size": 256, "epochs": 10, "prompt_length": 12,
+            "cls_prompt": True,
+        },
+        ("sup", "roberta-base"): {"learning_rate": 0.024},
+    }  # fmt: skip
+
+    @property
+    def unused(self) -> Collection[str]:
+        found = set()
+        if not (self.cls_prompt and self.position_shift):
+            found.add("roberta_cls_prompt_positions")
+        if self.discriminator != "copy":
+            found.add("discriminator_learning_rate")
+        if not self.discriminator_prompted:
+            found.add("discriminator_prompts")
+        return found
+
+    @property
+    def discriminator_prompted(self) -> bool:
+        """Whether the discriminator reads with prompts: (c) and (d) of Table 6."""
+        return self.discriminator in ("shared", "unconditional")
+
+    @property
+    def discriminator_conditional(self) -> bool:
+        """Whether the discriminator is given the sentence vector: all of Table 6 but (c)."""
+        return self.discriminator != "unconditional"
+
+
+class Declaration(plugin.Declaration[Config]):
+    """The corpora, artefacts and stages of the method."""
 
     @classmethod
     def corpora(cls, config: Config) -> dict[str, str]:
@@ -53,69 +107,3 @@ class Method(plugin.Method[Config]):
             losses={"contrastive": 1.0, "replaced_tokens": config.replaced_token_weight},  # eq. 3
         )
         return [stage]
-
-    def __init__(self, config: Config, kit: Kit) -> None:
-        super().__init__(config, kit)
-        self.encoder = kit.encoder()
-        self.prompts = DeepPrompts(self.encoder, config.prompt_length, shift=config.position_shift)
-        self.head = BatchNormHead(self.encoder.hidden_size)
-        self.detector = nn.Linear(self.encoder.hidden_size, 2)
-        self.editor = sentence_editor(config, kit)
-        self.discriminator = kit.encoder() if config.discriminator == "copy" else None
-        self.cls_vector = None
-        if config.cls_prompt:
-            # It begins as the pretrained embedding of [CLS] (section 4.1 of the paper).
-            words = self.encoder.model.get_input_embeddings().weight
-            self.cls_vector = nn.Parameter(words[self.tokenizer.cls_token_id].detach().clone())
-
-    @property
-    def longest(self) -> int:
-        return self.encoder.longest - self.prompts.position_offset
-
-    def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
-        texts = batch["contrastive"]
-        if self.config.setting == "unsup":
-            texts = texts.repeated(2)  # two views, (2 * items) rows
-        prompts = self.prompts.reach(texts)
-        sentences = self.head(self._encode(texts, prompts))  # h of each row, (rows, H)
-        views = texts.split(sentences)
-        return {
-            "contrastive": info_nce(*views, temperature=self.config.temperature),  # eq. 1
-            "replaced_tokens": self._detect(texts, sentences, prompts),  # eq. 2
-        }
-
-    def embed(self, batch: TextBatch) -> Tensor:
-        """The state before the head, in both settings (d2cse.md, section 1.3)."""
-        return self._encode(batch, self.prompts.reach(batch))
-
-    def _encode(self, texts: TextBatch, prompts: Reach) -> Tensor:
-        """The state at [CLS], (rows, H). With a [CLS] prompt its word embedding is trained."""
-        if self.cls_vector is None:
-            return self.encoder.cls(texts, **prompts)
-        reach = prompts.copy()
-        first = torch.zeros_like(texts.input_ids[:, :1])
-        reach["words"] = WordVectors(first, self.cls_vector[None])
-        roberta = "roberta" in self.encoder.model.config.model_type
-        if roberta and self.config.roberta_cls_prompt_positions == "plain":
-            reach["position_offset"] = 0
-        return self.encoder.cls(texts, **reach)
-
-    def _detect(self, texts: TextBatch, sentences: Tensor, prompts: Reach) -> Tensor:
-        """Which tokens of edited rows were replaced, judged with the sentence vector in slot 0.
-
-        The main method (d) reads with the prompts of the first pass. The vector is not detached:
-        through it the detection trains the sentence encoder (d2cse.md, section 1.4).
-        """
-        edited = as_padded(self.editor(texts), texts, self.config.rtd_reduction)
-        # The other cells of Table 6 read without prompts, or without the vector.
-        reach: Reach = {}
-        if self.config.discriminator_prompted:
-            fresh = self.config.discriminator_prompts == "fresh"
-            reach = self.prompts.reach(texts) if fresh else prompts.copy()
-        # The released loss is a mean over all positions, so states at padding count in it.
-        reach["padding"] = self.config.rtd_reduction == "mean_all"
-        if self.config.discriminator_conditional:
-            reach["edit"] = first_replaced(sentences)
-        discriminator = self.encoder if self.discriminator is None else self.discriminator
-        logits = self.detector(discriminator(edited.batch, **reach))
-        return replaced_token_loss(logits, edited, self.config.rtd_reduction)

@@ -4,31 +4,80 @@ Jiang and Wang, arXiv 2203.06875v1; dcpcse.md. With shallow prompts it is SCPCSE
 the paper).
 """
 
-from collections.abc import Mapping
-from functools import partial
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import ClassVar, Literal
 
-from torch import Tensor
+from pydantic import Field, ValidationInfo, field_validator
 
 from harness import plugin
-from harness.data.templates import hard_prompt
-from harness.data.tokens import Template
-from harness.encoders.reach import Reach
-from harness.losses.info_nce import info_nce
-from harness.losses.masked_language import masked_pass_loss
-from harness.modules.heads import TanhHead
-from harness.modules.prompts import DeepPrompts, ShallowPrompts
-from harness.plugin import Kit, LossWeight, Stage, TextBatch
-from harness.views.masking import Masker
+from harness.choices import TemplateText
+from harness.plugin import LossWeight, Stage
 
-from .config import Config
+MASKED_LANGUAGE = {"masked_language_weight", "masking_ratio", "freeze_lm_head"}
+"""The fields of the masked-LM loss"""
+SHALLOW = {"learning_rate": 1e-3, "batch_size": 256, "epochs": 5, "mlm": False}
+"""The values of SCPCSE, for every encoder (dcpcse.md, section 3)"""
 
 
-class Method(plugin.Method[Config]):
-    """Prompts and head train, and with the masked-LM loss the vocabulary head does.
+class Config(plugin.TrainingConfig):
+    """dcpcse.md, section 4; the field defaults are those of unsupervised BERT base."""
 
-    The encoder is frozen, but its dropout stays on: it makes the two views differ.
-    """
+    setting: Literal["unsup", "sup"] = "unsup"
+    learning_rate: float = Field(3e-2, gt=0, description="of every trainable tensor")
+    batch_size: int = Field(256, ge=2)
+    prompts: Literal["deep", "shallow"] = Field(
+        "deep",
+        description="deep: keys and values in every layer; "
+        "shallow: word vectors of a template (SCPCSE)",
+    )
+    prompt_length: int = Field(16, ge=1, description="deep prompt positions per layer")
+    position_shift: bool = Field(
+        True, description="the positions of the text start behind the deep prompts, as released"
+    )
+    template: TemplateText = Field(
+        'This sentence : "{s}" means [MASK]', description="where shallow prompts begin"
+    )
+    hard_negative_weight: float = Field(
+        0.0, description="log weight of an anchor's own hard negative (supervised)"
+    )
+    mlm: bool = Field(False, description="with the masked-LM loss, whose weight decays")
+    masked_language_weight: float = Field(
+        0.1, ge=0, description="before the first step; 0.95 times as much after every 100 steps"
+    )
+    masking_ratio: float = Field(0.15, ge=0, le=1, description="of the masked-LM loss")
+    freeze_lm_head: bool = Field(False, description="do not train the masked-LM head")
+
+    published: ClassVar = {
+        ("unsup", "bert-large-uncased"): {"prompt_length": 10},
+        ("unsup", "roberta-base"): {"batch_size": 64, "prompt_length": 14, "mlm": True},
+        ("unsup", "roberta-large"): {
+            "learning_rate": 1e-2, "batch_size": 64, "prompt_length": 10, "mlm": True,
+        },
+        ("sup", "*"): {"learning_rate": 5e-3, "prompt_length": 12, "epochs": 10},
+        ("sup", "roberta-base"): {"learning_rate": 1e-2, "prompt_length": 10},
+        ("sup", "roberta-large"): {"prompt_length": 10},
+    }  # fmt: skip
+
+    @classmethod
+    def dependent_defaults(cls, given: Mapping[str, object]) -> Mapping[str, object]:
+        """Shallow prompts have values of their own."""
+        return SHALLOW if given.get("prompts") == "shallow" else {}
+
+    @property
+    def unused(self) -> Collection[str]:
+        prompts = {"prompt_length", "position_shift"} if self.prompts == "shallow" else {"template"}
+        return prompts if self.mlm else prompts | MASKED_LANGUAGE
+
+    @field_validator("mlm")
+    @classmethod
+    def _deep_only(cls, mlm: bool, info: ValidationInfo) -> bool:
+        if mlm and info.data.get("prompts") == "shallow":
+            raise ValueError("shallow prompts have no masked-LM loss, deep ones do")
+        return mlm
+
+
+class Declaration(plugin.Declaration[Config]):
+    """The corpora, artefacts and stages of the method."""
 
     @classmethod
     def corpora(cls, config: Config) -> dict[str, str]:
@@ -44,65 +93,6 @@ class Method(plugin.Method[Config]):
         if config.mlm:
             losses["masked_language"] = decaying(config.masked_language_weight)
         return [config.stage("prompts", trains=trained, streams=streams, losses=losses)]
-
-    @classmethod
-    def training_template(cls, config: Config, tokenizer: Any) -> Template:
-        if config.prompts == "deep":
-            return Template.plain(tokenizer)
-        return hard_prompt(tokenizer, config.template)
-
-    def __init__(self, config: Config, kit: Kit) -> None:
-        super().__init__(config, kit)
-        self.encoder = kit.encoder()
-        self.prompts: DeepPrompts | ShallowPrompts
-        if config.prompts == "deep":
-            self.prompts = DeepPrompts(
-                self.encoder, config.prompt_length, shift=config.position_shift
-            )
-        else:
-            self.prompts = ShallowPrompts(self.encoder, self.template)
-        self.head = TanhHead(self.encoder.hidden_size)
-        if config.mlm:
-            self.masker = Masker(self.tokenizer, config.masking_ratio)
-            self.vocabulary = kit.vocabulary_head()
-
-    @property
-    def training_pieces(self) -> int:
-        """The limit is for [CLS] X [SEP]; a shallow prompt's template comes on top."""
-        return self.config.max_length - 2
-
-    @property
-    def longest(self) -> int:
-        return self.encoder.longest - self.prompts.position_offset
-
-    def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
-        texts = batch["contrastive"]
-        if self.config.setting == "unsup":
-            texts = texts.repeated(2)  # two views, (2 * items) rows
-        prompts = self.prompts.reach(texts)
-        found = {
-            "contrastive": info_nce(  # l_CL, section 2.2 of the paper
-                *texts.split(self.head(self._states(texts, prompts))),
-                temperature=self.config.temperature,
-                hard_negative_weight=self.config.hard_negative_weight,
-            )
-        }
-        if self.config.mlm:
-            # l_MLM, section 2.2: a second pass with the same prompts, dropout mask included.
-            encode = partial(self.encoder, **prompts)
-            found["masked_language"] = masked_pass_loss(encode, self.vocabulary, self.masker, texts)
-        return found
-
-    def embed(self, batch: TextBatch) -> Tensor:
-        """The head stays in the sup setting only (dcpcse.md, section 1.2)."""
-        states = self._states(batch, self.prompts.reach(batch))
-        return self.head(states) if self.config.setting == "sup" else states
-
-    def _states(self, batch: TextBatch, prompts: Reach) -> Tensor:
-        """The state at [CLS], or at the mask of shallow prompts, (rows, H)."""
-        if isinstance(self.prompts, DeepPrompts):
-            return self.encoder.cls(batch, **prompts)
-        return self.encoder.at(batch, self.template.mask_positions(batch.attention_mask), **prompts)
 
 
 def decaying(weight: float) -> LossWeight:

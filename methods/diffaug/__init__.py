@@ -5,29 +5,132 @@ Wang and Lu, EMNLP 2022; diffaug.md. Stage 1 tunes the modules on NLI with a fro
 an auxiliary weight, in stage 2. Supervised: NLI triplets in both stages.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import ClassVar, Literal, Self
 
-import torch
-from torch import Tensor
+from pydantic import Field, model_validator
 
 from harness import plugin
-from harness.data.templates import first_prompt
-from harness.data.tokens import Template
-from harness.losses.info_nce import info_nce
-from harness.losses.nli import PairClassifier, triplet_loss
-from harness.modules.adapters import LowRankModules
-from harness.modules.denoising import module_template_vectors
-from harness.modules.heads import TanhHead
-from harness.modules.prefixes import PrefixModules
-from harness.plugin import Kit, Optimisation, Stage, TextBatch
+from harness.choices import Combination, TemplateText
+from harness.plugin import Optimisation, Stage
 
-from .analysis import PrefixAnalysis
-from .config import AFTER_STAGE_1, STAGE_2_TRAINS, Config
+STAGE_2_TRAINS = {
+    "all": ("encoder.*", "augmentation.*"),
+    "encoder": ("encoder.*",),
+    "augmentation": ("augmentation.*",),
+}
+"""What trains besides head and classifier"""
+AFTER_STAGE_1 = {
+    "learning_rate", "batch_size", "epochs", "max_steps", "accumulation", "temperature",
+    "sentences", "second_stage", "auxiliary_weight", "auxiliary_batch_size", "auxiliary_released",
+    "stage1_steps", "denoising",
+}  # fmt: skip
+"""Fields that change nothing in stage 1, its dev scores included.
+
+Trials that differ in them alone run it once."""
 
 
-class Method(plugin.Method[Config]):
-    """theta of the paper is `augmentation` (the two modules), phi is `encoder`."""
+class Config(plugin.TrainingConfig):
+    """Table 5 of the paper; the field defaults are semi-supervised with the auxiliary loss."""
+
+    setting: Literal["semisup", "sup"] = "semisup"
+    learning_rate: float = Field(1e-5, gt=0, description="of stage 2, prefixes included")
+    batch_size: int = Field(256, ge=2)
+    evaluation_interval: int = Field(50, ge=1)
+    accumulation: int = Field(1, ge=1, description="batches per step in stage 2")
+    auxiliary_weight: float = Field(
+        1e-3, ge=0, description="alpha: of the NLI loss in semi-supervised stage 2"
+    )
+    auxiliary_batch_size: int = Field(128, ge=1, description="triplets")
+    auxiliary_released: bool = Field(
+        False, description="double alpha, as the released two-process runs did"
+    )
+    augmentation: Literal["prefix", "adapter", "lora"] = Field(
+        "prefix", description="what makes the two views"
+    )
+    views: Literal["different", "same"] = Field(
+        "different", description="same: both views see both modules"
+    )
+    second_stage: Literal["all", "encoder", "augmentation"] = Field(
+        "all",
+        description="what trains with the head: encoder = prefix-fix, augmentation = prefix-tuning",
+    )
+    prefix_length: int = Field(8, ge=1, description="rows of one module; there are two")
+    position_shift: bool = Field(
+        True,
+        description="the positions of the text start behind the rows of both modules, as released",
+    )
+    share_network: bool = Field(True, description="one reparametrisation network for both modules")
+    rank: int = Field(4, ge=1, description="of adapters and LoRA")
+    lora_scale: float = Field(1.0, gt=0, description="s of eq. 15")
+    combination: Combination = Field(
+        "mean", description="of the two adapter or LoRA sets at test time"
+    )
+    stage1_steps: int = Field(1500, ge=0)
+    stage1_learning_rate: float = Field(1e-3, gt=0)
+    stage1_batch_size: int = Field(128, ge=1, description="triplets")
+    stage1_decay_steps: int = Field(
+        3907, ge=1, description="step at which stage 1's rate would be 0"
+    )
+    stage1_clip: Literal["clean", "released"] = Field(
+        "clean", description="released: the fp16 accident of diffaug.md, section 3.1"
+    )
+    template: TemplateText | None = Field(
+        None, description="hard prompt with {s} and [MASK]; default: the paper's"
+    )
+    denoising: Literal["intended", "released"] = Field(
+        "intended", description="lengths and positions of the templates"
+    )
+    roberta_prefix_space: bool = Field(
+        True, description="mark the space before a training sentence, as in evaluation"
+    )
+    analysis: bool = Field(
+        False, description="representation divergence and weight convergence along stage 1"
+    )
+
+    published: ClassVar = {
+        ("sup", "*"): {
+            "learning_rate": 5e-5, "batch_size": 128, "accumulation": 4, "epochs": 3,
+            "stage1_steps": 1250, "stage1_decay_steps": 1614, "auxiliary_weight": 0.0,
+        },
+    }  # fmt: skip
+
+    @classmethod
+    def dependent_defaults(cls, given: Mapping[str, object]) -> Mapping[str, object]:
+        """Stage 1 is longer without the auxiliary loss; few labels are not accumulated.
+
+        Table 5 of the paper; diffaug.md, section 7.
+        """
+        if given.get("setting") == "sup":
+            # With 4 batches a step, 1 % of the labels would leave 15 steps.
+            few_labels = float(str(given.get("label_fraction", 1))) < 1
+            return {"accumulation": 1} if few_labels else {}
+        auxiliary = float(str(given.get("auxiliary_weight", 1)))
+        return {} if auxiliary else {"stage1_steps": 2000}
+
+    @property
+    def unused(self) -> Collection[str]:
+        if self.augmentation == "prefix":
+            return {"rank", "lora_scale", "combination"}
+        return {"prefix_length", "share_network", "position_shift"}
+
+    @model_validator(mode="after")
+    def _analysis_is_of_prefixes(self) -> Self:
+        if self.analysis and (self.augmentation != "prefix" or not self.stage1_steps):
+            raise ValueError(
+                "analysis follows prefixes in stage 1: "
+                "it needs augmentation=prefix and stage1_steps > 0"
+            )
+        return self
+
+    @property
+    def alpha(self) -> float:
+        """The weight of the auxiliary loss in stage 2 (diffaug.md, section 4)."""
+        return self.auxiliary_weight * (2 if self.auxiliary_released else 1)
+
+
+class Declaration(plugin.Declaration[Config]):
+    """The corpora, artefacts and stages of the method."""
 
     @classmethod
     def corpora(cls, config: Config) -> dict[str, str]:
@@ -79,99 +182,3 @@ class Method(plugin.Method[Config]):
             losses=losses,
             accumulation=config.accumulation,
         )
-
-    @classmethod
-    def training_template(cls, config: Config, tokenizer: Any) -> Template:
-        wrapped = first_prompt(tokenizer, config.encoder, config.template)
-        return wrapped if config.roberta_prefix_space else wrapped.without_leading_space()
-
-    def __init__(self, config: Config, kit: Kit) -> None:
-        super().__init__(config, kit)
-        self.encoder = kit.encoder()
-        self.encoder.family.need_positions(
-            "denoising sets", "choose an encoder such as BERT or ModernBERT"
-        )
-        width = self.encoder.hidden_size
-        self.head = TanhHead(width)
-        self.classifier = PairClassifier(width, classes=2)
-        self.augmentation = self._build_augmentation(config)
-        self.analysis = (
-            PrefixAnalysis(self, kit, config.sentences, config.triplets)
-            if config.analysis
-            else None
-        )
-
-    def _build_augmentation(self, config: Config) -> PrefixModules | LowRankModules:
-        """Prefixes, or their alternatives of Table 3."""
-        if config.augmentation == "prefix":
-            return PrefixModules(
-                self.encoder,
-                config.prefix_length,
-                share_network=config.share_network,
-                shift=config.position_shift,
-            )
-        return LowRankModules(
-            self.encoder,
-            config.augmentation,
-            config.rank,
-            scale=config.lora_scale,
-            combination=config.combination,
-        )
-
-    @property
-    def training_pieces(self) -> int:
-        """The limit is for the bare sentence; the template comes on top."""
-        return self.config.max_length
-
-    @property
-    def evaluation_template(self) -> Template:
-        return first_prompt(self.tokenizer, self.config.encoder, self.config.template)
-
-    @property
-    def longest(self) -> int:
-        return self.encoder.longest - self.augmentation.position_offset
-
-    def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
-        found = {}
-        if "labelled" in batch:
-            vectors = self._vectors(batch["labelled"], denoised=False)
-            found["classification"] = triplet_loss(self.classifier, *vectors)  # L_ce, eq. 4
-        if "contrastive" in batch:
-            texts = batch["contrastive"]
-            if self.config.setting != "sup":
-                texts = texts.repeated(2)  # two views, (2 * items) rows
-            vectors = self._vectors(texts, denoised=True)
-            found["contrastive"] = info_nce(  # L_cl, eq. 1
-                *vectors, temperature=self.config.temperature
-            )
-        return found
-
-    def watched(self, stage: Stage) -> dict[str, float]:
-        return self.analysis() if self.analysis and stage.name == "augmentation" else {}
-
-    def embed(self, batch: TextBatch) -> Tensor:
-        """One pass in which both modules are visible; no head and no denoising (appendix A)."""
-        return self.states(batch, None)
-
-    def states(self, batch: TextBatch, modules: Tensor | None) -> Tensor:
-        """f(x; theta, phi): the state at the mask, (rows, H).
-
-        modules: (rows,), the number of the module that each row meets; None: both.
-        """
-        reach = self.augmentation.reach(len(batch.input_ids), modules)
-        return self.encoder.at(batch, self.template.mask_positions(batch.attention_mask), **reach)
-
-    def _vectors(self, texts: TextBatch, *, denoised: bool) -> tuple[Tensor, ...]:
-        """Training vectors of each view, (items, H).
-
-        Premises and first views meet module 0, all others module 1 (diffaug.md, section 1.3).
-        """
-        view = torch.arange(len(texts.input_ids), device=texts.input_ids.device) % texts.views
-        modules = None if self.config.views == "same" else view.clamp(max=1)
-        states = self.states(texts, modules)
-        if denoised:  # diffaug.md, section 2
-            released = self.config.denoising == "released"
-            states = states - module_template_vectors(
-                self.encoder, self.template, self.augmentation, texts, modules, released=released
-            )
-        return texts.split(self.head(states))

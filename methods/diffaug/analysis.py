@@ -22,7 +22,7 @@ from harness.modules.prefixes import VIEW_MODULES, PrefixModules
 from harness.plugin import Kit, TextBatch
 
 if TYPE_CHECKING:
-    from . import Method
+    from .method import Method
 
 SAMPLE = 1000
 """Items of a corpus that a curve is measured on"""

@@ -4,27 +4,128 @@ Chuang et al., NAACL 2022; diffcse.md. The supervised setting is D2CSE's: the sa
 NLI triplets.
 """
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, Literal, Self
 
-import torch
-from torch import Tensor
+from pydantic import Field, model_validator
 
 from harness import plugin
-from harness.encoders.reach import first_replaced
-from harness.losses.info_nce import info_nce
-from harness.losses.replaced_tokens import as_padded, replaced_token_loss
-from harness.modules.heads import named_head
-from harness.plugin import Artefact, Kit, Stage, TextBatch
-from harness.plugin.static_corruption import corruption_artefacts, sentence_editor
-from harness.views.masking import Masker
+from harness.choices import EDITS, Edit, HeadName
+from harness.data.corpora import NEIGHBOURS
+from harness.data.shapes import Accepts
+from harness.plugin import Artefact, Stage
+from harness.plugin.replaced_tokens import ReplacedTokenConfig
+from harness.plugin.static_corruption import corruption_artefacts
 
-from .ablations import augmented_contrast, detector_for, masked_or_corrective_loss
-from .config import Config
+AUGMENTED = ("positives", "negatives")
+"""Objectives without a discriminator: edited sentences join the contrastive loss (appendix B)"""
 
 
-class Method(plugin.Method[Config]):
-    """Encoder, head, discriminator and detector train in full. The encoder alone is tested."""
+class Config(ReplacedTokenConfig):
+    """Table 12 of the paper, tuned for STS (diffcse.md, section 3).
+
+    The field defaults are those of unsupervised BERT base.
+    """
+
+    learning_rate: float = Field(
+        7e-6, gt=0, description="of encoder, head, discriminator and detector"
+    )
+    objective: Literal[
+        "detection", "masked-language", "corrective", "none", "positives", "negatives"
+    ] = Field(
+        "detection",
+        description="of the discriminator, if any; "
+        "positives, negatives: edited sentences join the contrastive loss",
+    )
+    edit: Literal["replace", "insert", "delete", "all"] = Field(
+        "replace", description="all: one of the three is drawn per row, with a detector for each"
+    )
+    sentences: Annotated[str, Accepts("sentences", "neighbours")] = Field(
+        "wiki1m", description="unlabelled corpus"
+    )
+    edited: Literal["same", "next", "same+next"] = Field(
+        "same",
+        description="which sentence is edited; next needs running text, sentences=neighbours:FILE",
+    )
+    contrastive: bool = Field(True, description="false: the discriminator's loss alone")
+    head: HeadName = Field("batchnorm", description="of training; tanh is SimCSE's")
+
+    published: ClassVar = {
+        ("unsup", "roberta-base"): {"learning_rate": 1e-5, "masking_ratio": 0.2},
+        # No paper prints these values of a supervised DiffCSE, so they are supervised SimCSE's.
+        ("sup", "*"): {"learning_rate": 5e-5, "batch_size": 512, "epochs": 3},
+    }
+
+    @classmethod
+    def dependent_defaults(cls, given: Mapping[str, object]) -> Mapping[str, object]:
+        """Other edits and other uses of them are of 15 %; without a discriminator it is SimCSE.
+
+        The 15 % are those of Tables 4 and 15.
+        """
+        chosen: dict[str, object] = {}
+        objective = given.get("objective", "detection")
+        if given.get("edit", "replace") != "replace" or objective in AUGMENTED:
+            chosen["masking_ratio"] = 0.15
+        if objective in ("none", *AUGMENTED):
+            chosen["head"] = "tanh"
+        return chosen
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        problem = next(self._problems(), None)
+        if problem:
+            raise ValueError(problem)
+        return self
+
+    def _problems(self) -> Iterator[str]:
+        """Sentences about fields that do not go together."""
+        following, replaced = self.edited != "same", self.edit == "replace"
+        if self.setting == "sup" and (following or self.augments):
+            yield (
+                f"edited={self.edited}, objective={self.objective} exist in the unsup setting only"
+            )
+        if following and not self.sentences.startswith(NEIGHBOURS):
+            yield (
+                f"edited={self.edited} needs running text, sentences={NEIGHBOURS}FILE; "
+                f"{self.sentences} has no order"
+            )
+        if not replaced and self.objective in ("masked-language", "corrective"):
+            yield f"objective={self.objective} restores replaced tokens: edit must be replace"
+        if not self.conditional and (following or not self.contrastive):
+            yield (
+                f"edited={self.edited}, contrastive={self.contrastive} need a discriminator "
+                f"(objective, weight above 0)"
+            )
+        if self.static_corruption and not (self.generated and replaced and not following):
+            yield (
+                "static_corruption holds generated replacements (edit=replace) of the same "
+                "sentence only"
+            )
+
+    @property
+    def augments(self) -> bool:
+        """Whether edited sentences join the contrastive loss."""
+        return self.objective in AUGMENTED
+
+    @property
+    def conditional(self) -> bool:
+        """Whether there is a discriminator, which is given the sentence vector."""
+        return self.objective != "none" and not self.augments and self.replaced_token_weight > 0
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """The kinds of edit that are made."""
+        return EDITS if self.edit == "all" else (self.edit,)
+
+    @property
+    def generated(self) -> bool:
+        """Whether a generator writes into the edited text."""
+        edits = self.augments or (self.conditional and self.objective != "masked-language")
+        return edits and self.edit != "delete"
+
+
+class Declaration(plugin.Declaration[Config]):
+    """The corpora, artefacts and stages of the method."""
 
     @classmethod
     def corpora(cls, config: Config) -> dict[str, str]:
@@ -46,60 +147,3 @@ class Method(plugin.Method[Config]):
             trained += ["discriminator.*", "detector.*"]
             losses["replaced_tokens"] = config.replaced_token_weight  # lambda, section 3
         return [config.stage("contrastive", trains=trained, losses=losses)]
-
-    def __init__(self, config: Config, kit: Kit) -> None:
-        super().__init__(config, kit)
-        self.encoder = kit.encoder()  # f of the paper
-        width = self.encoder.hidden_size
-        self.head = named_head(config.head, width)  # appendix A
-        if config.conditional:
-            self.discriminator = kit.encoder()  # D of the paper, a separate copy
-            self.detector = detector_for(config, kit, width)
-        if config.conditional and config.objective == "masked-language":
-            self.masker = Masker(self.tokenizer, config.masking_ratio)
-        elif config.conditional or config.augments:
-            self.editor = sentence_editor(config, kit, config.edits)  # with G of the paper
-
-    def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
-        texts = batch["contrastive"]
-        views = texts.view(0).repeated(2) if self.config.setting == "unsup" else texts
-        if self.config.augments:
-            return {"contrastive": augmented_contrast(self, views)}
-        vectors = self.head(self.encoder.cls(views))  # h of each row, (rows, H)
-        temperature = self.config.temperature
-        found = {"contrastive": info_nce(*views.split(vectors), temperature=temperature)}
-        if self.config.conditional:
-            terms = [self._discriminate(text, vectors) for text in self._to_edit(texts, views)]
-            found["replaced_tokens"] = torch.stack(terms).mean()
-        return found
-
-    def embed(self, batch: TextBatch) -> Tensor:
-        return self.encoder.cls(batch)
-
-    def _to_edit(self, texts: TextBatch, views: TextBatch) -> list[TextBatch]:
-        """What the discriminator reads edited: the rows themselves, in the main method.
-
-        With running text, the second text of an item is the sentence that follows.
-        """
-        if self.config.edited == "same":
-            return [views]
-        following = texts.view(1).repeated(2)
-        return [following] if self.config.edited == "next" else [views, following]
-
-    def _discriminate(self, texts: TextBatch, vectors: Tensor) -> Tensor:
-        """L_RTD of section 3: which tokens of the edited rows were replaced.
-
-        The vector of a row stands in slot 0 of what the discriminator reads. It is not detached:
-        through it this loss trains the sentence encoder (diffcse.md, section 1.3).
-        """
-        read = partial(self.discriminator, edit=first_replaced(vectors))
-        if self.config.objective != "detection":
-            return masked_or_corrective_loss(self, texts, read)
-        edited = as_padded(self.editor(texts), texts, self.config.rtd_reduction)
-        # The detector has two logits for each kind of edit; a row is judged by those of its own.
-        # The released loss is a mean over all positions, so states at padding count in it.
-        padding = self.config.rtd_reduction == "mean_all"
-        logits = self.detector(read(edited.batch, padding=padding)).unflatten(-1, (-1, 2))
-        rows = torch.arange(len(logits), device=logits.device)
-        own = logits[rows, :, edited.kinds]  # (rows, length, 2)
-        return replaced_token_loss(own, edited, self.config.rtd_reduction)

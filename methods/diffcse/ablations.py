@@ -14,10 +14,10 @@ from harness.losses.masked_language import masked_pass_loss
 from harness.plugin import Kit, TextBatch
 from harness.views.corruption import Edited
 
-from .config import Config
+from . import Config
 
 if TYPE_CHECKING:
-    from . import Method
+    from .method import Method
 
 Read = Callable[[TextBatch], Tensor]
 """Edited rows -> the discriminator's states, (rows, length, H), given the sentence vectors"""

@@ -4,19 +4,15 @@ Li et al., EMNLP 2020; frozen_maps.md, section 1. The map is trained by maximum 
 vectors that the frozen encoder draws with its dropout on, as released.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Literal, Self
 
-import torch
 from pydantic import Field, model_validator
-from torch import Tensor
 
 from harness import plugin
-from harness.encoders.pooling import Pooling, pooled
+from harness.choices import Permutation, Pooling
 from harness.errors import UserError
-from harness.modules.flow import Flow, Permutation
-from harness.modules.vector_table import VectorTable
-from harness.plugin import Artefact, Batches, Kit, Optimisation, Stage, TextBatch
+from harness.plugin import Artefact, Batches, Optimisation, Stage
 from harness.plugin.frozen_vectors import frozen_vectors
 
 
@@ -58,8 +54,8 @@ class Config(plugin.TrainingConfig):
         return self
 
 
-class Method(plugin.FrozenMethod[Config]):
-    """The flow trains; the encoder never changes."""
+class Declaration(plugin.Declaration[Config]):
+    """The corpora, artefacts and stages of the method."""
 
     @classmethod
     def corpora(cls, config: Config) -> dict[str, str]:
@@ -86,38 +82,3 @@ class Method(plugin.FrozenMethod[Config]):
             ),
         )
         return [stage]
-
-    def __init__(self, config: Config, kit: Kit) -> None:
-        super().__init__(config, kit)
-        self.encoder = kit.encoder()
-        self.flow = Flow(
-            self.encoder.hidden_size,
-            levels=config.levels,
-            steps=config.steps_per_level,
-            coupling_width=config.coupling_width,
-            permutation=config.permutation,
-        )
-        if not config.vector_dropout:
-            self.vectors = VectorTable(kit.artefact("vectors")["vectors"], kit.device)
-
-    def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
-        texts = batch["corpus"]
-        # All texts of an item are trained on, and the loss is the sum of the columns' means
-        # (frozen_maps.md, section 1.3). Column by column: the first alone sets the ActNorms.
-        columns = texts.split(self._vectors(texts))
-        bits = torch.stack([self.flow.bits_per_dimension(column) for column in columns])
-        return {"bits_per_dimension": bits.sum()}
-
-    @torch.no_grad()
-    def _vectors(self, texts: TextBatch) -> Tensor:
-        """The vectors that the flow trains on, (rows, width)."""
-        if self.config.vector_dropout:
-            return self.base(texts)
-        return self.vectors(texts.items).flatten(0, 1)
-
-    def base(self, batch: TextBatch) -> Tensor:
-        return pooled(self.encoder, batch, self.config.pooling)
-
-    def transform(self, vectors: Tensor) -> Tensor:
-        latent: Tensor = self.flow(vectors)[0]
-        return latent

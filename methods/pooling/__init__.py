@@ -6,11 +6,9 @@ plain_encoders.md, section 1.
 from typing import Literal
 
 from pydantic import Field
-from torch import Tensor
 
 from harness import plugin
-from harness.encoders.pooling import Pooling, pooled
-from harness.plugin import Kit, TextBatch
+from harness.choices import Pooling
 
 
 class Config(plugin.MethodConfig):
@@ -20,12 +18,5 @@ class Config(plugin.MethodConfig):
     pooling: Pooling = Field("cls", description="which hidden states are averaged")
 
 
-class Method(plugin.Method[Config]):
-    """Nothing trains."""
-
-    def __init__(self, config: Config, kit: Kit) -> None:
-        super().__init__(config, kit)
-        self.encoder = kit.encoder()
-
-    def embed(self, batch: TextBatch) -> Tensor:
-        return pooled(self.encoder, batch, self.config.pooling)
+class Declaration(plugin.Declaration[Config]):
+    """The corpora, artefacts and stages of the method."""

@@ -3,17 +3,13 @@
 Reimers and Gurevych, EMNLP 2019; sbert.md.
 """
 
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
-from torch import Tensor
 
 from harness import plugin
 from harness.data.shapes import Accepts
-from harness.encoders.pooling import pooled
-from harness.losses.nli import PairClassifier, labels_of, pair_loss
-from harness.plugin import Kit, Optimisation, Selection, Stage, TextBatch
+from harness.plugin import Optimisation, Selection, Stage
 
 
 class Config(plugin.TrainingConfig):
@@ -31,8 +27,8 @@ class Config(plugin.TrainingConfig):
     )
 
 
-class Method(plugin.Method[Config]):
-    """Encoder and classifier train. The classifier is dropped at test time."""
+class Declaration(plugin.Declaration[Config]):
+    """The corpora, artefacts and stages of the method."""
 
     @classmethod
     def corpora(cls, config: Config) -> dict[str, str]:
@@ -48,18 +44,3 @@ class Method(plugin.Method[Config]):
                 "classification", streams=streams, optimisation=uncorrected, selection=ends
             )
         ]
-
-    def __init__(self, config: Config, kit: Kit) -> None:
-        super().__init__(config, kit)
-        self.encoder = kit.encoder()
-        self.classifier = PairClassifier(self.encoder.hidden_size, classes=3)
-
-    def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
-        pairs = batch["pairs"]
-        labels = labels_of(pairs)
-        u, v = pairs.split(self.embed(pairs))  # (items, H) each
-        # The classifier reads [u, v, |u - v|] (sbert.md, section 1).
-        return {"classification": pair_loss(self.classifier, u, v, labels)}
-
-    def embed(self, batch: TextBatch) -> Tensor:
-        return pooled(self.encoder, batch, "mean")

@@ -3,18 +3,15 @@
 Reimers and Gurevych, EMNLP 2019, section 3; Su, 2022; scored_pairs.md.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
-from torch import Tensor
 
 from harness import plugin
+from harness.choices import Pooling
 from harness.data.shapes import Accepts
-from harness.encoders.pooling import Pooling, pooled
-from harness.errors import TrialFailure
-from harness.losses.scored_pairs import cosent, cosine_mse
-from harness.plugin import Kit, LossWeight, Stage, TextBatch
+from harness.plugin import LossWeight, Stage
 
 
 class Config(plugin.TrainingConfig):
@@ -52,8 +49,8 @@ class Config(plugin.TrainingConfig):
         return self
 
 
-class Method(plugin.Method[Config]):
-    """The encoder trains; nothing is added to it."""
+class Declaration(plugin.Declaration[Config]):
+    """The corpora, artefacts and stages of the method."""
 
     @classmethod
     def corpora(cls, config: Config) -> dict[str, str]:
@@ -63,33 +60,3 @@ class Method(plugin.Method[Config]):
     def stages(cls, config: Config) -> list[Stage]:
         losses: dict[str, LossWeight] = {config.objective: 1.0}
         return [config.stage("similarity", streams={"pairs": config.batch_size}, losses=losses)]
-
-    def __init__(self, config: Config, kit: Kit) -> None:
-        super().__init__(config, kit)
-        self.encoder = kit.encoder()
-
-    def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
-        pairs, config = batch["pairs"], self.config
-        assert pairs.labels is not None  # the corpus has been checked to be of scored pairs
-        first, second = pairs.split(self.embed(pairs))  # (items, H) each
-        if config.objective == "cosent":
-            return {"cosent": cosent(first, second, pairs.labels, scale=config.scale)}
-        similarities = (pairs.labels - config.lowest_score) / (
-            config.highest_score - config.lowest_score
-        )
-        return {"cosine-mse": cosine_mse(first, second, similarities)}
-
-    def prepared(self, batch: Mapping[str, TextBatch], stage: Stage) -> Mapping[str, TextBatch]:
-        """The same batch. Raises TrialFailure where a score is outside of the range."""
-        scores, config = batch["pairs"].labels, self.config
-        if config.objective == "cosine-mse" and scores is not None:
-            low, high = float(scores.min()), float(scores.max())
-            if low < config.lowest_score or high > config.highest_score:
-                raise TrialFailure(
-                    f"{config.scored_pairs} has scores from {low:g} to {high:g}; set lowest_score "
-                    f"and highest_score to their range"
-                )
-        return batch
-
-    def embed(self, batch: TextBatch) -> Tensor:
-        return pooled(self.encoder, batch, self.config.pooling)

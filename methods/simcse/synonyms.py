@@ -1,25 +1,10 @@
 """Views by synonym replacement, with which SimCSE compares dropout (simcse.md, section 2.5)."""
 
-from collections.abc import Mapping
-from pathlib import Path
-
-import numpy as np
-
 from harness.data.tokens import Template
-from harness.plugin import Artefact, Kit, TextBatch
-from harness.views.synonyms import synonym_pieces, synonym_views
+from harness.plugin import Kit, TextBatch
+from harness.views.synonyms import synonym_views
 
-ARTEFACT = "synonyms"
-
-
-def synonym_artefact(corpus: str, thesaurus: Path) -> Artefact:
-    """The sentences of a corpus with one word of each replaced, made once for all trials."""
-
-    def build(kit: Kit) -> Mapping[str, np.ndarray]:
-        return synonym_pieces(corpus, thesaurus, kit.tokenizer)
-
-    # The file itself is part of the artefact's identity, through `Method.files`.
-    return Artefact(ARTEFACT, ("sentences",), build)
+from . import SYNONYMS
 
 
 class SynonymViews:
@@ -27,7 +12,7 @@ class SynonymViews:
 
     def __init__(self, kit: Kit, template: Template, limit: int) -> None:
         """limit: the most word pieces of a sentence."""
-        self.pieces = kit.artefact(ARTEFACT)
+        self.pieces = kit.artefact(SYNONYMS)
         self.template, self.limit = template, limit
         self.pad_id: int = kit.tokenizer.pad_token_id
 

@@ -326,7 +326,7 @@ def test_weights_are_all_that_training_changed(
     method: str, harness: Any, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Methods with prefixes and heads, a flow on a frozen encoder, and other vectors on dev."""
-    fields = registry.load(method).method.config_type.model_fields
+    fields = registry.load(method).config_type.model_fields
     values = {
         "suite": "graded",
         "sentences": "graded-sentences",

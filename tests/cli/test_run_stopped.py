@@ -24,7 +24,7 @@ import os
 import time
 from pathlib import Path
 
-from methods.simcse import Method as SimCSE
+from methods.simcse.method import Method as SimCSE
 
 
 class Method(SimCSE):

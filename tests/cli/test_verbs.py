@@ -4,10 +4,7 @@ import os
 import re
 import shlex
 import statistics
-import subprocess
-import sys
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,6 @@ import pytest
 
 from harness.trials.store import Store
 
-HEAVY = {"torch", "ray", "transformers", "optuna", "pyarrow", "numpy"}
 SHIPPED_SPACES = ("fractions", "large", "quickstart", "semisup", "sup", "tpe", "unsup")
 ABLATIONS = (
     "clsr-table2", "clsr-table4", "d2cse-table6", "dcpcse-figure2", "dcpcse-table2",
@@ -112,40 +108,6 @@ def again(out: str) -> list[str]:
 
 
 # Without a trial
-
-
-@pytest.mark.process
-@pytest.mark.parametrize(
-    ("arguments", "shown"),
-    [
-        (["--help"], "sweep"),
-        (["sweep", "--help"], "--dry-run"),
-        (["list", "methods"], "SimCSE"),
-        (["--version"], f"torch {version('torch')}\n"),
-    ],
-)
-def test_light_verbs_import_nothing_heavy(arguments: list[str], shown: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "harness", *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert shown in done.stdout
-    assert "harness.cli.sweep" in imported  # so the report lists the imports as this test expects
-    assert not imported & HEAVY
-
-
-@pytest.mark.process
-def test_a_method_imports_no_models_of_transformers() -> None:
-    """They take seconds, and a sweep whose trials are all in the store needs none of them."""
-    code = "import sys, methods.simcse; print(*sorted(sys.modules))"
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    imported = set(done.stdout.split())
-    assert {"harness.encoders.backbone", "transformers"} <= imported
-    assert not imported & {"transformers.modeling_utils", "torch._dynamo"}
 
 
 def test_no_verb_shows_the_help(harness: Any) -> None:

@@ -67,7 +67,7 @@ def test_the_keys_of_a_search_space_exist() -> None:
 def test_the_fields_exist() -> None:
     fields = {
         name for method in registry.names()
-        for name in registry.load(method).method.config_type.model_fields
+        for name in registry.load(method).config_type.model_fields
     }  # fmt: skip
     named = places("field")
     assert {"label_fraction", "epochs"} <= named

@@ -45,7 +45,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_field_of_every_method_is_on_its_page(site: Path) -> None:
     for name in registry.names():
         rows = dict(_rows((site / "methods" / f"{name}.html").read_text(encoding="utf-8")))
-        fields = registry.load(name).method.config_type.model_fields
+        fields = registry.load(name).config_type.model_fields
         assert set(rows) == set(fields), name
         for field, shown in rows.items():
             description = fields[field].description or ""

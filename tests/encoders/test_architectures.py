@@ -17,12 +17,13 @@ from transformers import (
     T5Model,
 )
 
+from harness.choices import Decoding
 from harness.data.batching import TextBatch
 from harness.data.tokenizers import load_tokenizer
 from harness.data.tokens import Template
+from harness.data.weight_contents import parameter_count
 from harness.encoders.backbone import Encoder
-from harness.encoders.decoders import Decoding
-from harness.encoders.loadable import check_loadable, parameter_count
+from harness.encoders.loadable import check_loadable
 from harness.errors import UserError
 from harness.modules.prompts import DeepPrompts
 from harness.plugin.kit import Kit

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from harness.choices import LowRank
 from harness.data.batching import TextBatch
 from harness.encoders.attention import KeyValues, select
 from harness.encoders.backbone import Encoder
-from harness.encoders.low_rank import LowRank
 from harness.encoders.one_query import WITH_BERT_ATTENTION
 from harness.encoders.reach import Reach
 from tests.rows_and_models import LENGTHS, ends, prefix_of, random_model, text

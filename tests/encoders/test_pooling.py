@@ -12,9 +12,10 @@ import torch
 from torch import nn
 from transformers import AutoModel, BertConfig, BertModel
 
+from harness.choices import Pooling
 from harness.data.batching import TextBatch
 from harness.encoders.backbone import Encoder
-from harness.encoders.pooling import Pooling, pooled
+from harness.encoders.pooling import pooled
 from harness.modules.heads import BatchNormHead, TanhHead
 from tests.families import FAMILIES
 

@@ -14,7 +14,7 @@ import torch
 
 from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.plugin import registry
-from harness.plugin.frozen_vectors import corpus_vectors
+from harness.plugin.corpus_vectors import corpus_vectors
 from harness.plugin.kit import Kit
 from harness.training import paper_optimisers
 from harness.training.loop import Trainer

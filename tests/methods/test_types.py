@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.cli.new import skeleton
 from harness.plugin import registry
-from harness.plugin.skeleton import skeleton
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -85,7 +85,7 @@ def misspelt(copies: Path) -> set[tuple[Place, str]]:
     for name in METHODS:
         copy = copies / f"misspelt_{name}"
         shutil.copytree(CHECKOUT / "methods" / name, copy)
-        fields = registry.load(name).method.config_type.model_fields
+        fields = registry.load(name).config_type.model_fields
         planted |= misspell(copy, fields)
     return planted
 

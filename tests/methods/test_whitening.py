@@ -12,7 +12,7 @@ from harness import device
 from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.errors import UserError
 from harness.plugin import registry
-from harness.plugin.frozen_vectors import corpus_vectors
+from harness.plugin.corpus_vectors import corpus_vectors
 from harness.plugin.kit import Kit
 from harness.trials.trial import resolve
 from tests.families import FAMILIES

@@ -48,13 +48,13 @@ def test_a_share_of_the_labels_counts_as_it_is_drawn(kit_for: KitFor, subset: in
 def test_what_is_declared_is_asked_once(kit_for: KitFor, monkeypatch: pytest.MonkeyPatch) -> None:
     declared = kit_for("simcse").declared
     asked: list[str] = []
-    stages = declared.method.stages
+    stages = declared.plugin.declaration.stages
 
     def counted(config: Any) -> Any:
         asked.append("stages")
         return stages(config)
 
-    monkeypatch.setattr(declared.method, "stages", counted)
+    monkeypatch.setattr(declared.plugin.declaration, "stages", counted)
     assert declared.stages is declared.stages
     assert declared.steps == 7
     assert asked == ["stages"]

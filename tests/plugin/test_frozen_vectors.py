@@ -10,7 +10,7 @@ import torch
 
 from harness import device
 from harness.modules.vector_table import VectorTable
-from harness.plugin.frozen_vectors import corpus_vectors, vector_groups
+from harness.plugin.corpus_vectors import corpus_vectors, vector_groups
 from harness.plugin.kit import Kit
 
 KitFor = Callable[..., Kit]

@@ -16,7 +16,8 @@ from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.data.tokens import Template
 from harness.files import cache_folder
 from harness.plugin.kit import Kit
-from harness.plugin.static_corruption import StaticCorruption, corruption_artefacts
+from harness.plugin.sentence_editor import StaticCorruption
+from harness.plugin.static_corruption import corruption_artefacts
 from harness.views.edits import Editor
 
 KitFor = Callable[..., Kit]

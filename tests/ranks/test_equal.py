@@ -15,7 +15,7 @@ from tests.ranks.rank import Computed, by_ranks
 TRAINED = {
     case: (name, options)
     for case, (name, options) in zip(IDS, CASES, strict=True)
-    if issubclass(registry.load(name).method.config_type, TrainingConfig)
+    if issubclass(registry.load(name).config_type, TrainingConfig)
 }
 """The cases of methods that train"""
 
@@ -27,7 +27,7 @@ def cases(
     """Case -> method and all its values."""
     found = {}
     for case, (name, options) in TRAINED.items():
-        fields = registry.load(name).method.config_type.model_fields
+        fields = registry.load(name).config_type.model_fields
         small = {
             "generator": str(tiny_encoder), "sentences": str(sentences),
             "triplets": str(triplets), "precision": "fp32",

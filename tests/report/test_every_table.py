@@ -47,7 +47,7 @@ def runnable(table: ComparedTable) -> list[Wanted]:
 
 def resolved(wanted: Wanted) -> dict[str, Any]:
     """The configuration of the trials that `harness sweep --paper P --table N` runs."""
-    config_type = registry.load(wanted.method).method.config_type
+    config_type = registry.load(wanted.method).config_type
     values = {"encoder": wanted.encoder, "setting": wanted.setting, **dict(wanted.configuration)}
     return config_type(**values).deciding()
 

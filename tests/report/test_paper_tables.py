@@ -69,6 +69,28 @@ def test_delta_is_ours_minus_published(store: Store, add_trial: AddTrial) -> Non
     assert delta[3:] == [f"{each}≈" for each in differences]  # with two seeds, ± 22 points agree
 
 
+@pytest.mark.parametrize(
+    ("of_the_trial", "asked", "found"),
+    [
+        ("bert-base-uncased@v1", None, True),
+        (f"bert-base-uncased@{'a' * 40}", None, True),
+        ("bert-base-uncased@refs/pr/1", "bert-base-uncased@refs/pr/1", True),
+        ("bert-base-uncased@v1", "bert-base-uncased@v2", False),
+        ("bert-base-uncased", "bert-base-uncased@v2", False),
+        (f"bert-base-uncased@v1@{'a' * 32}", None, False),  # a trial has trained it
+    ],
+)
+def test_a_revision_of_the_encoder_is_the_encoder(
+    of_the_trial: str, asked: str | None, found: bool, store: Store, add_trial: AddTrial
+) -> None:
+    """Who asks for a revision gets this one alone."""
+    add_trial(score=70.0, encoder=of_the_trial)
+    commands = Commands(METHODS, store.folder)
+    sheet = paper_sheets(store.read(), "diffaug", commands, encoder=asked)[0]
+    lines = [line[1] for line in lines_of(sheet, "SimCSE")]
+    assert lines == (["published", "ours", "Δ"] if found else ["published"])
+
+
 def test_the_best_dev_group_is_chosen_though_its_test_is_worse(
     store: Store, add_trial: AddTrial
 ) -> None:

@@ -225,7 +225,7 @@ def test_the_line_under_a_table_names_a_cell_that_is_there(
 def test_a_method_has_every_hyperparameter_with_its_meaning(shown: Shown) -> None:
     for name in ("simcse", "diffaug"):
         text = " ".join(" ".join(shown(name)).split())
-        for field in described_fields(registry.load(name).method.config_type):
+        for field in described_fields(registry.load(name).config_type):
             assert f"{field.name} (" in text
             assert field.meaning.replace("`", "") in text
             assert field.range in text

@@ -25,7 +25,7 @@ def add_joint(add_trial: Add) -> Callable[..., str]:
     def add(score: float, changed: dict[str, Any] | None = None, **different: Any) -> str:
         encoder = different.get("encoder", "bert-base-uncased")
         values = {"setting": "semisup", "schedule": "joint", "encoder": encoder} | (changed or {})
-        config = registry.load("simcse").method.config_type(**values)
+        config = registry.load("simcse").config_type(**values)
         made = {"setting": "semisup", "configuration": config.deciding(), "device": "a GPU"}
         return add_trial(score=score, **made | different)
 

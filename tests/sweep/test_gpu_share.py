@@ -12,7 +12,6 @@ import torch
 
 from harness.cli.options import gpus_of
 from harness.errors import UserError
-from harness.sweep.cluster import machines
 from harness.sweep.cluster.machines import affordable, listed_gpus
 from harness.sweep.queue.trial_queue import Job
 from harness.sweep.spaces.search import Search
@@ -263,7 +262,7 @@ def test_what_no_machine_has_is_refused(
 
 def planted(monkeypatch: pytest.MonkeyPatch, resources: dict[str, float]) -> None:
     nodes = [{"Alive": True, "Resources": resources}]
-    monkeypatch.setattr(machines, "ray", SimpleNamespace(nodes=lambda: nodes))
+    monkeypatch.setattr("ray.nodes", lambda: nodes)
 
 
 @pytest.mark.parametrize(

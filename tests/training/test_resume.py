@@ -61,7 +61,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 def settings() -> Iterator[Any]:
     """Every method that trains, in each of its settings, and the variants above."""
     for name in sorted(registry.sources()):
-        given = registry.load(name).method.config_type.model_fields
+        given = registry.load(name).config_type.model_fields
         if "max_steps" in given:
             for setting in get_args(given["setting"].annotation):
                 yield pytest.param(name, {"setting": setting}, id=f"{name}-{setting}")
@@ -79,7 +79,7 @@ def trial_of(tmp_path: Path) -> TrialOf:
     suite = write_few_pairs(tmp_path)
 
     def make(name: str, **values: Any) -> Trial:
-        given = registry.load(name).method.config_type.model_fields
+        given = registry.load(name).config_type.model_fields
         small = {
             key: value
             for key, value in {**SMALL, "suite": str(suite)}.items()
@@ -198,7 +198,7 @@ import random
 
 import numpy as np
 import torch
-from methods.simcse import Method as SimCSE
+from methods.simcse.method import Method as SimCSE
 
 
 class Method(SimCSE):

@@ -66,7 +66,7 @@ OPTIONS = [
 def settings() -> Iterator[Any]:
     """Every method that trains, in each of its settings."""
     for name in sorted(registry.sources()):
-        fields = registry.load(name).method.config_type.model_fields
+        fields = registry.load(name).config_type.model_fields
         if "max_steps" in fields:
             for setting in get_args(fields["setting"].annotation):
                 yield pytest.param(name, setting, {}, id=f"{name}-{setting}")
@@ -78,7 +78,7 @@ def kit_on_device(
     kit_for: KitFor, name: str, setting: str, triplets: Path, pairs: Path, **values: Any
 ) -> Kit:
     """The kit of a method on small corpora, on the GPU where one is."""
-    fields = registry.load(name).method.config_type.model_fields
+    fields = registry.load(name).config_type.model_fields
     corpora = {"pairs": triplets if name == "clsr" else pairs, "corpus": triplets}
     given = {key: str(path) for key, path in corpora.items() if key in fields}
     if name == "diffaug":

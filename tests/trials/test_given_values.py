@@ -37,7 +37,7 @@ def test_the_given_values_give_the_configuration(method: str) -> None:
     """Every switch and every number is changed in turn, also those on which others depend."""
     plugin = registry.load(method)
     changes: list[dict[str, Any]] = [{}]
-    for name, field in plugin.method.config_type.model_fields.items():
+    for name, field in plugin.config_type.model_fields.items():
         if isinstance(field.default, bool):
             changes.append({name: not field.default})
         elif isinstance(field.default, int | float):

@@ -103,7 +103,7 @@ def test_columns_that_an_older_file_lacks_are_null(store: Store) -> None:
     store.write(record(1, suite="sts"))
     store.write(record(2, suite="sts"))
     older = store.folder / f"{record(1).key}.parquet"
-    table = pq.read_table(older).drop_columns(["schema_version", "suite", "history"])
+    table = pq.read_table(older).drop_columns(["schema_version", "suite", "history", "revisions"])
     pq.write_table(table.append_column("schema_version", pa.array([3], pa.int32())), older)
     for _ in range(2):
         reading = store.read()
@@ -130,7 +130,24 @@ def test_file_of_a_newer_version_is_refused_by_name(store: Store) -> None:
     assert newer.exists()
 
 
-@pytest.mark.parametrize("column", ["configuration", "versions", "suite_card"])
+@pytest.mark.parametrize(
+    "revisions",
+    [
+        {"models/org/name": "main"}, {"models/org/name": 7}, {"models/../name": "a" * 40},
+        {"name": "a" * 40}, {"models/org/name": ["a" * 40]}, {"datasets/org/name": "a" * 41},
+        {"models/org/name": f"{'a' * 40}, ../x"},
+    ],
+)  # fmt: skip
+def test_a_revision_that_is_no_commit_is_a_fault(revisions: dict[str, Any], store: Store) -> None:
+    store.write(record(1, revisions={"models/org/name": "a" * 40, "datasets/a/b": "0" * 40}))
+    store.write(record(2, revisions=revisions))
+    reading = store.read()
+    assert [row.seed for row in reading.records()] == [1]
+    why = "its revisions are no commits of models and data sets"
+    assert reading.unreadable == [(record(2).key, why)]
+
+
+@pytest.mark.parametrize("column", ["configuration", "versions", "suite_card", "revisions"])
 def test_row_with_damaged_json_is_named_and_the_others_read(column: str, store: Store) -> None:
     for number in range(3):
         store.write(record(number))

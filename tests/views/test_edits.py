@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import nn
 
+from harness.choices import EDITS
 from harness.data.batching import TextBatch
 from harness.plugin.kit import Kit
-from harness.plugin.replaced_tokens import editor as editor_of
-from harness.views.edits import EDITS, delete, insert
+from harness.plugin.sentence_editor import editor as editor_of
+from harness.views.edits import delete, insert
 
 KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]

@@ -26,6 +26,7 @@ _FACTS = (
     "peak_host_memory_mib", "peak_gpu_memory_mib", "parameters_total", "parameters_trainable",
     "parameters_added", "precision", "engine", "threads", "host", "device", "started", "commit",
     "protocol", "versions", "source_digest", "data_digest", "model_digest", "weights_digest",
+    "revisions",
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from harness.data.revisions import without_revision
 from harness.errors import UserError
 from harness.evaluation.catalogue import STSB_DEV
 from harness.report.measured.groups import Group
@@ -83,8 +84,8 @@ def wanted_for(
         setting,
         chosen,
         tuple(sorted(configuration.items())),
-        tuple({**ALL_LABELS, **_defaults(run, chosen)}.items()),
-        None if chosen == published else published,
+        tuple({**ALL_LABELS, **_defaults(run, without_revision(chosen))}.items()),
+        None if without_revision(chosen) == published else published,
         run.needs.get(row.variant or "", ""),
     )
 
@@ -142,7 +143,9 @@ class Finder:
     def __init__(self, groups: Iterable[Group]) -> None:
         self._groups: Mapping[tuple[str, str, str], list[Group]] = defaultdict(list)
         for group in groups:
-            self._groups[group.method, group.setting, group.encoder].append(group)
+            # Who names no revision means any; who names one means this one.
+            for encoder in {group.encoder, without_revision(group.encoder)}:
+                self._groups[group.method, group.setting, encoder].append(group)
 
     def find(self, target: Wanted) -> Found | None:
         """The fitting group with the best mean dev score; None where no group fits."""

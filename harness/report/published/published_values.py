@@ -18,7 +18,7 @@ def published_values(target: Wanted) -> Mapping[str, Any]:
         return {}
     from harness.plugin import registry  # torch takes seconds to import
 
-    config = registry.load(target.method).method.config_type(
+    config = registry.load(target.method).config_type(
         encoder=target.published_encoder or target.encoder,
         setting=target.setting,
         **{name: value for name, value in target.configuration if value != ANY},

@@ -5,14 +5,10 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import ray
-
 from harness.errors import UserError
-from harness.sweep.travelling.on_machines import on_every_machine
 from harness.sweep.workers.process_memory import machine_memory
 from harness.sweep.workers.resources import Gpu, Resources
 from harness.trials.trial import Trial
-from harness.trials.workers import worker_count
 
 REPLY_SECONDS = 180.0
 """A machine starts a worker for its answer"""
@@ -48,6 +44,10 @@ def all_machines() -> list[Machine]:
     """What each machine of Ray has; one that does not answer is left out."""
     if not os.environ.get("RAY_ADDRESS"):
         return [this_machine()]
+    import ray  # a plan asks about this machine alone
+
+    from harness.sweep.travelling.on_machines import on_every_machine
+
     asked = [answer for _, answer in on_every_machine(this_machine)]
     answered, _ = ray.wait(asked, num_returns=len(asked), timeout=REPLY_SECONDS)
     found = []
@@ -64,6 +64,8 @@ def affordable(wanted: Resources) -> Resources:
 
     `auto` stays where there are GPUs. Raises UserError when no machine has as many CPUs and GPUs.
     """
+    import ray
+
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     there_are_gpus = any(node.get("GPU", 0) for node in nodes)
     gpus = wanted.gpus
@@ -87,7 +89,7 @@ def check_workers(trial: Trial, each: Resources, total: Mapping[str, float]) -> 
 
     `each`: what one of them occupies; a trial of several has whole GPUs. `total`: of all machines.
     """
-    count = worker_count(trial)
+    count = trial.workers
     gpus = count if each.gpus else 0
     if count > 1 and (total.get("CPU", 0) < count * each.cpus or total.get("GPU", 0) < gpus):
         raise UserError(

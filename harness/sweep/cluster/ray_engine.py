@@ -54,8 +54,7 @@ from harness.sweep.screen.watcher import Everyone, TrialWatcher
 from harness.sweep.travelling.local_files import LocalFiles
 from harness.sweep.workers import worker
 from harness.sweep.workers.gpu_share import GpuShares
-from harness.sweep.workers.limits import Limits
-from harness.sweep.workers.resources import Resources
+from harness.sweep.workers.resources import Limits, Resources
 from harness.sweep.workers.trainable import trial_worker
 from harness.training.interruption import ended_by_sigterm
 from harness.trials.store import Store

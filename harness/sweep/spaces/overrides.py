@@ -116,7 +116,7 @@ class _Searches:
         space, overrides = self.space, self.overrides
         part, locator = space.methods.get(name) or MethodSpace(), self.locators[name]
         plugin = registry.load(locator)
-        fields = plugin.method.config_type.model_fields
+        fields = plugin.config_type.model_fields
         varied = (part.variants or {}).get(variant, {})
         given = {"suite": space.suite, **space.set, **part.set, **varied, **overrides.values}
         given |= {"setting": setting, "encoder": encoder}

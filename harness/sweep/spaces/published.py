@@ -21,7 +21,7 @@ def published_search(
     overrides: their values go before these, and their seeds and subsets before the usual ones.
     Raises UserError for a value that the method refuses, and for an unknown corpus.
     """
-    fields = registry.load(method).method.config_type.model_fields
+    fields = registry.load(method).config_type.model_fields
     changed = {name: value for name, value in overrides.values.items() if name in fields}
     repeats = Repeats(
         seeds=list(overrides.seeds or FINAL_SEEDS), subsets=list(overrides.subsets or FINAL_SUBSETS)

@@ -4,9 +4,9 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
+from harness.data.revisions import short_name
 from harness.data.trained_encoders import parts_of, trained_name
 from harness.evaluation.suites import suite
 from harness.files import digest_of
@@ -79,10 +79,10 @@ class Search:
         """The search as people read it: method, setting, encoder, variant."""
         if self.starts_from is None:
             return named(self.declared, self.variant)
-        model, _ = parts_of(self.config.encoder)
+        encoder = short_name(parts_of(self.config.encoder)[0])
         first = f" trained by {self.starts_from.name}"
         shown = f" ({self.variant})" if self.variant else ""
-        return f"{self.name} {self.config.setting} {Path(model).name}{first}{shown}"
+        return f"{self.name} {self.config.setting} {encoder}{first}{shown}"
 
     @property
     def ready(self) -> bool:

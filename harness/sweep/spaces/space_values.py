@@ -64,14 +64,14 @@ def check_values(plugin: Plugin, name: str, space: Space, document: Document) ->
     """
     part = space.methods[name] or MethodSpace()
     where: Location = ("methods", name)
-    fields = plugin.method.config_type.model_fields
+    fields = plugin.config_type.model_fields
     shared = {key: value for key, value in space.set.items() if key in fields}
     fixed = _located(("set",), shared) | _located((*where, "set"), part.set)
     variants = [
         _located((*where, "variants", variant), values)
         for variant, values in (part.variants or {}).items()
     ]
-    axes = dict(_axes(where, part, plugin.method.config_type))
+    axes = dict(_axes(where, part, plugin.config_type))
     for location in (*fixed, *(place for variant in variants for place in variant), *axes):
         _check_key(plugin, location, document)
     encoder = pretrained((part.encoders or space.encoders)[0])
@@ -97,7 +97,7 @@ def _located(where: Location, values: Values) -> Located:
 
 def _check_key(plugin: Plugin, location: Location, document: Document) -> None:
     """Check that the method has the hyperparameter in which a location ends."""
-    key, fields = str(location[-1]), plugin.method.config_type.model_fields
+    key, fields = str(location[-1]), plugin.config_type.model_fields
     if key in OF_THE_SPACE:
         raise document.error(location, f"{key} is not a hyperparameter; {OF_THE_SPACE[key]}")
     if key in REPEAT_KEYS:
@@ -122,7 +122,7 @@ def _check_together(plugin: Plugin, base: Values, given: Located, document: Docu
 
 def _fields(plugins: Iterable[Plugin]) -> set[str]:
     """The hyperparameters of several methods."""
-    return {key for plugin in plugins for key in plugin.method.config_type.model_fields}
+    return {key for plugin in plugins for key in plugin.config_type.model_fields}
 
 
 def _fields_of(name: str, document: Document) -> Iterable[str]:
@@ -131,7 +131,7 @@ def _fields_of(name: str, document: Document) -> Iterable[str]:
         locator = located(name, document, ())
     except UserError:
         return ()
-    return registry.load(locator).method.config_type.model_fields
+    return registry.load(locator).config_type.model_fields
 
 
 def _repeated(key: str) -> str:

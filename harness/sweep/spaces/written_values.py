@@ -23,7 +23,7 @@ def read_values(given: Mapping[str, Any], plugins: Iterable[Plugin]) -> dict[str
     """
     fields: dict[str, Any] = {}
     for plugin in plugins:
-        fields = {**plugin.method.config_type.model_fields, **fields}
+        fields = {**plugin.config_type.model_fields, **fields}
     return {
         name: _read(name, value, _kinds(fields[name].annotation))
         if isinstance(value, str) and name in fields

@@ -17,7 +17,6 @@ from harness.sweep.queue.trial_queue import Job
 from harness.sweep.workers.resources import Gpu
 from harness.trials.store import Store
 from harness.trials.trial import Trial
-from harness.trials.workers import worker_count
 
 HEADROOM = 1.25
 """Memory for a trial as a multiple of its kind's peak: torch's allocator cannot use every gap
@@ -121,7 +120,7 @@ class GpuShares:
         if job.part and not job.part.computes:
             return 0.0
         kind, tokens = _described(job.trial)
-        if self.wanted and not job.part and worker_count(job.trial) > 1:
+        if self.wanted and not job.part and job.trial.workers > 1:
             return 1.0  # its workers talk through NCCL, which needs a GPU for each
         if self.wanted != "auto":
             return 1.0 if kind in self._whole else self.wanted

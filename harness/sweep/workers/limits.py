@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -20,29 +20,11 @@ from harness.errors import OUTPUT_FOLLOWS, REASON_LENGTH
 from harness.processes import python_command
 from harness.sweep.workers.gpu_share import allowed_fraction
 from harness.sweep.workers.process_memory import adopt_orphans
+from harness.sweep.workers.resources import Limits
 from harness.sweep.workers.watchdog import STOPPED
 from harness.trials.bounded_log import last_lines
 from harness.trials.record import Record
 from harness.trials.trial import Trial, failed
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one trial may use; None: no limit of its own.
-
-    Without a memory limit, the largest trial of a machine ends before its memory is used up.
-    """
-
-    seconds: float | None = None
-    memory_bytes: float | None = None
-    """Host memory of the trial and the processes that it starts; what they share counts once"""
-    gpus: float = 0
-    """GPUs of the trial; of a part of one, it may use as large a part of the memory"""
-
-    @property
-    def shares_gpu(self) -> bool:
-        """Whether other trials may use the same GPU."""
-        return 0 < self.gpus < 1
 
 
 class Watchdog:

@@ -20,3 +20,22 @@ class Gpu:
     name: str
     """Its model, as the column `device` of a record has it"""
     memory_mib: int
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one trial may use; None: no limit of its own.
+
+    Without a memory limit, the largest trial of a machine ends before its memory is used up.
+    """
+
+    seconds: float | None = None
+    memory_bytes: float | None = None
+    """Host memory of the trial and the processes that it starts; what they share counts once"""
+    gpus: float = 0
+    """GPUs of the trial; of a part of one, it may use as large a part of the memory"""
+
+    @property
+    def shares_gpu(self) -> bool:
+        """Whether other trials may use the same GPU."""
+        return 0 < self.gpus < 1

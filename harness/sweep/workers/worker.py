@@ -21,8 +21,9 @@ from harness.sweep.queue.trial_queue import Job
 from harness.sweep.travelling.local_files import LocalFiles
 from harness.sweep.travelling.received_files import receive
 from harness.sweep.workers.gpu_share import NEEDS_MORE
-from harness.sweep.workers.limits import Limits, limited, stopped, watched
+from harness.sweep.workers.limits import limited, stopped, watched
 from harness.sweep.workers.rank_actors import in_this_group
+from harness.sweep.workers.resources import Limits
 from harness.training.memory import give_back
 from harness.training.progress import Progress
 from harness.trials.record import Record
@@ -33,7 +34,7 @@ from harness.trials.store import Store
 from harness.trials.trained_encoder import provide
 from harness.trials.trial import Trial, failed, portable
 from harness.trials.trial import key as key_of
-from harness.trials.workers import Launch, worker_count
+from harness.trials.workers import Launch
 
 POSTPONED = "postponed"
 """The status of a trial that waits or gave way, and so has no record yet"""
@@ -55,7 +56,7 @@ def settings_of(job: Job, gpus: float, files: LocalFiles | None) -> dict[str, An
         sent = trial_settings(job.trial, files)
     except UserError:  # the trial itself says in its record which file is missing
         sent = trial_settings(job.trial, None)
-    workers = 1 if job.part else worker_count(job.trial)
+    workers = 1 if job.part else job.trial.workers
     return {"key": job.key, "part": part, "gpus": gpus, "workers": workers, **sent}
 
 

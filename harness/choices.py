@@ -1,0 +1,75 @@
+"""The names that configurations choose from, and what each of them means.
+
+They stand apart from what computes with them, so that a configuration is read without torch.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal, get_args
+
+from pydantic import AfterValidator
+
+Batching = Literal["shuffled", "grouped"]
+"""Which items meet in a batch: any, as in the papers, or those of about one length"""
+Pooling = Literal["cls", "mean", "first-last", "first-last-embeddings", "last-two"]
+"""What stands for a sentence in a plain encoder (plain_encoders.md, section 1)"""
+DecoderPooling = Literal["last-token", "mean", "weighted-mean"]
+"""What stands for a sentence: the state of its last token, or a mean over its tokens.
+
+weighted-mean: token k counts k times, from 1 on (SGPT, Muennighoff 2022, section 4)."""
+DecoderAttention = Literal["causal", "bidirectional"]
+"""causal: each token sees those before it, as the model was pretrained. bidirectional: all."""
+HeadName = Literal["tanh", "batchnorm"]
+"""The module between an encoder and a contrastive loss: SimCSE's, or DiffCSE's"""
+Reduction = Literal["mean_all", "mean_nonpad", "sum"]
+"""Of the detection loss: a mean over all positions, or without padding, or a sum"""
+Edit = Literal["replace", "insert", "delete"]
+"""What happens to a word piece (diffcse.md, section 2)"""
+EDITS: tuple[Edit, ...] = get_args(Edit)
+Augmentation = Literal[
+    "none", "adversarial", "shuffle", "token-cutoff", "feature-cutoff", "dropout"
+]
+"""A change at the embedding layer that makes a view (consert.md, section 2)"""
+RepetitionRange = Literal["code", "paper"]
+"""Whose bound holds for the number of repeated pieces (ESimCSE)"""
+MomentumStart = Literal["pretrained", "random"]
+"""Where a momentum encoder begins: with the encoder's weights, or with random ones"""
+Permutation = Literal["reverse", "invertible"]
+"""How a flow mixes its channels: in a fixed order, or by a learned map"""
+LowRankKind = Literal["adapter", "lora"]
+"""DiffAug's alternatives to prefixes (diffaug.md, section 6)"""
+Combination = Literal["mean", "sum", "first", "second"]
+"""How much each of two sets counts at test time, where a sentence has no view"""
+SENTENCE, MASK = "{s}", "[MASK]"
+"""What stands for the sentence and for the mask token in the text of a template"""
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How a decoder reads a sentence. It changes nothing in a bidirectional encoder."""
+
+    pooling: DecoderPooling = "last-token"
+    attention: DecoderAttention = "causal"
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """The changes of every linear layer with the weight W: W + alpha / rank * B A.
+
+    A begins with random numbers and B with 0, so that nothing is changed at first (Hu et al. 2021,
+    arXiv 2106.09685, section 4.1).
+    """
+
+    rank: int
+    """Rows of A and columns of B"""
+    alpha: float
+
+
+def complete_template(text: str) -> str:
+    """The text of a hard prompt. Raises ValueError unless it has one {s} and one [MASK]."""
+    if text.count(SENTENCE) != 1 or text.count(MASK) != 1:
+        raise ValueError(f"a template has one {SENTENCE} and one {MASK}")
+    return text
+
+
+TemplateText = Annotated[str, AfterValidator(complete_template)]
+"""A hard prompt as configurations hold it, such as `This sentence of "{s}" means [MASK].`"""

@@ -1,0 +1,127 @@
+"""Revisions of models and data sets of the Hub: their names, and the commits that they stand for.
+
+`bert-base-uncased@REVISION` is the model as a branch, a tag or a commit of the Hub has it; without
+a revision it is that of the default branch. In a mirror, a revision is a folder `NAME@REVISION`,
+because a plain folder does not say which revision it is.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from harness.data.trained_encoders import parts_of, trained_name
+from harness.errors import UserError
+
+RepositoryKind = Literal["models", "datasets"]
+REVISION = r"refs/(?:pr|convert)/\w[\w.-]*|\w[\w.-]*"
+"""The pattern of a revision: no part of it can lead out of a folder"""
+_NAME = re.compile(
+    rf"(?P<repository>[\w-][\w.-]*(?:/[\w-][\w.-]*)?)@(?P<revision>{REVISION})", re.ASCII
+)
+REPOSITORY = re.compile(r"(?:models|datasets)(?:/[\w-][\w.-]*){1,2}", re.ASCII)
+"""The pattern of a repository in a record"""
+COMMIT = re.compile("[0-9a-f]{40}")
+"""The pattern of a commit"""
+_resolved: dict[tuple[str, RepositoryKind, str, str | None], str] = {}
+"""(folder of the downloads, kind, repository, revision) -> the commit that this process has for it;
+a branch may move on while trials run"""
+
+
+def split_revision(model: str) -> tuple[str, str | None]:
+    """The name of a pretrained model without its revision, and the revision; None: it names none.
+
+    The path of a folder is not split.
+    """
+    found = _NAME.fullmatch(model)
+    return (found["repository"], found["revision"]) if found else (model, None)
+
+
+def repository_of(encoder: str) -> str:
+    """The name of the model behind an encoder, whatever its revision, and whoever trained it."""
+    return split_revision(parts_of(encoder)[0])[0]
+
+
+def without_revision(encoder: str) -> str:
+    """The name of an encoder, whatever the revision of its model."""
+    trial = parts_of(encoder)[1]
+    return trained_name(repository_of(encoder), trial) if trial else repository_of(encoder)
+
+
+def short_name(encoder: str) -> str:
+    """An encoder as people read it: no organisation or folder, ten digits of a commit or a key."""
+    model, trial = parts_of(encoder)
+    repository, revision = split_revision(model)
+    if revision and COMMIT.fullmatch(revision):
+        revision = revision[:10]
+    return "@".join(filter(None, (Path(repository).name, revision, trial and trial[:10])))
+
+
+def snapshot(
+    kind: RepositoryKind,
+    repository: str,
+    revision: str | None,
+    patterns: Sequence[str],
+    *,
+    download: bool,
+) -> Path:
+    """The folder of the Hub's snapshot, with the files that match `patterns`.
+
+    Without `download`, only what was downloaded before counts. All that a process reads of one
+    revision is of one commit. Raises UserError when the Hub has the repository without this
+    revision, and what `snapshot_download` raises when it has nothing.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import RevisionNotFoundError
+
+    what = str(downloads()), kind, repository, revision
+    try:
+        folder = snapshot_download(
+            repository,
+            repo_type=kind.removesuffix("s"),
+            revision=_resolved.get(what, revision),
+            allow_patterns=list(patterns),
+            local_files_only=not download,
+        )
+    except RevisionNotFoundError:
+        noun = "model" if kind == "models" else "data set"
+        raise UserError(
+            f'the {noun} "{repository}" of the Hub has no revision "{revision or "main"}": name a '
+            f"branch, a tag or a whole commit of it"
+        ) from None
+    if download:
+        _resolved[what] = Path(folder).name
+    return Path(folder)
+
+
+def downloads() -> Path:
+    """The folder of what was downloaded from the Hub."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE).expanduser().resolve()
+
+
+def downloaded_revisions(kind: RepositoryKind, repository: str) -> list[str]:
+    """The names `ORGANISATION/NAME@REVISION` of what was downloaded: branches, tags, commits."""
+    folder = downloads() / "--".join((kind, *repository.split("/")))
+    references = [path for path in (folder / "refs").rglob("*") if path.is_file()]
+    names = [path.relative_to(folder / "refs").as_posix() for path in references]
+    names += [path.name for path in (folder / "snapshots").glob("*")]
+    return [f"{repository}@{name}" for name in names]
+
+
+def commits_of(paths: Iterable[Path]) -> dict[str, str]:
+    """The commits of the Hub's snapshots in which files or folders lie.
+
+    `models/ORGANISATION/NAME` or `datasets/...` -> the commit; of several, all of them. Files of
+    mirrors and of other folders have none.
+    """
+    found, folder = defaultdict[str, set[str]](set), downloads()
+    for path in paths:
+        if path.is_relative_to(folder):
+            cached, snapshots, commit, *_ = (*path.relative_to(folder).parts, "", "", "")
+            name = cached.replace("--", "/")
+            if snapshots == "snapshots" and COMMIT.fullmatch(commit) and REPOSITORY.fullmatch(name):
+                found[name].add(commit)
+    return {name: ", ".join(sorted(found[name])) for name in sorted(found)}

@@ -1,0 +1,114 @@
+"""Models and data of the Hub with @REVISION through the verbs, and their commits in the record."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.data.senteval import ARCHIVE, SIMCSE
+from harness.evaluation.suites import suite
+from harness.export.card import model_card
+from harness.export.exportable import exportable
+from harness.trials.flat import data_frame
+from harness.trials.record import Record
+from harness.trials.store import Store
+from harness.trials.trial import Trial, revisions
+from tests.downloads import FIRST, SECOND, THIRD, downloaded, downloaded_model, downloaded_texts
+
+Harness = Callable[..., Any]
+TRAINED = [
+    "run", "simcse", "--set", "suite=graded", "--set", "max_steps=1", "--set", "batch_size=4",
+    "--set", "precision=fp32",
+]  # fmt: skip
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """An empty store, beside the downloads of two revisions of a model and of a data set."""
+    hub = tmp_path / "hub"
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(hub))
+    downloaded_model(hub, "some/tiny", FIRST, "main", scale=1)
+    downloaded_model(hub, "some/tiny", SECOND, "v2", "refs/pr/1", scale=1.5)
+    downloaded_texts(hub, "some/texts", {(FIRST, "main"): "one", (THIRD, "v3"): "two"})
+    return Store(tmp_path / "store")
+
+
+def ran(harness: Harness, store: Store, *arguments: str) -> Record:
+    """The record that a verb has added."""
+    known = {record.key for record in store.matching("")}
+    answer = harness(*arguments, "--store", store.folder)
+    assert answer.code == 0, answer.err
+    [found] = [record for record in store.matching("") if record.key not in known]
+    return found
+
+
+@pytest.mark.slow
+def test_a_trial_records_its_commits(harness: Harness, store: Store) -> None:
+    """They are shown, exported, and columns of the flat table; what is named again runs again."""
+    texts = "some/texts@v3/default:train"
+    named = ["--encoder", "some/tiny@refs/pr/1", "--set", f"sentences={texts}"]
+    trial = ran(harness, store, *TRAINED, *named)
+    commits = {"datasets/some/texts": THIRD, "models/some/tiny": SECOND}
+    assert (trial.encoder, trial.revisions) == ("some/tiny@refs/pr/1", commits)
+    shown = harness("show", trial.key[:10], "--store", store.folder).out
+    assert f"revisions:\n  datasets/some/texts: {THIRD}\n  models/some/tiny: {SECOND}\n" in shown
+    assert "--encoder some/tiny@refs/pr/1" in shown
+    again = harness(*TRAINED, *named, "--store", store.folder)
+    assert "finished" in again.out
+    assert len(store.matching("")) == 1
+    card = model_card(exportable(trial.key, store), None, plain=True)
+    assert "base_model: some/tiny\n" in card
+    assert f"`datasets/some/texts` {THIRD}, `models/some/tiny` {SECOND}." in card
+    assert f"`{texts}` (contrastive)" in card
+    assert "Encoder: `some/tiny@refs/pr/1`" in card
+    frame = data_frame(store.folder)
+    assert frame["revisions.models/some/tiny"].tolist() == [SECOND]
+
+
+@pytest.mark.slow
+def test_a_model_is_measured_at_a_revision(harness: Harness, store: Store) -> None:
+    """Without one it is that of the default branch; the embedded model has no commit."""
+    words = ["--suite", "graded"]
+    records = {
+        name: ran(harness, store, "eval", name, *words)
+        for name in ("some/tiny", "some/tiny@v2", f"some/tiny@{FIRST}", "tiny-bert")
+    }
+    commits = [record.revisions.get("models/some/tiny") for record in records.values()]
+    assert commits == [FIRST, SECOND, FIRST, None]
+    assert records["tiny-bert"].revisions == {}
+    assert len({record.key for record in records.values()}) == 4
+    scores = [record.test["graded"] for record in records.values()]
+    assert scores[0] == scores[2] == scores[3] != scores[1]
+    answer = harness("eval", "some/tiny@v3", *words, "--store", store.folder)
+    assert (answer.code, answer.err.count("\n")) == (2, 1)
+    assert 'model "some/tiny@v3" was not found' in answer.err
+    assert 'did you mean "some/tiny@v2"?' in answer.err
+
+
+@pytest.mark.usefixtures("store")
+def test_a_suite_of_the_hub_has_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An evaluation reads what its trial reads, and the data of its own suite."""
+    monkeypatch.delenv("HARNESS_HUB", raising=False)
+    (downloaded(tmp_path / "hub", f"datasets/{SIMCSE}", THIRD, "main") / ARCHIVE).touch()
+    trial = Trial("pooling", {"encoder": "some/tiny", "suite": "graded"}, 0)
+    commits = {"models/some/tiny": FIRST}
+    assert revisions(trial, suite("graded")) == commits
+    assert revisions(trial, suite("sts")) == {f"datasets/{SIMCSE}": THIRD, **commits}
+
+
+def test_a_plan_knows_revisions_apart(harness: Harness, store: Store, tmp_path: Path) -> None:
+    space = tmp_path / "space.yaml"
+    space.write_text(
+        "setting: unsup\nsuite: graded\nselect: {metric: graded-dev}\n"
+        "search: {seeds: [42]}\nfinal: {seeds: [0, 1]}\n"
+        f"encoders: [some/tiny@v2, some/tiny@refs/pr/1, some/tiny, some/tiny@{FIRST}]\n"
+        "set: {sentences: some/texts@v3, max_steps: 2, batch_size: 8}\n"
+        "methods:\n  simcse:\n    grid: {learning_rate: [1e-4, 5e-4]}\n"
+    )
+    answer = harness("plan", space, "--store", store.folder)
+    assert answer.code == 0, answer.err
+    assert f"On tiny@v2, tiny@refs/pr/1, tiny, tiny@{FIRST[:10]}:" in answer.out
+    assert "16 trials to run" in answer.out
+    answer = harness("plan", space, "--encoder", "some/tiny@v9", "--store", store.folder)
+    assert 'Not here yet: model "some/tiny@v9"' in answer.out

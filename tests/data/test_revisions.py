@@ -1,0 +1,213 @@
+"""Models and data sets of the Hub by their revisions, as the client's downloads have them."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from huggingface_hub import close_session
+
+from harness.data.corpora import source
+from harness.data.hub import found_by_name, model_folder
+from harness.data.revisions import commits_of, repository_of, short_name, without_revision
+from harness.errors import UserError
+from harness.plugin import registry
+from harness.sweep.cost import layer_parameters
+from harness.trials.public_texts import without_folder
+from harness.trials.trial import Trial, resolve
+from tests.downloads import FIRST, SECOND, THIRD, downloaded, downloaded_texts
+
+KEY = "0123456789abcdef" * 2
+
+
+@pytest.fixture
+def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two revisions of a model and of a data set, without a network."""
+    monkeypatch.delenv("HARNESS_HUB", raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    for commit, revisions in ((FIRST, ("main", "v1")), (SECOND, ("v2", "refs/pr/1"))):
+        folder = downloaded(tmp_path, "models/some/tiny", commit, *revisions)
+        (folder / "config.json").write_text("{}")
+    downloaded_texts(tmp_path, "some/texts", {(FIRST, "main"): "one", (SECOND, "v2"): "two"})
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("revision", "commit"),
+    [
+        ("", FIRST), ("@main", FIRST), ("@v1", FIRST), ("@v2", SECOND), ("@refs/pr/1", SECOND),
+        (f"@{SECOND}", SECOND), (f"@v2@{KEY}", SECOND),
+    ],
+)  # fmt: skip
+def test_a_revision_picks_a_snapshot(downloads: Path, revision: str, commit: str) -> None:
+    """Also of the model that a trial has trained on."""
+    for _ in range(2):
+        folder = model_folder(f"some/tiny{revision}")
+        assert folder == downloads / "models--some--tiny" / "snapshots" / commit
+    assert found_by_name(folder)
+    assert commits_of([folder, Path(__file__)]) == {"models/some/tiny": commit}
+
+
+@pytest.mark.usefixtures("downloads")
+def test_several_revisions_of_one_repository() -> None:
+    [first] = source("some/texts").paths()
+    [second] = source("some/texts@v2:train").paths()
+    assert [first.read_text().split()[1], second.read_text().split()[1]] == ["one", "two"]
+    assert commits_of([second, first]) == {"datasets/some/texts": f"{FIRST}, {SECOND}"}
+
+
+def test_a_branch_that_moves_stays_in_a_process(downloads: Path) -> None:
+    """A trial reads its model and its data several times."""
+    for kind, find in (
+        ("models--some--tiny", lambda: model_folder("some/tiny")),
+        ("datasets--some--texts", lambda: source("some/texts").paths()[0]),
+    ):
+        before = find()
+        (downloads / kind / "refs" / "main").write_text(SECOND)
+        assert find() == before
+        assert FIRST in before.parts
+
+
+@pytest.mark.usefixtures("downloads")
+@pytest.mark.parametrize("download", [True, False])
+@pytest.mark.parametrize(
+    ("name", "nearest"), [("some/tiny@v3", '"some/tiny@v'), ("some/tiny@mian", '"some/tiny@main"')]
+)
+def test_an_unknown_revision_is_named(name: str, nearest: str, download: bool) -> None:
+    with pytest.raises(UserError) as refusal:
+        model_folder(name, download=download)
+    message = str(refusal.value)
+    assert message.startswith(f'model "{name}" was not found: ')
+    assert f"did you mean {nearest}" in message
+    assert "\n" not in message
+    with pytest.raises(UserError, match=r'data set "some/texts@v3".*did you mean "some/texts@v2"'):
+        source("some/texts@v3").paths(download=download)
+
+
+@pytest.mark.parametrize(
+    "revision",
+    [
+        "", "..", "../v1", "v1/..", "refs/pr/..", "refs/pr/../../v1", "refs/heads/../x", "/v1",
+        "v1/", ".v1", "a/b", "v1@v2", "v\n1", "refs/pr/1/2", "refs\\pr",
+    ],
+)  # fmt: skip
+def test_no_revision_is_a_path(downloads: Path, revision: str) -> None:
+    (downloads / "models--some--tiny" / "v1").mkdir()
+    with pytest.raises(UserError, match=r"cannot be the name of a model: write ORGANISATION/NAME"):
+        model_folder(f"some/tiny@{revision}")
+
+
+@pytest.mark.usefixtures("downloads")
+def test_a_revision_of_a_mirror_is_a_folder(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no commit, and a plain folder stands for no revision."""
+    mirror = tmp_path_factory.mktemp("mirror")
+    for name in ("tiny", "tiny@v1", "other", f"tiny@{THIRD}", "tiny@refs/pr/7"):
+        (mirror / "models" / "some" / name).mkdir(parents=True)
+        (mirror / "models" / "some" / name / "config.json").write_text("{}")
+    monkeypatch.setenv("HARNESS_HUB", str(mirror))
+    for name in ("tiny", "tiny@v1", f"tiny@{THIRD}", "tiny@refs/pr/7"):
+        folder = model_folder(f"some/{name}")
+        assert folder == mirror / "models" / "some" / name
+        assert commits_of([folder]) == {}
+    assert SECOND in model_folder("some/tiny@v2").parts
+    with pytest.raises(UserError, match=r'"some/other@v1" was not found.*models/some/other@v1'):
+        model_folder("some/other@v1")
+
+
+@contextmanager
+def hub_without_revisions() -> Iterator[str]:
+    """The address of a Hub that has every repository, and none of its revisions."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            text = json.dumps({"error": "Invalid rev id"}).encode()
+            self.send_response(404)
+            self.send_header("X-Error-Code", "RevisionNotFound")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.usefixtures("downloads")
+def test_a_revision_that_the_hub_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    with hub_without_revisions() as address:
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
+        close_session()
+        for what, find in (
+            ("model", lambda: model_folder("some/model@v9")),
+            ("data set", lambda: source("some/model@v9").paths()),
+        ):
+            with pytest.raises(UserError) as refusal:
+                find()
+            assert str(refusal.value) == (
+                f'the {what} "some/model" of the Hub has no revision "v9": name a branch, a tag or '
+                f"a whole commit of it"
+            )
+    close_session()
+
+
+@pytest.mark.parametrize(
+    ("encoder", "repository", "plain", "short"),
+    [
+        ("bert", "bert", "bert", "bert"),
+        ("org/bert", "org/bert", "org/bert", "bert"),
+        ("org/bert@v1.0", "org/bert", "org/bert", "bert@v1.0"),
+        ("org/bert@refs/pr/1", "org/bert", "org/bert", "bert@refs/pr/1"),
+        (f"bert@{FIRST}", "bert", "bert", f"bert@{FIRST[:10]}"),
+        (f"bert@{KEY}", "bert", f"bert@{KEY}", f"bert@{KEY[:10]}"),
+        (f"o/b@v1@{KEY}", "o/b", f"o/b@{KEY}", f"b@v1@{KEY[:10]}"),
+        ("/a/b@c/bert@v1", "/a/b@c/bert@v1", "/a/b@c/bert@v1", "bert@v1"),
+        (f"./bert@v1@{KEY}", "./bert@v1", f"./bert@v1@{KEY}", f"bert@v1@{KEY[:10]}"),
+    ],
+)
+def test_the_names_of_an_encoder(encoder: str, repository: str, plain: str, short: str) -> None:
+    assert repository_of(encoder) == repository
+    assert without_revision(encoder) == plain
+    assert short_name(encoder) == short
+
+
+@pytest.mark.parametrize("revision", ["@v1", "@refs/pr/1", f"@{FIRST}", f"@v1@{KEY}"])
+def test_what_is_known_of_a_model_is_known_of_its_revisions(revision: str) -> None:
+    """The published values, the distilled generator, and the size."""
+    for method, encoder in (("simcse", "roberta-base"), ("diffcse", "roberta-base")):
+        plugin = registry.load(method)
+        values = resolve(plugin, {"encoder": encoder}).deciding()
+        other = resolve(plugin, {"encoder": encoder + revision}).deciding()
+        assert other == {**values, "encoder": encoder + revision}
+    assert layer_parameters(f"bert-base-uncased{revision}") == layer_parameters("bert-base-uncased")
+    label = Trial("simcse", {"encoder": f"roberta-base{revision}"}, 0).label
+    assert label == f"simcse unsup {short_name('roberta-base' + revision)} seed 0"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("org/bert@refs/pr/1", "org/bert@refs/pr/1"),
+        (f"org/bert@refs/pr/1@{KEY}", f"org/bert@refs/pr/1@{KEY}"),
+        ("org/texts@v1/config", "org/texts@v1/config"),
+        ("a/b/c", "c"),
+        ("a/b@c/texts.csv", "texts.csv"),
+        ("/a/b@v1", "b@v1"),
+    ],
+)
+def test_texts_for_others_keep_the_names_of_the_hub(text: str, shown: str) -> None:
+    assert without_folder(text) == shown
