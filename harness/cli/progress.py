@@ -9,6 +9,7 @@ from rich.progress import (
     BarColumn,
     Progress,
     Task,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -17,6 +18,7 @@ from rich.text import Text
 
 from harness.cli.output import echo
 from harness.cli.screen import Screen
+from harness.errors import visible
 
 BAR_SECONDS = 2.0
 """Time after which a terminal shows a bar; what ends sooner needs none"""
@@ -60,7 +62,7 @@ class Work:
             transient=True,
             redirect_stdout=False,  # rich would write it to stderr
         )
-        self._step, self._task = what, self._bar.add_task(what, total=None, count="")
+        self._step, self._task = what, self._added(what)
 
     def __call__(self, what: str, done: int = 0, total: int = 0) -> None:
         """Show a step and how far it is, as `Steps` describes them."""
@@ -71,9 +73,13 @@ class Work:
             return
         if what != self._step:
             self._bar.remove_task(self._task)
-            self._step, self._task = what, self._bar.add_task(what, total=None, count="")
+            self._step, self._task = what, self._added(what)
         count = f"{done:,} of {total:,}" if total else ""
         self._bar.update(self._task, total=total or None, completed=done, count=count)
+
+    def _added(self, what: str) -> TaskID:
+        """A bar for a step; the text is cleaned first, so that its width is known."""
+        return self._bar.add_task(visible(what), total=None, count="")
 
     def show(self) -> None:
         """Let the bar come when it is time."""
