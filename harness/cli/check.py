@@ -21,11 +21,17 @@ def check(
 
     Example: harness check methods/d2cse --encoder roberta-base
     """
+    from harness.cli.progress import working
+    from harness.plugin import registry
     from harness.shared_cache import check_caches
-    from harness.trials.checking import problems
 
     check_caches()
-    found = problems(method, encoder)
+    registry.locate(method)  # it refuses a name that no method has
+    with working(f"checking {method}") as work:
+        work("loading torch and the method")
+        from harness.trials.checking import problems
+
+        found = problems(method, encoder, work)
     for problem in found:
         echo(f"wrong: {problem}")
     if found:

@@ -36,27 +36,37 @@ def compare(
 
     Example: harness compare 4f2a sentence-transformers/all-MiniLM-L6-v2
     """
+    from harness.cli.progress import working
     from harness.cli.screen import Screen
     from harness.evaluation.comparison import differences, pairs_of_tests
-    from harness.evaluation.suites import suite as named
+    from harness.evaluation.suites import check_name
+    from harness.evaluation.suites import suite as suite_called
     from harness.shared_cache import check_caches
-    from harness.trials.evaluate import Measurement
-    from harness.trials.lookup import model
+    from harness.steps import prefixed
+    from harness.trials.lookup import named
 
     check_caches()
-    measured, found = named(suite), options.opened(store)
-    pairs_of_tests(measured)  # it raises before models are loaded or trained
-    models = [model(each, found, pooling=pooling, method=method) for each in (a, b)]
-    console = Screen()
-    with console.status("loading") as status:
-        measurements = [Measurement(each, found, status=status.update) for each in models]
-        rows = differences(measured, measurements[0].embed, measurements[1].embed)
+    check_name(suite)
+    found = options.opened(store)
+    resolved = [named(each, found, pooling=pooling, method=method) for each in (a, b)]
+    with working(f"comparing {a} and {b} on {suite}") as work:
+        measured = suite_called(suite)
+        pairs_of_tests(measured)  # it raises before models are loaded or trained
+        models = [each() for each in resolved]
+        work("loading torch and the models")
+        from harness.trials.evaluate import Measurement
+
+        measurements = [
+            Measurement(each, found, steps=prefixed(name, work))
+            for name, each in zip("AB", models, strict=True)
+        ]
+        rows = differences(measured, measurements[0].embed, measurements[1].embed, work)
     lines = []
     for task, (one, two, compared) in rows.items():
         scores = [f"{one:.2f}", f"{two:.2f}", f"{compared.difference:+.2f}"]
         interval = f"{compared.uncertainty.low:+.2f} to {compared.uncertainty.high:+.2f}"
         lines.append([task, *scores, interval, f"{compared.p_value:.3f}"])
-    _print(console, models, lines)
+    _print(Screen(), models, lines)
 
 
 def _print(

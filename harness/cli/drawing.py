@@ -1,6 +1,6 @@
 """What the verbs that draw share: models and their vectors, and the folder of the files."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,10 @@ from harness.errors import extra
 if TYPE_CHECKING:
     from harness.data.sts_pairs import Pairs
     from harness.report.figures.embeddings import Drawn
+    from harness.report.figures.report_figure import ReportFigure
+    from harness.report.figures.writing import FigureFormat
+    from harness.steps import Steps
+    from harness.trials.lookup import MeasuredModel
     from harness.trials.store import Store
 
 
@@ -21,33 +25,45 @@ def check_drawing(verb: str) -> None:
 
 
 def drawn_models(
-    names: Sequence[str],
+    models: "Sequence[Callable[[], MeasuredModel]]",
     store: "Store",
-    *,
-    pooling: str | None = None,
-    method: str | None = None,
+    steps: "Steps",
     folder: Path | None = None,
 ) -> "tuple[list[Drawn], Pairs]":
-    """The models of these names with their vectors of STS-B test, and its pairs.
+    """The models with their vectors of STS-B test, and its pairs.
 
-    `folder`: where the files will be; it is made before models are loaded, which takes long.
+    models: as `harness.trials.lookup.named` gives them. steps: hears what is being done. folder:
+    where the files will be; it is made before models are loaded, which takes long.
     """
-    from harness.cli.screen import Screen
     from harness.evaluation.suites import Embeddings, suite
     from harness.report.figures.embeddings import Drawn
-    from harness.shared_cache import check_caches
-    from harness.trials.evaluate import Measurement
-    from harness.trials.lookup import model
+    from harness.steps import prefixed
 
-    check_caches()
     pairs = suite("geometry").load("geometry")
-    models = [model(name, store, pooling=pooling, method=method) for name in names]
+    resolved = [each() for each in models]
     if folder is not None:
         with options.writing(folder, "--output"):
             folder.mkdir(parents=True, exist_ok=True)
+    steps("loading torch and the models")
+    from harness.trials.evaluate import Measurement
+
     drawn = []
-    with Screen().status("loading") as status:
-        for each in models:
-            vectors = Embeddings(Measurement(each, store, status=status.update).embed, pairs.texts)
-            drawn.append(Drawn(each.label, vectors(pairs.first), vectors(pairs.second)))
+    for number, each in enumerate(resolved, 1):
+        own = prefixed(f"model {number} of {len(resolved)}", steps)
+        vectors = Embeddings(Measurement(each, store, steps=own).embed, pairs.texts)
+        drawn.append(Drawn(each.label, vectors(pairs.first), vectors(pairs.second)))
     return drawn, pairs
+
+
+def written(
+    figures: "Sequence[ReportFigure]", folder: Path, format: "FigureFormat", steps: "Steps"
+) -> list[Path]:
+    """Write each figure into the folder of `--output`, which is there; the paths of the files."""
+    from harness.report.figures.writing import write_figures
+
+    paths: list[Path] = []
+    with options.writing(folder, "--output"):
+        for path in write_figures(figures, folder, format):
+            paths.append(path)
+            steps("drawing figures", len(paths), len(figures))
+    return paths

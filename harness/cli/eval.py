@@ -11,6 +11,7 @@ from harness.errors import UserError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from harness.cli.progress import Work
     from harness.evaluation.scores import Uncertainty
     from harness.evaluation.suites import Suite
     from harness.trials.lookup import MeasuredModel
@@ -70,55 +71,67 @@ def eval_(
 
     Example: harness eval sentence-transformers/all-MiniLM-L6-v2 --suite sts,transfer
     """
+    from harness.cli.progress import working
     from harness.cli.screen import Screen
-    from harness.evaluation.suites import suite as named
+    from harness.evaluation.suites import check_name
+    from harness.evaluation.suites import suite as suite_called
     from harness.shared_cache import check_caches
-    from harness.trials.evaluate import evaluation_key
-    from harness.trials.lookup import model as resolved
+    from harness.trials.lookup import evaluation_key, named
 
-    wholes = [named(each.strip()) for each in dict.fromkeys(_NAMES.split(suite))]
-    suites = [part for each in wholes for part in each.parts or (each,)]
-    _check_names(suites)
+    names = [each.strip() for each in dict.fromkeys(_NAMES.split(suite))]
+    for each in names:
+        check_name(each)
     found = options.opened(store)
     check_caches()
     found.check_writable()
-    model = resolved(name, found, pooling=pooling, method=method)
-    console = Screen()
-    console.print(model.label, soft_wrap=True)
-    missing = []
-    for each in suites:
-        record = found.get(evaluation_key(model, each))
-        if record is not None and record.finished:
-            _print(console, each, record, "in the store")
-        else:
-            missing.append(each)
-    if len(missing) == len(suites):
-        _check_data(missing)
-    if missing and not _measure(console, model, missing, found, keep=keep_embeddings):
-        raise typer.Exit(1)
+    resolved = named(name, found, pooling=pooling, method=method)
+    with working(f"evaluating {name} on {suite}") as work:
+        suites = [part for whole in map(suite_called, names) for part in whole.parts or (whole,)]
+        _check_names(suites)
+        model, console, missing = resolved(), Screen(), []
+        with work.aside():
+            console.print(model.label, soft_wrap=True)
+            for each in suites:
+                record = found.get(evaluation_key(model, each))
+                if record is not None and record.finished:
+                    _print(console, each, record, "in the store")
+                else:
+                    missing.append(each)
+        if len(missing) == len(suites):
+            _check_data(missing)
+        if missing and not _measure(console, work, model, missing, found, keep=keep_embeddings):
+            raise typer.Exit(1)
 
 
 def _measure(
-    console: "Console", model: "MeasuredModel", suites: "list[Suite]", store: "Store", *, keep: bool
+    console: "Console",
+    work: "Work",
+    model: "MeasuredModel",
+    suites: "list[Suite]",
+    store: "Store",
+    *,
+    keep: bool,
 ) -> bool:
     """Measure, print and store; whether all scores of all suites are there.
 
     Raises UserError, after all suites were measured, when a record cannot be stored.
     """
+    work("loading torch and the model")
     from harness.trials.evaluate import Measurement, evaluations
 
     complete, unwritten = True, None
-    with console.status("loading") as status:
-        measurement = Measurement(model, store, keep=keep, status=status.update)
-        for suite, record in zip(suites, evaluations(measurement, suites), strict=True):
+    measurement = Measurement(model, store, keep=keep, steps=work)
+    for suite, record in zip(suites, evaluations(measurement, suites), strict=True):
+        with work.aside():
             _print(console, suite, record, _cost(record))
-            complete &= record.finished
-            try:
-                store.write(record)
-            except UserError as error:  # the other suites still have scores to print
-                unwritten = unwritten or error
+        complete &= record.finished
+        try:
+            store.write(record)
+        except UserError as error:  # the other suites still have scores to print
+            unwritten = unwritten or error
     if keep:
-        console.print(f"embeddings: {measurement.folder}", soft_wrap=True)
+        with work.aside():
+            console.print(f"embeddings: {measurement.folder}", soft_wrap=True)
     if unwritten is not None:
         raise unwritten
     return complete

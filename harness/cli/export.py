@@ -13,8 +13,11 @@ from harness.errors import UserError
 from harness.inputs import kind_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from harness.export.exportable import Exportable
     from harness.report.measured.groups import Group
+    from harness.steps import Steps
     from harness.trials.store import Store
 
 TrialArgument = Annotated[
@@ -59,8 +62,13 @@ def export(
     if mteb:
         _results(name, folder, method, options.opened(store), onnx=onnx)
         return
+    from harness.cli.progress import working
+
     options.check_new(folder)
-    plain = write(name, folder, method, options.opened(store), onnx=onnx)
+    found = options.opened(store)
+    build = checked(name, found, method)
+    with working(f"exporting {name} into {folder}") as work:
+        plain = write(build, folder, method, found, work, onnx=onnx)
     echo(f"{folder}: embeddings equal to those of the trial, to 1e-5.")
     if plain:
         from harness.export.card import PLAIN_VERSIONS  # it imports what `write` needs
@@ -78,32 +86,49 @@ def export(
 
 def _results(name: str, folder: Path, method: str | None, store: "Store", *, onnx: bool) -> None:
     """Write result files of mteb, and print their number."""
-    from harness.export.mteb_results import write_results
+    from harness.cli.progress import working
 
     if onnx:
         raise UserError("--onnx writes the encoder, and --mteb its scores; give one of them")
     if kind_of(folder) not in ("nothing", "a folder"):
         raise UserError(f"{folder} is no folder; results of mteb are files below one")
-    paths = write_results(name, store, folder, method)
+    with working(f"writing the results of {name} as files of mteb into {folder}"):
+        from harness.export.mteb_results import write_results
+
+        paths = write_results(name, store, folder, method)
     echo(f"{paths[0].parent}: results of {len(paths)} tasks, with model_meta.json.")
     echo(f'mteb.ResultCache("{folder}").load_results() reads them.')
 
 
-def write(
-    name: str, folder: Path, method: str | None, store: "Store", *, onnx: bool = False
-) -> bool:
-    """Write the folder of a model with its card; whether sentence-transformers alone loads it."""
-    from harness.export.card import model_card
+def checked(name: str, store: "Store", method: str | None) -> "Callable[[], Exportable]":
+    """What builds the model to export, once it is known that there is one."""
     from harness.export.exportable import exportable
-    from harness.export.folder import check_library, write_folder
-    from harness.export.onnx import check_onnx
     from harness.files import check_cache
 
     check_cache()
+    return exportable(name, store, method)
+
+
+def write(
+    build: "Callable[[], Exportable]",
+    folder: Path,
+    method: str | None,
+    store: "Store",
+    steps: "Steps",
+    *,
+    onnx: bool = False,
+) -> bool:
+    """Write the folder of a model with its card; whether sentence-transformers alone loads it."""
+    steps("loading torch and sentence-transformers")
+    from harness.export.card import model_card
+    from harness.export.folder import check_library, write_folder
+    from harness.export.onnx import check_onnx
+
     check_library()
     if onnx:
         check_onnx()
-    model = exportable(name, store, method)
+    steps("loading the model")
+    model = build()
     group = _group(model, store)
     again = None if model.record is None else run_command(model.record, method)
 
@@ -111,7 +136,9 @@ def write(
         return model_card(model, group, plain=plain, command=again)
 
     with options.writing(folder):
-        return write_folder(model.method, model.kit, model.facts, folder, card, onnx=onnx)
+        return write_folder(
+            model.method, model.kit, model.facts, folder, card, onnx=onnx, steps=steps
+        )
 
 
 def _group(model: "Exportable", store: "Store") -> "Group | None":

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from harness.cli import options
-from harness.cli.drawing import check_drawing, drawn_models
+from harness.cli.drawing import check_drawing, drawn_models, written
 from harness.cli.output import echo
 from harness.errors import UserError, suggest
 
 if TYPE_CHECKING:
     from harness.report.figures.report_figure import ReportFigure
     from harness.report.figures.sweep_trials import SweepSearch
+    from harness.steps import Steps
+    from harness.trials.store import Store
 
 
 def figure(
@@ -49,29 +51,34 @@ def figure(
     if paper is None:
         if number is not None or encoder is not None:
             raise UserError("--figure and --encoder belong to a paper: --paper P --figure N")
-        made, notes = _of_sweep(str(sweep), store)
     elif number is None:
         raise UserError(f"--paper {paper} needs the number of a figure: --figure N")
-    else:
-        made, notes = _of_paper(paper, number, encoder, store)
-    from harness.report.figures.writing import write_figures
+    from harness.cli.progress import working
 
-    with options.writing(output, "--output"):
+    found = options.opened(store)
+    what = sweep if paper is None else f"figure {number} of {paper}"
+    with working(f"drawing {what} from the store {found.place}") as work:
+        if paper is None or number is None:
+            made, notes = _of_sweep(str(sweep), found)
+        else:
+            made, notes = _of_paper(paper, number, encoder, found, work)
         if made:
-            output.mkdir(parents=True, exist_ok=True)
-        for path in write_figures(made, output, format):
-            echo(str(path))
+            with options.writing(output, "--output"):
+                output.mkdir(parents=True, exist_ok=True)
+        paths = written(made, output, format, work)
+    for path in paths:
+        echo(str(path))
     for note in notes:
         echo(note)
 
 
 def _of_paper(
-    paper: str, number: int, encoder: str | None, store: str | None
+    paper: str, number: int, encoder: str | None, found: "Store", steps: "Steps"
 ) -> "tuple[list[ReportFigure], list[str]]":
     """A figure of a paper, and what the store lacks of it."""
     from harness.report.figures.paper_figures import STORE_FIGURES, figure_name, store_figure
 
-    name, found = figure_name(paper, number), options.opened(store)
+    name = figure_name(paper, number)
     if name in STORE_FIGURES:
         return store_figure(name, found, encoder)
     from harness.plugin.registry import names
@@ -84,16 +91,20 @@ def _of_paper(
     keys, notes = chosen_trials(name, comparer, Commands(names(), found.place))
     if not keys:
         return [], notes
-    models, pairs = drawn_models(list(keys.values()), found)
+    from harness.shared_cache import check_caches
+    from harness.trials.lookup import named
+
+    check_caches()
+    resolved = [named(key, found, pooling=None, method=None) for key in keys.values()]
+    models, pairs = drawn_models(resolved, found, steps)
     return model_figures(name, models, pairs), notes
 
 
-def _of_sweep(sweep: str, store: str | None) -> "tuple[list[ReportFigure], list[str]]":
+def _of_sweep(sweep: str, found: "Store") -> "tuple[list[ReportFigure], list[str]]":
     """The figures of a sweep. Raises UserError when the store has none of its trials."""
     from harness.report.figures.sweep_figures import sweep_figures
     from harness.report.figures.sweep_trials import FIGURE_COLUMNS, sweep_searches
 
-    found = options.opened(store)
     searches = sweep_searches(found.read(FIGURE_COLUMNS).table)
     return sweep_figures(searches_of_sweep(sweep, searches, found.place), Path(sweep).stem)
 

@@ -30,18 +30,26 @@ def merge(
 
     Example: harness merge /mnt/a/trials /mnt/b/trials --into results/trials
     """
+    from harness.cli.progress import working
     from harness.trials import merging
     from harness.trials.flat import write_flat
 
     sources, target = [options.opened(each) for each in stores], options.opened(into)
     merging.check_places(sources, target)
-    found = merging.merge(sources, target)
-    target.compact()
+    places = ", ".join(each.place for each in sources)
+    with working(f"merging {places} into {target.place}") as work:
+        found = merging.merge(sources, target, work)
+        work("compacting the store")
+        target.compact()
+        work("writing the flat file")
+        unwritten = None
+        try:
+            write_flat(target)
+        except OSError as error:
+            unwritten = f"{target.flat_file} cannot be written ({why(error)})"
     echo(f"{target.place}: {found.new} new, {found.known} were there already")
-    try:
-        write_flat(target)
-    except OSError as error:
-        echo(f"{target.flat_file} cannot be written ({why(error)})", err=True)
+    if unwritten is not None:
+        echo(unwritten, err=True)
     for name, problem in found.unreadable:
         echo(f"not read: {name} ({headline(problem)})", err=True)
     for conflict in found.conflicts:

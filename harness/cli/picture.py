@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from harness.cli import options
-from harness.cli.drawing import check_drawing, drawn_models
+from harness.cli.drawing import check_drawing, drawn_models, written
 from harness.cli.eval import MethodOption, PoolingOption
 from harness.cli.output import echo
 
@@ -35,13 +35,19 @@ def picture(
     Example: harness picture 4f2a 77c0 --output pictures
     """
     check_drawing("picture")
-    found = options.opened(store)
-    models, pairs = drawn_models(names, found, pooling=pooling, method=method, folder=output)
-    from harness.report.figures.cosine_densities import densities_figure, gold_figure
-    from harness.report.figures.embedding_plane import plane_figure
-    from harness.report.figures.writing import write_figures
+    from harness.cli.progress import working
+    from harness.shared_cache import check_caches
+    from harness.trials.lookup import named
 
-    figures = [make(models, pairs) for make in (gold_figure, densities_figure, plane_figure)]
-    with options.writing(output, "--output"):
-        for path in write_figures(figures, output, format):
-            echo(str(path))
+    found = options.opened(store)
+    check_caches()
+    resolved = [named(name, found, pooling=pooling, method=method) for name in names]
+    with working(f"drawing {', '.join(names)} into {output}") as work:
+        models, pairs = drawn_models(resolved, found, work, output)
+        from harness.report.figures.cosine_densities import densities_figure, gold_figure
+        from harness.report.figures.embedding_plane import plane_figure
+
+        figures = [make(models, pairs) for make in (gold_figure, densities_figure, plane_figure)]
+        paths = written(figures, output, format, work)
+    for path in paths:
+        echo(str(path))

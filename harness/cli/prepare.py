@@ -32,20 +32,26 @@ def prepare(
         targets or [], set_, encoder, configurations, seeds, subsets,
         published, paper, number, store,
     )  # fmt: skip
+    gpus = options.gpus_of(gpus_per_trial)
     searches = chosen.searches()
     options.use_cluster(address)
+    found = options.opened(store)
+    from harness.cli.progress import working
     from harness.cli.screen import Screen
-    from harness.files import cache_folder
-    from harness.sweep.driver import prepare_sweep
-    from harness.sweep.screen.sweep_state import publishing
-    from harness.sweep.screen.terminal import Terminal
-    from harness.sweep.workers.resources import Limits, Resources
 
     console = Screen()
-    resources = Resources(cpus_per_trial, options.gpus_of(gpus_per_trial))
-    found = options.opened(store)
-    with publishing(found) as publish, Terminal(console, publish) as terminal:
-        prepare_sweep(searches, found, resources, Limits(), terminal)
-    if terminal.state.failed:
+    with working(f"preparing what the trials of {len(searches)} searches share") as work:
+        work("loading torch and Ray")
+        from harness.files import cache_folder
+        from harness.sweep.driver import prepare_sweep
+        from harness.sweep.screen.preparation import Preparation
+        from harness.sweep.screen.sweep_state import publishing
+        from harness.sweep.workers.resources import Limits, Resources
+
+        resources = Resources(cpus_per_trial, gpus)
+        with publishing(found) as publish:
+            watcher = Preparation(console, publish, work, work.aside)
+            prepare_sweep(searches, found, resources, Limits(), watcher)
+    if watcher.state.failed:
         raise typer.Exit(1)
     console.print(f"What the trials share is in the cache {cache_folder()}.", soft_wrap=True)

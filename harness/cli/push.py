@@ -8,7 +8,7 @@ import typer
 
 from harness.cli import options
 from harness.cli.eval import MethodOption
-from harness.cli.export import TrialArgument, write
+from harness.cli.export import TrialArgument, checked, write
 from harness.cli.output import echo
 
 
@@ -32,13 +32,17 @@ def push(
 
     Example: harness push 4f2a my-name/my-model
     """
+    from harness.cli.progress import working
     from harness.export.push import check_name
     from harness.export.push import push as send
 
     check_name(repository)
-    with TemporaryDirectory() as place:
+    found = options.opened(store)
+    build = checked(name, found, method)
+    with TemporaryDirectory() as place, working(f"sending {name} to {repository}") as work:
         folder = Path(place) / "model"
-        write(name, folder, method, options.opened(store))
+        write(build, folder, method, found, work)
+        work("sending files")
         address = send(
             folder, repository, f"Trial {Path(name).stem} of harness", private=not public
         )

@@ -45,16 +45,18 @@ def report(
     Example: harness report --paper diffaug --out report
     """
     check_drawing("report")
-    from harness.cli.screen import Screen
-    from harness.report.page.writing import write_report
+    from harness.cli.progress import working
 
     if paper and sweep:
         raise UserError("--paper and --sweep are two reports; leave one of them out")
     options.check_ours_on(encoder, paper)
-    with Screen(stderr=True).status("reading the store"):
-        page = _page(paper, encoder, sweep, options.opened(store))
-    with Screen(stderr=True).status("writing the report"), options.writing(out, "--out"):
-        start = write_report(page, out)
+    found = options.opened(store)
+    with working(f"writing a report of the store {found.place} into {out}") as work:
+        from harness.report.page.writing import write_report
+
+        page = _page(paper, encoder, sweep, found)
+        with options.writing(out, "--out"):
+            start = write_report(page, out, work)
     echo(f"{start}: open it in a browser")
 
 

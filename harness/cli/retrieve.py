@@ -26,17 +26,20 @@ def retrieve(
 
     Example: harness retrieve 4f2a "you can do it, too." "this is not a problem."
     """
+    from harness.cli.progress import working
     from harness.cli.screen import Screen
     from harness.shared_cache import check_caches
-    from harness.trials.lookup import model
-    from harness.trials.nearest import SentenceModel
+    from harness.trials.lookup import named
 
     check_caches()
-    found = options.opened(store)
-    chosen = model(name, found, pooling=pooling, method=method)
-    console = Screen()
-    with console.status("loading") as status:
-        sentences = SentenceModel(chosen, found, status.update)
+    console, found = Screen(), options.opened(store)
+    resolved = named(name, found, pooling=pooling, method=method)
+    with working(f"asking {name} for the sentences of STS-B test") as work:
+        chosen = resolved()
+        work("loading torch and the model")
+        from harness.trials.nearest import SentenceModel
+
+        sentences = SentenceModel(chosen, found, work)
     console.print(chosen.label, soft_wrap=True)
     for query in queries:
         console.print(f"\n{query}", soft_wrap=True)

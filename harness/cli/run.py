@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import options
+from harness.cli.output import echo
 from harness.errors import UserError
 
 if TYPE_CHECKING:
@@ -60,15 +61,17 @@ def run(
     found.check_writable()
     if track is not None:
         check_tracker(track)
+    name = key(trial)
+    stored = found.get(name)
+    if to_run := stored is None or not stored.finished:
+        echo(f"running {trial.label}: loading torch and the model", err=True)
     # A mistake is answered before torch is imported.
     from harness.trials.kept_output import kept_output
     from harness.trials.prepare import check_runnable
     from harness.trials.run import attempt
     from harness.trials.trained_encoder import provide
 
-    name = key(trial)
-    stored = found.get(name)
-    if stored is None or not stored.finished:
+    if to_run:
         provide(found, trial.config.encoder)
         check_runnable(trial)  # before the claim, so that a refused one leaves nothing behind
     console = Screen()

@@ -11,6 +11,7 @@ from harness.evaluation.correlation import correlation
 from harness.evaluation.cosines import pair_cosines
 from harness.evaluation.sts import correlations
 from harness.evaluation.suites import Embed, Embeddings, Suite
+from harness.steps import Steps, unheard
 
 
 def pairs_of_tests(suite: Suite) -> dict[str, Pairs]:
@@ -27,12 +28,12 @@ def pairs_of_tests(suite: Suite) -> dict[str, Pairs]:
 
 
 def differences(
-    suite: Suite, first: Embed, second: Embed
+    suite: Suite, first: Embed, second: Embed, steps: Steps = unheard
 ) -> dict[str, tuple[float, float, PairedComparison]]:
     """Test -> Spearman x100 of the first and of the second model, and their paired comparison.
 
-    The average of the suite comes last. Raises UserError for a suite without gold scores, and
-    TrialFailure where a model has no correlation.
+    The average of the suite comes last. steps: hears how many tests are compared. Raises UserError
+    for a suite without gold scores, and TrialFailure where a model has no correlation.
     """
     tests = pairs_of_tests(suite)
     texts = list(chain.from_iterable(pairs.texts for pairs in tests.values()))
@@ -40,7 +41,8 @@ def differences(
     vectors = [Embeddings(embed, texts) for embed in (first, second)]
     found: dict[str, tuple[float, float, PairedComparison]] = {}
     drawn = []
-    for task, pairs in tests.items():
+    for done, (task, pairs) in enumerate(tests.items()):
+        steps("resampling the pairs of the tests", done, len(tests))
         cosines = [pair_cosines(each(pairs.first), each(pairs.second)) for each in vectors]
         one, two = (correlation(each, pairs.gold).spearman for each in cosines)
         # Both models in the same resamples: what makes a pair easy for both cancels out.

@@ -206,14 +206,19 @@ def suite(name: str) -> Suite:
         return found
     if script := suite_file(name):
         return _from_file(here(script))
-    if name not in CARDS:
+    check_name(name)
+    return _suites(importlib.import_module(SUITE_MODULES[name]))[name]
+
+
+def check_name(name: str) -> None:
+    """Raises UserError for the name of no suite, without a look into files or into mteb."""
+    if not (name.startswith(MTEB) or is_suite_table(name) or suite_file(name) or name in CARDS):
         if os.path.isfile(here(Path(name))):  # noqa: PTH113 - it takes any text
             raise UserError(f'suite "{name}" is there, but only {known_endings()} or .py are read')
         raise UserError(
             f'unknown suite "{name}"{suggest(name, CARDS)}; the path of a Python file '
             f"or of a table of scored pairs is valid, too, and mteb:TASK"
         )
-    return _suites(importlib.import_module(SUITE_MODULES[name]))[name]
 
 
 def suite_file(name: str) -> Path | None:

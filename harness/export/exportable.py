@@ -1,28 +1,24 @@
 """What is to be exported: the method of a trial, with the weights that the trial has trained."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import transformers
+from typing import TYPE_CHECKING, Any
 
 from harness.data.hub import is_model_folder
 from harness.data.user_modules import names_of_records
-from harness.device import device
 from harness.errors import UserError, headline, shortened
 from harness.files import content_digest
 from harness.inputs import is_file
 from harness.plugin import registry
-from harness.plugin.embedding_kit import EmbeddingKit
-from harness.plugin.kit import Kit
-from harness.plugin.method import Method
-from harness.training.saved_state import SavedState
-from harness.training.seeds import seed_everything
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trained_encoder import provide
 from harness.trials.trial import FACTS, Trial, data_digest
+
+if TYPE_CHECKING:
+    from harness.plugin.kit import Kit
+    from harness.plugin.method import Method
 
 _SUFFIX = ".safetensors"
 
@@ -31,27 +27,35 @@ _SUFFIX = ".safetensors"
 class Exportable:
     """A method with its weights, and what is known of the trial that has trained it."""
 
-    method: Method[Any]
-    kit: Kit
+    method: "Method[Any]"
+    kit: "Kit"
     facts: Mapping[str, Any]
     """Those of `harness.trials.trial.FACTS`"""
     record: Record | None = None
     """The record of the trial; None where there is only the file of its weights"""
 
 
-def exportable(name: str, store: Store, method: str | None = None) -> Exportable:
-    """The model that `name` means: the key of a trial, or a file of kept weights.
+def exportable(name: str, store: Store, method: str | None = None) -> Callable[[], Exportable]:
+    """The function that builds the model that `name` means, after a look at its record alone.
 
-    method: the path of the plugin, where it is not found by its name. Nothing is trained, and no
-    corpus is needed, unless a map is made from it. Raises UserError when the weights are not kept,
-    and when the code or the models have changed since the trial ran.
+    name: the key of a trial, or a file of kept weights. method: the path of the plugin, where it is
+    not found by its name. Nothing is trained, and no corpus is needed, unless a map is made from
+    it. Raises UserError when there is no such trial; the function raises it when the weights are
+    not kept, and when the code or the models have changed since the trial ran.
     """
     if name.endswith(_SUFFIX) and is_file(Path(name)):
-        return _of_file(Path(name), store, method)
+        return lambda: _of_file(Path(name), store, method)
     record = store.find(name)
     if record.role == "evaluation" and record.evaluates:
         record = store.get(record.evaluates) or record
     _check_kept(record, store)
+    return lambda: _of_record(record, store, method)
+
+
+def _of_record(record: Record, store: Store, method: str | None) -> Exportable:
+    """The method of a trial, with the weights that its record names."""
+    from harness.training.saved_state import SavedState
+
     facts = {each: getattr(record, each) for each in FACTS}
     weights = store.kept_weights(record.key)
     if record.weights_digest is None:
@@ -85,6 +89,8 @@ def _check_kept(record: Record, store: Store) -> None:
 
 def _of_file(path: Path, store: Store, method: str | None) -> Exportable:
     """The method of a file of kept weights, by what the file itself says."""
+    from harness.training.saved_state import SavedState
+
     state = SavedState.read(path)
     if missing := [name for name in FACTS if name not in state.facts]:
         raise UserError(
@@ -102,6 +108,12 @@ def _built(
     method: str | None,
     record: Record | None,
 ) -> Exportable:
+    import transformers
+
+    from harness.device import device
+    from harness.plugin.embedding_kit import EmbeddingKit
+    from harness.training.seeds import seed_everything
+
     short, name = facts["key"][:10], method or facts["method"]
     if method is None and name not in registry.names():
         raise UserError(

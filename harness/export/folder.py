@@ -30,6 +30,7 @@ from harness.plugin.rebuilt import (
     MODULE,
     RebuiltMethod,
 )
+from harness.steps import Steps, unheard
 from harness.trials.public_texts import without_folders
 
 if TYPE_CHECKING:
@@ -54,22 +55,27 @@ def write_folder(
     card: Callable[[bool], str] = lambda _: "",
     *,
     onnx: bool = False,
+    steps: Steps = unheard,
 ) -> bool:
     """Write a method into a folder that is not there yet; whether the folder is plain.
 
     A plain folder has modules of sentence-transformers alone; another one needs this package where
     it is loaded. What was written is loaded again and compared with the method. facts: those of
     the trial. card: whether it is plain -> the text of the model card. onnx: add the model as
-    ONNX. Raises UserError when the embeddings differ, and for a model that cannot be ONNX.
+    ONNX. steps: hears what is being done. Raises UserError when the embeddings differ, and for a
+    model that cannot be ONNX.
     """
     method.eval()
     embedder = Embedder(method, kit)
     ours = embedder(PROBES)
     with written_whole(folder) as temporary:
+        steps("writing the model")
         plain = _written(embedder, facts, ours.shape[1], temporary)
+        steps("loading the written model, and comparing its embeddings")
         theirs = encoder(temporary).encode(list(PROBES), batch_size=4)
         check_equal(ours, np.asarray(theirs), f"the exported model of {facts['method']}")
         if onnx:
+            steps("writing the model as ONNX")
             _add_onnx(facts["method"], ours, temporary, plain=plain)
         (temporary / CARD).write_text(card(plain), encoding="utf-8")
         for path in temporary.rglob("*.safetensors"):

@@ -32,13 +32,14 @@ POOLINGS = {
     "weightedmean": "weightedmean_tokens",
 }  # fmt: skip
 """The poolings of the library that methods here have -> their names before version 5.4"""
+_NAMED = "sentence_transformers.models"
+"""The module that has the modules of the library in versions 3 to 6"""
 _LAYERS = (nn.Linear, nn.ReLU, nn.Tanh, nn.GELU, nn.Identity)
 """What a head may have: the library's Dense is a linear layer with one of these behind it"""
 
 
 def write_plain(embedder: Embedder, folder: Path) -> bool:
     """Write a method into a folder if it is plain; whether it was."""
-    from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Transformer
 
     method = embedder.method
@@ -46,16 +47,17 @@ def write_plain(embedder: Embedder, folder: Path) -> bool:
     if not isinstance(encoder, Encoder):
         return False
     folder.mkdir(parents=True)
-    _write_transformer(encoder, method.longest, folder)
+    _write_weights(encoder, folder)
+    _write_configuration(encoder, method.longest, folder)
     transformer = Transformer.load(str(folder))
     wanted = [embedder(PROBES, dev=dev) for dev in (False, True)]
     passed = _passed(transformer)
     for modules in _candidates(method, encoder.hidden_size):
         if _same(_embedded(passed, modules), wanted):
-            model = SentenceTransformer(modules=[transformer, *modules], device="cpu")
-            model.save(str(folder), create_model_card=False)
-            _rename_for_older(folder)
-            _write_transformer(encoder, method.longest, folder)
+            # The library's own `save` would write the weights once more, and import DeepSpeed.
+            transformer.processor.save_pretrained(str(folder))
+            _write_configuration(encoder, method.longest, folder)
+            _write_modules(modules, folder)
             return True
     shutil.rmtree(folder)
     return False
@@ -89,18 +91,21 @@ _OLDER = {"Pooling": _older_pooling, "Dense": _older_dense}
 """Module -> its configuration as the newest version writes it, as older ones read it"""
 
 
-def _rename_for_older(folder: Path) -> None:
-    """Give the modules the names that versions 3 to 6 know; the library writes its newest ones."""
-    listed = folder / MODULES_FILE
-    modules = json.loads(listed.read_text(encoding="utf-8"))
-    for module in modules:
-        kind = module["type"].rpartition(".")[2]
-        module["type"] = f"sentence_transformers.models.{kind}"
-        path = folder / module["path"] / "config.json"
+def _write_modules(modules: Iterable[Any], folder: Path) -> None:
+    """Write what stands behind the transformer, by the names that versions 3 to 6 know."""
+    listed = [{"idx": 0, "name": "0", "path": "", "type": f"{_NAMED}.Transformer"}]
+    for place, module in enumerate(modules, 1):
+        kind = type(module).__name__
+        path = folder / f"{place}_{kind}"
+        path.mkdir()
+        module.save(str(path))
+        listed.append(
+            {"idx": place, "name": str(place), "path": path.name, "type": f"{_NAMED}.{kind}"}
+        )
         if kind in _OLDER:
-            values = _OLDER[kind](json.loads(path.read_text(encoding="utf-8")))
-            path.write_text(json.dumps(values, indent=2), encoding="utf-8")
-    listed.write_text(json.dumps(modules, indent=2), encoding="utf-8")
+            values = _OLDER[kind](json.loads((path / "config.json").read_text(encoding="utf-8")))
+            (path / "config.json").write_text(json.dumps(values, indent=2), encoding="utf-8")
+    (folder / MODULES_FILE).write_text(json.dumps(listed, indent=2), encoding="utf-8")
 
 
 def _without_origin(path: Path) -> None:
@@ -172,17 +177,21 @@ def _dense(head: nn.Module, kind: Any) -> Iterator[nn.Module]:
         )
 
 
-def _write_transformer(encoder: Encoder, longest: int, folder: Path) -> None:
-    """Write the encoder as transformers and sentence-transformers read it."""
+def _write_weights(encoder: Encoder, folder: Path) -> None:
+    """Write the weights of the encoder as transformers reads them."""
+    state = merged_weights(encoder.model)
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+
+
+def _write_configuration(encoder: Encoder, longest: int, folder: Path) -> None:
+    """Write the tokenizer, and how transformers and sentence-transformers load the encoder."""
     copy_tokenizer(encoder.name, folder)
     config = folder / "config.json"
     values = json.loads(config.read_text(encoding="utf-8"))
     # The file may be that of a masked language model, whose other parts are not here.
     values["architectures"] = [type(encoder.model).__name__]
     config.write_text(json.dumps(values, indent=2), encoding="utf-8")
-    state = merged_weights(encoder.model)
-    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
-    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     described = {
         "max_seq_length": longest,
         "do_lower_case": False,

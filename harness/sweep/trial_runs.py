@@ -1,12 +1,14 @@
 """The trials of a sweep: those that the store lacks are run, and all of them are remembered."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
+from harness.errors import UserError
 from harness.sweep.engine import Engine
 from harness.sweep.screen.watcher import RoundPlan, SweepWatcher
 from harness.sweep.searching.courses import Begun, Phase, known_sum
@@ -92,6 +94,7 @@ class TrialRuns:
         by_key = _by_key(trials)
         missing = {name: by_key[name] for name in by_key.keys() - self.store.finished_keys()}
         if missing:
+            self.watcher.underway(["what trials share"], len(_parts(missing.values())))
             self.engine.prepare(missing, self.watcher)
 
     def failed(self, searches: list[Search]) -> int:
@@ -127,6 +130,17 @@ class _Counts:
     def settled(self) -> int:
         """Number of trials of which nothing is left to run."""
         return len(self.stored) + sum(each.settled for each in self.suggested)
+
+
+def _parts(trials: Iterable[Trial]) -> set[str]:
+    """The keys of the parts that the trials lack, as far as it is known now."""
+    from harness.trials.shared_parts import missing_parts  # with torch
+
+    found: set[str] = set()
+    for trial in trials:
+        with suppress(UserError):  # the trial itself says in its record what is missing
+            found |= {part.key for part in missing_parts(replace(trial))}
+    return found
 
 
 def _by_key(trials: Iterable[Trial]) -> dict[str, Trial]:

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:  # what shows the progress of trials computes nothing
     from torch import Tensor
 
+GRADIENT_NORM = "gradient_norm"
+"""The metric with the joint norm of the gradients of all trained parameters, before clipping"""
+
 
 class Point(TypedDict):
     """A value along training, in the form in which the store keeps it."""

@@ -13,12 +13,10 @@ import torch
 from torch import Tensor
 
 from harness.plugin.stage import Stage
-from harness.training.progress import Outcome, Point
+from harness.training.progress import GRADIENT_NORM, Outcome, Point
 
 KEPT_STEPS = 200
 """The most steps that are kept of a stage"""
-GRADIENT_NORM = "gradient_norm"
-"""The metric with the joint norm of the gradients of all trained parameters, before clipping"""
 
 
 def loss_metric(name: str) -> str:

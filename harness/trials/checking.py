@@ -16,6 +16,7 @@ from harness.plugin import registry
 from harness.plugin.config import MethodConfig
 from harness.plugin.kit import Kit
 from harness.plugin.registry import Plugin
+from harness.steps import Steps, unheard
 from harness.training.seeds import seed_everything
 from harness.trials.evaluation_check import evaluation_faults
 from harness.trials.faults import Fault, PluginLines, result_or_fault
@@ -36,11 +37,12 @@ TINY = {
 """Hyperparameter -> a value with which a plugin runs without a download"""
 
 
-def problems(name: str, encoder: str | None = None) -> list[str]:
+def problems(name: str, encoder: str | None = None, steps: Steps = unheard) -> list[str]:
     """`FILE:LINE: sentence` for each thing that is wrong with the plugin called `name`.
 
     The list is empty for a plugin that keeps the contract. encoder: in the place of the embedded
-    one. Raises UserError when there is no such plugin or encoder.
+    one. steps: hears how many settings are checked. Raises UserError when there is no such plugin
+    or encoder.
     """
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
@@ -49,7 +51,8 @@ def problems(name: str, encoder: str | None = None) -> list[str]:
     tried = tried_settings(plugin.config_type)
     tiny = TINY | ({"encoder": encoder} if encoder else {})
     found: dict[tuple[str, str], list[tuple[str, Fault]]] = {}
-    for setting in tried:
+    for done, setting in enumerate(tried):
+        steps("checking the settings", done, len(tried))
         for fault in _faults(plugin, {**tiny, "setting": setting}, lines):
             found.setdefault(fault.identity, []).append((setting, fault))
     return [_shown(where, tried) for where in found.values()]

@@ -1,15 +1,14 @@
 """Measures a model with suites: embeds all sentences once, scores task by task, makes records."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
 from itertools import chain
 
 import numpy as np
 
-from harness import PROTOCOL
 from harness.data.user_modules import names_of_records
 from harness.device import device
 from harness.errors import UserError, reason
@@ -18,15 +17,15 @@ from harness.evaluation.kept_embeddings import KeptEmbeddings
 from harness.evaluation.overlap import contamination
 from harness.evaluation.scores import Scores
 from harness.evaluation.suites import Embeddings, Suite
-from harness.files import cache_folder, digest_of
+from harness.files import cache_folder
+from harness.steps import Steps, unheard
 from harness.training.memory import Peak, peak_memory
-from harness.trials.lookup import MeasuredModel
+from harness.trials.lookup import MeasuredModel, evaluation_key
 from harness.trials.record import Record, Status
 from harness.trials.run import sizes, trained
 from harness.trials.store import Store
 from harness.trials.trial import describe, key, revisions
 
-StatusLine = Callable[[str], None]
 Missing = dict[tuple[str, str], str]
 """(suite, task) -> why it has no score"""
 
@@ -40,25 +39,25 @@ class Measurement:
         store: Store,
         *,
         keep: bool = False,
-        status: StatusLine = lambda _: None,
+        steps: Steps = unheard,
     ) -> None:
         """Load the model, or train it when the weights of its trial are not kept.
 
         `keep`: write the embeddings to the cache, for later suites; the ones in the cache are read
-        in any case. `status`: called with a line about what is being done. Raises UserError when
-        the model cannot be loaded.
+        in any case. `steps`: hears what is being done. Raises UserError when the model cannot be
+        loaded.
         """
-        self.model, self.status = model, status
+        self.model, self.steps = model, steps
         with names_of_records():
             weights = store.kept_weights(key(model.trial))
             self.method, kit = trained(
                 model.trial,
                 weights,
                 model.record.weights_digest if model.record else None,
-                lambda now: status(f"training: {now.step}/{now.total_steps}"),
+                lambda now: steps("training the model again", now.step, now.total_steps),
             )
         self.embedder = Embedder(self.method, kit)
-        self.embedder.progress = lambda done, total: status(f"embedding: {done}/{total} sentences")
+        self.embedder.progress = partial(steps, "embedding sentences")
         self.folder = cache_folder() / "embeddings" / key(model.trial)
         """The folder of the kept embeddings"""
         self._kept = {
@@ -76,19 +75,6 @@ class Measurement:
     def apart(self, suite: Suite, task: str) -> bool:
         """Whether the sentences of a task have other vectors than those of the tests."""
         return task in suite.card.dev_tasks and self.embedder.dev_differs
-
-
-def evaluation_key(model: MeasuredModel, suite: Suite) -> str:
-    """The key of an evaluation: the digest of the model's trial, the suite and its data.
-
-    That of dev tasks alone is another one.
-    """
-    try:
-        data = suite.digest()
-    except UserError:
-        data = "missing"
-    alone = [] if suite.tests else ["dev"]
-    return digest_of([key(model.trial), suite.name, data, PROTOCOL, *alone], 32)
 
 
 def evaluations(measurement: Measurement, suites: Sequence[Suite]) -> Iterator[Record]:
@@ -147,10 +133,10 @@ def _scores(
 ) -> dict[str, Scores]:
     """Task -> its scores, for the tasks that have scores."""
     found: dict[str, Scores] = {}
-    for task in suite.data:
+    for done, task in enumerate(suite.data):
         if (suite.name, task) in missing:
             continue
-        measurement.status(f"{suite.name}: scoring {task}")
+        measurement.steps(f"scoring the tasks of {suite.name}", done, len(suite.data))
         try:
             found[task] = suite.measure(task, vectors[measurement.apart(suite, task)])
         except Exception as error:

@@ -1,14 +1,18 @@
 """Finds the model that a name means: a trial of the store, a folder, or a model of the Hub."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness import PROTOCOL
 from harness.data.hub import model_folder, model_shape
 from harness.data.model_contents import MODULES_FILE
 from harness.data.senteval import archive
 from harness.data.user_modules import names_of_records
 from harness.errors import UserError, headline
+from harness.evaluation.suites import Suite
+from harness.files import digest_of
 from harness.inputs import kind_of
 from harness.plugin import registry
 from harness.trials.record import Record
@@ -44,12 +48,42 @@ def model(name: str, store: Store, *, pooling: str | None, method: str | None) -
     installed. Raises UserError when there is no such model, or when the plugin, the data or the
     models of a trial have changed since it ran.
     """
+    return named(name, store, pooling=pooling, method=method)()
+
+
+def named(
+    name: str, store: Store, *, pooling: str | None, method: str | None
+) -> Callable[[], MeasuredModel]:
+    """The function that gives the model, as `model` does, after a look at its name alone.
+
+    The look is quick. The function may import a plugin, and read all files of a trial. Raises
+    UserError when there is no such model; the function raises it when something has changed.
+    """
     if KEY_PATTERN.fullmatch(name) and kind_of(Path(name)) == "nothing":
         trials = [record for record in store.matching(name) if record.role != "evaluation"]
         if trials:
-            return _stored(store, only(trials, name), pooling, method)
+            record = only(trials, name)
+            _check_stored(record, pooling, method)
+            return lambda: _stored(store, record, method)
     folder = model_folder(name)
     model_shape(name)  # a damaged configuration is refused before the data of a suite are read
+    return lambda: _unstored(name, folder, pooling)
+
+
+def evaluation_key(model: MeasuredModel, suite: Suite) -> str:
+    """The key of an evaluation: the digest of the model's trial, the suite and its data.
+
+    That of dev tasks alone is another one.
+    """
+    try:
+        data = suite.digest()
+    except UserError:
+        data = "missing"
+    alone = [] if suite.tests else ["dev"]
+    return digest_of([key(model.trial), suite.name, data, PROTOCOL, *alone], 32)
+
+
+def _unstored(name: str, folder: Path, pooling: str | None) -> MeasuredModel:
     # A key needs the data of a suite; where those of STS are missing, the embedded pairs are there.
     values = {"encoder": name} | ({} if _sts_is_here() else {"suite": "graded"})
     if (folder / MODULES_FILE).is_file() and pooling is None:
@@ -57,7 +91,8 @@ def model(name: str, store: Store, *, pooling: str | None, method: str | None) -
     return MeasuredModel(name, Trial("pooling", values | {"pooling": pooling or "mean"}, 0))
 
 
-def _stored(store: Store, record: Record, pooling: str | None, method: str | None) -> MeasuredModel:
+def _check_stored(record: Record, pooling: str | None, method: str | None) -> None:
+    """Raises UserError for a trial that has no model, or whose plugin is not here."""
     name = record.key[:10]
     if pooling is not None:
         raise UserError(
@@ -65,11 +100,15 @@ def _stored(store: Store, record: Record, pooling: str | None, method: str | Non
         )
     if not record.finished:
         raise UserError(f"trial {name} has not finished ({headline(record.reason)})")
-    plugin = method or record.method
-    if method is None and plugin not in registry.names():
+    if method is None and record.method not in registry.names():
         raise UserError(
-            f"trial {name}: there is no method {plugin} here; name its folder with --method PATH"
+            f"trial {name}: there is no method {record.method} here; name its folder with "
+            f"--method PATH"
         )
+
+
+def _stored(store: Store, record: Record, method: str | None) -> MeasuredModel:
+    name, plugin = record.key[:10], record.method
     assert record.role != "evaluation"
     if method is not None:  # the user names this code, and no other that the record has
         plugin = str(registry.locate(method))

@@ -4,8 +4,9 @@ A trial that several machines ran is compared: of two results of one key the one
 stays, and another result is named. What has finished goes before what has not.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 
 from harness.errors import UserError
 from harness.files import content_digest
+from harness.steps import Steps, unheard
 from harness.trials.record import RANK, Record, record_of
 from harness.trials.store import LAST_CHARACTER, Store
 
@@ -44,11 +46,12 @@ class Merged:
     """(name in a source, reason) of what could not be read, and so is not in the store"""
 
 
-def merge(sources: Sequence[Store], into: Store) -> Merged:
+def merge(sources: Sequence[Store], into: Store, steps: Steps = unheard) -> Merged:
     """Write what the sources have and `into` has not; the sources stay as they are.
 
     The trained weights of new records come along where they are kept. A merge that is stopped is
-    simply done again. Raises UserError when `into` cannot be written.
+    simply done again. steps: hears how many records of a source are merged, and how many files of
+    weights. Raises UserError when `into` cannot be written.
     """
     into.check_writable()
     found = Merged()
@@ -59,17 +62,21 @@ def merge(sources: Sequence[Store], into: Store) -> Merged:
         new = reading.table.filter(pc.invert(pc.is_in(reading.table["key"], known)))
         finished = pc.equal(new["status"], "finished")
         digests: dict[str, str | None] = {}
-        parts = _noted(_parts(source, new.filter(finished)["key"], damaged), digests)
+        merged = partial(steps, f"merging records of {source.place}", total=new.num_rows)
+        parts = _noted(_parts(source, new.filter(finished)["key"], damaged), digests, merged)
         if first := next(parts, None):  # all of them may be damaged
             into.add(chain([first], parts))
         unfinished = new.filter(pc.invert(finished))["key"]
-        for part in _noted(_parts(source, unfinished, damaged), digests):
+        for part in _noted(_parts(source, unfinished, damaged), digests, merged):
             for row in part.to_pylist():
                 into.write(record_of(row))
-        for key, digest in digests.items():
+        for done, (key, digest) in enumerate(digests.items()):
+            steps(f"copying the weights of {source.place}", done, len(digests))
             _take_weights(source, into, key, digest)
         found.new += len(digests)
-        _compare(source, into, known, found, damaged)
+        both = reading.table.num_rows - new.num_rows
+        compared = partial(steps, f"comparing records of {source.place}", total=both)
+        _compare(source, into, known, found, damaged, compared)
         found.unreadable += sorted(damaged.items())
     return found
 
@@ -90,23 +97,34 @@ def _parts(store: Store, keys: pa.ChunkedArray, damaged: dict[str, str]) -> Iter
             yield part.sort_by("key")
 
 
-def _noted(parts: Iterable[pa.Table], digests: dict[str, str | None]) -> Iterator[pa.Table]:
-    """The same parts; `digests` gets the digest of the weights of each row."""
+def _noted(
+    parts: Iterable[pa.Table], digests: dict[str, str | None], merged: Callable[[int], None]
+) -> Iterator[pa.Table]:
+    """The same parts; `digests` gets the digest of the weights of each row, `merged` the number."""
     for part in parts:
         digests.update(
             zip(part["key"].to_pylist(), part["weights_digest"].to_pylist(), strict=True)
         )
+        merged(len(digests))
         yield part
 
 
 def _compare(
-    source: Store, into: Store, known: pa.ChunkedArray, found: Merged, damaged: dict[str, str]
+    source: Store,
+    into: Store,
+    known: pa.ChunkedArray,
+    found: Merged,
+    damaged: dict[str, str],
+    compared: Callable[[int], None],
 ) -> None:
     """Take what has finished in the source alone, and name what has finished differently.
 
-    known: the keys that `into` had before. damaged: as for `_parts`.
+    known: the keys that `into` had before. damaged: as for `_parts`. compared: hears the number of
+    records that have been compared.
     """
+    done = 0
     for part in _parts(source, known, damaged):
+        compared(done := done + part.num_rows)
         ours = {
             row["key"]: record_of(row)
             for each in _parts(into, part["key"], {})

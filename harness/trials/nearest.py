@@ -1,11 +1,10 @@
 """The sentences of STS-B test that a model finds nearest to a query."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from harness.evaluation.retrieval import Retrieval
 from harness.evaluation.suites import Embeddings, suite
+from harness.steps import Steps, unheard
 from harness.trials.evaluate import Measurement
 from harness.trials.lookup import MeasuredModel
 from harness.trials.store import Store
@@ -14,16 +13,14 @@ from harness.trials.store import Store
 class SentenceModel:
     """A model that ranks the sentences of STS-B test, and compares sentences."""
 
-    def __init__(
-        self, model: MeasuredModel, store: Store, status: Callable[[str], None] = lambda _: None
-    ) -> None:
+    def __init__(self, model: MeasuredModel, store: Store, steps: Steps = unheard) -> None:
         """Load the model and embed the sentences.
 
-        status: called with a line about what is being done. Raises UserError when the model or the
-        sentences cannot be read.
+        steps: hears what is being done. Raises UserError when the model or the sentences cannot be
+        read.
         """
         pairs = suite("retrieval").load("retrieval")
-        self._embed = Measurement(model, store, status=status).embed
+        self._embed = Measurement(model, store, steps=steps).embed
         vectors = Embeddings(self._embed, pairs.texts)
         self._retrieval = Retrieval(pairs, vectors(pairs.first), vectors(pairs.second))
 

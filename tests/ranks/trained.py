@@ -11,10 +11,9 @@ from harness.ranks import has_ranks
 from harness.training.engines import stage_optimiser
 from harness.training.feeding import made
 from harness.training.parameters import trainable
-from harness.training.progress import Outcome
+from harness.training.progress import GRADIENT_NORM, Outcome
 from harness.training.sharded import whole
 from harness.training.stages import stage_streams
-from harness.training.step_curves import GRADIENT_NORM
 from harness.training.steps import Steps
 from harness.training.zero import shard
 from tests.method_cases import without_dropout

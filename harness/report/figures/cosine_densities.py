@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from matplotlib.figure import Figure
-from scipy.stats import gaussian_kde
 
 from harness.data.sts_pairs import Pairs
 from harness.errors import TrialFailure
@@ -44,6 +43,8 @@ def density(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             "there is no density to draw: sentence pairs have the same cosine, so the embedding is "
             "constant"
         )
+    from scipy.stats import gaussian_kde  # it takes long to import
+
     kernel = gaussian_kde(values)
     width = 4 * float(np.sqrt(kernel.covariance[0, 0]))
     low, high = max(-1.0, values.min() - width), min(1.0, values.max() + width)

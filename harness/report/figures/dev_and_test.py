@@ -2,7 +2,6 @@
 
 import pyarrow as pa
 from matplotlib.figure import Figure
-from scipy import stats
 
 from harness.report.figures.report_figure import ReportFigure
 from harness.report.figures.style import end_at_scores, look, panels
@@ -53,6 +52,8 @@ def dev_test_correlations(table: pa.Table) -> tuple[float, float] | None:
     dev, test = table["dev"].to_pylist(), table["test"].to_pylist()
     if len(dev) < LEAST_TRIALS or len(set(dev)) == 1 or len(set(test)) == 1:
         return None
+    from scipy import stats  # it takes long to import, and few trials need none of it
+
     return float(stats.pearsonr(dev, test).statistic), float(stats.spearmanr(dev, test).statistic)
 
 

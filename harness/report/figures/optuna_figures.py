@@ -6,22 +6,13 @@ configurations. That one is in memory; the studies on disk stay as they are.
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import optuna
 import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
-from optuna.importance import FanovaImportanceEvaluator, get_param_importances
-from optuna.trial import TrialState, create_trial
 
 from harness.report.figures.configurations import are_numbers, configurations, values_of
 from harness.report.figures.report_figure import ReportFigure
@@ -36,16 +27,23 @@ from harness.report.figures.style import (
 )
 from harness.report.figures.sweep_trials import SweepSearch
 
+if TYPE_CHECKING:  # it takes a second to import, and a report draws without it
+    import optuna
+    from optuna.distributions import BaseDistribution
+
 IMPORTANCES = pa.schema([("hyperparameter", pa.string()), ("importance", pa.float64())])
 LEAST_CONFIGURATIONS = 4
 """Configurations below which an importance would say nothing"""
 
 
-def study_of(table: pa.Table) -> optuna.Study:
+def study_of(table: pa.Table) -> "optuna.Study":
     """A study in memory with the configurations of a table of CONFIGURATIONS.
 
     The pruned ones are left out, because their scores are those of shorter trainings.
     """
+    import optuna
+    from optuna.trial import TrialState, create_trial
+
     rows = [row for row in table.to_pylist() if not row["pruned"]]
     params = [
         {
@@ -73,8 +71,14 @@ def study_of(table: pa.Table) -> optuna.Study:
     return study
 
 
-def _distribution(values: Sequence[Any]) -> BaseDistribution:
+def _distribution(values: Sequence[Any]) -> "BaseDistribution":
     """What the values may have been drawn from."""
+    from optuna.distributions import (
+        CategoricalDistribution,
+        FloatDistribution,
+        IntDistribution,
+    )
+
     if not are_numbers(list(values)):
         return CategoricalDistribution(list(dict.fromkeys(values)))
     low, high, log = min(values), max(values), spans_decades(values)
@@ -89,11 +93,14 @@ def importances(table: pa.Table) -> pa.Table:
     Each is the share of the variance of dev that a forest fitted to the configurations explains by
     it (fANOVA). There are none for fewer than LEAST_CONFIGURATIONS, or one hyperparameter.
     """
-    study = study_of(table)
-    shared = {name for trial in study.trials for name in trial.params}
+    rows = [row for row in table.to_pylist() if not row["pruned"]]
+    shared = {name for row in rows for name in values_of(row)}
     found: dict[str, float] = {}
-    if len(study.trials) >= LEAST_CONFIGURATIONS and len(shared) > 1:
-        found = get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
+    if len(rows) >= LEAST_CONFIGURATIONS and len(shared) > 1:
+        from optuna.importance import FanovaImportanceEvaluator, get_param_importances
+
+        evaluator = FanovaImportanceEvaluator(seed=0)
+        found = get_param_importances(study_of(table), evaluator=evaluator)
     return pa.Table.from_pylist(
         [{"hyperparameter": name, "importance": float(value)} for name, value in found.items()],
         schema=IMPORTANCES,
@@ -142,6 +149,7 @@ def parallel_figure(search: SweepSearch) -> ReportFigure:
 
 def draw_parallel(table: pa.Table) -> Figure:
     """Optuna's own picture of a table of CONFIGURATIONS."""
+    import optuna
     from matplotlib import pyplot
     from optuna.visualization.matplotlib import plot_parallel_coordinate
 

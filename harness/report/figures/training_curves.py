@@ -22,7 +22,7 @@ from harness.report.figures.style import (
     spans_decades,
 )
 from harness.report.figures.sweep_trials import SweepSearch
-from harness.training.step_curves import GRADIENT_NORM
+from harness.training.progress import GRADIENT_NORM
 
 CURVES = pa.schema(
     [

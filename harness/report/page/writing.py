@@ -16,6 +16,7 @@ from harness.report.figures.writing import write_figures
 from harness.report.page.charts import Chart, chart_of
 from harness.report.page.grid import Grid
 from harness.report.page.report_page import ReportPage
+from harness.steps import Steps, unheard
 
 START = "index.html"
 """The file to open"""
@@ -45,11 +46,11 @@ class ShownFigure:
     chart: Chart | None
 
 
-def write_report(page: ReportPage, folder: Path) -> Path:
+def write_report(page: ReportPage, folder: Path, steps: Steps = unheard) -> Path:
     """Write a report, and return the file to open.
 
-    A report that is in the folder already is replaced. Raises UserError for a folder with other
-    files, and OSError when it cannot be written.
+    A report that is in the folder already is replaced. steps: hears how many files are written.
+    Raises UserError for a folder with other files, and OSError when it cannot be written.
     """
     _make_room(folder)
     (folder / START).write_text(_BEGUN, encoding="utf-8")
@@ -60,11 +61,14 @@ def write_report(page: ReportPage, folder: Path) -> Path:
         ShownFigure(f"figure-{place}", figure, chart_of(figure))
         for place, figure in enumerate(page.figures, 1)
     ]
-    for name, content in _data(page, [*results, *(grid for _, grid in others)], figures):
-        (folder / DATA / f"{name}.js").write_text(_script(name, content), encoding="utf-8")
+    grids = [*results, *(grid for _, grid in others)]
     pictures = [each.figure for each in figures if each.chart is None]
+    total, done = len(grids) + len(figures) + page.trials.number_of_files, 0
+    for name, content in _data(page, grids, figures):
+        (folder / DATA / f"{name}.js").write_text(_script(name, content), encoding="utf-8")
+        steps("writing files", done := done + 1, total)
     for _ in write_figures(pictures, folder / DATA, "svg"):
-        pass
+        steps("writing files", done := done + 1, total)
     words = {"page": page, "results": results, "others": others, "figures": figures}
     (folder / START).write_text(_filled(words), encoding="utf-8")
     return folder / START

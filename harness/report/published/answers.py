@@ -54,7 +54,7 @@ class Answers:
 
         try:
             found = model(key, self._store, pooling=None, method=None)
-            return SentenceModel(found, self._store, self._status)
+            return SentenceModel(found, self._store, lambda what, *_: self._status(what))
         except UserError as error:
             self.problems[key] = str(error)
             return None

@@ -57,14 +57,14 @@ class Terminal:
 
     def notice(self, sentence: str) -> None:
         """Something that the user should know."""
-        self._say(sentence)
+        self.say(sentence)
 
     def round(self, plan: RoundPlan) -> None:
         """A round begins."""
         self._change(slots=plan.slots or self.state.slots)
         at_a_time = f", {plan.slots} at a time" if plan.slots else ""
         counts = f"{count_text(plan.to_run)} to run, {plan.stored} already in the store"
-        self._say(f"{plan.title}: {counts}{at_a_time}")
+        self.say(f"{plan.title}: {counts}{at_a_time}")
 
     def underway(self, titles: list[str], left: int | None) -> None:
         """These rounds go on now."""
@@ -83,7 +83,7 @@ class Terminal:
                 for name in search.searched
                 if name in configuration
             )
-            self._say(f"chosen for {search.label}: {values} ({search.metric} {dev:.2f})")
+            self.say(f"chosen for {search.label}: {values} ({search.metric} {dev:.2f})")
 
     def started(self, trial: Trial) -> None:
         """A worker has taken the trial."""
@@ -96,7 +96,7 @@ class Terminal:
         self.running[trial.label] = (known.after(progress, time.monotonic() - began), began)
         # In a terminal, the live view shows the same numbers.
         if progress.dev is not None and not self.console.is_terminal:
-            self._say(
+            self.say(
                 f"  {trial.label}: step {progress.step}/{progress.total_steps}, "
                 f"loss {progress.loss:.3f}, dev {progress.dev:.2f}"
             )
@@ -107,25 +107,25 @@ class Terminal:
         self._leave(label, done=1, failed=status == "failed", pruned=status == "pruned")
         where = f"[{self.state.done}/{count_text(self.state.to_run)}] {label}"
         if status == "pruned":
-            self._say(f"{where}: dev {report['dev']:.2f}, {headline(report.get('reason'))}")
+            self.say(f"{where}: dev {report['dev']:.2f}, {headline(report.get('reason'))}")
             return
         if status != "finished":
             see = f"; see `{report['logs']}`" if "logs" in report else ""
-            self._say(f"{where}: FAILED: {headline(report.get('reason'))}{see}")
+            self.say(f"{where}: FAILED: {headline(report.get('reason'))}{see}")
             return
         group, dev = f"{trial.search} {trial.role}", report["dev"]
         self.best[group] = max(dev, self.best.get(group, dev))
         if self.state.best is None or dev > self.state.best:
             self._change(best=dev, best_label=label)
         left = time_left(self.state, self._trials())
-        self._say(f"{where}: dev {dev:.2f} (best {self.best[group]:.2f}); {left}")
+        self.say(f"{where}: dev {dev:.2f} (best {self.best[group]:.2f}); {left}")
 
     def postponed(self, trial: Trial, why: str) -> None:
         """A trial waits for another process."""
         self._leave(trial.label)
         if why not in self.waited:  # several trials may wait for the same, and try several times
             self.waited.add(why)
-            self._say(f"  {trial.label} waits: {why}")
+            self.say(f"  {trial.label} waits: {why}")
 
     def preparing(self, title: str) -> None:
         """A worker makes a part that trials share."""
@@ -136,11 +136,11 @@ class Terminal:
         seconds = time.monotonic() - self.preparation.pop(title, time.monotonic())
         self._change(failed=self.state.failed + (reason is not None))
         result = f"FAILED: {headline(reason)}" if reason else f"made in {duration(seconds)}"
-        self._say(f"  {title}: {result}")
+        self.say(f"  {title}: {result}")
 
     def stopping(self, running: int) -> None:
         """The sweep waits for the checkpoints of its running trials."""
-        self._say(
+        self.say(
             f"Stopping: {running} running trials save their state; Ctrl-C again stops at once."
         )
 
@@ -170,7 +170,8 @@ class Terminal:
         now = time.monotonic()
         return [RunningTrial(title, now - since) for title, since in self.preparation.items()]
 
-    def _say(self, line: str) -> None:
+    def say(self, line: str) -> None:
+        """Print a line."""
         # Soft wrapping keeps a line whole where the output is a file.
         self.console.print(Text(line), soft_wrap=True)
 

@@ -1,0 +1,112 @@
+"""The progress of a verb that computes: a line on stderr at once, and a bar from 2 s on."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.progress import (
+    BarColumn,
+    Progress,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from harness.cli.output import echo
+from harness.cli.screen import Screen
+from harness.errors import visible
+
+BAR_SECONDS = 2.0
+"""Time after which a terminal shows a bar; what ends sooner needs none"""
+
+
+@contextmanager
+def working(what: str) -> "Iterator[Work]":
+    """In the block, stderr tells what is done.
+
+    what: the whole of it in words, which are printed at once. So the modules that take long to
+    import are imported in the block.
+    """
+    echo(what, err=True)
+    work = Work(what)
+    work.show()
+    try:
+        yield work
+    finally:
+        work.hide()
+
+
+class Work:
+    """Tells on stderr what is being done. It is a `harness.steps.Steps`.
+
+    In a terminal the present step is a bar, which goes when the work ends. Elsewhere each step is a
+    line when it begins.
+    """
+
+    def __init__(self, what: str) -> None:
+        console = Screen(stderr=True)
+        self._terminal = console.is_interactive
+        self._began, self._told = time.monotonic(), {what}
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TextColumn("{task.fields[count]}"),
+            _TimeLeft(),
+            TimeElapsedColumn(),
+            console=console,
+            refresh_per_second=4,
+            transient=True,
+            redirect_stdout=False,  # rich would write it to stderr
+        )
+        self._step, self._task = what, self._added(what)
+
+    def __call__(self, what: str, done: int = 0, total: int = 0) -> None:
+        """Show a step and how far it is, as `Steps` describes them."""
+        if not self._terminal:
+            if what not in self._told:
+                self._told.add(what)
+                echo(f"{what} ({total:,})" if total else what, err=True)
+            return
+        if what != self._step:
+            self._bar.remove_task(self._task)
+            self._step, self._task = what, self._added(what)
+        count = f"{done:,} of {total:,}" if total else ""
+        self._bar.update(self._task, total=total or None, completed=done, count=count)
+
+    def _added(self, what: str) -> TaskID:
+        """A bar for a step; the text is cleaned first, so that its width is known."""
+        return self._bar.add_task(visible(what), total=None, count="")
+
+    def show(self) -> None:
+        """Let the bar come when it is time."""
+        if self._terminal:
+            rest = self._began + BAR_SECONDS - time.monotonic()
+            self._timer = threading.Timer(max(0.0, rest), self._bar.start)
+            self._timer.daemon = True
+            self._timer.start()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """In the block, lines are printed on stdout, where the bar would be in their way."""
+        self.hide()
+        yield
+        self.show()
+
+    def hide(self) -> None:
+        """Take the bar away."""
+        if self._terminal:
+            self._timer.cancel()
+            self._timer.join()
+            self._bar.stop()
+
+
+class _TimeLeft(TimeRemainingColumn):
+    """The estimate of the time that a step still takes; nothing where there is none."""
+
+    def render(self, task: Task) -> Text:
+        """The estimate as text."""
+        return Text() if task.time_remaining is None else super().render(task) + Text(" left")

@@ -1,0 +1,255 @@
+"""A verb that computes says on stderr what it does: a line at once, and a bar from 2 s on."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from harness.cli import progress
+from harness.cli.progress import working
+from harness.errors import UserError
+from harness.sweep.screen.preparation import Preparation
+from harness.sweep.screen.sweep_state import SweepState
+from harness.trials.store import Store
+from tests.cli.conftest import REPOSITORY, Swept
+
+HEAVY = {
+    "datasets", "mteb", "optuna", "pandas", "ray", "scipy", "sentence_transformers", "sklearn",
+    "tokenizers", "torch", "transformers",
+}  # fmt: skip
+PROGRAM = """
+import os, sys
+class Ends:
+    def find_spec(self, name, path=None, target=None):
+        if name in set(sys.argv[1].split(",")):
+            sys.stderr.flush()
+            os._exit(0)
+sys.meta_path.insert(0, Ends())
+sys.argv[1:] = sys.argv[2:]
+from harness.cli import main
+main()
+"""
+"""Ends as soon as a module of the first argument is imported"""
+
+
+@contextmanager
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
+    """In the block, stderr is a terminal; gives what reads all that it has shown so far."""
+    master, slave = os.openpty()
+    os.set_blocking(master, False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def shown() -> str:
+        found = b""
+        while True:
+            try:
+                found += os.read(master, 65536)
+            except BlockingIOError:
+                return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", found.decode())
+
+    with open(slave, "w", encoding="utf-8") as stream, monkeypatch.context() as patch:  # noqa: PTH123
+        patch.setattr(sys, "stderr", stream)
+        yield shown
+    os.close(master)
+
+
+def show_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the bar come at once."""
+    monkeypatch.setattr(progress, "BAR_SECONDS", 0.0)
+
+
+def wait_for(words: str, shown: Callable[[], str]) -> str:
+    """What has been shown until the words are there, which a thread of rich writes."""
+    found, end = "", time.monotonic() + 20
+    while words not in found:
+        assert time.monotonic() < end, f"{words} is not in {found[-200:]!r}"
+        found += shown()
+        time.sleep(0.01)
+    return found
+
+
+# The lines and the bar
+
+
+def test_elsewhere_each_step_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with working("evaluating a model on sts") as work:
+        work("loading")
+        for done in range(3):
+            work("embedding sentences", done, 2000)
+            work("scoring the tasks of sts", done, 7)
+        with work.aside():
+            print("a table")
+    out, err = capsys.readouterr()
+    assert out == "a table\n"
+    assert err.splitlines() == [
+        "evaluating a model on sts",
+        "loading",
+        "embedding sentences (2,000)",
+        "scoring the tasks of sts (7)",
+    ]
+
+
+def test_a_terminal_shows_how_many_and_what_remains(monkeypatch: pytest.MonkeyPatch) -> None:
+    show_now(monkeypatch)
+    with terminal(monkeypatch) as shown:
+        with working("evaluating a model on sts") as work:
+            wait_for("evaluating a model on sts", shown)
+            for done in (0, 600, 1200):  # from two parts on, the rest can be estimated
+                work("embedding sentences", done, 2000)
+                time.sleep(0.01)
+            seen = wait_for(" left", shown)
+            assert re.search(r"embedding sentences .* 1,200 of 2,000 0:00:\d\d left", seen)
+            work("writing")
+            seen = wait_for("writing", shown)
+            assert "2,000" not in seen.rpartition("writing")[2]
+        shown()
+        assert shown() == ""
+
+
+def test_what_is_done_soon_shows_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    with terminal(monkeypatch) as shown:
+        with working("merging a into b") as work:
+            work("merging records of a", 3, 5)
+        assert shown().split("\r\n") == ["merging a into b", ""]
+
+
+def test_stdout_is_printed_where_no_bar_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show_now(monkeypatch)
+    with terminal(monkeypatch) as shown, working("evaluating") as work:
+        work("scoring", 1, 7)
+        wait_for("1 of 7", shown)
+        with work.aside():
+            shown()
+            print("a table")
+            assert shown() == ""
+        wait_for("1 of 7", shown)
+    assert capsys.readouterr().out == "a table\n"
+
+
+def test_a_mistake_takes_the_bar_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    show_now(monkeypatch)
+    with terminal(monkeypatch) as shown:
+        with pytest.raises(UserError), working("exporting") as work:  # noqa: PT012
+            work("loading")
+            wait_for("loading", shown)
+            raise UserError("no")
+        shown()
+        assert shown() == ""
+
+
+def test_names_give_no_orders_to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    show_now(monkeypatch)
+    with terminal(monkeypatch) as shown, working("checking \x1b]0;title\x07[red]x[/red]") as work:
+        work("of \x1b]0;title\x07[red]y[/red]")
+        seen = wait_for("[red]y[/red]", shown)
+        assert "\x07" not in seen
+        assert "[red]x[/red]" in seen
+
+
+def test_preparation_counts_the_parts(capsys: pytest.CaptureFixture[str]) -> None:
+    states: list[SweepState] = []
+    told: list[tuple[str, int, int]] = []
+
+    def hear(what: str, done: int = 0, total: int = 0) -> None:
+        told.append((what, done, total))
+
+    with working("preparing") as work:
+        watcher = Preparation(Console(), states.append, hear, work.aside)
+        watcher.underway(["what trials share"], 2)
+        watcher.preparing("the word pieces of a")
+        watcher.preparing("the word pieces of b")
+        watcher.prepared("the word pieces of a", None, 1)
+        watcher.prepared("the word pieces of b", "no file", 0)
+        watcher.preparing("a first stage")  # it was not known before
+    assert [each[1:] for each in told] == [(0, 2), (0, 2), (0, 2), (1, 2), (2, 2), (2, 3)]
+    out = capsys.readouterr().out
+    assert "the word pieces of a: made in 0 s" in out
+    assert "the word pieces of b: FAILED: no file" in out
+    assert states[-1].failed == 1
+
+
+# The verbs
+
+
+def test_every_verb_begins_with_a_line_and_leaves_stdout_alone(
+    swept: Swept, harness: Any, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    answer = harness("merge", swept.store, "--into", store)
+    assert answer.err.splitlines() == [
+        f"merging {swept.store} into {store}",
+        f"merging records of {swept.store} (4)",
+        f"copying the weights of {swept.store} (4)",
+        "compacting the store",
+        "writing the flat file",
+    ]
+    assert answer.out == f"{store}: 4 new, 0 were there already\n"
+    for _ in range(2):  # the second time from the store
+        answer = harness("eval", "tiny-bert", "--suite", "graded", "--store", store)
+        assert answer.err.splitlines()[0] == "evaluating tiny-bert on graded"
+        assert answer.out.startswith("tiny-bert (mean pooling)\n")
+    report = tmp_path / "report"
+    answer = harness("report", "--out", report, "--store", store)
+    [first, count] = answer.err.splitlines()
+    assert first == f"writing a report of the store {store} into {report}"
+    files = len([*(report / "data").iterdir()])
+    assert count == f"writing files ({files})"
+    answer = harness("figure", "--sweep", swept.space, "--store", store, "--output", tmp_path)
+    [first, count] = answer.err.splitlines()
+    assert first == f"drawing {swept.space} from the store {store}"
+    drawn = [line for line in answer.out.splitlines() if line.endswith(".png")]
+    assert count == f"drawing figures ({len(drawn)})"
+    answer = harness("check", "pooling")
+    assert answer.err.splitlines()[0] == "checking pooling"
+    assert answer.out == "pooling keeps the contract.\n"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ("eval KEY --suite graded", "evaluating KEY on graded"),
+        ("compare KEY tiny-bert --suite graded", "comparing KEY and tiny-bert on graded"),
+        ("retrieve KEY words", "asking KEY for the sentences of STS-B test"),
+        ("picture KEY", "drawing KEY into pictures"),
+        ("export KEY OUT", "exporting KEY into OUT"),
+        ("check simcse", "checking simcse"),
+        ("prepare quickstart", "preparing what the trials of 3 searches share"),
+        ("run simcse --encoder tiny-bert", "running simcse unsup tiny-bert seed 0: "),
+        ("report --out OUT", "writing a report of the store STORE into OUT"),
+        ("figure --paper d2cse --figure 2", "drawing figure 2 of d2cse from the store STORE"),
+    ],
+)
+def test_the_line_comes_before_the_heavy_modules(
+    swept: Swept, cache: Path, tmp_path: Path, arguments: str, line: str
+) -> None:
+    """The verb is ended when it imports the first of them."""
+    names = {
+        "KEY": max(each.key for each in Store(swept.store).matching("") if each.role == "final"),
+        "OUT": str(tmp_path / "out"),
+        "STORE": str(swept.store),
+    }
+
+    def filled(text: str) -> str:
+        return " ".join(names.get(word, word) for word in text.split(" "))
+
+    words = filled(arguments).split(" ")
+    if words[0] != "check":
+        words += ["--store", str(swept.store)]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, ",".join(HEAVY), *words],
+        capture_output=True, text=True, timeout=600, check=False, cwd=REPOSITORY,
+        env={**os.environ, "HARNESS_CACHE": str(cache)},
+    )  # fmt: skip
+    assert done.stderr.startswith(filled(line)), done.stderr
