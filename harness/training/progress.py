@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypedDict
 
 from torch import Tensor
+from typing_extensions import TypedDict
 
 
 class Point(TypedDict):
