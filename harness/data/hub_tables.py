@@ -12,6 +12,7 @@ from typing import Any
 
 from harness.data.hub import mirrors
 from harness.errors import NotHere, UserError, explained, suggest
+from harness.files import Stamp
 from harness.inputs import is_folder
 
 _NAME = re.compile(
@@ -39,7 +40,8 @@ def hub_files(data: str, *, download: bool = True) -> list[Path]:
     split = found["split"] or "train"
     mirrored = _mirrored(f"{repository}@{revision}" if revision else repository)
     folder = mirrored or _downloaded(repository, revision, config, download)
-    splits = _local_splits(folder, config)
+    there = sorted(path for path in folder.rglob("*") if path.is_file())
+    splits = _local_splits(folder, config, tuple(map(Stamp.of, there)))
     if split not in splits:
         raise UserError(f'corpus "{data}": there is no split "{split}"{suggest(split, splits)}')
     return splits[split]
@@ -52,7 +54,7 @@ def _mirrored(repository: str) -> Path | None:
 
 # A plan asks once a round, and the library looks at every file of the folder.
 @functools.cache
-def _local_splits(folder: Path, config: str | None) -> dict[str, list[Path]]:
+def _local_splits(folder: Path, config: str | None, _: tuple[Stamp, ...]) -> dict[str, list[Path]]:
     """Split -> its files in a folder. Raises UserError when the card names one outside of it."""
     # The library reads the path of the folder as a pattern, so it gets one without any sign.
     with TemporaryDirectory(prefix="harness-data-") as name, explained(f"{folder}: "):

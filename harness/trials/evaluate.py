@@ -22,7 +22,7 @@ from harness.files import cache_folder, digest_of
 from harness.training.memory import Peak, peak_memory
 from harness.trials.lookup import MeasuredModel
 from harness.trials.record import Record, Status
-from harness.trials.run import sizes, trained
+from harness.trials.run import sizes, trained, trained_digest
 from harness.trials.store import Store
 from harness.trials.trial import describe, key
 
@@ -59,7 +59,8 @@ class Measurement:
             )
         self.embedder = Embedder(self.method, kit)
         self.embedder.progress = lambda done, total: status(f"embedding: {done}/{total} sentences")
-        self.folder = cache_folder() / "embeddings" / key(model.trial)
+        weights = trained_digest(self.method, kit)
+        self.folder = cache_folder() / "embeddings" / key(model.trial) / weights
         """The folder of the kept embeddings"""
         self._kept = {
             dev: KeptEmbeddings(self.folder / split, self.embedder, write=keep)
