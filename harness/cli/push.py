@@ -40,6 +40,6 @@ def push(
         folder = Path(place) / "model"
         write(name, folder, method, options.opened(store))
         address = send(
-            folder, repository, f"Trial {Path(name).stem} of harness", private=not public
+            folder, repository, f"Trial {Path(name).name} of harness", private=not public
         )
     echo(address)

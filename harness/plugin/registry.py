@@ -143,7 +143,12 @@ def load(name: str) -> Plugin:
             f"{source}: config_type of class Method must be a class that derives from "
             f"harness.plugin.MethodConfig, not {method.config_type!r}"
         )
-    return Plugin(source.stem, method, digest(code.content))
+    return Plugin(name_of(source), method, digest(code.content))
+
+
+def name_of(source: Path) -> str:
+    """The name of the method of a file or a folder, which may have dots in it (`run.v2`)."""
+    return source.stem if source.suffix == ".py" else source.name
 
 
 def source_digest(source: Path) -> str:

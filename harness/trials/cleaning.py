@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.files import Stamp, cache_folder, discard, unsealed
+from harness.locks import lock_beside
 from harness.trials.record_files import COMPACTED
 from harness.trials.store import Store
 from harness.trials.store_folders import LOG_NAME
@@ -160,7 +161,7 @@ def _outdated(entry: Path) -> bool:
 def _unused(path: Path) -> bool:
     """Whether nobody has locked or touched a file or folder within the last hour."""
     # The lock is in a folder (stages) or beside it (arrays), or it is what is asked about.
-    locks = {path / "lock", path.with_suffix(".lock")}
+    locks = {path / "lock", lock_beside(path), path}
     latest = max((stat.st_mtime for stat in _stats(path)), default=0.0)
     return time.time() - latest > IN_USE_SECONDS and not any(map(_locked, locks))
 
