@@ -59,8 +59,8 @@ class Measurement:
             )
         self.embedder = Embedder(self.method, kit)
         self.embedder.progress = lambda done, total: status(f"embedding: {done}/{total} sentences")
-        weights = trained_digest(self.method, kit)
-        self.folder = cache_folder() / "embeddings" / key(model.trial) / weights
+        found = trained_digest(self.method, kit)
+        self.folder = cache_folder() / "embeddings" / key(model.trial) / found
         """The folder of the kept embeddings"""
         self._kept = {
             dev: KeptEmbeddings(self.folder / split, self.embedder, write=keep)

@@ -120,8 +120,8 @@ def running_sweeps(store: Store) -> list[SweepState]:
             numbers = state.trial_seconds, state.best or 0.0
             sound = all(abs(value) < LARGEST_SCORE for value in numbers)
             if sound and owner_of(folder / CLAIM) is not None:
-                texts = {"title": visible(state.title), "best_label": visible(state.best_label)}
-                found.append(replace(state, **texts))
+                title, best = visible(state.title), visible(state.best_label)
+                found.append(replace(state, title=title, best_label=best))
     return found
 
 
