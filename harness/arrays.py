@@ -9,7 +9,7 @@ import numpy as np
 
 from harness import shared_cache
 from harness.files import discard, written_whole
-from harness.locks import locked
+from harness.locks import lock_beside, locked
 from harness.manifests import MANIFEST, damage, seal, sealed_files
 
 _logger = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class SharedArrays:
         disk, the arrays are those in memory.
         """
         if self.damage:
-            with locked(self.folder.with_suffix(".lock"), self.title):
+            with locked(lock_beside(self.folder), self.title):
                 if (why := self.damage) and not self._fetched():
                     if self.folder.exists():
                         _logger.warning("%s; %s is built again", why, self.folder)

@@ -16,6 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from harness.errors import UserError
+from harness.inputs import read_note
 from harness.locks import busy
 from harness.owners import Owner
 
@@ -149,12 +150,12 @@ def _read(path: Path) -> tuple[Owner | None, int | None]:
     """The owner that a claim names, and the size of the file; the size is None without a file."""
     try:
         # Opening asks a file server anew; the size in a listing may be a minute old.
-        content = path.read_bytes()
+        content = read_note(path)
     except OSError:
         return None, None
     try:
-        return Owner(**json.loads(content.partition(b"\n")[0])), len(content)
-    except (ValueError, TypeError):
+        return Owner.of(json.loads(content.partition(b"\n")[0])), len(content)
+    except (ValueError, RecursionError):
         return None, len(content)
 
 

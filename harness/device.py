@@ -1,7 +1,9 @@
 """Where a trial computes, in which precision, and how much it computes at a time."""
 
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 
 import numpy as np
 import torch
@@ -16,6 +18,13 @@ caches: with layers 384 wide, 8192 tokens took 1.4 times as long as 1024."""
 def device() -> torch.device:
     """The GPU where there is one, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def kind_of_machine(on: torch.device) -> list[str | int]:
+    """What two machines must agree in, so that a training gives the same last digits on both."""
+    kind = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+    name = str(torch.cuda.get_device_name(on)) if on.type == "cuda" else kind
+    return [name, torch.get_num_threads(), torch.__version__, version("transformers")]
 
 
 def resolve_precision(wanted: str, on: torch.device) -> str:

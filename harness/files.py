@@ -150,7 +150,7 @@ def discard(path: Path) -> None:
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     with suppress(FileNotFoundError):  # another process was quicker
         path.rename(aside)
-    if aside.is_dir():
+    if aside.is_dir() and not aside.is_symlink():
         shutil.rmtree(aside, ignore_errors=True)
     else:
         aside.unlink(missing_ok=True)
@@ -201,17 +201,38 @@ def unsealed(text: str | bytes) -> Any:
     raise ValueError("it is damaged")
 
 
+def described(manifest: str | bytes) -> dict[str, tuple[int, str]]:
+    """File -> (bytes, SHA-256), as the text of a manifest says (`harness.manifests`).
+
+    Raises ValueError when it has changed, when it is no manifest, and for a name that leads out of
+    its folder.
+    """
+    try:
+        found = {
+            name: (int(said["bytes"]), str(said["sha256"]))
+            for name, said in unsealed(manifest).items()
+        }
+    except (AttributeError, KeyError, TypeError):
+        raise ValueError("it is no manifest") from None
+    for name in (part for each, (_, sha256) in found.items() for part in (each, sha256)):
+        if "/" in name or name.startswith("."):
+            raise ValueError(f"it names {name!r}")
+    return found
+
+
 class Stamp(NamedTuple):
     """By what we know, without reading it, that a file is still the same.
 
     The time of change (`ctime`) is set by the system at every change of the content, and no program
     can set it back. So a file that was written in place, or put in place of another one, has
     another stamp even if its size and its time of modification are the same. A copy or a new hard
-    link has another stamp as well, and is read once more. What no stamp shows is a bit that the
-    disk itself lost, and a file server without times of change.
+    link has another stamp as well, and is read once more. So has a file of another device that is
+    mounted at the same place: images of disks are made with equal times. What no stamp shows is a
+    bit that the disk itself lost, and a file server without times of change.
     """
 
     path: str
+    device: int
     inode: int
     size: int
     modified: int
@@ -222,7 +243,7 @@ class Stamp(NamedTuple):
         """The stamp of a file. Raises OSError when there is none."""
         stat = path.stat()
         times = stat.st_mtime_ns, stat.st_ctime_ns
-        return cls(str(path.resolve()), stat.st_ino, stat.st_size, *times)
+        return cls(str(path.resolve()), stat.st_dev, stat.st_ino, stat.st_size, *times)
 
     @property
     def settled(self) -> bool:

@@ -1,10 +1,11 @@
 """Checks of what users name and type, before anything opens a file or computes with a number."""
 
+import errno
 import math
 import os
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from harness.errors import UserError
 
@@ -14,6 +15,8 @@ LONGEST_NAME = 255
 """Bytes of a file's name; more is refused by every file system in use"""
 DEEPEST_PATH = 500
 """Folders of a path; to make a path of some hundreds more, Python calls itself too often"""
+LARGEST_NOTE = 2**20
+"""Bytes of what one process leaves for another one in a store"""
 _KINDS = {
     stat.S_IFREG: "a file",
     stat.S_IFDIR: "a folder",
@@ -82,6 +85,32 @@ def read_text(path: Path, what: str = "", *, at_most: int | None = None) -> str:
         raise UserError(f"{what}{path} cannot be read: it is not UTF-8 text ({error})") from None
     except OSError as error:
         raise UserError(f"{what}{path} cannot be read: {why(error)}") from None
+
+
+def opened_itself(path: Path) -> BinaryIO:
+    """A file of a store, open for reading, which a stranger may have left there.
+
+    Raises OSError for a link, which leads to a file that the store does not have, and for what is
+    no file, such as a pipe, which could take ever.
+    """
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, "it is a link", str(path))
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def read_note(path: Path) -> bytes:
+    """The content of a small file that one process leaves for another one in a store.
+
+    Raises OSError as `opened_itself` does, and for more than `LARGEST_NOTE` bytes.
+    """
+    with opened_itself(path) as file:
+        if len(content := file.read(LARGEST_NOTE + 1)) > LARGEST_NOTE:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return content
 
 
 def why(error: Exception) -> str:

@@ -48,6 +48,11 @@ def postponing() -> Iterator[None]:
         _when_busy.reset(token)
 
 
+def lock_beside(folder: Path) -> Path:
+    """The lock of a folder, beside it; the name of the folder may have dots in it."""
+    return folder.with_name(f"{folder.name}.lock")
+
+
 @contextmanager
 def locked(path: Path, what: str) -> Iterator[None]:
     """Hold the lock at `path` during the block. `what`: the thing that is made meanwhile.

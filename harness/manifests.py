@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from harness.files import content_digest, sealed_json, unsealed, written_whole
+from harness.files import content_digest, described, sealed_json, written_whole
 from harness.inputs import why
 
 MANIFEST = "manifest.json"
@@ -18,16 +18,16 @@ MANIFEST = "manifest.json"
 
 def seal(manifest: Path, files: Iterable[Path]) -> None:
     """Write the manifest of files that lie in its folder. Raises OSError when it cannot."""
-    described = {
+    found = {
         path.name: {"bytes": path.stat().st_size, "sha256": content_digest(path)} for path in files
     }
     with written_whole(manifest) as temporary:
-        temporary.write_text(sealed_json(described))
+        temporary.write_text(sealed_json(found))
 
 
 def sealed_files(manifest: Path) -> list[Path]:
     """The files that a manifest names. Raises OSError without one, ValueError for a damaged one."""
-    return [manifest.with_name(name) for name in unsealed(manifest.read_bytes())]
+    return [manifest.with_name(name) for name in described(manifest.read_bytes())]
 
 
 def damage(manifest: Path) -> str | None:
@@ -39,11 +39,11 @@ def damage(manifest: Path) -> str | None:
     """
     place = manifest
     try:
-        for name, sealed in unsealed(manifest.read_bytes()).items():
+        for name, (size, sha256) in described(manifest.read_bytes()).items():
             place = manifest.with_name(name)
-            if place.stat().st_size != sealed["bytes"]:
-                return f"{place}: it has {place.stat().st_size} bytes instead of {sealed['bytes']}"
-            if content_digest(place) != sealed["sha256"]:
+            if place.stat().st_size != size:
+                return f"{place}: it has {place.stat().st_size} bytes instead of {size}"
+            if content_digest(place) != sha256:
                 return f"{place}: its content has changed"
     except (OSError, ValueError) as error:
         return f"{place}: {why(error)}"

@@ -5,9 +5,12 @@ import os
 import platform
 import uuid
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from pathlib import Path
+from typing import Any, Self
+
+from harness.errors import visible
 
 OWNER = "owner.json"
 """The file of a folder that names the process to which the folder belongs"""
@@ -54,8 +57,16 @@ class Owner:
     place: str = field(default_factory=_place)
     """Where process numbers mean the same: the machine since its start, and the container"""
 
+    @classmethod
+    def of(cls, said: Any) -> Self:
+        """The owner that a note names. Raises ValueError when it names none."""
+        kinds = {each.name: int if each.name == "process" else str for each in fields(cls)}
+        if not isinstance(said, dict) or {name: type(said[name]) for name in said} != kinds:
+            raise ValueError("it names no process")
+        return cls(**said)
+
     def __str__(self) -> str:
-        return f"process {self.process} on {self.host}"
+        return visible(f"process {self.process} on {self.host}")
 
     @property
     def has_ended(self) -> bool:
@@ -71,6 +82,6 @@ def write_owner(folder: Path) -> None:
 def left_behind(folder: Path) -> bool:
     """Whether a folder says to which process it belongs, and that process has surely ended."""
     try:
-        return Owner(**json.loads((folder / OWNER).read_bytes())).has_ended
-    except (OSError, ValueError, TypeError):
+        return Owner.of(json.loads((folder / OWNER).read_bytes())).has_ended
+    except (OSError, ValueError):
         return False

@@ -7,6 +7,7 @@ a minute then, so that a long outage does not slow down whoever can go on withou
 
 import functools
 import hashlib
+import logging
 import mmap
 import os
 import re
@@ -21,12 +22,15 @@ from urllib.parse import parse_qsl, urlsplit
 from harness.errors import UserError, suggest
 from harness.files import written_whole
 
+_logger = logging.getLogger(__name__)
 SCHEME = "s3://"
 ATTEMPTS, FIRST_ATTEMPTS = 4, 2
 """Tries of a request, with growing pauses: some ten seconds in all; and those of the first look"""
 CONNECT_SECONDS = 3.0
 AWAY_SECONDS = 60.0
 """Time for which a bucket that has failed is not asked again"""
+_NAME = re.compile(r"\w[\w.-]{0,199}", re.ASCII)
+"""Names of objects that become names of files here"""
 _OPTIONS = ("endpoint_override", "region", "scheme")
 _CHUNK = 8 * 2**20
 _DENIED = (
@@ -80,6 +84,7 @@ class RemoteFolder:
                 raise UserError(f'{place}: there is no option "{name}"{suggest(name, _OPTIONS)}')
         self._away: RemoteAway | None = None
         self._until = 0.0
+        self._foreign: set[str] = set()
 
     @property
     def endpoint(self) -> str | None:
@@ -107,13 +112,23 @@ class RemoteFolder:
             raise UserError(str(why)) from None
 
     def names(self, folder: str = "") -> dict[str, RemoteObject]:
-        """The objects directly in the folder, or in a folder of it, by name."""
+        """The objects directly in the folder, or in a folder of it, by name.
+
+        Hidden ones are left out, and, with a warning, those whose names no file here could have.
+        """
         place = f"{self.path}/{folder}" if folder else self.path
         with self._asking():
             # A connection that breaks in the head of an answer makes a folder look empty.
             found = self._listed(place) or self._listed(place)
+        objects = [each for each in found if each.is_file and each.base_name[:1] != "."]
+        foreign = {each.base_name for each in objects if not _NAME.fullmatch(each.base_name)}
+        for name in foreign - self._foreign:
+            _logger.warning("%s: the object %r is left out: harness has no such name", place, name)
+        self._foreign |= foreign
         return {
-            each.base_name: RemoteObject(each.size, each.mtime_ns) for each in found if each.is_file
+            each.base_name: RemoteObject(each.size, each.mtime_ns)
+            for each in objects
+            if each.base_name not in foreign
         }
 
     def has(self, name: str) -> bool:

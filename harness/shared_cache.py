@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 from harness import files
-from harness.files import cache_folder, content_digest, unsealed, written_whole
+from harness.files import cache_folder, content_digest, described, written_whole
 from harness.remote import RemoteAway, RemoteFolder
 
 SHARED_CACHE = "HARNESS_SHARED_CACHE"
@@ -55,10 +55,10 @@ def fetch(manifest: Path) -> bool:
         content = shared.get(_name(manifest))
         if content is None:
             return False
-        for name, sealed in unsealed(content).items():
+        for name, (_, sha256) in described(content).items():
             path = manifest.with_name(name)
-            if not path.is_file() or content_digest(path) != sealed["sha256"]:
-                _fetch_file(shared, manifest, path, sealed["sha256"])
+            if not path.is_file() or content_digest(path) != sha256:
+                _fetch_file(shared, manifest, path, sha256)
         with written_whole(manifest) as temporary:
             temporary.write_bytes(content)
     except (OSError, ValueError) as why:
@@ -95,7 +95,7 @@ def send(manifest: Path) -> None:
         if content == before:
             return
         there = shared.names(_name(manifest.parent))
-        named = {sealed["sha256"]: name for name, sealed in unsealed(content).items()}
+        named = {sha256: name for name, (_, sha256) in described(content).items()}
         for sha256, name in named.items():
             if sha256 not in there:
                 shared.upload(manifest.with_name(name), _name(manifest.with_name(sha256)))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.planted import leaks
 from tests.sweeping import marked_processes
 
 
@@ -25,8 +26,8 @@ def start_node(environment: Mapping[str, str], *options: str, before: Sequence[s
 def cluster(environment: Mapping[str, str], *options: str) -> Iterator[str]:
     """A cluster with a head, which gets these options of `ray start`: its address.
 
-    At the end, all processes are killed that have the mark of the environment, also the nodes that
-    have joined.
+    No file of it may have a secret of the environment. At the end, all processes are killed that
+    have the mark of the environment, also the nodes that have joined.
     """
     if not Path("/proc/self/environ").exists():
         pytest.skip("needs /proc")
@@ -40,6 +41,7 @@ def cluster(environment: Mapping[str, str], *options: str) -> Iterator[str]:
         try:
             start_node(environment, *head, *options)
             yield address
+            assert not leaks(Path(folder), environment)
         finally:
             for number in marked_processes(environment["HARNESS_TEST_MARK"]):
                 with suppress(ProcessLookupError):

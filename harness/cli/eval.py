@@ -49,7 +49,7 @@ SuitesOption = Annotated[
         "mteb:MTEB-eng-v2); also several: a,b.",
     ),
 ]
-_NAMES = re.compile(r",(?![^()]*\))")
+_COMMA = re.compile(r",(?![^()]*\))")
 """What separates suites; a comma in parentheses is a part of a name, as in MTEB(eng, v2)"""
 KeepOption = Annotated[
     bool,
@@ -78,9 +78,9 @@ def eval_(
     from harness.shared_cache import check_caches
     from harness.trials.lookup import evaluation_key, named
 
-    names = [each.strip() for each in dict.fromkeys(_NAMES.split(suite))]
-    for each in names:
-        check_name(each)
+    names = list(dict.fromkeys(_names(suite)))
+    for called in names:
+        check_name(called)
     found = options.opened(store)
     check_caches()
     found.check_writable()
@@ -101,6 +101,22 @@ def eval_(
             _check_data(missing)
         if missing and not _measure(console, work, model, missing, found, keep=keep_embeddings):
             raise typer.Exit(1)
+
+
+def _names(text: str) -> list[str]:
+    """The names of suites in a text; a comma is a part of a name where a file is called so."""
+    from pathlib import Path
+
+    from harness.data.corpus_names import split_name
+    from harness.inputs import is_file
+
+    parts, names = _COMMA.split(text), list[str]()
+    while parts:
+        beginnings = [",".join(parts[:many]).strip() for many in range(len(parts), 1, -1)]
+        name = next((each for each in beginnings if is_file(Path(split_name(each)[0]))), None)
+        names.append(name or parts[0].strip())
+        parts = parts[len(_COMMA.split(names[-1])) :]
+    return names
 
 
 def _measure(

@@ -102,11 +102,12 @@ def _of_paper(
 
 def _of_sweep(sweep: str, found: "Store") -> "tuple[list[ReportFigure], list[str]]":
     """The figures of a sweep. Raises UserError when the store has none of its trials."""
+    from harness.cli.targets import space_name
     from harness.report.figures.sweep_figures import sweep_figures
     from harness.report.figures.sweep_trials import FIGURE_COLUMNS, sweep_searches
 
     searches = sweep_searches(found.read(FIGURE_COLUMNS).table)
-    return sweep_figures(searches_of_sweep(sweep, searches, found.place), Path(sweep).stem)
+    return sweep_figures(searches_of_sweep(sweep, searches, found.place), space_name(sweep))
 
 
 def searches_of_sweep(sweep: str, searches: "list[SweepSearch]", store: str) -> "list[SweepSearch]":

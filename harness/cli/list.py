@@ -167,14 +167,16 @@ def _trials(store: options.StoreOption, *, everything: bool) -> None:
 
 
 def _line(row: Mapping[str, Any], searched: list[str]) -> str:
-    from harness.errors import headline
+    from harness.errors import headline, one_line
     from harness.trials.record import trial_label
     from harness.trials.searched import searched_values
 
     named = {name: row[name] for name in _NAMED}
-    score = dict(row["dev"] or ()).get(row["selected_by"])
+    # What a wrong engine wrote has failed, and its score is no result.
+    scores = dict(row["dev"] or ()) if row["status"] != "failed" else {}
+    score = scores.get(row["selected_by"])
     dev = "" if score is None else f"{score:.2f}"
     role = row["suite"] if row["role"] == "evaluation" else row["role"]
     state = f"{row['key'][:10]}  {row['status']:<9} {role:<10} dev {dev:>6}"
     label = trial_label(**named, searched=searched_values(row, searched))
-    return f"{state}  {label}  {headline(row['reason'])}".rstrip()
+    return one_line(f"{state}  {label}  {headline(row['reason'])}")

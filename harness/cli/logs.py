@@ -10,12 +10,15 @@ import typer
 from harness.cli import options
 from harness.cli.output import echo
 from harness.errors import UserError
+from harness.inputs import opened_itself, why
 
 if TYPE_CHECKING:
     from harness.trials.store import Store
 
 GROWTH_SECONDS = 1.0
 """Time between two looks at a log that grows"""
+PIECE = 2**20
+"""Bytes of a log that are printed at a time; a stranger's may have any number"""
 
 
 def logs(
@@ -66,12 +69,17 @@ def _texts(key: str, store: "Store", *, follow: bool) -> Iterator[str]:
         # It is asked before the log is read, so that nothing is missed at the end.
         runs = follow and store.owner(key) is not None
         path = store.kept_log(key) if path is None or not runs else path
-        if path.is_file():
-            with path.open("rb") as file:
+        try:
+            with opened_itself(path) as file:
                 # A new attempt shortens a long log.
-                file.seek(position if path.stat().st_size >= position else 0)
-                yield printable(decoder.decode(file.read()))
+                file.seek(position if file.seek(0, 2) >= position else 0)
+                while piece := file.read(PIECE):
+                    yield printable(decoder.decode(piece))
                 position = file.tell()
+        except FileNotFoundError:
+            pass  # it has not printed anything yet
+        except OSError as error:
+            raise UserError(f"the log {path} cannot be read: {why(error)}") from None
         if not runs:
             return
         time.sleep(GROWTH_SECONDS)

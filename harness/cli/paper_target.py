@@ -66,7 +66,7 @@ def table_searches(
             f"--set encoder={overrides.values['encoder']}: the encoder of a published table is "
             f"named with --encoder {overrides.values['encoder']}"
         )
-    methods = {registry.locate(name).stem: name for name in overrides.methods}
+    methods = {registry.name_of(registry.locate(name)): name for name in overrides.methods}
     draws = len(overrides.seeds or FINAL_SEEDS), len(overrides.subsets or FINAL_SUBSETS)
     tables = compared_tables(paper, number, overrides, store)
     needed = {each.wanted.method for table in tables for each in table.numbers if each.wanted}

@@ -44,6 +44,6 @@ def push(
         write(build, folder, method, found, work)
         work("sending files")
         address = send(
-            folder, repository, f"Trial {Path(name).stem} of harness", private=not public
+            folder, repository, f"Trial {Path(name).name} of harness", private=not public
         )
     echo(address)

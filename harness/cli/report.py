@@ -66,6 +66,7 @@ def _page(
     """The content of a report. Raises UserError for an unknown paper and an unknown sweep."""
     from harness.cli.figure import searches_of_sweep
     from harness.cli.run_again import commands_of_store
+    from harness.cli.targets import space_name
     from harness.plugin.registry import names
     from harness.report.figures.sweep_figures import sweep_figures
     from harness.report.figures.sweep_trials import sweep_searches
@@ -90,7 +91,7 @@ def _page(
     command = commands_of_store(store.place)
     trials = StoredTrials(stored_records(reading.table, keys), command)
     drawn, others = figured(searches)
-    figures, notes = sweep_figures(with_histories(drawn, store), Path(sweep or "store").stem)
+    figures, notes = sweep_figures(with_histories(drawn, store), space_name(sweep or "store"))
     own, lacking = _paper_figures(paper, encoder, store) if paper else ([], [])
     commands = Commands(names(), store.place)
     if paper:
@@ -111,12 +112,13 @@ def _page(
 
 
 def _title(paper: str | None, encoder: str | None, sweep: str | None) -> str:
+    from harness.cli.targets import space_name
     from harness.report.published.reported import load_paper
 
     if paper:
         ours = f"ours on {encoder}" if encoder else "ours"
         return f"{load_paper(paper).title}: the published tables and {ours}"
-    return f"Sweep {Path(sweep).stem}" if sweep else "Results"
+    return f"Sweep {space_name(sweep)}" if sweep else "Results"
 
 
 def _of_paper(

@@ -41,6 +41,12 @@ def split_targets(targets: list[str]) -> tuple[tuple[str, ...], Path]:
     return tuple(methods), space_file(space)
 
 
+def space_name(space: Path | str) -> str:
+    """The name of a search space; of a file, that without its ending, which may have dots in it."""
+    path = Path(space)
+    return path.stem if path.suffix in YAML_SUFFIXES else path.name
+
+
 def space_file(space: str) -> Path:
     """The file of a search space, which has a path, or a name if it is shipped.
 
@@ -98,7 +104,7 @@ class SweepOptions:
         """The name of the sweep: that of its search space, or paper and table."""
         if self.of_table:
             return f"{self.paper}-table-{self.table}"
-        return split_targets(self.targets)[1].stem
+        return space_name(split_targets(self.targets)[1])
 
     def searches(self) -> "list[Search]":
         """The searches that the command line asks for.

@@ -22,6 +22,7 @@ from harness.data.registered_corpora import registered
 from harness.data.rows import FORMATS, ending, known_endings
 from harness.data.senteval import ARCHIVE, SIMCSE
 from harness.errors import NotHere, UserError, suggest
+from harness.files import Stamp
 from harness.inputs import regular_file
 from harness.relocation import here
 
@@ -138,11 +139,11 @@ def count_items(name: str) -> int | None:
         paths = found.paths(download=False)
     except NotHere:
         return found.items
-    return _counted(name, tuple((str(path), path.stat().st_mtime_ns) for path in paths))
+    return _counted(name, *map(Stamp.of, paths))
 
 
 # Kept, since a plan asks once a round and a corpus may have a million lines.
 @functools.cache
-def _counted(name: str, files: tuple[tuple[str, int], ...]) -> int:
-    """Count the items of a corpus with these files; their times make a changed file a new entry."""
-    return len(source(name).corpus([Path(path) for path, _ in files]))
+def _counted(name: str, *files: Stamp) -> int:
+    """Count the items of a corpus with these files; a changed file is another entry."""
+    return len(source(name).corpus([Path(each.path) for each in files]))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness import PROTOCOL
 from harness.data.corpus_names import CorpusName, split_name
 from harness.data.hub import data_file
 from harness.data.hub_tables import hub_files
@@ -13,7 +14,7 @@ from harness.data.readers import Corpus
 from harness.data.shapes import Shape, shape_of_roles
 from harness.data.tables import read_table, shape_of
 from harness.errors import UserError
-from harness.files import digest
+from harness.files import Stamp, digest, digest_files, digest_of
 
 
 class Source(ABC):
@@ -45,6 +46,13 @@ class Source(ABC):
     @abstractmethod
     def read(self, paths: list[Path]) -> Corpus:
         """The items of the files. Raises UserError for a damaged file."""
+
+    def digest(self, paths: list[Path]) -> str:
+        """The digest of the items of these files, which names what caches hold of them.
+
+        The way in which files become items is a part of it, and changes with PROTOCOL.
+        """
+        return digest_of([digest_files(paths), self.reading, PROTOCOL])
 
     @property
     def labelled(self) -> bool:
@@ -138,9 +146,9 @@ class Table(Source):
 
 def _recognised(name: CorpusName, path: Path) -> Shape:
     """The shape of a table by its columns, which are looked at again when the file has changed."""
-    return _recognised_at(name.data, path, path.stat().st_mtime_ns)
+    return _recognised_at(name.data, path, Stamp.of(path))
 
 
 @functools.cache
-def _recognised_at(data: str, path: Path, _changed: int) -> Shape:
+def _recognised_at(data: str, path: Path, _: Stamp) -> Shape:
     return shape_of(CorpusName(data=data), path)[0]

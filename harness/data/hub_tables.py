@@ -6,6 +6,8 @@ They lie in a mirror, or are downloaded.
 import functools
 import itertools
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 from harness.data.hub import mirrors
 from harness.data.revisions import REVISION, downloaded_revisions, snapshot
 from harness.errors import NotHere, UserError, explained, suggest
+from harness.files import Stamp
 from harness.inputs import is_folder
 
 _NAME = re.compile(
@@ -38,7 +41,8 @@ def hub_files(data: str, *, download: bool = True) -> list[Path]:
     split = found["split"] or "train"
     mirrored = _mirrored(f"{repository}@{revision}" if revision else repository)
     folder = mirrored or _downloaded(repository, revision, config, download)
-    splits = _local_splits(folder, config)
+    there = sorted(path for path in folder.rglob("*") if path.is_file())
+    splits = _local_splits(folder, config, tuple(map(Stamp.of, there)))
     if split not in splits:
         raise UserError(f'corpus "{data}": there is no split "{split}"{suggest(split, splits)}')
     return splits[split]
@@ -49,20 +53,29 @@ def _mirrored(repository: str) -> Path | None:
     return next((folder for folder in folders if is_folder(folder)), None)
 
 
-# A plan asks once a round, and the library looks at every file of the folder.
-@functools.cache
-def _local_splits(folder: Path, config: str | None) -> dict[str, list[Path]]:
-    """Split -> its files in a folder. Raises UserError when the card names one outside of it."""
-    # The library reads the path of the folder as a pattern, so it gets one without any sign.
-    with TemporaryDirectory(prefix="harness-data-") as name, explained(f"{folder}: "):
+@contextmanager
+def plainly_named(folder: Path) -> Iterator[Path]:
+    """In the block, a folder with links to the files of another one, whose path has no sign.
+
+    The library `datasets` reads the path of a folder as a pattern.
+    """
+    with TemporaryDirectory(prefix="harness-data-") as name:
         place = Path(name).resolve()
         for path in folder.rglob("*"):
             if path.is_file():
                 link = place / path.relative_to(folder)
                 link.parent.mkdir(parents=True, exist_ok=True)
                 link.symlink_to(path.absolute())
+        yield place
+
+
+# A plan asks once a round, and the library looks at every file of the folder.
+@functools.cache
+def _local_splits(folder: Path, config: str | None, _: tuple[Stamp, ...]) -> dict[str, list[Path]]:
+    """Split -> its files in a folder. Raises UserError when the card names one outside of it."""
+    with plainly_named(folder) as place, explained(f"{folder}: "):
         try:
-            found = _splits(name, config)
+            found = _splits(str(place), config)
         except UserError as error:
             raise UserError(str(error).replace(str(place), str(folder))) from None
         for named in itertools.chain.from_iterable(found.values()):

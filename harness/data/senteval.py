@@ -10,6 +10,7 @@ from pathlib import Path
 
 from harness.data.hub import data_file
 from harness.errors import UserError
+from harness.files import Stamp
 from harness.inputs import regular_file
 
 SIMCSE = "princeton-nlp/datasets-for-simcse"
@@ -51,8 +52,7 @@ def lines(member: str, path: Path | None = None, encoding: str = "utf-8") -> lis
     """
     path = regular_file(path or archive())
     try:
-        stat = path.stat()
-        entries, damage = _contents(path, (stat.st_size, stat.st_mtime_ns))
+        entries, damage = _contents(Stamp.of(path))
         for entry in entries:
             if entry.name == member or entry.name.endswith("/" + member):
                 if not 0 <= entry.size <= LARGEST_MEMBER:
@@ -74,16 +74,15 @@ def lines(member: str, path: Path | None = None, encoding: str = "utf-8") -> lis
 
 
 @functools.lru_cache(maxsize=4)
-def _contents(path: Path, _version: tuple[int, int]) -> tuple[list[tarfile.TarInfo], str]:
+def _contents(archive: Stamp) -> tuple[list[tarfile.TarInfo], str]:
     """The headers of all members, and the error that ended their reading, if there was one.
 
-    Members in front of a damage stay readable. `_version` is the size and the time of the file: a
-    new file at the same path is another entry of the cache.
+    Members in front of a damage stay readable. A new file at the same path has another stamp.
     """
     # A tar archive has no index. Without the cache, every member would cost a pass over all of it.
     entries: list[tarfile.TarInfo] = []
     try:
-        with _opened(path) as tar:
+        with _opened(Path(archive.path)) as tar:
             for entry in itertools.islice(tar, MOST_MEMBERS):
                 entries.append(entry)
             if tar.next() is not None:

@@ -15,7 +15,7 @@ from harness.arrays import SharedArrays
 from harness.data.corpora import source
 from harness.data.texts import slices
 from harness.data.tokenizers import tokenizer_digest
-from harness.files import cache_folder, digest_files
+from harness.files import cache_folder
 from harness.scratch import Scratch
 
 LONGEST = 512  # the positions of BERT
@@ -124,11 +124,9 @@ def tokenised(corpus_name: str, tokenizer: Any, *, leading_space: bool = False) 
     """
     found = source(corpus_name)
     paths = found.paths()
-    # How it reads too: two corpora may read the same files and have different items.
-    kind = f"{found.reading}-spaced" if leading_space else found.reading
-    folder = (
-        cache_folder() / "tokens" / f"{digest_files(paths)}-{kind}-{tokenizer_digest(tokenizer)}"
-    )
+    spaced = "-spaced" if leading_space else ""
+    name = f"{found.digest(paths)}{spaced}-{tokenizer_digest(tokenizer)}"
+    folder = cache_folder() / "tokens" / name
 
     def build() -> dict[str, np.ndarray]:
         corpus = found.corpus(paths)

@@ -11,6 +11,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -85,7 +86,8 @@ class UserCode:
             _remember(self.sha256)
         # Two files elsewhere can have the same name, and one that has changed is another module.
         own = digest(f"{self.path} {self.sha256}", 8)
-        name = f"harness_{what}_{self.path.stem}_{own}"
+        # In the name of a module, a dot would stand before a part of a package.
+        name = f"harness_{what}_{re.sub('[^A-Za-z0-9]', '_', self.path.stem)}_{own}"
         _loaded[name] = self
         spec = _specification(name)
         assert spec is not None

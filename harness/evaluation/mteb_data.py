@@ -2,14 +2,16 @@
 
 import copy
 import functools
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from harness.data.hub import mirrors
-from harness.data.hub_tables import is_hub_name
+from harness.data.hub_tables import is_hub_name, plainly_named
 from harness.errors import NotHere, UserError, suggest
 from harness.evaluation.mteb_library import undisturbed
 from harness.files import digest_of
@@ -18,6 +20,9 @@ from harness.relocation import here
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
+
+_PLAIN = re.compile(r"[\w./ +=@,-]+")
+"""A path without signs that the library `datasets` reads as a pattern or as an address"""
 
 
 def loaded(task: "AbsTask", splits: Sequence[str] | None = None) -> "AbsTask":
@@ -34,9 +39,14 @@ def loaded(task: "AbsTask", splits: Sequence[str] | None = None) -> "AbsTask":
         parts = [loaded(part, splits) for part in task.metadata.tasks]
         task.metadata = task.metadata.model_copy(update={"tasks": parts})
         return task
-    task.metadata = task.metadata.model_copy(update={"dataset": _located(task)})
-    with undisturbed():
+    source = _located(task)
+    folder = Path(source["path"])
+    # A plain path stays as it is, because by it the library finds what it has read before.
+    signs = is_folder(folder) and not _PLAIN.fullmatch(str(folder))
+    with undisturbed(), plainly_named(folder) if signs else nullcontext(folder) as place:
+        _set_source(task, source | {"path": str(place)})
         task.load_data()
+    _set_source(task, source)
     known = _splits(task.dataset or {})
     for split in task.eval_splits:
         if split not in known:
@@ -44,6 +54,10 @@ def loaded(task: "AbsTask", splits: Sequence[str] | None = None) -> "AbsTask":
                 f'task {task.metadata.name} has no split "{split}"{suggest(split, known)}'
             )
     return task
+
+
+def _set_source(task: "AbsTask", source: Mapping[str, Any]) -> None:
+    task.metadata = task.metadata.model_copy(update={"dataset": dict(source)})
 
 
 def files_of(task: "AbsTask") -> list[Path]:

@@ -20,7 +20,7 @@ from harness.data.readers import Corpus
 from harness.data.sts_pairs import Pairs
 from harness.errors import UserError
 from harness.evaluation.suites import Suite, suite
-from harness.files import cache_folder, digest_files, digest_of
+from harness.files import cache_folder, digest_of
 
 LOOKED_AT = ("sts", "graded")
 """The suites at whose tests `harness show CORPUS` looks"""
@@ -100,7 +100,7 @@ def _kept(name: str, measured: Suite) -> SharedArrays:
     """The marks of the tests for one corpus, as `PART-PLACE OF THE TEST`."""
     found = source(name)
     paths = found.paths()
-    identity = [digest_files(paths), found.reading, measured.name, measured.digest()]
+    identity = [found.digest(paths), measured.name, measured.digest()]
     folder = cache_folder() / "overlaps" / digest_of(identity, 32)
 
     def build() -> dict[str, np.ndarray]:

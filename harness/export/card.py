@@ -10,6 +10,7 @@ import yaml
 from harness import __version__
 from harness.data.revisions import repository_of
 from harness.export.exportable import Exportable, shown_encoder
+from harness.report.formats.render import escaped
 from harness.report.measured.groups import Group
 from harness.report.sheets.rows import score_text
 from harness.report.stores.score_columns import decimals_of
@@ -124,7 +125,8 @@ def _scores(model: Exportable, group: Group | None) -> Iterator[str]:
             spread = scores.uncertainty.get(name)
             interval = f"{spread.low:.{digits}f} to {spread.high:.{digits}f}" if spread else ""
             seeds = score_text(cells.get(name), digits) if len(group.trials) > 1 else "1 alone"
-            yield f"| {suite} | {name} | {value:.{digits}f} | {interval} | {seeds} |"
+            named = f"{escaped(suite)} | {escaped(name)}"
+            yield f"| {named} | {value:.{digits}f} | {interval} | {seeds} |"
     yield ""
 
 

@@ -23,7 +23,7 @@ from harness.encoders.backbone import Encoder
 from harness.encoders.low_rank import MARK
 from harness.encoders.masked_lm import Generator, VocabularyHead
 from harness.errors import UserError
-from harness.files import cache_folder, digest_files, digest_of
+from harness.files import cache_folder, digest_of
 from harness.plugin.artefact import Artefact
 from harness.plugin.config import MethodConfig, TrainingConfig, label_share
 from harness.plugin.declared import Declared
@@ -176,9 +176,7 @@ class Kit:
         found = source(corpus)
         if fraction == 1 or not found.labelled:
             return None
-        # How it is read is a part: two corpora can read the same files and have
-        # different items.
-        name = f"{digest_files(found.paths())}-{found.reading}-{fraction}-{subset}"
+        name = f"{found.digest(found.paths())}-{fraction}-{subset}"
         return SharedArrays(
             cache_folder() / "subsets" / name,
             f"label subset {subset} with {fraction:g} of {corpus}",
@@ -198,7 +196,9 @@ class Kit:
         name = artefact.name
         # The plugin's source is part of the digest, so a changed `build` builds again.
         fields = (*artefact.fields, *DECODER_FIELDS)  # they change what an encoder gives
-        values = {field: getattr(self.config, field) for field in fields}
+        values: dict[str, Any] = {field: getattr(self.config, field) for field in fields}
+        # An encoder that is stored in bf16 stays in bf16, unless float32 is asked for.
+        values["as_stored"] = getattr(self.config, "precision", None) != "fp32"
         digest = digest_of([self.identity(), values])
         folder = cache_folder() / "artefacts" / f"{self.declared.name}-{name}-{digest}"
 

@@ -173,7 +173,7 @@ def load(name: str) -> Plugin:
             f"{source}: config_type of class {declares.__name__} must be a class that derives from "
             f"harness.plugin.MethodConfig, not {kind!r}"
         )
-    return Plugin(source.stem, declares, digest(code.content), module.__name__)
+    return Plugin(name_of(source), declares, digest(code.content), module.__name__)
 
 
 def _declares(found: Any, module: ModuleType) -> TypeGuard[type[Declaration[Any]]]:
@@ -184,6 +184,11 @@ def _declares(found: Any, module: ModuleType) -> TypeGuard[type[Declaration[Any]
 
         base = Method
     return isinstance(found, type) and issubclass(found, base) and found is not base
+
+
+def name_of(source: Path) -> str:
+    """The name of the method of a file or a folder, which may have dots in it (`run.v2`)."""
+    return source.stem if source.suffix == ".py" else source.name
 
 
 def source_digest(source: Path) -> str:

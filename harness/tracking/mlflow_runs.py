@@ -13,11 +13,14 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # the library reads i
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 
+from harness.files import digest
 from harness.locks import locked
 from harness.tracking.tracker import About
 
 STATES = {"finished": "FINISHED", "pruned": "KILLED", "failed": "FAILED"}
 """The status of a record -> that of a run"""
+_LONGEST = 250
+"""Characters of a name that MLflow takes"""
 _REFUSED = re.compile(r"[^\w :./-]|[^\x00-\x7f]|_(?=x[0-9a-f]+_)|(?:^|(?<=/))[./]|[./]$")
 """Characters that MLflow refuses in a name, or reads as a path, and an underscore that would be
 taken for the beginning of such a character"""
@@ -26,9 +29,11 @@ taken for the beginning of such a character"""
 def valid_name(name: str) -> str:
     """The name of a metric as MLflow takes it: what it refuses is `_x`, its code point and `_`.
 
-    So `test.a[b]` becomes `test.a_x5b_b_x5d_`. No two names become the same.
+    So `test.a[b]` becomes `test.a_x5b_b_x5d_`. No two names become the same; one that is too long
+    ends with its digest.
     """
-    return _REFUSED.sub(lambda found: f"_x{ord(found[0]):x}_", name)
+    valid = _REFUSED.sub(lambda found: f"_x{ord(found[0]):x}_", name)
+    return valid if len(valid) <= _LONGEST else f"{valid[: _LONGEST - 17]}-{digest(name)}"
 
 
 def _quoted(found: re.Match[str]) -> str:

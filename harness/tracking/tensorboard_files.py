@@ -17,9 +17,17 @@ class TensorBoard:
         self._folder = folder / "tensorboard"
 
     def begin(self, about: About, identity: str | None) -> "_Run":
-        name = re.sub(r"[^\w.=+() -]+", "_", about.label)[:150]
-        within = identity or f"{about.group}/{name} {about.key[:10]}"
+        within = f"{_folder_name(about.group)}/{_folder_name(about.label)} {about.key[:10]}"
+        # The note with the identity may be a stranger's.
+        if identity is not None and ".." not in Path(identity).parts:
+            within = identity.lstrip("/")
         return _Run(self._folder, within, about)
+
+
+def _folder_name(text: str) -> str:
+    """A text as the name of a visible folder; of two texts that become one, keys differ."""
+    name = re.sub(r"^\.|[^\w.=+() -]+", "_", text)
+    return name.encode()[:150].decode(errors="ignore")
 
 
 class _Run:

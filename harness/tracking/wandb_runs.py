@@ -41,6 +41,11 @@ class WeightsAndBiases:
         return _Run(run)
 
 
+def _free(name: str) -> str:
+    """The name of a metric; the library keeps names with an underscore in front for itself."""
+    return f"metric.{name}" if name.startswith("_") else name
+
+
 class _Run:
     """A trial as a run, whose id is its key."""
 
@@ -48,7 +53,7 @@ class _Run:
         self._run, self.identity = run, str(run.id)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        self._run.log(dict(values), step=step)
+        self._run.log({_free(name): value for name, value in values.items()}, step=step)
 
     def flush(self) -> None:
         """Nothing: the process of the library writes at once."""

@@ -46,15 +46,18 @@ class Trainer:
         evaluate: Callable[[], float],
         report: Callable[[Progress], None],
         checkpoint: Checkpoint | None = None,
+        scored: str = "",
     ) -> None:
         """`evaluate` gives the dev score (higher is better); `report` hears of the progress.
 
         `checkpoint`: where the training is saved, and from where it goes on; None: nowhere.
+        `scored`: the digest of the data and the code behind `evaluate`.
         """
         config = kit.config
         assert isinstance(config, TrainingConfig), f"{kit.declared.name} trains nothing"
         self.method, self.kit, self.config, self.seed = method, kit, config, seed
         self.evaluate, self.report, self.checkpoint = evaluate, report, checkpoint
+        self.scored = scored
         self.outcome = Outcome()
         self.steps = Steps(kit, seed)
         self._reported = time.monotonic()
@@ -201,7 +204,7 @@ class Trainer:
         if stage.shared is None or rank_number() > 0:
             return None
         elsewhere = self._trained - set(trained_names(self.method, stage))
-        folder = StageStates.folder_of(stage, self.kit, self.seed, self._interval)
+        folder = StageStates.folder_of(stage, self.kit, self.seed, self._interval, self.scored)
         return StageStates(folder, elsewhere, self._asked)
 
     def _evaluate(self, loss: Tensor, stage: Stage, step: int, steps: int) -> None:

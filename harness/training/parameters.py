@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from fnmatch import fnmatchcase
+from glob import escape
 
 import transformers
 from torch import nn
@@ -47,7 +48,8 @@ def unmatched(method: nn.Module, stage: Stage) -> list[str]:
 
 def _beginnings(names: list[str]) -> set[str]:
     """Patterns for the parts of a method: `encoder.*` for `encoder.model.embeddings...`."""
-    return {f"{part}.*" if rest else part for part, _, rest in (n.partition(".") for n in names)}
+    parts = (name.partition(".") for name in names)
+    return {f"{escape(part)}.*" if rest else escape(part) for part, _, rest in parts}
 
 
 def moved_names(method: nn.Module, stage: Stage) -> set[str]:

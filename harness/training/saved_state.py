@@ -59,6 +59,10 @@ class SavedState:
         except SafetensorError as error:  # it hides what the system said, such as a full disk
             raise OSError(str(error)) from None
 
+    def digest(self) -> str:
+        """The digest of the weights, 16 hexadecimal digits."""
+        return _digest(_plain(self.weights), "")[:16]
+
     @classmethod
     def read(cls, path: Path) -> Self:
         """The content of a file. Raises UserError when it is damaged or of another kind."""

@@ -14,10 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from harness import PROTOCOL, shared_cache
-from harness.device import resolve_precision
+from harness.device import kind_of_machine, resolve_precision
 from harness.errors import UserError
 from harness.files import cache_folder, digest_of
 from harness.locks import locked
@@ -29,6 +27,11 @@ from harness.training.saved_state import SavedState
 
 _logger = logging.getLogger(__name__)
 STATE_INTERVAL = 250
+_DECLARED_BY_STAGE = {
+    "learning_rate", "batch_size", "epochs", "max_steps", "accumulation", "temperature",
+    "sentences", "triplets", "evaluation_interval",
+}  # fmt: skip
+"""Fields of every method of which a stage declares what it has of them"""
 _FORMAT = 3
 """Raised when what a state holds changes"""
 
@@ -46,27 +49,36 @@ class StageStates:
         self.folder, self.elsewhere, self.asked = folder, elsewhere, asked
 
     @staticmethod
-    def identity(stage: Stage, kit: Kit, seed: int, interval: int) -> str:
+    def identity(stage: Stage, kit: Kit, seed: int, interval: int, scored: str) -> str:
         """The digest of all that trials must agree in to share the states of a stage.
 
-        The kind of machine matters as well, but a driver does not know that of its workers.
+        `scored`: the digest of what gives the dev scores, which are a part of the states. The kind
+        of machine matters as well, but a driver does not know that of its workers.
         """
         assert stage.shared is not None
-        fields = (*stage.shared, "encoder", "precision")
-        values = {field: getattr(kit.config, field) for field in fields}
-        return digest_of([kit.identity(), stage.name, values, seed, interval])
+        config = kit.config
+        # The loop reads these fields itself, so a method need not name them; rates and sizes are
+        # those that the stage declares.
+        fields = {*TrainingConfig.model_fields} - _DECLARED_BY_STAGE
+        fields |= {*stage.shared, *stage.trains.values()}
+        values = {field: getattr(config, field) for field in sorted(fields)}
+        weights = {name: weight for name, weight in stage.losses.items() if not callable(weight)}
+        declared = [
+            stage.name, stage.trains, stage.streams, weights, stage.accumulation, stage.moves,
+            stage.batches, stage.optimisation, stage.selection,
+        ]  # fmt: skip
+        return digest_of([kit.identity(), declared, values, seed, interval, scored])
 
     @classmethod
-    def folder_of(cls, stage: Stage, kit: Kit, seed: int, interval: int) -> Path:
+    def folder_of(cls, stage: Stage, kit: Kit, seed: int, interval: int, scored: str) -> Path:
         """The folder of the states of this stage, seed, interval and kind of machine."""
         assert isinstance(kit.config, TrainingConfig)
-        on = kit.device
         machine = [
-            torch.__version__, torch.get_num_threads(), PROTOCOL,
-            resolve_precision(kit.config.precision, on),
-            torch.cuda.get_device_name(on) if on.type == "cuda" else on.type,
-        ]  # fmt: skip
-        digest = digest_of([cls.identity(stage, kit, seed, interval), machine, _FORMAT])
+            *kind_of_machine(kit.device),
+            resolve_precision(kit.config.precision, kit.device),
+        ]
+        identity = cls.identity(stage, kit, seed, interval, scored)
+        digest = digest_of([identity, machine, PROTOCOL, _FORMAT])
         return cache_folder() / "stages" / f"{kit.declared.name}-{stage.name}-{digest}"
 
     @contextmanager

@@ -5,6 +5,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from harness.inputs import opened_itself
+
 KEPT_BYTES = 512 * 1024
 """Of a longer output, so much of its beginning and so much of its end are kept"""
 
@@ -56,11 +58,19 @@ class BoundedLog:
 
 
 def _shorten(path: Path) -> None:
-    """Leave the last 1 MiB of a file."""
-    if not path.exists() or path.stat().st_size <= 2 * KEPT_BYTES:
+    """Leave the last 1 MiB of a file, and nothing of a link or of what else is no log."""
+    try:
+        with opened_itself(path) as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - 2 * KEPT_BYTES))
+            kept = file.read()
+    except FileNotFoundError:
         return
-    kept = path.read_bytes()[-2 * KEPT_BYTES :]
-    path.write_bytes(b"[earlier output is left out]\n" + kept)
+    except OSError:
+        path.unlink()
+        return
+    if size > len(kept):
+        path.write_bytes(b"[earlier output is left out]\n" + kept)
 
 
 def printable(text: str) -> str:
@@ -78,7 +88,7 @@ def last_lines(path: Path, characters: int) -> str:
     A single longer line is cut. The result is empty when there is no such file.
     """
     try:
-        with path.open("rb") as file:
+        with opened_itself(path) as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - 4 * characters))
             found = file.read()

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.files import Stamp, cache_folder, discard, unsealed
+from harness.locks import lock_beside
 from harness.trials.record_files import COMPACTED
 from harness.trials.store import Store
+from harness.trials.store_folders import LOG_NAME
 
 IN_USE_SECONDS = 3600
 """What was used within so many seconds may be in use now"""
@@ -32,6 +34,7 @@ CACHES = {
 }
 """Folder of the cache -> what is in it"""
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}\.(tmp|gone)|\.probe-[0-9a-f]{32}")
+_STUDY = re.compile(r".+\.journal(\.lock|\.damaged-[0-9]+)?")
 _WEIGHTS = re.compile(r"[0-9a-f]{32}\.(safetensors|json)")
 
 
@@ -98,10 +101,13 @@ def _of_store(store: Store) -> Iterator[Removable]:
     known = finished | {Path(name).stem for name in unreadable}
     tried = {*store.read(()).table["key"].to_pylist(), *(Path(name).stem for name in unreadable)}
     searches = set(store.read(("search",)).table["search"].to_pylist())
-    weights = [path for path in _children(store.weights_folder) if _WEIGHTS.match(path.name)]
+    weights = [path for path in _children(store.weights_folder) if _WEIGHTS.fullmatch(path.name)]
     lost = [path for path in weights if path.stem not in known]
-    logs = [path for path in _children(store.logs_folder) if path.stem not in tried]
-    studies = [path for path in _children(store.studies_folder) if not _is_of(path, searches)]
+    # A folder beside a store may be a link of a stranger: only files of our names are ours.
+    logs = [path for path in _children(store.logs_folder) if LOG_NAME.fullmatch(path.name)]
+    logs = [path for path in logs if path.stem not in tried]
+    studies = [path for path in _children(store.studies_folder) if _STUDY.fullmatch(path.name)]
+    studies = [path for path in studies if not _is_of(path, searches)]
     if any(name.startswith(COMPACTED) for name in unreadable):
         lost, logs, studies = [], [], []
 
@@ -155,7 +161,7 @@ def _outdated(entry: Path) -> bool:
 def _unused(path: Path) -> bool:
     """Whether nobody has locked or touched a file or folder within the last hour."""
     # The lock is in a folder (stages) or beside it (arrays), or it is what is asked about.
-    locks = {path / "lock", path.with_suffix(".lock")}
+    locks = {path / "lock", lock_beside(path), path}
     latest = max((stat.st_mtime for stat in _stats(path)), default=0.0)
     return time.time() - latest > IN_USE_SECONDS and not any(map(_locked, locks))
 

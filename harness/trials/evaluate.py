@@ -22,7 +22,7 @@ from harness.steps import Steps, unheard
 from harness.training.memory import Peak, peak_memory
 from harness.trials.lookup import MeasuredModel, evaluation_key
 from harness.trials.record import Record, Status
-from harness.trials.run import sizes, trained
+from harness.trials.run import sizes, trained, trained_digest
 from harness.trials.store import Store
 from harness.trials.trial import describe, key, revisions
 
@@ -58,7 +58,8 @@ class Measurement:
             )
         self.embedder = Embedder(self.method, kit)
         self.embedder.progress = partial(steps, "embedding sentences")
-        self.folder = cache_folder() / "embeddings" / key(model.trial)
+        found = trained_digest(self.method, kit)
+        self.folder = cache_folder() / "embeddings" / key(model.trial) / found
         """The folder of the kept embeddings"""
         self._kept = {
             dev: KeptEmbeddings(self.folder / split, self.embedder, write=keep)

@@ -128,21 +128,22 @@ def progress_of_others(remote: RemoteFolder, here: Collection[str]) -> list[str]
     """
     names = [name for name in remote.names(RUNNING_OBJECTS) if name.partition("-")[2]]
     contents = [_content(remote, name) for name in names if name.partition("-")[0] not in here]
-    return [content["progress"] for content in contents if content and content["progress"]]
+    notes = (content.get("progress") for content in contents)
+    return [note for note in notes if isinstance(note, str)]
 
 
 def _owner(remote: RemoteFolder, name: str) -> Owner | None:
-    """The owner that a claim names; None when it has been given back this moment."""
-    content = _content(remote, name)
-    return Owner(**content["owner"]) if content else None
+    """The owner that a claim names; None when it has been given back this moment, or names none."""
+    try:
+        return Owner.of(_content(remote, name).get("owner"))
+    except ValueError:
+        return None
 
 
-def _content(remote: RemoteFolder, name: str) -> dict[str, Any] | None:
-    for last in (False, False, True):
-        found = remote.get(f"{RUNNING_OBJECTS}/{name}")
-        try:
-            return json.loads(found) if found else None
-        except ValueError:  # it was replaced by a longer one while it was read
-            if last:
-                raise
-    return None
+def _content(remote: RemoteFolder, name: str) -> dict[str, Any]:
+    """What a claim says; nothing when it is gone or is no claim."""
+    for _ in range(3):  # it may be replaced by a longer one while it is read
+        with suppress(ValueError, RecursionError):
+            found = json.loads(remote.get(f"{RUNNING_OBJECTS}/{name}") or b"{}")
+            return found if isinstance(found, dict) else {}
+    return {}

@@ -25,7 +25,7 @@ from harness.trials.record_files import UNFINISHED, KeyRange
 from harness.trials.remote_claims import RUNNING_OBJECTS, RemoteClaim, living, progress_of_others
 from harness.trials.remote_copy import RemoteCopy
 from harness.trials.store import SMALL_FILES, Store
-from harness.trials.store_folders import PROGRESS, StoreFolders
+from harness.trials.store_folders import PROGRESS, StoreFolders, logged_keys
 
 QUIET_SECONDS = 60.0
 """Time between two sentences about a bucket that stays away"""
@@ -94,7 +94,7 @@ class RemoteStore(Store):
     def logged(self) -> set[str]:
         there: set[str] = set()
         with self._going_on("only the logs of this machine are seen"):
-            there = {Path(name).stem for name in self._remote_logs.names()}
+            there = logged_keys(self._remote_logs.names())
         return there | super().logged()
 
     @contextmanager

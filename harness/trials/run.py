@@ -1,5 +1,6 @@
 """Runs one trial: data, model, stages, evaluation, record."""
 
+import functools
 import logging
 import time
 from collections.abc import Callable, Collection
@@ -11,7 +12,8 @@ from typing import Any
 import torch
 import transformers
 
-from harness.device import device, in_precision, resolve_precision
+from harness import __version__
+from harness.device import device, in_precision, kind_of_machine, resolve_precision
 from harness.errors import Postponed, TrialFailure, UserError, WorkerLost, reason
 from harness.evaluation.embedder import Embedder
 from harness.evaluation.fitting import check_trains
@@ -35,7 +37,7 @@ from harness.training.seeds import seed_everything
 from harness.training.sharded import readable
 from harness.trials.record import Record
 from harness.trials.running import noted
-from harness.trials.trial import Trial, describe, facts_of, failed
+from harness.trials.trial import Trial, describe, facts_of, failed, key
 from harness.trials.workers import Launch, together
 
 _logger = logging.getLogger(__name__)
@@ -166,11 +168,13 @@ def train(
     check_trains(method, kit)
     precision = resolve_precision(config.precision, kit.device)
     evaluate = _dev_score(method, kit, measured, embedder, precision)
+    start = functools.partial(Trainer, method, kit, trial.seed, evaluate, report)
+    scored = measured.digest()
     if running is None:
-        return Trainer(method, kit, trial.seed, evaluate, report).run(), precision
+        return start(scored=scored).run(), precision
     with giving_way(running / GIVE_WAY) as asked:
         checkpoint = Checkpoint(running / CHECKPOINT, _identity(trial, precision), asked)
-        return Trainer(method, kit, trial.seed, evaluate, report, checkpoint).run(), precision
+        return start(checkpoint, scored).run(), precision
 
 
 def run_shared_stage(trial: Trial, asked: Collection[int], report: Report) -> None:
@@ -185,7 +189,8 @@ def run_shared_stage(trial: Trial, asked: Collection[int], report: Report) -> No
     precision = resolve_precision(kit.config.precision, kit.device)
     measured = suite(kit.config.suite)
     evaluate = _dev_score(method, kit, measured, Embedder(method, kit), precision)
-    Trainer(method, kit, trial.seed, evaluate, report).run_shared_stage(asked)
+    trainer = Trainer(method, kit, trial.seed, evaluate, report, scored=measured.digest())
+    trainer.run_shared_stage(asked)
 
 
 def _dev_score(
@@ -203,13 +208,13 @@ def _dev_score(
 
 def _identity(trial: Trial, precision: str) -> dict[str, Any]:
     """What two processes must agree in, so that one can go on from the checkpoint of the other."""
-    record = describe(trial)
-    computed: dict[str, Any] = {"device": record.device, "precision": precision}
+    machine, threads, torch, transformers = kind_of_machine(device())
+    computed: dict[str, Any] = {"machine": machine, "precision": precision}
     # Several processes draw other numbers anyway, and another number of them may go on.
     if rank_count() == 1:
-        computed["threads"] = record.threads
-    versions = {name: record.versions[name] for name in ("harness", "torch", "transformers")}
-    return {"trial": record.key, **computed, **versions}
+        computed["threads"] = threads
+    versions = {"harness": __version__, "torch": torch, "transformers": transformers}
+    return {"trial": key(trial), **computed, **versions}
 
 
 def keep(method: Method[Any], kit: Kit, path: Path | None, trial: Trial) -> str | None:
@@ -266,6 +271,14 @@ def trained(
         why = "perhaps because this machine is another one"
         _logger.warning("the weights of %s differ from its record, %s", trial.label, why)
     return method, kit
+
+
+def trained_digest(method: Method[Any], kit: Kit) -> str:
+    """The digest of what the stages of a method have trained; 16 hexadecimal digits.
+
+    Another kind of machine may have trained other weights under the same key.
+    """
+    return SavedState(current(method, _changed(method, kit))).digest()
 
 
 def sizes(method: Method[Any], memory: Peak) -> dict[str, Any]:

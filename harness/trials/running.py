@@ -1,5 +1,6 @@
 """Running trials as others see them: each says in its folder how far it is."""
 
+import functools
 import json
 import math
 import time
@@ -10,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.claims import owner_of
+from harness.errors import visible
 from harness.files import written_whole
+from harness.inputs import read_note
 from harness.training.progress import Progress
+from harness.trials.record_faults import LARGEST_SCORE
 from harness.trials.store import Store
 from harness.trials.store_folders import PROGRESS
 
@@ -73,7 +77,7 @@ def running_trials(store: Store) -> list[RunningTrial]:
     found = []
     for note in store.running_folder.glob(f"*/{PROGRESS}"):
         with suppress(OSError):  # it ended this moment
-            trial = _read(note.read_bytes())
+            trial = _read(read_note(note))
             if trial is not None and owner_of(store.claim(note.parent.name)) is not None:
                 found.append(trial)
     found += filter(None, map(_read, store.progress_elsewhere()))
@@ -88,8 +92,18 @@ def _write(trial: RunningTrial, folder: Path) -> None:
 def _read(note: str | bytes) -> RunningTrial | None:
     """The trial that a note describes; None when the note is damaged."""
     try:
-        values: dict[str, Any] = json.loads(note)
-        progress = Progress(**values["progress"]) if values["progress"] else None
-        return RunningTrial(values["label"], values["seconds"], progress, tuple(values["curve"]))
-    except (ValueError, TypeError, KeyError):
+        found: RunningTrial = _notes().validate_json(note)
+    except ValueError:
         return None
+    if found.progress and not 0 <= found.progress.step <= found.progress.total_steps > 0:
+        return None
+    if not all(abs(value) < LARGEST_SCORE for value in (found.seconds, *found.curve)):
+        return None
+    return replace(found, label=visible(found.label))
+
+
+@functools.cache
+def _notes() -> Any:
+    from pydantic import TypeAdapter  # only who looks at others needs it
+
+    return TypeAdapter(RunningTrial)

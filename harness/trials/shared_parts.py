@@ -96,6 +96,7 @@ def _first_stage(trial: Trial, kit: Kit) -> list[Part]:
     if config.engine != "single":
         return []
     interval = kit.declared.evaluation_interval(stage)
-    key = StageStates.identity(stage, kit, trial.seed, interval)
+    scored = suite(config.suite).digest()
+    key = StageStates.identity(stage, kit, trial.seed, interval, scored)
     steps = kit.declared.steps_of(stage) or 0
     return [Part(key, f"the first stage of {trial.label}", trial, None, steps)]

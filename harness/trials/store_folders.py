@@ -1,22 +1,30 @@
 """The folders of a store, and the marks in them with which processes hear of each other."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from harness.claims import claimed, owner_of
+from harness.errors import UserError
 from harness.owners import Owner
 
 PROGRESS = "progress.json"
 """The file in the folder of a running trial in which it says how far it is"""
 CLAIM = "claim"
 """The file that names the process which runs a trial or a sweep"""
+LOG_NAME = re.compile(r"[0-9a-f]{32}\.txt")
 DEFAULT_STORE = Path("results/trials")
 
 
 def store_option(store: Path | str) -> list[str]:
     """The words of the option with which a command uses this store; none for the default one."""
     return [] if str(store) == str(DEFAULT_STORE) else ["--store", str(store)]
+
+
+def logged_keys(names: Iterable[str]) -> set[str]:
+    """The keys of the trials whose logs have these names; another file is no log."""
+    return {name.removesuffix(".txt") for name in names if LOG_NAME.fullmatch(name)}
 
 
 class StoreFolders:
@@ -39,6 +47,13 @@ class StoreFolders:
         """A folder beside the store, with its name and what is in there."""
         folder = self.folder.resolve()
         return folder.with_name(f"{folder.name}-{what}")
+
+    def _hidden(self, name: str) -> Path:
+        """A hidden folder, from which what is old is removed. Raises UserError for a link."""
+        folder = self.folder / name
+        if folder.is_symlink():
+            raise UserError(f"{folder} is a link; remove it, since a store has a folder there")
+        return folder
 
     @property
     def weights_folder(self) -> Path:
@@ -73,7 +88,7 @@ class StoreFolders:
 
     def logged(self) -> set[str]:
         """The keys of the trials whose output the store has."""
-        return {path.stem for path in self.logs_folder.glob("*.txt")}
+        return logged_keys(path.name for path in self.logs_folder.glob("*.txt"))
 
     def log_here(self, key: str) -> Path:
         """`log`, in a folder that is there, unless the disk is full."""
@@ -97,7 +112,7 @@ class StoreFolders:
 
         It is hidden, because readers of Parquet files leave hidden folders out.
         """
-        return self.folder / ".running"
+        return self._hidden(".running")
 
     def running(self, key: str) -> Path:
         """The folder of a trial that runs: its claim and its checkpoint."""
@@ -117,7 +132,7 @@ class StoreFolders:
     @property
     def sweeps_folder(self) -> Path:
         """The hidden folder in which sweeps say how far they are."""
-        return self.folder / ".sweeps"
+        return self._hidden(".sweeps")
 
     def claim(self, key: str) -> Path:
         """The file that names the process which runs a trial."""

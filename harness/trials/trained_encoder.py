@@ -6,8 +6,11 @@ from harness.data.trained_encoders import WEIGHTS, parts_of, trained_folder
 from harness.errors import UserError
 from harness.files import content_digest
 from harness.manifests import MANIFEST, damage, seal
+from harness.trials.record import Record
 from harness.trials.store import Store
 
+_TAKEN_FROM = "weights-digest"
+"""The file beside an encoder with the digest of the weights that it was taken from"""
 IN_A_METHOD = "encoder.model."
 """What stands before the names of the pretrained model in the state of a method"""
 
@@ -21,12 +24,12 @@ def provide(store: Store, encoder: str) -> None:
     _, trial = parts_of(encoder)
     if trial is None:
         return
-    folder = trained_folder(trial)
-    if damage(folder / MANIFEST) is None:
+    folder, record = trained_folder(trial), store.get(trial)
+    if damage(folder / MANIFEST) is None and _is_of(folder, record):
         return
     from harness.training.saved_state import SavedState  # with torch
 
-    state = SavedState.read(_weights(store, encoder, trial))
+    state = SavedState.read(_weights(store, record, encoder, trial))
     weights = {
         name.removeprefix(IN_A_METHOD): value
         for name, value in state.weights.items()
@@ -35,12 +38,24 @@ def provide(store: Store, encoder: str) -> None:
     if not weights:
         raise UserError(f'encoder "{encoder}": trial {trial[:10]} has not trained its encoder')
     SavedState(weights).write(folder / WEIGHTS)
-    seal(folder / MANIFEST, [folder / WEIGHTS])
+    (folder / _TAKEN_FROM).write_text(str(record and record.weights_digest))
+    seal(folder / MANIFEST, [folder / WEIGHTS, folder / _TAKEN_FROM])
 
 
-def _weights(store: Store, encoder: str, trial: str) -> Path:
+def _is_of(folder: Path, record: Record | None) -> bool:
+    """Whether an encoder of the cache has the weights that a record names; True without one.
+
+    Another store may have other weights of the same trial, which another kind of machine trained.
+    """
+    if record is None or not record.finished:
+        return True
+    taken = folder / _TAKEN_FROM
+    return taken.is_file() and taken.read_text() == record.weights_digest
+
+
+def _weights(store: Store, record: Record | None, encoder: str, trial: str) -> Path:
     """The file of a trial's trained weights, as its record names it."""
-    record, weights = store.get(trial), store.kept_weights(trial)
+    weights = store.kept_weights(trial)
     if record is None or not record.finished:
         raise UserError(
             f'encoder "{encoder}": trial {trial[:10]}, which trains it, has not finished'

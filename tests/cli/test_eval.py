@@ -13,9 +13,11 @@ import pytest
 from harness.data.corpora import GRADED
 from harness.data.hub import EMBEDDED
 from harness.evaluation.embedder import Embedder
+from harness.files import content_digest
 from harness.plugin import method as methods
 from harness.plugin import registry
 from harness.training.loop import Trainer
+from harness.training.saved_state import SavedState
 from harness.trials.record import Record
 from harness.trials.run import attempt
 from harness.trials.store import Store
@@ -1047,7 +1049,7 @@ def test_kept_embeddings_serve_later_suites(
     sizes, _ = counted("pooling")
     answer = harness(*command, "retrieval", "--keep-embeddings", "--store", store)
     assert answer.code == 0, answer.err
-    [folder] = kept.iterdir()
+    [folder] = kept.glob("*/*")
     assert str(folder) in answer.out
     assert {path.suffix for path in (folder / "test").iterdir()} == {".npy", ".parquet", ".json"}
     first = sum(sizes)
@@ -1078,6 +1080,31 @@ def test_all_that_is_kept_needs_no_model_pass(
     check_scores(evaluation(tmp_path / "other"), evaluation(store))
 
 
+def test_kept_vectors_are_those_of_the_same_weights(
+    harness: Any, trials: dict[str, Record], store: Path, kept: Path, tmp_path: Path
+) -> None:
+    """Two stores may have other weights of one trial, such as those of another kind of machine."""
+    trial = trials["final"]
+    command = ["eval", trial.key, *GRADED_EVAL, "--store"]
+    assert harness(*command, store, "--keep-embeddings").code == 0
+    other = Store(tmp_path / "other")
+    state = SavedState.read(Store(store).weights(trial.key))
+    for value in state.weights.values():
+        if value.is_floating_point():
+            value.mul_(-1.5)
+    state.write(other.weights(trial.key))
+    other.write(replace(trial, weights_digest=content_digest(other.weights(trial.key))))
+    assert harness(*command, other.folder).code == 0
+    cold = Store(tmp_path / "cold")
+    shutil.copytree(other.folder, cold.folder)
+    shutil.copytree(other.weights_folder, cold.weights_folder)
+    (cold.folder / f"{evaluation(other.folder).key}.parquet").unlink()
+    shutil.rmtree(kept)
+    assert harness(*command, cold.folder).code == 0
+    check_scores(evaluation(other.folder), evaluation(cold.folder))
+    assert evaluation(other.folder).test != evaluation(store).test
+
+
 def test_nothing_is_kept_unless_asked(harness: Any, store: Path, kept: Path) -> None:
     harness("eval", "tiny-bert", *GRADED_EVAL, "--store", store)
     assert not kept.exists()
@@ -1102,7 +1129,7 @@ def test_dev_vectors_are_kept_apart_where_they_differ(
         store,
     ]
     assert harness(*command).code == 0
-    assert sorted(folder.name for folder in (kept / trial.key).iterdir()) == ["dev", "test"]
+    assert sorted(folder.name for folder in (kept / trial.key).glob("*/*")) == ["dev", "test"]
     (store / f"{evaluation(store).key}.parquet").unlink()
     answer = harness(*command)
     assert "embeddings were kept" in answer.out

@@ -4,6 +4,7 @@ import json
 import os
 import unicodedata
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from harness.errors import UserError
+from harness.owners import Owner
 from harness.plugin import registry
+from harness.sweep.screen.sweep_state import SweepState, publishing
+from harness.trials.bounded_log import BoundedLog
 from harness.trials.record import JSON_COLUMNS, RANK, SCHEMA
 from harness.trials.store import Store
 from tests.trials.test_store import record
@@ -75,6 +80,13 @@ def strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     weights = store.parent / "trials-weights"
     weights.mkdir()
     (weights / f"{key_of(1)}.safetensors").symlink_to(outside)
+    logs = store.parent / "trials-logs"
+    logs.mkdir()
+    (logs / f"{key_of(1)}.txt").symlink_to(outside)
+    os.mkfifo(logs / f"{key_of(2)}.txt")
+    (logs / f"{key_of(3)}.txt").mkdir()
+    (logs / "secret.txt").write_text("a secret")
+    leave_notes(store, outside)
     write_row(store, "a" * 32, key="../../x", status="failed")
     write_row(store, "b" * 32, key="b" * 32, role="weird")
     write_row(store, "c" * 32, key="d" * 32)
@@ -82,6 +94,38 @@ def strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_row(store, "f" * 32, key="f" * 32, test=[("graded", 1e308), ("x", float("-inf"))])
     (store / "0.parquet").write_bytes(b"no Parquet")
     return store
+
+
+def leave_notes(store: Path, outside: Path) -> None:
+    """Leave what the processes of trials and sweeps leave; none of it is as they write it."""
+    owner = asdict(replace(Owner(), place="elsewhere", host=ORDERS))
+    now = {"step": 1, "total_steps": 2, "loss": 1.0, "dev": 1.0, "sentences_per_second": 1.0}
+    running = [
+        {"label": ORDERS, "seconds": 1.0, "progress": now, "curve": [1.0]},
+        {"label": "a", "seconds": 1.0, "progress": {**now, "total_steps": 0}, "curve": []},
+        {"label": "b", "seconds": "x", "progress": {**now, "loss": ORDERS}, "curve": ["x"]},
+        {"label": "c", "seconds": 1e308, "progress": None, "curve": [1e308, -1e308, 1e300]},
+        {"label": [], "seconds": None, "progress": [], "curve": 5},
+        [],
+    ]
+    sweeps = [
+        {"title": ORDERS, "done": 1, "to_run": 2, "best": 1.0, "best_label": ORDERS},
+        {"title": 5, "done": "x", "trial_seconds": 1e308, "best": ORDERS},
+    ]
+    folders = [store / ".running" / key_of(number) for number in range(1, 8)]
+    folders += [store / ".sweeps" / f"{number:032x}" for number in range(3)]
+    notes = [*map(json.dumps, running), "[" * 100_000, *map(json.dumps, sweeps), "{}"]
+    for folder, note in zip(folders, notes, strict=True):
+        folder.mkdir(parents=True)
+        name = "state.json" if ".sweeps" in folder.parts else "progress.json"
+        (folder / name).write_text(note)
+        (folder / "claim").write_text(json.dumps(owner) + "\n")
+    folders[4].joinpath("claim").write_text(json.dumps(owner | {"process": ORDERS, "began": 5}))
+    for number, name in ((8, "progress.json"), (9, "claim")):
+        (store / ".running" / key_of(number)).mkdir()
+        os.mkfifo(store / ".running" / key_of(number) / name)
+        other = {"claim": "progress.json", "progress.json": "claim"}[name]
+        (store / ".running" / key_of(number) / other).symlink_to(outside)
 
 
 VERBS: dict[str, list[str]] = {
@@ -104,7 +148,8 @@ VERBS: dict[str, list[str]] = {
     "eval of its own suite": ["eval", key_of(7), "--suite", "graded", "--store", "STORE"],
     "retrieve": ["retrieve", key_of(4), "a query", "--store", "STORE"],
     "export": ["export", key_of(1), "OUT", "--store", "STORE"],
-    "logs": ["logs", key_of(1), "--store", "STORE"],
+    **{f"logs {number}": ["logs", key_of(number), "--store", "STORE"] for number in range(1, 4)},
+    "logs of another file": ["logs", "secret", "--store", "STORE"],
     **{f"show {number}": ["show", key_of(number), "--store", "STORE"] for number in range(1, 15)},
     **{f"show {digit}": ["show", digit * 32, "--store", "STORE"] for digit in "abcdef"},
 }
@@ -182,6 +227,68 @@ def test_merge_takes_what_is_sound_and_names_the_rest(
     assert sorted(taken) == [key_of(number) for number in range(1, 15)]
     assert not list(tmp_path.rglob("x*.parquet"))
     assert not list(tmp_path.glob("into-weights/*"))
+
+
+def test_notes_of_a_stranger_are_shown_as_they_are(
+    strangers: Path, harness: Callable[..., Any]
+) -> None:
+    shown = harness("watch", "--store", strangers, "--once").out
+    assert "\\x1b[2J\\x1b]0;title\\x07" in shown
+    assert "1/2 done" in shown
+    refused = harness("logs", key_of(1), "--store", strangers)
+    assert refused.code == 2
+    assert "cannot be read: it is a link" in refused.err
+
+
+@pytest.mark.parametrize("hidden", [".running", ".sweeps"])
+def test_nothing_is_removed_through_a_link_of_a_store(
+    hidden: str, tmp_path: Path, harness: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep removes what killed sweeps have left, and `clean` what no trial of the store has."""
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    store, home = tmp_path / "theirs" / "trials", tmp_path / "home"
+    Store(store).write(record(1))
+    for name in ("a", "0" * 32, key_of(1), f"{'1' * 32}/a", "notes.txt", "a.journal.txt/b"):
+        path = home / name / "a file"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("of the user")
+    before = snapshot(home, store)
+    (store / hidden).symlink_to(home)
+    with pytest.raises(UserError, match=r"is a link"):
+        use_hidden_folders(Store(store))
+    (store / hidden).unlink()
+    for beside in ("logs", "studies", "weights"):
+        store.with_name(f"trials-{beside}").symlink_to(home)
+    for path in [home, *home.rglob("*")]:
+        os.utime(path, (0, 0))
+    harness("clean", "--yes", "--store", store)
+    assert snapshot(home, store) == before
+
+
+def use_hidden_folders(store: Store) -> None:
+    """Do what a sweep and its trial do with the hidden folders."""
+    store.running(key_of(1))
+    with publishing(store) as publish:
+        publish(SweepState())
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "link to nothing"])
+def test_no_output_goes_through_a_link(kind: str, tmp_path: Path) -> None:
+    """A trial that is run again on somebody's store writes its own log."""
+    store, outside = Store(tmp_path / "theirs" / "trials"), tmp_path / "profile"
+    outside.write_text("of the user\n" * 200_000)
+    path = store.log_here(key_of(1))
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(outside if kind == "link" else tmp_path / "new")
+    log = BoundedLog(path)
+    log.add(b"an output")
+    log.close()
+    assert outside.read_text() == "of the user\n" * 200_000
+    assert not (tmp_path / "new").exists()
+    assert not path.is_symlink()
+    assert path.read_text().endswith("an output")
 
 
 # Any record

@@ -89,4 +89,6 @@ def test_every_verb_says_so(harness: Callable[..., Any], store: Store) -> None:
     assert SAID in " ".join(shown.out.split())
     listed = harness("list", "trials", "--store", store.folder)
     assert "failed" in listed.out
+    assert SAID in listed.out
+    assert "41.00" not in listed.out
     assert "finished" not in listed.out

@@ -13,6 +13,7 @@ from sentence_transformers import SentenceTransformer
 
 from harness.data.sts_pairs import LOADERS, Pairs
 from harness.errors import NotHere, UserError
+from harness.evaluation import mteb_suites, suites
 from harness.evaluation.embedder import Embedder
 from harness.evaluation.mteb_suites import MEAN
 from harness.evaluation.sts import selecting
@@ -92,9 +93,14 @@ def test_other_data_and_other_code_are_another_suite(tmp_path: Path) -> None:
     assert len({*digests, suite(f"mteb:{path}").digest()}) == 3
 
 
+@pytest.mark.parametrize("mirror", ["mirror", "a [1]* {x} #b: c?", "a::b%20c", "[a]/**/b"])
 def test_a_task_of_mteb_reads_its_data_from_the_mirror(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mirror: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The library `datasets` reads a path as a pattern, or as an address with parts."""
+    tmp_path = tmp_path / mirror
+    mteb_suites._named.cache_clear()
+    suites._loaded.cache_clear()
     folder = tmp_path / "datasets" / "mteb" / "stsbenchmark-sts"
     folder.mkdir(parents=True)
     rows = [{"sentence1": one, "sentence2": two, "score": gold} for one, two, gold in PAIRS["test"]]

@@ -612,7 +612,10 @@ def test_trials_that_share_stage_1_have_its_dev_scores(
 ) -> None:
     """A state of the stage has dev scores, which another trial takes over."""
     kits = [small(augmentation="adapter", **given) for given in ({}, {field: value})]
-    keys = {StageStates.identity(kit.declared.stages[0], kit, seed=0, interval=2) for kit in kits}
+    keys = {
+        StageStates.identity(kit.declared.stages[0], kit, seed=0, interval=2, scored="a suite")
+        for kit in kits
+    }
     texts = ["the cat sat", "a dog"]
     one, other = (Embedder(build(kit), kit)(texts, dev=True) for kit in kits)
     assert (len(keys) == 1) == np.array_equal(one, other)

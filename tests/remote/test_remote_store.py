@@ -1,5 +1,7 @@
 """A store in a bucket: what one machine writes another one reads, whatever fails on the way."""
 
+import http.client
+import json
 import logging
 import os
 import threading
@@ -157,6 +159,36 @@ def test_a_record_that_is_removed_from_the_bucket_is_gone(machine: Machine, serv
     straight(server).delete_file(f"{a.remote.path}/{record(1).key}.parquet")
     assert numbers(a) == [2]
     assert a.get(record(2).key) is not None
+
+
+def test_names_in_a_bucket_lead_nowhere(
+    machine: Machine, bucket: str, server: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stranger who may write into the bucket names no file outside of the copy."""
+    key, other = record(1).key, record(2).key
+    machine("a").write(record(1))
+    content = (machine("a").folder / f"{key}.parquet").read_bytes()
+    claim = json.dumps({"owner": {"host": "../x", "process": "\x1b[2J"}, "progress": 5}).encode()
+    for name, data in {
+        "trials/../x.parquet": content, "trials/..": content, "trials//x.parquet": content,
+        "trials/.x.parquet": content, "trials/..parquet": content,
+        "trials/a%20b.parquet": content, f"trials/{'x' * 230}.parquet": content,
+        "trials-logs/../x.txt": b"a log", "trials-logs/..txt": b"a log", "trials-logs/x.txt": b"",
+        f"trials/.running/{other}-x": claim, f"trials/.running/{other}-y": b"[" * 100_000,
+        f"trials/.running/{other}-z": b"5",
+    }.items():  # fmt: skip
+        # pyarrow would send some of these names in another form.
+        sent = http.client.HTTPConnection("127.0.0.1", server)
+        sent.request("PUT", f"/{bucket}/results/{name}", data)
+        assert (name, sent.getresponse().status) == (name, 200)
+    b = machine("b")
+    assert numbers(b) == [1]
+    assert b.logged() == set()
+    assert b.owner(other) is None
+    assert b.progress_elsewhere() == []
+    outside = {path.name for path in (tmp_path / "b").rglob("*") if path.is_file()}
+    assert outside <= {f"{key}.parquet", ".copy.lock"}
+    assert "is left out: harness has no such name" in caplog.text
 
 
 @pytest.mark.parametrize("fault", ["drop", "busy", "half"])

@@ -11,7 +11,7 @@ import torch
 from harness import shared_cache
 from harness.arrays import SharedArrays
 from harness.errors import UserError
-from harness.files import cache_folder
+from harness.files import cache_folder, sealed_json
 from harness.training.saved_state import SavedState
 from harness.training.shared_stages import StageStates
 from tests.remote.conftest import Proxy, straight
@@ -105,6 +105,35 @@ def test_what_is_damaged_in_the_bucket_is_replaced(
     arrays("b").read()
     arrays("c").read()
     assert built == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"../x.npy": {"bytes": 1, "sha256": "0" * 64}},
+        {"..": {"bytes": 1, "sha256": "0" * 64}},
+        {"x.npy": {"bytes": 1, "sha256": "../../x"}},
+        {"x.npy": {"bytes": 1}},
+        ["x.npy"],
+    ],
+)
+def test_a_manifest_of_a_stranger_names_no_other_file(
+    named: object,
+    arrays: Callable[[str], SharedArrays],
+    built: list[str],
+    bucket: str,
+    server: int,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for name, content in {"manifest.json": sealed_json(named).encode(), "0" * 64: b"x"}.items():
+        place = f"{bucket}/cache/tokens/a-corpus/{name}"
+        with straight(server).open_output_stream(place) as stream:
+            stream.write(content)
+    assert arrays("a").read()["ids"][7] == 7
+    assert built == ["a"]
+    assert "is not fetched from the shared cache" in caplog.text
+    assert not list(tmp_path.rglob("x*"))
 
 
 def test_without_the_bucket_a_machine_builds_and_offers_later(

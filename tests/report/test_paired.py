@@ -1,5 +1,6 @@
 """Two checkpoints of one seed each: a paired bootstrap, where their embeddings are kept."""
 
+import math
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
@@ -27,21 +28,21 @@ BY_GRADED = {
 
 
 @pytest.fixture
-def keep(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, float], None]:
-    """keep(key, noise): embeddings of the graded pairs; with more noise they are worse."""
+def keep(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
+    """keep(key, noise, weights): embeddings of the graded pairs; with more noise they are worse."""
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     measured = suite("graded")
     texts = list(chain.from_iterable(measured.load(test).texts for test in measured.tests))
     plain = np.random.default_rng(0).normal(size=(len(texts), 16)).astype(np.float32)
 
-    def keep(key: str, noise: float) -> None:
+    def keep(key: str, noise: float, weights: str = "0" * 16) -> None:
         pairs = measured.load(measured.tests[0])
         vectors = dict(zip(texts, plain, strict=True))
         random = np.random.default_rng(int(key, 16))
         for first, second, gold in zip(pairs.first, pairs.second, pairs.gold, strict=True):
             far = (5 - gold) / 5 + noise * random.random()
             vectors[second] = vectors[first] + far * vectors[second]
-        folder = cache_folder() / "embeddings" / key / "test"
+        folder = cache_folder() / "embeddings" / key / weights / "test"
         folder.mkdir(parents=True)
         written = KeptEmbeddings(
             folder, lambda asked, **_: np.stack([vectors[text] for text in asked]), write=True
@@ -70,6 +71,17 @@ def test_what_is_not_significantly_worse_is_bold(
     paired._p_values.cache_clear()
     paired._p_values.cache_clear()
     assert best_methods(store) == {"simcse", "diffcse"}
+
+
+def test_vectors_of_two_weights_of_a_trial_are_not_compared(keep: Callable[..., None]) -> None:
+    """Nobody knows which of them the scores of the table are of."""
+    one, other = "1" * 32, "2" * 32
+    keep(one, 0.1)
+    keep(other, 0.2)
+    paired._p_values.cache_clear()
+    assert 0 <= paired.paired_p_value("graded", one, other, "graded") <= 1
+    keep(other, 0.2, "1" * 16)
+    assert math.isnan(paired.paired_p_value("graded", one, other, "graded"))
 
 
 def test_the_p_value_is_that_of_harness_compare(keep: Callable[[str, float], None]) -> None:

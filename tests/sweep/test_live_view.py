@@ -102,7 +102,7 @@ def test_others_read_the_state_while_the_sweep_runs(tmp_path: Path) -> None:
 
 def test_what_a_killed_sweep_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
-    left = store.sweeps_folder / "killed"
+    left = store.sweeps_folder / ("0" * 32)
     left.mkdir(parents=True)
     (left / "state.json").write_text("{}")
     assert running_sweeps(store) == []

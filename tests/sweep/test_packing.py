@@ -14,6 +14,7 @@ import pytest
 
 from harness.trials.store import Store
 from tests.clusters import cluster
+from tests.planted import PLANTED, SECRETS, leaks
 from tests.programs import run_module
 from tests.sweeping import BAG, one_grid
 
@@ -71,6 +72,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2,
         "HARNESS_TEST_MARK": uuid.uuid4().hex,
+        **SECRETS,
     }
 
 
@@ -94,6 +96,8 @@ def test_first_peak_decides_the_shares_and_who_needs_more_is_run_again(
         environment=environment,
     )  # fmt: skip
     assert answer.code == 0, answer.out + answer.err
+    assert PLANTED not in answer.out + answer.err
+    assert not leaks(tmp_path, environment)
     assert "waits: it needs more than its share of a GPU" in answer.out
     lines = [line.split() for line in notes.read_text().splitlines()]
     shares = [(int(number), float(gpus)) for number, gpus in lines]

@@ -11,23 +11,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyarrow.fs import FileSelector
 
 from harness.processes import python_command
 from harness.trials.store import Store
+from tests.planted import PLANTED, SECRETS, leaks
+from tests.remote.conftest import bucket, moto, proxy, server, straight
 from tests.sweeping import write_few_pairs
+
+__all__ = ["bucket", "moto", "proxy", "server"]  # fixtures
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 SHADOWS = ("types", "typing", "random", "torch", "datasets", "harness", "ray")
-PLANTED = "planted5ecret"
-KEYS = (
-    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN",
-    "HF_TOKEN", "MLFLOW_TRACKING_PASSWORD", "AZURE_STORAGE_KEY", "GOOGLE_API_KEY",
-)  # fmt: skip
-SECRETS = {
-    **dict.fromkeys(KEYS, PLANTED),
-    "WANDB_API_KEY": f"{PLANTED:x<40}",
-    "HTTPS_PROXY": f"http://user:{PLANTED}@127.0.0.1:1",
-}
 SPACE = """\
 setting: unsup
 suite: SUITE
@@ -90,23 +85,29 @@ def test_a_sweep_gives_nothing_away_and_imports_nothing_of_the_folder(
     tmp_path: Path,
     write_plugin: Callable[..., Path],
     environment: dict[str, str],
+    bucket: str,
+    server: int,
 ) -> None:
     # What the user names in his folder is imported all the same.
     write_plugin(working / "known.py", "known")
     suite = write_few_pairs(working)
     (working / "space.yaml").write_text(SPACE.replace("SUITE", str(suite)), "utf-8")
-    place = tmp_path / "t"
-    place.mkdir()
+    cache = tmp_path / "cache"
+    aws = {"AWS_ENDPOINT_URL": os.environ["AWS_ENDPOINT_URL"]}
     done = subprocess.run(
         [sys.executable, "-P", "-c", SPIED, str(tmp_path), "sweep", "./known.py", "space.yaml",
-         "--store", str(tmp_path / "store"), "--dashboard", "--track", "tensorboard"],
-        cwd=working, env=environment | SECRETS | {"HARNESS_CACHE": str(tmp_path / "cache")},
+         "--store", f"s3://{bucket}/results/trials", "--dashboard", "--track", "trackio"],
+        cwd=working, env=environment | SECRETS | aws | {
+            "HARNESS_CACHE": str(cache), "HARNESS_SHARED_CACHE": f"s3://{bucket}/cache",
+        },
         capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert not done.stderr, done.stderr  # nothing of Ray's, though it has a dashboard
-    [record] = Store(tmp_path / "store").read().records()
+    [copy] = cache.glob("stores/*/trials")
+    [record] = Store(copy).read().records()
     assert record.status == "finished"
+    assert list(copy.with_name("trials-tracking").rglob("*.db"))
 
     addresses, commands = json.loads((tmp_path / "seen.json").read_text())
     assert any("gcs_server" in command for command in commands)
@@ -115,11 +116,14 @@ def test_a_sweep_gives_nothing_away_and_imports_nothing_of_the_folder(
     [token] = done.stdout.split("which is in ")[1].split(")")[:1]
     session = Path(token).parent
     assert session.stat().st_mode & 0o077 == 0
-    texts = [done.stdout, *commands, repr(record)]
-    for folder in (tmp_path, session):
-        texts += [path.read_text("latin-1") for path in folder.rglob("*") if path.is_file()]
-    assert any("runtime_env" in text for text in texts)
+    sent = straight(server)
+    objects = sent.get_file_info(FileSelector(bucket, recursive=True))
+    contents = [sent.open_input_file(each.path).read() for each in objects if each.is_file]
+    assert any(each.path.endswith(f"{record.key}.parquet") for each in objects)
+    texts = [done.stdout, *commands, repr(record), *(each.decode("latin-1") for each in contents)]
     assert not [text for text in texts if PLANTED in text]
+    assert not [*leaks(tmp_path, {}), *leaks(session, {})]
+    assert any("runtime_env" in path.read_text("latin-1") for path in session.rglob("*.log"))
     own_token = Path(token).read_text()
     elsewhere = [path for path in session.rglob("*") if path.is_file() and path != Path(token)]
     assert not [path for path in elsewhere if own_token in path.read_text("latin-1")]

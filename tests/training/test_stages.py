@@ -5,6 +5,7 @@ Accumulation, horizons, runs of their own, moves, label subsets, items without t
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,20 +79,61 @@ def stage(**values: Any) -> Stage:
 
 @pytest.fixture
 def run(kit_for: KitFor) -> Callable[..., tuple[Any, Trainer]]:
-    """run(stages, evaluate, **configuration): the trained method and its trainer."""
+    """run(stages, evaluate, scored, **configuration): the trained method and its trainer."""
 
     def go(
-        stages: list[Stage], evaluate: Callable[[Any], float] = lambda _: 1.0, **values: Any
+        stages: list[Stage],
+        evaluate: Callable[[Any], float] = lambda _: 1.0,
+        scored: str = "",
+        **values: Any,
     ) -> tuple[Any, Trainer]:
         plugin = Plugin("staged", type("Planned", (Staged,), {"plan": stages}), "0" * 16)
         kit = kit_for(plugin, **{"learning_rate": 0.1, **values})
         torch.manual_seed(0)
         built: Any = kit.build()
-        trainer = Trainer(built, kit, 0, lambda: evaluate(built), lambda _: None)
+        trainer = Trainer(built, kit, 0, lambda: evaluate(built), lambda _: None, scored=scored)
         trainer.run()
         return built, trainer
 
     return go
+
+
+ELSE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "the rate": ({}, {"learning_rate": 0.2}),
+    "the batch": ({"streams": {"text": 8}}, {}),
+    "the weight of a loss": ({"losses": {"pull": 0.1}}, {}),
+    "accumulation": ({"accumulation": 2}, {}),
+    "the optimiser": ({"optimiser": "lars"}, {}),
+    "what trains": ({"trains": {"*": "learning_rate"}}, {}),
+    "clipping": ({}, {"gradient_clipping": 1e-3}),
+    "weight decay": ({"decays": "all"}, {"weight_decay": 0.5}),
+    "what scores": ({}, {"scored": "another suite", "evaluate": lambda _: 2.0}),
+}
+"""What differs -> options of the stage and of the run"""
+
+
+@pytest.mark.parametrize(("options", "values"), ELSE.values(), ids=ELSE)
+def test_a_stage_is_shared_by_trials_that_train_it_alike(
+    run: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    options: dict[str, Any],
+    values: dict[str, Any],
+) -> None:
+    """The method names none of these fields; the loop heeds them all the same."""
+
+    def trained(cache: str, options: dict[str, Any], values: dict[str, Any]) -> list[Any]:
+        monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / cache))
+        stages = [stage(shared=(), decay_steps=9, max_steps=4, **options)]
+        built, trainer = run(stages, **values)
+        return [built.weight.item(), built.other.item(), trainer.outcome.history, len(built.seen)]
+
+    first = trained("warm", {}, {})
+    *same, steps = trained("warm", {}, {})
+    assert (same, steps) == (first[:-1], 0)
+    other = trained("warm", options, values)
+    assert other == trained("cold", options, values)
+    assert other[:-1] != same
 
 
 def test_accumulation_averages_and_drops_what_is_left(run: Any) -> None:

@@ -34,7 +34,7 @@ def render_sheets(sheets: Sequence[Sheet], format: str, width: int, *, bold: boo
 
 def markdown_text(sheet: Sheet) -> str:
     """A table in the Markdown of GitHub; the headings of sections are rows."""
-    blocks = [f"**{_escaped(sheet.title)}**"] if sheet.title else []
+    blocks = [f"**{escaped(sheet.title)}**"] if sheet.title else []
     if sheet.columns:
         alignment = [
             ":--" if index < sheet.text_columns else "--:" for index in range(len(sheet.columns))
@@ -50,7 +50,7 @@ def markdown_text(sheet: Sheet) -> str:
             *map(_markdown_line, rows),
         ]
         blocks.append("\n".join(lines))
-    blocks += [_escaped(text) for text in (sheet.caption, sheet.legend(), *sheet.notes) if text]
+    blocks += [escaped(text) for text in (sheet.caption, sheet.legend(), *sheet.notes) if text]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -60,7 +60,7 @@ def _with_heading(section: Section, width: int) -> list[SheetLine]:
 
 def _markdown_line(cells: Sequence[str]) -> str:
     return _markdown_row(
-        [f"**{_escaped(cell)}**" if isinstance(cell, Bold) else _escaped(cell) for cell in cells]
+        [f"**{escaped(cell)}**" if isinstance(cell, Bold) else escaped(cell) for cell in cells]
     )
 
 
@@ -68,7 +68,7 @@ def _markdown_row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """The text on one line, with the special characters of Markdown and HTML escaped."""
     return re.sub(r"([\\|*_`<>&~\[\]])", r"\\\1", visible(" ".join(text.split())))
 

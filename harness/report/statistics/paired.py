@@ -24,7 +24,7 @@ def paired_p_value(suite: str, first: str, second: str, metric: str) -> float:
 
     NaN where it cannot be computed: for another suite, without kept embeddings, or without data.
     """
-    if suite not in SUITES or not all(_folder(key).is_dir() for key in (first, second)):
+    if suite not in SUITES or not all(map(_folder, (first, second))):
         return math.nan
     return _p_values(suite, *sorted((first, second))).get(metric, math.nan)
 
@@ -47,8 +47,12 @@ def _kept(key: str) -> "Embed":
     def missing(texts: list[str], **_: object) -> NoReturn:
         raise TrialFailure(f"the embeddings of {len(texts)} sentences are not kept")
 
-    return KeptEmbeddings(_folder(key), missing, write=False)
+    folder = _folder(key)
+    assert folder is not None
+    return KeptEmbeddings(folder, missing, write=False)
 
 
-def _folder(key: str) -> Path:
-    return cache_folder() / "embeddings" / key / "test"
+def _folder(key: str) -> Path | None:
+    """The vectors of a trial; None where there are none, or those of several weights."""
+    found = [*(cache_folder() / "embeddings" / key).glob("*/test")]
+    return found[0] if len(found) == 1 else None

@@ -1,22 +1,29 @@
 """How far a sweep is: what its own terminal shows, and what others read in the store."""
 
+import functools
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from harness.claims import claimed, owner_of
+from harness.errors import visible
 from harness.files import written_whole
+from harness.inputs import read_note
 from harness.owners import Owner
+from harness.trials.record_faults import LARGEST_SCORE
 from harness.trials.running import RunningTrial
 from harness.trials.store import Store
 from harness.trials.store_folders import CLAIM
 
 STATE = "state.json"
 """The files in the folder of a sweep"""
+_TOKEN = re.compile(r"[0-9a-f]{32}")
 LEAST_SECONDS = 1.0
 """Time between two writes of a state, so that short trials do not wait for the disk"""
 
@@ -93,7 +100,7 @@ def publishing(store: Store) -> Iterator[Publish]:
 
 def _remove_ended(store: Store) -> None:
     """Remove what killed sweeps have left."""
-    for folder in store.sweeps_folder.glob("*"):
+    for folder in _sweeps(store):
         if owner_of(folder / CLAIM) is None:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -107,9 +114,24 @@ def _remove(folder: Path) -> None:
 def running_sweeps(store: Store) -> list[SweepState]:
     """The states of the sweeps that processes of any machine run now on a store."""
     found = []
-    for folder in sorted(store.sweeps_folder.glob("*")):
-        with suppress(OSError, ValueError, TypeError):  # it ended this moment, or is damaged
-            state = SweepState(**json.loads((folder / STATE).read_bytes()))
-            if owner_of(folder / CLAIM) is not None:
-                found.append(state)
+    for folder in _sweeps(store):
+        with suppress(OSError, ValueError):  # it ended this moment, or is damaged
+            state: SweepState = _states().validate_json(read_note(folder / STATE))
+            numbers = state.trial_seconds, state.best or 0.0
+            sound = all(abs(value) < LARGEST_SCORE for value in numbers)
+            if sound and owner_of(folder / CLAIM) is not None:
+                title, best = visible(state.title), visible(state.best_label)
+                found.append(replace(state, title=title, best_label=best))
     return found
+
+
+def _sweeps(store: Store) -> list[Path]:
+    """The folders of sweeps of a store; each has the name of a token."""
+    return [path for path in sorted(store.sweeps_folder.glob("*")) if _TOKEN.fullmatch(path.name)]
+
+
+@functools.cache
+def _states() -> Any:
+    from pydantic import TypeAdapter  # only who looks at others needs it
+
+    return TypeAdapter(SweepState)

@@ -13,7 +13,7 @@ from harness.sweep.spaces.yaml_lines import Document, Location, read_document
 
 def plain_name(named: str) -> str:
     """The name of a method that a space names: of a path, that of its file or folder."""
-    return Path(named).stem if _is_path(named) else named
+    return registry.name_of(Path(named)) if _is_path(named) else named
 
 
 def located(named: str, document: Document, where: Location) -> str:
@@ -54,7 +54,7 @@ def locators_of(space: Space, document: Document, wanted: tuple[str, ...]) -> di
         if named in space.methods and _is_path(named):
             chosen[named] = _in_space(named, document)
             continue
-        name = registry.locate(given).stem
+        name = registry.name_of(registry.locate(given))
         if name not in known:
             raise UserError(f'{document.path} has no method "{name}"{suggest(name, known)}')
         chosen[known[name]] = given

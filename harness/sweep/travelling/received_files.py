@@ -18,7 +18,7 @@ import ray
 from harness.errors import UserError
 from harness.files import cache_folder, digest, discard, written_whole
 from harness.inputs import why
-from harness.locks import locked
+from harness.locks import lock_beside, locked
 from harness.relocation import Relocation, relocate
 from harness.sweep.travelling.file_list import FileList, ListedFile
 from harness.sweep.travelling.on_machines import on_machine
@@ -57,7 +57,7 @@ def brought(found: FileList, pieces: ReadPieces) -> Relocation:
     relocation = Relocation(root, folder, home)
     try:
         if not _is_whole(found, relocation):
-            with locked(root.with_suffix(".lock"), "a copy of the files of the sweep"):
+            with locked(lock_beside(root), "a copy of the files of the sweep"):
                 if not _is_whole(found, relocation):  # another process may have made it
                     _bring(found, relocation, pieces)
         os.utime(root)  # so `harness clean` sees when it was last used

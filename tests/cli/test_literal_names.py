@@ -1,0 +1,97 @@
+"""What a user names is taken literally: models, suites, plugins, stores, mirrors and caches."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.arrays import SharedArrays
+from harness.data.hub import EMBEDDED
+from harness.locks import locked
+from harness.plugin import registry
+from harness.trials.store import Store
+
+SIGNS = [
+    "run.v2", "a [1]*", "a?b", "a #b", "a: b", "{x} %s %(y)s", "a,b", "graded,a", "~", "a'b\"c",
+    "a\\b", "a&b=c", "-x", "é 日本", "new\nline",
+]  # fmt: skip
+"""Parts of names that one library or another reads as something else"""
+TOGETHER = ["run.v2", "a [1]*? #b: c", "{x} %(y)s,b&c=d", "graded,~'\"\\", "-x é 日本\nline"]
+PAIRS = """\
+sentence1,sentence2,score
+a man plays a guitar,a man plays music,4
+a dog runs,a cat sleeps,1
+the sea is blue,a train is late,0
+a child eats,a child eats an apple,5
+a boy reads,a boy sees a book,3
+a bird sings,a fish swims,2
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """folder(sign): a new working folder with this name, with a model and a suite of this name."""
+
+    def make(sign: str) -> Path:
+        made = tmp_path / f"in {sign}"
+        shutil.copytree(EMBEDDED / "models" / "tiny-bert", made / f"model {sign}")
+        for name in (f"suite {sign}.csv", "other.csv"):
+            (made / name).write_text(PAIRS)
+        monkeypatch.setenv("HARNESS_CACHE", str(made / f"cache {sign}"))
+        monkeypatch.chdir(made)
+        return made
+
+    return make
+
+
+def scores(store: Path) -> list[list[float]]:
+    """The scores of all records of a store."""
+    return [[*(each.dev | each.test).values()] for each in Store(store).read().records()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sign", TOGETHER)
+def test_names_with_signs(
+    sign: str, folder: Callable[[str], Path], harness: Callable[..., Any]
+) -> None:
+    found = []
+    for name in ("plain", sign):
+        made = folder(name)
+        model, suite, store = f"./model {name}", f"suite {name}.csv", f"store {name}"
+        words = [model, "--suite", f"other.csv,{suite}", "--keep-embeddings", "--store", store]
+        answer = harness("eval", *words)
+        assert answer.code == 0, answer.out + answer.err
+        assert {path.name for path in made.iterdir()} == {
+            *(f"{what} {name}" for what in ("model", "cache", "store")), suite, "other.csv",
+        }  # fmt: skip
+        found.append(scores(made / store))
+        listed = harness("list", "trials", "--store", store)
+        assert listed.code == 0
+        assert len(listed.out.splitlines()) == 2
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_plugins_with_signs(
+    kind: str, sign: str, tmp_path: Path, write_plugin: Callable[..., Path]
+) -> None:
+    """Two versions of a plugin have two names; a file is named without its ending."""
+    for name in (sign, f"{sign}.v3"):
+        path = write_plugin(tmp_path / f"{name}.py", "known")
+        if kind == "folder":
+            (tmp_path / name).mkdir()
+            path = path.rename(tmp_path / name / "__init__.py").parent
+        assert registry.load(str(path)).name == name
+        assert registry.name_of(registry.locate(str(path))) == name
+
+
+@pytest.mark.parametrize("name", ["subsets/0.1-0", "artefacts/my.method-v-0", "x/run.v2"])
+def test_each_folder_of_the_cache_has_a_lock_of_its_own(name: str, tmp_path: Path) -> None:
+    arrays = SharedArrays(tmp_path / name, "arrays", dict)
+    beside = tmp_path / f"{name.rpartition('.')[0]}.lock"
+    with locked(beside, "the arrays of another name"):
+        arrays.read()
+    assert (tmp_path / f"{name}.lock").exists()

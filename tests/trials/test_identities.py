@@ -1,0 +1,148 @@
+"""What caches hold is found again only by what it depends on, all of it."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save_file
+
+from harness.data.corpora import count_items, source
+from harness.data.trained_encoders import trained_name
+from harness.encoders.backbone import Encoder
+from harness.evaluation.overlap import shared_marks
+from harness.evaluation.suites import suite
+from harness.files import content_digest
+from harness.plugin.kit import Kit
+from harness.training.saved_state import SavedState
+from harness.trials.store import Store
+from harness.trials.trained_encoder import IN_A_METHOD, provide
+from tests.trials.test_store import record
+
+KitFor = Callable[..., Kit]
+
+
+@pytest.fixture(autouse=True)
+def cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache of its own, in which nothing is."""
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+
+
+def test_encoders_of_two_stores_are_those_of_their_weights(
+    tiny_encoder: Path, kit_for: KitFor, tmp_path: Path
+) -> None:
+    """One trial may have other weights on another kind of machine; a record names its own."""
+    key = record(1).key
+    plain = kit_for("pooling", encoder=str(tiny_encoder)).build().encoder.model.state_dict()
+    name, found = trained_name(str(tiny_encoder), key), []
+    for number in (1, 2, 1):
+        store = Store(tmp_path / str(number))
+        weights = {f"{IN_A_METHOD}{each}": value + number for each, value in plain.items()}
+        SavedState(weights).write(store.weights(key))
+        store.write(record(1, weights_digest=content_digest(store.weights(key))))
+        provide(store, name)
+        found.append(next(Encoder(name).parameters()).mean().item())
+    assert found[0] == found[2]
+    assert found[1] == pytest.approx(found[0] + 1, abs=1e-3)
+    provide(Store(tmp_path / "a store without the trial"), name)  # the cache is enough
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("clsr", {"pairs": "graded-pairs"}),
+        ("flow", {"corpus": "graded-sentences", "vector_dropout": False}),
+    ],
+)
+def test_frozen_vectors_are_those_of_the_precision(
+    name: str,
+    options: dict[str, Any],
+    tiny_encoder: Path,
+    kit_for: KitFor,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An encoder that is stored in bf16 computes in bf16, unless fp32 is asked for."""
+    encoder = shutil.copytree(tiny_encoder, tmp_path / "stored in bf16")
+    [path] = encoder.glob("*.safetensors")
+    tensors = {each: value.bfloat16() for each, value in load_file(path).items()}
+    save_file(tensors, path, {"format": "pt"})
+
+    def vectors(cache: str, precision: str) -> np.ndarray:
+        monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / cache))
+        kit = kit_for(name, encoder=str(encoder), precision=precision, **options)
+        return np.array(kit.artefact("vectors")["vectors"])
+
+    rounded, exact = (vectors("shared", precision) for precision in ("bf16", "fp32"))
+    assert np.array_equal(exact, vectors("cold", "fp32"))
+    assert not np.array_equal(rounded, exact)
+
+
+@pytest.mark.parametrize("protocol", [1, 7])
+def test_another_protocol_reads_corpora_anew(
+    protocol: int, sentences: Path, kit_for: KitFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Word pieces, label subsets and overlaps hold what the code of a protocol has read."""
+
+    def places() -> list[Path]:
+        kit = kit_for("simcse", sentences=str(sentences))
+        marks = shared_marks(["graded-triplets"], suite("graded"))
+        return [kit.tokenised(str(sentences)).folder, *(each.folder for each in marks)]
+
+    first = places()
+    assert places() == first
+    monkeypatch.setattr("harness.data.corpus_sources.PROTOCOL", protocol)
+    assert not {*places()} & {*first}
+
+
+@pytest.mark.parametrize("rows", [3, 5])
+def test_a_file_with_the_same_times_is_counted_anew(rows: int, tmp_path: Path) -> None:
+    """`cp -p`, `rsync` and `git` may give a new file the times and the size of the old one."""
+    path = tmp_path / "corpus.txt"
+    path.write_text("a b c d\n" * 4)
+    assert count_items(str(path)) == 4
+    stat = path.stat()
+    path.write_text(("x y\n" * (rows - 1)).ljust(stat.st_size, "x"))
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert path.stat().st_size == stat.st_size
+    assert count_items(str(path)) == rows
+
+
+def test_a_split_that_is_new_in_a_mirror_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "hub" / "datasets" / "someone" / "texts"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("HARNESS_HUB", str(tmp_path / "hub"))
+    (folder / "train.csv").write_text("sentence\na\nb\n")
+    assert [path.name for path in source("someone/texts").paths()] == ["train.csv"]
+    (folder / "test.csv").write_text("sentence\nc\nd\n")
+    assert [path.name for path in source("someone/texts:test").paths()] == ["test.csv"]
+
+
+@pytest.mark.parametrize("field", ["st_dev", "st_ino", "st_ctime_ns"])
+def test_another_file_at_the_same_place_is_read(
+    field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another image of a disk may be mounted there, with equal sizes and times."""
+    path = tmp_path / "weights"
+    path.write_bytes(b"one")
+    os.utime(path, (0, 0))
+    old = path.stat()
+
+    def stat(changed: dict[str, int]) -> Callable[..., os.stat_result]:
+        names = ("st_mode", "st_ino", "st_dev", "st_nlink", "st_uid", "st_gid", "st_size",
+                 "st_atime", "st_mtime", "st_ctime")  # fmt: skip
+        known = {name: getattr(old, name) for name in names}
+        known |= {"st_mtime_ns": old.st_mtime_ns, "st_ctime_ns": 10**18, **changed}
+        return lambda *_, **__: os.stat_result([known[name] for name in names], known)
+
+    monkeypatch.setattr(Path, "stat", stat({}))
+    first = content_digest(path)
+    path.write_bytes(b"two")
+    assert content_digest(path) == first, "the stamp is all that is looked at"
+    monkeypatch.setattr(Path, "stat", stat({field: 12_345}))
+    assert content_digest(path) != first
