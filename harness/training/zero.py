@@ -119,9 +119,8 @@ def shard(method: nn.Module, config: TrainingConfig, device: torch.device) -> No
     The parameters go to the device one at a time, so that it never has more than its part and one
     of them. All ranks call this together. Raises UserError when DeepSpeed is not installed.
     """
-    zero = library().zero
-    # Its own linear layer would take the place of torch's in the whole process.
-    zero.Init(module=method, config_dict_or_path=settings(config), mem_efficient_linear=False)
+    # From here on, linear layers of this process are DeepSpeed's, until it leaves the other ranks.
+    library().zero.Init(module=method, config_dict_or_path=settings(config))
     for module in method.modules():
         for name, buffer in module.named_buffers(recurse=False):
             setattr(module, name, buffer.to(device))
