@@ -10,6 +10,7 @@ again when `pyproject.toml` or `constraints.txt` has changed.
 
 import hashlib
 import os
+import shlex
 import subprocess
 import sys
 import venv
@@ -65,8 +66,11 @@ def torch_requirement() -> str:
 
 
 def quickstart(*options: str) -> None:
-    """The sweep of the embedded default; it ends with its table."""
+    """The sweep of the embedded default; it ends with its table, and with what comes next."""
     run(BIN / "harness", "sweep", "quickstart", *options)
+    there = "" if Path.cwd() == HERE else f"cd {shlex.quote(str(HERE))} && "
+    activate = (BIN / "activate").relative_to(HERE)
+    print(f"  # before these, in each new shell: the environment that has them\n  {there}. {activate}")
 
 
 def quick(*arguments: str) -> None:

@@ -54,7 +54,7 @@ def next_commands(
         suites = "transfer,retrieval,geometry"
         one = "the best model on other tasks", ["eval", best.keys[0][:10], "--suite", suites]
     else:
-        why = "the best trial: its values, its course, and the command that repeats it"
+        why = "the best trial: its values and scores, and the command that repeats it"
         one = why, ["show", best.keys[0][:10]]
     if named and others and own in ("sts", "graded"):
         rival = groups[1].keys[0] if len(groups) > 1 else others[0]
