@@ -13,6 +13,7 @@ from __future__ import annotations  # an older Python gets as far as its sentenc
 import hashlib
 import os
 import re
+import shlex
 import subprocess
 import sys
 import sysconfig
@@ -170,8 +171,11 @@ def torch_requirement() -> str:
 
 
 def quickstart(*options: str) -> None:
-    """The sweep of the embedded default; it ends with its table."""
+    """The sweep of the embedded default; it ends with its table, and with what comes next."""
     run(BIN / "harness", "sweep", "quickstart", *options)
+    there = "" if Path.cwd() == HERE else f"cd {shlex.quote(str(HERE))} && "
+    activate = (BIN / "activate").relative_to(HERE)
+    print(f"  # before these, in each new shell: the environment that has them\n  {there}. {activate}")
 
 
 def quick(*arguments: str) -> None:

@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.quickstart import TABLE, table_of
+from harness.sweep.spaces.space import load_space
+
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 
@@ -35,7 +38,7 @@ def bootstrap(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         for name, value in os.environ.items()
         if not name.startswith(("HARNESS_", "PYTHON", "VIRTUAL_ENV", "PYTEST", "RAY_"))
     }
-    environment["HARNESS_CACHE"] = str(clone / ".cache")
+    environment["HARNESS_CACHE"] = str(clone.parent / "cache")
     python = getattr(
         sys, "_base_executable", sys.executable
     )  # not the environment that runs this test
@@ -49,6 +52,39 @@ SHORT = ("--set", "max_steps=5", "--configurations", "1", "--seeds", "0,1")
 """The quickstart with less training; what it scores is not the subject here"""
 
 
+def readme_table() -> list[str]:
+    """The lines of the table of the quickstart in the README."""
+    [block] = TABLE.findall((CHECKOUT / "README.md").read_text(encoding="utf-8"))
+    return [line.removeprefix("    ") for line in block.splitlines()]
+
+
+def names_of(table: list[str]) -> list[list[str]]:
+    """The headings of a table, and the number, method, setting and encoder of its rows."""
+    head, _, *rows = (re.split(r" {2,}", line) for line in table)
+    return [head, *(row[:4] for row in rows)]
+
+
+def test_the_readme_has_configurations_of_the_quickstart() -> None:
+    space, _ = load_space(CHECKOUT / "search_spaces" / "quickstart.yaml")
+    _, _, *rows = (re.split(r" {2,}", line) for line in readme_table())
+    assert sorted(row[1] for row in rows) == sorted(space.methods)
+    for _, method, _, _, configuration, n, *scores in rows:
+        grid = space.methods[method].grid
+        assert grid is not None
+        chosen = dict(value.split("=") for value in configuration.split(", "))
+        assert chosen.keys() == grid.keys()
+        for name, value in chosen.items():
+            assert value in {text_of(each) for each in grid[name]}
+        trained = "learning_rate" in chosen
+        assert n == (f"{len(space.final.seeds)}" if trained else "1=")
+        assert all(("±" in score) == trained for score in scores)
+
+
+def text_of(value: object) -> str:
+    """A value of a grid as a table prints it; YAML reads `5e-4` as a text."""
+    return str(float(value)) if re.fullmatch(r"[\d.]+e-\d+", str(value)) else str(value)
+
+
 @pytest.mark.slow
 def test_both_commands_do_all_of_their_own_set_up(clone: Path) -> None:
     quickstart = bootstrap(clone, "quickstart", *SHORT)
@@ -60,11 +96,17 @@ def test_both_commands_do_all_of_their_own_set_up(clone: Path) -> None:
     ]
     assert len(rows) == 2, quickstart.stdout
     assert all("±" in row for row in rows)
+    assert names_of(table_of(quickstart.stdout)) == names_of(readme_table())
     assert len(list((clone / "results" / "trials").glob("*.parquet"))) == 3 + 5
+    assert quickstart.stdout.endswith(". .venv/bin/activate\n")
+    status = ["git", "-C", str(clone), "status", "--porcelain"]
+    assert subprocess.run(status, capture_output=True, text=True, check=True).stdout == ""
 
+    (clone / "my-space.yaml").write_text("setting: unsup\n")  # it belongs to no commit
     again = bootstrap(clone, "quickstart", *SHORT)
     assert "to run, 0 already" not in again.stdout
     assert re.search(r"final seeds: 0 to run", again.stdout), again.stdout
+    assert re.search(r"commit:\s+[0-9a-f]{12}\.", again.stdout), again.stdout
 
     # CI itself is a run of `test` in a fresh clone; `quick` does the same with fewer tests.
     tests = bootstrap(clone, "quick", "tests/losses", "-q", "-n", "0")

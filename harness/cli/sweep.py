@@ -116,11 +116,12 @@ def _leave_table(console: "Console", store: "Store", space: str, result: "SweepR
 
     from harness.files import written_whole
     from harness.plugin.registry import names
-    from harness.report.measured.measured_trials import TABLE_COLUMNS
+    from harness.report.measured.quantities import PAPER_COLUMNS
     from harness.report.sweep_table import next_commands, sweep_groups, sweep_table
     from harness.trials.flat import write_flat
 
-    groups = sweep_groups(store.read(TABLE_COLUMNS).table, result.finals)
+    trials = store.read(PAPER_COLUMNS).table
+    groups = sweep_groups(trials, result.finals)
     if not groups:
         return
     path = store.tables_folder / f"{space}.parquet"
@@ -135,5 +136,5 @@ def _leave_table(console: "Console", store: "Store", space: str, result: "SweepR
     except OSError as error:  # the results are in the store, and the sweep has not failed
         console.print(f"\n{path} cannot be written ({error.strerror})", soft_wrap=True)
     console.print("Next:")
-    for command in next_commands(groups, names(), store.place):
-        console.print(f"  {command}", soft_wrap=True)
+    for purpose, command in next_commands(groups, trials, names(), store.place):
+        console.print(f"  # {purpose}\n  {command}", soft_wrap=True)

@@ -3,14 +3,23 @@
 import shlex
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.report.measured.groups import Group, comparable_groups
-from harness.report.published.reported import papers
+from harness.report.published.comparison import Comparer
+from harness.report.published.reported import load_paper, papers
 from harness.report.stores.store_records import records_of
 from harness.trials.store_folders import store_option
+
+
+class NextCommand(NamedTuple):
+    """A command that comes next, and what it is for."""
+
+    purpose: str
+    command: str
 
 
 def sweep_groups(trials: pa.Table, keys: Collection[str]) -> list[Group]:
@@ -25,25 +34,53 @@ def sweep_table(groups: Iterable[Group]) -> pa.Table:
     return records_of(part for group in groups for part in group.parts)
 
 
-def next_commands(groups: list[Group], known: Collection[str], store: Path | str) -> list[str]:
+def next_commands(
+    groups: list[Group], trials: pa.Table, known: Collection[str], store: Path | str
+) -> list[NextCommand]:
     """Three commands that come next after a sweep with these groups, the best of which is first.
 
+    All of them show trials of the sweep. `trials`: the rows of the store, with PAPER_COLUMNS.
     `known`: the names of the methods that can be named without a path.
     """
     best = groups[0]
-    paper = next((group.method for group in groups if group.method in papers()), None)
     others = [key for group in groups for key in group.keys if key != best.keys[0]]
     own = best.trials[0].own or "sts"
-    comparable = bool(others) and own in ("sts", "graded")
     named = all(group.method in known for group in groups)
-    commands = [
-        ["table", "--paper", paper] if paper else ["table", "--format", "markdown"],
-        ["show", best.keys[0][:10]],
-        ["list", "trials"],
-    ]
+    if place := _place_in_papers(groups, trials):
+        table = "these results beside the published ones", ["table", *place]
+    else:
+        table = "this table again; --format latex, html or csv for other uses", ["table"]
     if named and own == "sts":
-        commands[1] = ["eval", best.keys[0][:10], "--suite", "transfer,retrieval,geometry"]
-    if named and comparable:
+        suites = "transfer,retrieval,geometry"
+        one = "the best model on other tasks", ["eval", best.keys[0][:10], "--suite", suites]
+    else:
+        why = "the best trial: its values and scores, and the command that repeats it"
+        one = why, ["show", best.keys[0][:10]]
+    if named and others and own in ("sts", "graded"):
         rival = groups[1].keys[0] if len(groups) > 1 else others[0]
-        commands[2] = ["compare", best.keys[0][:10], rival[:10], "--suite", own]
-    return [shlex.join(["harness", *words, *store_option(store)]) for words in commands]
+        two = ["compare", best.keys[0][:10], rival[:10], "--suite", own]
+        last = "whether two models differ by more than chance", two
+    else:
+        last = "all trials, with the keys that `harness show` takes", ["list", "trials"]
+    return [
+        NextCommand(purpose, shlex.join(["harness", *words, *store_option(store)]))
+        for purpose, words in (table, one, last)
+    ]
+
+
+def _place_in_papers(groups: list[Group], trials: pa.Table) -> list[str]:
+    """Options with which `harness table` shows some of the groups beside a paper, if any do.
+
+    A paper that is named like one of the methods comes first.
+    """
+    keys = {key for group in groups for key in group.keys}
+    methods = {group.method for group in groups}
+    for option in ([], ["--encoder", groups[0].encoder]):
+        comparer = Comparer(trials, *option[1:])
+        for name in sorted(papers(), key=lambda name: name not in methods):
+            paper = load_paper(name)
+            for table in (comparer.table(paper, each) for each in paper.shown):
+                cells = (number.cell for number in table.numbers if number.metric)
+                if any(cell and keys.intersection(cell.keys) for cell in cells):
+                    return ["--paper", name, "--table", table.number, *option]
+    return []

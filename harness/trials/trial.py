@@ -248,7 +248,10 @@ def _device_name() -> str:
 
 @functools.cache
 def commit() -> str:
-    """The commit of the checkout, with "+" when files differ from it; "" outside a checkout."""
+    """The commit of the checkout, with "+" when its files have changed; "" outside a checkout.
+
+    Files that the commit does not have do not count: a plugin among them has a digest of its own.
+    """
     folder = Path(__file__).resolve().parent
 
     def git(*arguments: str) -> str:
@@ -258,7 +261,7 @@ def commit() -> str:
         return done.stdout.strip() if done.returncode == 0 else ""
 
     try:
-        changed = "+" if git("status", "--porcelain") else ""
+        changed = "+" if git("status", "--porcelain", "--untracked-files=no") else ""
         return git("rev-parse", "--short=12", "HEAD") + changed
     except OSError:
         return ""  # there is no program git

@@ -589,12 +589,18 @@ def test_a_sweep_leaves_its_table_with_each_score(swept: Any) -> None:
 
 def test_the_next_commands_run(swept: Any, harness: Any) -> None:
     lines = swept.answer.out.partition("Next:\n")[2].splitlines()
-    commands = [shlex.split(line) for line in lines]
+    commands = [words for line in lines if (words := shlex.split(line, comments=True))]
     assert [words[:2] for words in commands] == [
         ["harness", "table"],
         ["harness", "show"],
         ["harness", "compare"],
     ]
+    purposes = [line for line in lines if line.startswith("  # ")]
+    assert len(purposes) == len(commands)
+    chosen, rival = (row.key for row in Store(swept.store).read().records() if row.role == "final")
+    expected = {"table": "simcse", "show": "simcse", "compare": "simcse unsup tiny-bert"}
     for _, *words in commands:
         answer = harness(*words)
         assert answer.code == 0, answer.err
+        assert expected[words[0]] in answer.out
+    assert {chosen[:10], rival[:10]} == {commands[1][2], *commands[2][2:4]}
