@@ -37,6 +37,7 @@ _quick: list[str] = []
 def pytest_configure(config: pytest.Config) -> None:
     """Load the fixtures, but not where pytest only hands the tests out to other processes."""
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        gc.disable()  # until all is imported, of which nothing is garbage
         for name in FIXTURES:
             config.pluginmanager.import_plugin(name)
 
@@ -55,8 +56,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
     items.sort(key=order)
     # The garbage collector need not look at what was imported again and again.
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -30,6 +30,7 @@ def planned(harness: Any, tmp_path: Path) -> Planned:
     return call
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("paper", "table", "trials"),
     [
@@ -81,6 +82,7 @@ def test_a_row_that_cannot_run_here_is_left_out(harness: Any, tmp_path: Path) ->
     assert "d2cse unsup" in answer.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("paper", "table"), [("diffaug", 8), ("diffcse", 7), ("d2cse", 6)])
 def test_an_ablation_table_runs_what_its_search_space_runs(
     paper: str, table: int, planned: Planned

@@ -166,6 +166,7 @@ def test_code_that_its_user_has_named_runs(
     assert not (tmp_path / "work" / MARKER).exists()
 
 
+@pytest.mark.slow
 def test_merge_takes_what_is_sound_and_names_the_rest(
     strangers: Path, harness: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -85,6 +85,7 @@ def citing_files() -> Iterator[Path]:
     yield from sorted((CHECKOUT / "docs").rglob("*.md"))
 
 
+@pytest.mark.slow
 def test_every_cited_page_and_section_exists() -> None:
     pages = all_pages()
     wrong = []

@@ -89,6 +89,7 @@ def check(store: Store, numbers: range) -> None:
 # Files
 
 
+@pytest.mark.slow
 def test_a_compacted_file_is_sorted_and_in_small_row_groups(store: Store) -> None:
     for number in range(40):
         store.write(record(number))

@@ -130,6 +130,7 @@ def test_file_of_a_newer_version_is_refused_by_name(store: Store) -> None:
     assert newer.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["configuration", "versions", "suite_card"])
 def test_row_with_damaged_json_is_named_and_the_others_read(column: str, store: Store) -> None:
     for number in range(3):

@@ -14,6 +14,7 @@ DIGITS = "9" * 5000
 GRADED = ("--set", "suite=graded")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
@@ -73,6 +74,7 @@ ODD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ODD.values(), ids=ODD)
 @pytest.mark.parametrize(
     "arguments",
