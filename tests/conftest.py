@@ -79,8 +79,12 @@ sys.addaudithook(_refuse_processes)
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """HARNESS_CACHE for the whole session, so that no test uses the cache of the user."""
+    """HARNESS_CACHE for the whole session, so that no test uses the cache of the user.
+
+    And no test waits for the disk, because none survives a loss of power.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
         folder = tmp_path_factory.mktemp("cache")
         patch.setenv("HARNESS_CACHE", str(folder))
         yield folder

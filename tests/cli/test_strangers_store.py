@@ -1,7 +1,6 @@
 """A stranger's store: its texts are data, its code does not run, and nothing leaves the folder."""
 
 import json
-import os
 import unicodedata
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -237,16 +236,15 @@ def rows(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def quiet() -> Iterator[None]:
-    """No test here survives a loss of power, so none waits for the disk."""
+def embedded_data() -> Iterator[None]:
+    """Without the real data, for all tests of this file."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _: None)
         patch.delenv("HARNESS_HUB", raising=False)
         yield
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quiet")
+@pytest.mark.usefixtures("embedded_data")
 @pytest.mark.parametrize("verb", ["list", "table", "merge", "publish", "show", "report"])
 def test_any_record_is_data(verb: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     @settings(

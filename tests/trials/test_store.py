@@ -66,12 +66,6 @@ def parquets(store: Store) -> list[Path]:
     return sorted(store.folder.glob("[!.]*.parquet"))
 
 
-@pytest.fixture(autouse=True)
-def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test here survives a loss of power, so none waits for the disk."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
