@@ -175,7 +175,9 @@ def quickstart(*options: str) -> None:
     run(BIN / "harness", "sweep", "quickstart", *options)
     there = "" if Path.cwd() == HERE else f"cd {shlex.quote(str(HERE))} && "
     activate = (BIN / "activate").relative_to(HERE)
-    print(f"  # before these, in each new shell: the environment that has them\n  {there}. {activate}")
+    print(
+        f"  # before these, in each new shell: the environment that has them\n  {there}. {activate}"
+    )
 
 
 def quick(*arguments: str) -> None:

@@ -1,7 +1,7 @@
 """The quickstart as a newcomer runs it: writes its table and its time into the README.
 
-    .venv/bin/python benchmarks/quickstart.py           # writes them; the machine should be idle
-    .venv/bin/python benchmarks/quickstart.py --print   # prints them and the load, writes nothing
+.venv/bin/python benchmarks/quickstart.py           # writes them; the machine should be idle
+.venv/bin/python benchmarks/quickstart.py --print   # prints them and the load, writes nothing
 """
 
 import os

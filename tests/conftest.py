@@ -37,6 +37,7 @@ _quick: list[str] = []
 def pytest_configure(config: pytest.Config) -> None:
     """Load the fixtures, but not where pytest only hands the tests out to other processes."""
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        gc.disable()  # until all is imported, of which nothing is garbage
         for name in FIXTURES:
             config.pluginmanager.import_plugin(name)
 
@@ -55,8 +56,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
     items.sort(key=order)
     # The garbage collector need not look at what was imported again and again.
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
@@ -78,8 +79,12 @@ sys.addaudithook(_refuse_processes)
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """HARNESS_CACHE for the whole session, so that no test uses the cache of the user."""
+    """HARNESS_CACHE for the whole session, so that no test uses the cache of the user.
+
+    And no test waits for the disk, because none survives a loss of power.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
         folder = tmp_path_factory.mktemp("cache")
         patch.setenv("HARNESS_CACHE", str(folder))
         yield folder

@@ -107,6 +107,7 @@ def test_the_sweep_of_a_space(harness: Any, swept: Any, tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [

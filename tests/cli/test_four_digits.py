@@ -63,6 +63,7 @@ def test_rows_that_differ_in_later_digits_have_all_of_them(store: Store) -> None
         assert f"learning_rate={rate} " in table
 
 
+@pytest.mark.slow
 def test_the_command_runs_the_same_trial_again(store: Store) -> None:
     """It gives the value bit by bit, also through YAML, which reads `1e-05` as a text."""
     values = [*RATES, 1e-05, *(random.Random(0).uniform(1e-6, 1e-4) for _ in range(200))]

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness import PROTOCOL
+from harness.errors import UserError
 from harness.plugin import registry
 from harness.trials.record import Record
 from harness.trials.store import Store
@@ -30,6 +31,7 @@ def planned(harness: Any, tmp_path: Path) -> Planned:
     return call
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("paper", "table", "trials"),
     [
@@ -81,6 +83,7 @@ def test_a_row_that_cannot_run_here_is_left_out(harness: Any, tmp_path: Path) ->
     assert "d2cse unsup" in answer.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("paper", "table"), [("diffaug", 8), ("diffcse", 7), ("d2cse", 6)])
 def test_an_ablation_table_runs_what_its_search_space_runs(
     paper: str, table: int, planned: Planned
@@ -152,28 +155,26 @@ def test_a_table_is_filled_and_nothing_runs_twice(serially: Any, tmp_path: Path)
     assert {trial["key"] for row in left for trial in row["trials"]} == stored
 
 
-@pytest.mark.process
 @pytest.mark.slow
-def test_a_row_without_its_files_is_left_out(process: Any, tmp_path: Path) -> None:
+def test_a_row_without_its_files_is_left_out(serially: Any, tmp_path: Path) -> None:
     """DiffAug's Table 1 has BERT-flow, which learns from SNLI, and SBERT-flow, from SBERT."""
     words = ["--paper", "diffaug", "--table", 1, "--seeds", 0, "--store", tmp_path / "store"]
     words += ["--encoder", "tiny-bert", "--set", "suite=graded"]
-    environment = {"HARNESS_HUB": str(tmp_path / "empty")}
-    (tmp_path / "empty").mkdir()
-    answer = process("sweep", "pooling", "flow", *words, environment=environment)
+    answer = serially("pooling", "flow", *words)
     assert answer.code == 1, answer.err
     left_out = [line for line in answer.err.splitlines() if line.startswith("Left out: flow")]
     assert len(left_out) == 2
-    assert all(" was not found: " in line for line in left_out)
+    assert all(" was not found" in line for line in left_out)
     assert {record.method for record in Store(tmp_path / "store").read().records()} == {"pooling"}
-    answer = process("sweep", "flow", *words, environment=environment)
-    assert answer.code == 2
-    assert answer.err.startswith("Error: ")
+    with pytest.raises(UserError):
+        serially("flow", *words)
 
 
 @pytest.mark.process
 @pytest.mark.slow
-def test_further_suites_are_measured_on_workers(process: Any, hub: Path, tmp_path: Path) -> None:
+def test_further_suites_are_measured_on_workers(
+    process: Any, harness: Any, hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """D2CSE's Table 5 has alignment and uniformity beside the average of the STS tests.
 
     They keep the limits of a trial.
@@ -191,7 +192,8 @@ def test_further_suites_are_measured_on_workers(process: Any, hub: Path, tmp_pat
     measured = [record for record in records if record.role == "evaluation"]
     assert {record.evaluates for record in measured} == finals
     assert all(record.finished and record.test["alignment"] > 0 for record in measured)
-    second = process("sweep", *words, *short, "--dry-run", environment=data)
+    monkeypatch.setenv("HARNESS_HUB", str(hub))
+    second = harness("sweep", *words, *short, "--dry-run")
     assert second.code == 0, second.err
     assert "0 trials to run" in second.out
     assert "to measure" not in second.out

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harness.data.corpora import SOURCES
 from harness.data.readers import Corpus
 from harness.evaluation.overlap import overlaps
@@ -38,6 +40,7 @@ def test_a_corpus_is_shown(harness: Harness, tmp_path: Path) -> None:
     assert 'sts12    data file "' in shown, "there is no SentEval archive here"
 
 
+@pytest.mark.slow
 def test_overlaps_count_every_column_and_distinct_sentences() -> None:
     test = suite("graded").load("graded").texts
     corpus = Corpus(([test[0], "x"], [test[5], test[0]]))

@@ -63,8 +63,15 @@ def odd(kind: str, path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["odd", "compact-odd", f"{2:032x}", f"{2:032x}-unfinished"])
-@pytest.mark.parametrize("kind", ["folder", "pipe", "link to nothing", "link to itself"])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("folder", "odd"),
+        ("pipe", "compact-odd"),
+        ("link to nothing", f"{2:032x}"),
+        ("link to itself", f"{2:032x}-unfinished"),
+    ],
+)
 def test_what_is_no_file_is_named(kind: str, name: str, store: Store, harness: Any) -> None:
     path = store.folder / f"{name}.parquet"
     odd(kind, path)

@@ -1,7 +1,6 @@
 """A stranger's store: its texts are data, its code does not run, and nothing leaves the folder."""
 
 import json
-import os
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
@@ -211,6 +210,7 @@ def test_code_that_its_user_has_named_runs(
     assert not (tmp_path / "work" / MARKER).exists()
 
 
+@pytest.mark.slow
 def test_merge_takes_what_is_sound_and_names_the_rest(
     strangers: Path, harness: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -343,16 +343,15 @@ def rows(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def quiet() -> Iterator[None]:
-    """No test here survives a loss of power, so none waits for the disk."""
+def embedded_data() -> Iterator[None]:
+    """Without the real data, for all tests of this file."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _: None)
         patch.delenv("HARNESS_HUB", raising=False)
         yield
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quiet")
+@pytest.mark.usefixtures("embedded_data")
 @pytest.mark.parametrize("verb", ["list", "table", "merge", "publish", "show", "report"])
 def test_any_record_is_data(verb: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     @settings(

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 SUITE = """\
 from harness.evaluation.suites import Scores, SuiteCard, register
 
@@ -25,6 +27,7 @@ def count(task, data, vectors):
 """
 
 
+@pytest.mark.slow
 def test_the_table_prints_its_average_as_an_average(harness: Any, tmp_path: Path) -> None:
     path, store = tmp_path / "fruit.py", tmp_path / "store"
     path.write_text(SUITE, encoding="utf-8")

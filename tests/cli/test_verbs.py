@@ -374,6 +374,7 @@ def test_run_whose_loss_is_not_finite_fails(
     assert row.reason == 'the loss "contrastive" is nan in step 1 (stage "contrastive")'
 
 
+@pytest.mark.slow
 def test_again_of_a_plugin_that_has_a_path(
     harness: Any, plugin: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -400,6 +401,7 @@ def test_again_of_values_with_spaces(harness: Any, tmp_path: Path) -> None:
     assert harness(*command, "--store", store).out.startswith("Already in the store:")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("like", [[], ["--like", "two-stage"]])
 def test_new_then_check(like: list[str], harness: Any, tmp_path: Path) -> None:
     path = tmp_path / "methods" / "mine"
@@ -421,6 +423,7 @@ def test_check_passes_what_is_right(harness: Any, plugin: Callable[..., Path]) -
     assert (answer.code, answer.err) == (0, ""), answer.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [

@@ -36,6 +36,7 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", WRONG.values(), ids=WRONG)
 @pytest.mark.parametrize("protocol", [None, 1, 5])
 @pytest.mark.parametrize("compacted", [False, True])

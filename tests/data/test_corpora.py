@@ -41,6 +41,7 @@ def test_a_corpus_that_is_not_here_has_its_published_size(
     assert count_items("nli-entailments") == 183_416 + 130_899
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "columns", "items"),
     [

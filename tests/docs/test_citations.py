@@ -85,6 +85,7 @@ def citing_files() -> Iterator[Path]:
     yield from sorted((CHECKOUT / "docs").rglob("*.md"))
 
 
+@pytest.mark.slow
 def test_every_cited_page_and_section_exists() -> None:
     pages = all_pages()
     wrong = []
@@ -102,6 +103,7 @@ def test_every_cited_page_and_section_exists() -> None:
 def test_every_relative_link_points_at_a_file() -> None:
     broken = []
     roots = [path for name in ROOT_PAGES if (path := CHECKOUT / name).is_file()]
+    roots += CHECKOUT.glob("*/README.md")
     for path in (*roots, *sorted((CHECKOUT / "docs").rglob("*.md"))):
         for target in LINK.findall(FENCE.sub("", path.read_text("utf-8"))):
             if "://" in target or target.startswith(("#", "mailto:")):

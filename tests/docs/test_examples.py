@@ -40,6 +40,7 @@ def test_the_method_of_the_readme_keeps_the_contract(tmp_path: Path) -> None:
     assert problems(str(path)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1], ids=["a loss of one's own", "two encoders"])
 def test_the_worked_plugins_keep_the_contract(number: int, tmp_path: Path) -> None:
     text = (CHECKOUT / "docs/plugins.md").read_text(encoding="utf-8")

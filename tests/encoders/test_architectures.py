@@ -80,6 +80,7 @@ def largest(one: Tensor, other: Tensor, batch: TextBatch) -> float:
     return (one - other)[batch.attention_mask.bool()].abs().max().item()
 
 
+@pytest.mark.slow
 @ALL
 def test_equals_transformers(name: str, saved: Saved, batch: TextBatch) -> None:
     folder = saved(name)
@@ -98,6 +99,7 @@ def test_equals_transformers(name: str, saved: Saved, batch: TextBatch) -> None:
     assert parameter_count(str(folder)) == sum(each.numel() for each in encoder.parameters())
 
 
+@pytest.mark.slow
 @DECODERS
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_decoder_that_sees_all_tokens_and_averages(
@@ -112,6 +114,7 @@ def test_a_decoder_that_sees_all_tokens_and_averages(
         assert (found[row] - mean).abs().max() < 1e-5
 
 
+@pytest.mark.slow
 @ALL
 def test_prompts_change_a_row_as_if_it_were_alone(
     name: str, saved: Saved, batch: TextBatch
@@ -162,6 +165,7 @@ def test_prompts_of_a_decoder_are_a_cache_of_keys(saved: Saved, batch: TextBatch
     assert largest(found, output.last_hidden_state, batch) < 1e-5
 
 
+@pytest.mark.slow
 @ALL
 def test_dropout_is_set_whatever_the_family_calls_it(
     name: str, saved: Saved, batch: TextBatch
@@ -257,6 +261,7 @@ def test_an_encoder_with_a_decoder_is_refused(tmp_path: Path) -> None:
             load(str(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "sizes", "longest", "prompts"),
     [

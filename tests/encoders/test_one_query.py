@@ -41,6 +41,7 @@ def where_of(batch: TextBatch) -> tuple[Tensor, Tensor]:
     return torch.arange(len(batch.input_ids)), ends(batch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unpads", [True, False])
 @pytest.mark.parametrize("family", WITH_BERT_ATTENTION)
 def test_every_family(family: str, unpads: bool, tmp_path: Path) -> None:

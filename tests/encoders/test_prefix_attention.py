@@ -197,6 +197,7 @@ def test_equals_transformers(encoder: Encoder, folder: Path, batch: TextBatch) -
     assert (encoder(batch)[real] - expected[real]).abs().max() <= 1e-10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["xlm-roberta", "camembert", "data2vec-text", "electra", "distilbert", "albert"]
 )

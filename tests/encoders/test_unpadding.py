@@ -63,6 +63,7 @@ def assert_equal(found: list[tuple[Tensor, list[Tensor]]]) -> None:
         assert (mine - other).abs().max() <= 1e-5 * max(1.0, other.abs().max().item())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_gives_the_same(family: str, tmp_path: Path) -> None:
@@ -91,6 +92,7 @@ def test_others_keep_their_padding(family: str, options: Any, tmp_path: Path) ->
     assert encoder(text()).isfinite().all()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("visible", [False, True])
 @pytest.mark.parametrize("one", [False, True])
@@ -107,6 +109,7 @@ def test_prefixes_of_each_row(tiny_encoder: Path, visible: bool, one: bool) -> N
     assert_equal(both(encoder, compute, *made))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("kind", ["words", "edit", "positions"])
 def test_other_places_that_methods_reach(tiny_roberta: Path, kind: str) -> None:

@@ -80,6 +80,7 @@ def test_nothing_is_trained_and_nothing_is_contaminated() -> None:
     assert contamination([], suite("graded")) == {}
 
 
+@pytest.mark.slow
 def test_forms_without_a_letter_are_no_overlap() -> None:
     corpus = Corpus((["...", "?!"], ["-", "x"]), np.array([1.0, 2.0]))
     assert {each.figures["normalised"] for each in overlap.overlaps(corpus) if each.figures} == {0}

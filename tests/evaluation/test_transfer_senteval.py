@@ -187,6 +187,7 @@ def test_nested_cross_validation_is_sentevals(
     assert found.test == pytest.approx(np.mean(tests), abs=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 3])
 def test_cross_validation_and_one_test_are_sentevals(
     classes: int, problem: Make, chosen: Make

@@ -132,6 +132,7 @@ def test_other_tokenizers(kit_for: KitFor, tmp_path: Path, name: str) -> None:
     assert exported(kit_for(name), tmp_path / "model") == (name == "simcse")
 
 
+@pytest.mark.slow
 def test_an_encoder_that_a_trial_has_trained(
     kit_for: KitFor, tiny_encoder: Path, tmp_path: Path
 ) -> None:
@@ -195,6 +196,7 @@ def test_sentence_transformers_itself(folder: Path) -> None:
         SentenceTransformer(str(folder))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options", "pooling"),
     [
@@ -224,6 +226,7 @@ def test_names_that_older_versions_load(
         assert json.loads(dense.read_text()).keys() == keys
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), [("simcse", {}), ("promptbert", {})])
 def test_no_folder_of_this_machine_is_named(
     kit_for: KitFor, tiny_encoder: Path, tmp_path: Path, name: str, options: dict[str, Any]
@@ -264,6 +267,7 @@ def test_another_code_is_said(folder: Path, caplog: pytest.LogCaptureFixture) ->
     assert "the code of the method pooling is not that of" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ["[]", "{}", "no JSON"])
 def test_a_damaged_folder(folder: Path, content: str) -> None:
     (folder / "config.json").write_text(content)

@@ -77,6 +77,7 @@ def kit(request: pytest.FixtureRequest, kit_for: Any, sentences: Path, cached: P
     return made
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_in_any_array_is_noticed_and_the_array_is_built_again(
     kit: Kit, cached: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -80,7 +80,7 @@ HEADLINES = {
     "loud": "ValueError: long long ",
     "exit": "SystemExit: 3",
     "vanish": "the worker died: ",
-    "loop": "it took longer than --trial-timeout (60 seconds)",
+    "loop": "it took longer than --trial-timeout (30 seconds)",
     "greedy": "it took ",
 }
 LAST_WORDS = {"exit": "good bye", "vanish": "I vanish", "loop": "I search", "greedy": "I take"}
@@ -98,7 +98,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
     (folder / "space.yaml").write_text(one_grid("faulty", "fault", FAULTS), encoding="utf-8")
     answer = run_module(
         "harness", "sweep", "--no-local", folder / "faulty.py", folder / "space.yaml", "--store",
-        folder / "store", "--trial-timeout", "60s", "--memory-per-trial", "3", *ONE_AT_A_TIME,
+        folder / "store", "--trial-timeout", "30s", "--memory-per-trial", "3", *ONE_AT_A_TIME,
         environment={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"},
         timeout=1500,
     )  # fmt: skip
@@ -193,7 +193,7 @@ def test_show_prints_the_reason_with_its_lines(
 
     print_record(rows["loop"], "results", Console(highlight=False))
     out = capsys.readouterr().out
-    assert "reason: it took longer than --trial-timeout (60 seconds)\n  The last lines" in out
+    assert "reason: it took longer than --trial-timeout (30 seconds)\n  The last lines" in out
     assert "\n  I search" in out
 
 

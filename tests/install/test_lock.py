@@ -72,6 +72,20 @@ def test_its_versions_are_those_that_the_project_takes(extra: str) -> None:
             assert each.specifier.contains(packages[name][0], prereleases=True), each
 
 
+def test_the_page_names_the_oldest_and_the_newest_versions() -> None:
+    page = (CHECKOUT / "CONTRIBUTING.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| ([\w-]+) \| (\d[\d.]* \| \d[\d.]*) \|$", page, re.MULTILINE))
+    assert rows.pop("Python").startswith(PROJECT["project"]["requires-python"].strip(">="))
+    (torch,) = map(Requirement, PROJECT["tool"]["uv"]["constraint-dependencies"])
+    newest = {name: version for name, (version, _) in locked().items()}
+    newest["torch"] = str(torch.specifier).strip("=")
+    asked = {canonicalize_name(each.name): each for every in own().values() for each in every}
+    for name, row in rows.items():
+        (oldest,) = (each.version for each in asked[name].specifier if each.operator == ">=")
+        assert row == f"{oldest} | {newest[name]}", name
+    assert {"torch", "transformers", "ray", "optuna", "pyarrow", "numpy"} <= rows.keys()
+
+
 def test_what_builds_the_project_is_locked() -> None:
     for each in map(Requirement, PROJECT["build-system"]["requires"]):
         assert each.specifier.contains(locked()[canonicalize_name(each.name)][0])

@@ -230,6 +230,7 @@ def test_cls_pooling(
     assert (method.base(batch) - expected).abs().max() < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", [{"precision": "bf16"}, {"gradient_checkpointing": True}, {}])
 def test_trains_in_bf16_and_with_checkpointing(
     kit_for: KitFor, triplets: Path, values: dict[str, Any]
@@ -245,6 +246,7 @@ def test_trains_in_bf16_and_with_checkpointing(
     assert difference < 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "mlp"), [(768, 1_181_184), (1024, 1_377_792)])
 def test_parameters(
     kit_for: KitFor, triplets: Path, tiny_encoder: Path, tmp_path: Path, width: int, mlp: int

@@ -203,6 +203,7 @@ def joint_loss(method: Any, texts: TextBatch, second_view: str) -> Tensor:
     return loss
 
 
+@pytest.mark.slow
 @FAMILIES
 @pytest.mark.parametrize("second_view", ["token-cutoff", "adversarial"])
 def test_joint_training_is_the_released_one_step_by_step(small: KitFor, second_view: str) -> None:
@@ -433,6 +434,7 @@ def test_test_pooling_is_a_field(small: KitFor) -> None:
 # What trains
 
 
+@pytest.mark.slow
 @FAMILIES
 @pytest.mark.parametrize("setting", ["unsup", "semisup", "sup"])
 def test_everything_trains(small: KitFor, setting: str) -> None:

@@ -396,6 +396,7 @@ def test_cls_prompt_starts_as_the_pretrained_embedding(kit_for: KitFor) -> None:
     assert not torch.allclose(plain.embed(batch), prompted.embed(batch), atol=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cls_prompt", "positions", "first"),
     [
@@ -557,6 +558,7 @@ def test_a_discriminator_without_prompts_reaches_them_through_h(
 # Corruptions made beforehand, precision, memory
 
 
+@pytest.mark.slow
 @FAMILIES
 @pytest.mark.parametrize("setting", ["unsup", "sup"])
 def test_static_corruption_trains_without_a_generator(
@@ -579,6 +581,7 @@ def test_static_corruption_trains_without_a_generator(
     Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("discriminator", ["shared", "copy"])
 def test_bfloat16_runs(kit_for: KitFor, tiny_roberta: Path, discriminator: str) -> None:
     kit = kit_for(

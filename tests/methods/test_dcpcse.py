@@ -276,6 +276,7 @@ def test_shallow_prompts(kit_for: KitFor, still: Callable[[str], str], family: s
 # What trains
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "expected"),
     [

@@ -110,6 +110,7 @@ def test_stage_1_trains_prefixes_and_classifier_and_nothing_else(small: KitFor) 
     assert changed(method, before) == {"augmentation", "classifier"}
 
 
+@pytest.mark.slow
 @FAMILIES
 @pytest.mark.parametrize(
     ("values", "moving"),
@@ -379,6 +380,7 @@ def headed(method: Any, states: np.ndarray) -> np.ndarray:
     return np.asarray(np.tanh(states @ weight.T + bias))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoder", ["tiny_encoder", "tiny_roberta"])
 @pytest.mark.parametrize("denoising", ["intended", "released"])
 @pytest.mark.parametrize("setting", ["semisup", "sup"])
@@ -453,6 +455,7 @@ def test_classification_loss_of_triplets(small: KitFor) -> None:
     assert weight.shape == (2, 3 * 32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", ["semisup", "sup"])
 def test_bf16_and_padding(small: KitFor, setting: str) -> None:
     kit = small(setting=setting, precision="bf16", stage1_steps=2, max_steps=2, accumulation=1)

@@ -114,6 +114,7 @@ def replaced(original: Array, real: Array, best: Array) -> Array:
 # The objective
 
 
+@pytest.mark.slow
 @FAMILIES
 @pytest.mark.parametrize(("setting", "views"), [("unsup", 2), ("sup", 3)])
 @pytest.mark.parametrize("reduction", ["mean_all", "mean_nonpad", "sum"])
@@ -258,6 +259,7 @@ def test_discriminator_is_a_second_copy_that_is_not_tied(unsup: Kit) -> None:
         assert mine.data_ptr() != other.data_ptr()
 
 
+@pytest.mark.slow
 @FAMILIES
 @pytest.mark.parametrize("setting", ["unsup", "sup"])
 def test_three_updates_change_the_trained_and_nothing_else(kit_for: KitFor, setting: str) -> None:
@@ -361,6 +363,7 @@ def test_without_detection_nothing_of_it_is_built(
     assert set(losses(kit, method)) == {"contrastive"}
 
 
+@pytest.mark.slow
 @FAMILIES
 @pytest.mark.parametrize("objective", ["detection", "masked-language"])
 @pytest.mark.parametrize("edited", ["same", "next", "same+next"])
@@ -507,6 +510,7 @@ def test_all_edits_have_a_head_each(kit_for: KitFor, watch: Watch) -> None:
     assert found.item() == pytest.approx(np.mean(total), rel=1e-5)
 
 
+@pytest.mark.slow
 @FAMILIES
 @pytest.mark.parametrize("edit", ["replace", "insert", "delete"])
 @pytest.mark.parametrize("objective", ["positives", "negatives"])
@@ -650,6 +654,7 @@ VARIANTS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", VARIANTS)
 def test_roberta_in_bfloat16(kit_for: KitFor, tiny_roberta: Path, values: dict[str, Any]) -> None:
     kit = kit_for("diffcse", encoder=str(tiny_roberta), precision="bf16", max_steps=2, **values)

@@ -333,6 +333,7 @@ def test_dropout_is_a_field(kit_for: KitFor) -> None:
     assert rates == {0.25}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_checkpointed_gradients_are_the_same(kit_for: KitFor, precision: str) -> None:
     """There is no dropout here, because the last layer draws fewer masks without checkpointing."""

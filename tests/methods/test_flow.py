@@ -234,6 +234,7 @@ def test_same_seed_same_flow(kit: Kit) -> None:
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", [{"precision": "bf16"}, {"gradient_checkpointing": True}])
 def test_trains_in_bf16_and_with_checkpointing(
     kit_for: KitFor, triplets: Path, values: dict[str, Any]

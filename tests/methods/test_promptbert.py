@@ -198,6 +198,7 @@ def test_unsupervised_loss(
     assert found["contrastive"].item() == pytest.approx(closed_form(views, 0.3), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "head", "transforms"),
     [
@@ -376,6 +377,7 @@ def test_supervised_evaluation_has_head_and_denoising(
     assert torch.allclose(method.embed_dev(batch).double(), headed(alone), atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -477,6 +479,7 @@ def test_without_bytes_there_is_no_space_to_mark(prompted: KitFor, text: str) ->
 # What trains, and when
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", ["unsup", "semisup", "sup"])
 def test_three_steps_change_everything(prompted: KitFor, setting: str) -> None:
     """There is no BERT pooler, and of the masked-LM head only the transform."""
@@ -503,6 +506,7 @@ def test_supervised_head_starts_as_the_masked_language_heads_transform(kit_for: 
     assert sum(value.numel() for value in method.head.parameters()) == 32 * 32 + 32 + 2 * 32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schedule", "expected"),
     [
@@ -533,6 +537,7 @@ def test_semisupervised_schedules(
     assert outcome.steps == 2 * len(stages)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", ["unsup", "semisup", "sup"])
 def test_bf16(prompted: KitFor, setting: str) -> None:
     kit = prompted(setting=setting, precision="bf16", max_steps=2)

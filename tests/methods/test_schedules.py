@@ -142,6 +142,7 @@ class Recorder:
         method.losses = remember
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

@@ -412,6 +412,7 @@ def test_head_of_diffcse(kit_for: KitFor, watch: Watch) -> None:
     assert len(head.results) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["tanh", "batchnorm"])
 @pytest.mark.parametrize("setting", ["unsup", "sup", "semisup"])
 def test_three_steps(kit_for: KitFor, setting: str, head: str) -> None:

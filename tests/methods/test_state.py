@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -75,6 +76,7 @@ def plugin_file(folder: Path, text: str) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_a_counter_that_is_not_saved_is_named(tmp_path: Path) -> None:
     (problem,) = problems(plugin_file(tmp_path, COUNTER))
     assert problem.endswith(
@@ -83,6 +85,7 @@ def test_a_counter_that_is_not_saved_is_named(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_same_counter_passes_once_it_is_saved(tmp_path: Path) -> None:
     assert problems(plugin_file(tmp_path, COUNTER + EXTRA_STATE)) == []
 

@@ -61,6 +61,7 @@ def same_up_to_signs(one: np.ndarray, other: np.ndarray, tolerance: float) -> bo
     return bool(np.abs(one - other * signs).max() < tolerance)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 @pytest.mark.parametrize("dimensions", [None, 5])
 @pytest.mark.parametrize("architecture", ["tiny_encoder", "tiny_roberta"])

@@ -106,6 +106,7 @@ def test_each_row_meets_its_own_adapter_set(folder: Path, batch: TextBatch) -> N
     assert_equal(found, torch.stack([first[0], second[1], first[2]]), batch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("combination", "weights"),
     [("mean", (0.5, 0.5)), ("sum", (1.0, 1.0)), ("first", (1.0, 0.0)), ("second", (0.0, 1.0))],

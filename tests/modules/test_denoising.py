@@ -52,6 +52,7 @@ def first(folder: Path) -> int:
     return 2 if "roberta" in folder.name else 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", [BEHIND, BEFORE])
 @pytest.mark.parametrize("offset", [0, 6])
 def test_the_end_keeps_its_positions_behind_a_sentence(

@@ -13,6 +13,7 @@ from harness.training.loop import Trainer
 KitFor = Callable[..., Kit]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "values", "steps"),
     [
@@ -34,6 +35,7 @@ def test_the_plan_and_the_loop_have_the_same_number_of_steps(
     assert outcome.steps == steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subset", [0, 1, 2])
 def test_a_share_of_the_labels_counts_as_it_is_drawn(kit_for: KitFor, subset: int) -> None:
     """The size of a random subset varies a little; the plan asks for the size of this one."""

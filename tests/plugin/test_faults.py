@@ -161,10 +161,12 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_plugin_that_is_broken_below_keeps_the_contract(tmp_path: Path) -> None:
     assert problems(str(written(tmp_path, RIGHT))) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_one_fault_with_its_line(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -178,6 +180,7 @@ def test_one_fault_with_its_line(
     assert problems(str(path)) == [f"broken.py:{number}: {sentence}"]
 
 
+@pytest.mark.slow
 def test_a_fault_of_one_setting_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault that all settings have is named once, without them."""
     monkeypatch.chdir(tmp_path)
@@ -201,6 +204,7 @@ def test_one_exception_on_two_ways_is_one_fault(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_another_encoder(tmp_path: Path, tiny_roberta: Path) -> None:
     """What holds for a BERT may fail for a RoBERTa, which has one type of segment."""
     lines = ["segments = self.encoder.model.embeddings.token_type_embeddings", "segments.weight[1]"]

@@ -27,6 +27,7 @@ def written(tmp_path: Path, like: Skeleton) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_passes_harness_check(written: Path) -> None:
     source = (written / "__init__.py").read_text(encoding="utf-8")
     assert source.startswith('"""mine: what the method does')

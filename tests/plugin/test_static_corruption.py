@@ -38,6 +38,7 @@ def epoch(kit: Kit) -> list[TextBatch]:
     return [batch.repeated(2) if kit.config.setting == "unsup" else batch for batch in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["d2cse", "diffcse"])
 @pytest.mark.parametrize("setting", ["unsup", "sup"])
 @pytest.mark.parametrize("encoder", ["tiny_encoder", "tiny_roberta"])

@@ -6,8 +6,8 @@ which rank 0 leaves what was computed.
 
 import json
 import os
-import subprocess
 import sys
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.trials.trial import resolve
 from harness.trials.workers import Place
+from tests.programs import started
 
 LIMIT = 900
 """Seconds for all runs on a busy machine"""
@@ -40,24 +41,21 @@ def by_ranks(
 
     `function`: `module:name`, which takes a method and its values. `runs`: run -> case -> these.
     """
-    results, processes = folder / "results.pt", []
-    for number in range(count):
-        told = folder / f"{number}.json"
-        place = {"number": number, "count": count, "threads": 1}
-        everything = {"function": function, "runs": runs, "place": place}
-        everything |= {"folder": str(folder), "results": str(results)}
-        told.write_text(json.dumps(everything), encoding="utf-8")
-        processes.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "tests.ranks.rank", str(told)],
-                env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"},
-            )
-        )
-    try:
-        assert [process.wait(LIMIT) for process in processes] == [0] * count
-    finally:
+    results = folder / "results.pt"
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
+    with ExitStack() as ranks:
+        processes = []
+        for number in range(count):
+            told = folder / f"{number}.json"
+            place = {"number": number, "count": count, "threads": 1}
+            everything = {"function": function, "runs": runs, "place": place}
+            everything |= {"folder": str(folder), "results": str(results)}
+            told.write_text(json.dumps(everything), encoding="utf-8")
+            rank = started("tests.ranks.rank", str(told), environment=environment)
+            processes.append(ranks.enter_context(rank))
         for process in processes:
-            process.kill()
+            process.join(LIMIT)
+        assert [process.exitcode for process in processes] == [0] * count
     found: dict[str, dict[str, Computed]] = torch.load(results, weights_only=True)
     return found
 

@@ -50,6 +50,7 @@ def step(kit: Kit) -> tuple[float, dict[str, Tensor], int]:
     return loss.item(), gradients(method), sum(kept[each] for each in kept.keys() - weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "values"),
     [("simcse", {}), ("dcpcse", {"prompt_length": 3}), ("promptbert", {}), ("diffcse", {})],

@@ -54,8 +54,7 @@ def together(
             engine: {
                 case: (name, values | fields)
                 for case, (name, values) in cases.items()
-                if case not in REFUSED.get(engine, ())
-                and ("offload" not in engine or case in OFFLOADED)
+                if case not in REFUSED.get(engine, ()) and (engine in OF_ALL or case in SOME)
             }
             for engine, fields in ENGINES.items()
             if fields["workers"] == count
@@ -94,11 +93,13 @@ ENGINES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 """With three ranks, the shares are not equally large"""
-OFFLOADED = ["sbert", "promptbert", "d2cse", "diffcse", "diffaug-same-released"]
-"""The cases in which what can be is kept in the memory of the CPU"""
+OF_ALL = ["ddp-3", "zero-2", "zero-3"]
+"""The engines that compute all cases. Two ranks of DDP are a simpler case of three, and DeepSpeed
+has the same code for stages 1 and 2 and for what is kept in the memory of the CPU."""
+SOME = ["sbert", "promptbert", "d2cse", "diffcse", "diffaug-same-released"]
+"""The cases of the other engines"""
 SMALL = ["clsr-20", "flow-last-two"]
 REFUSED = {
-    "zero-1": SMALL,
     "zero-2": SMALL,
     "zero-3": [*SMALL, "consert-sup-adversarial-shuffle"],
 }

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from harness.training.saved_state import SavedState
+from harness.trials.record import Record
 from harness.trials.run import CHECKPOINT
 from harness.trials.store import Store
 from tests.clusters import cluster, start_node
@@ -42,10 +43,9 @@ methods:
 """
 
 
-@pytest.fixture
-def plugin(tmp_path: Path) -> Path:
-    """A method whose second worker dies in its first attempt."""
-    path = tmp_path / "falling.py"
+def falling(folder: Path) -> Path:
+    """The file of a method whose second worker dies in its first attempt."""
+    path = folder / "falling.py"
     begin = "    def losses(self, batch, stage):"
     source = TRAINED.replace(begin, begin + FALL)
     constants = f"PAUSE = 0.2\nREPAIRED = {str(path) + '.fell'!r}\n"
@@ -53,15 +53,14 @@ def plugin(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def run(plugin: Path, tmp_path: Path, environment: dict[str, str]) -> Callable[..., Answer]:
-    """run(store, hyperparameter=value, ...): `harness run` with a checkpoint after every step."""
-    suite = write_few_pairs(tmp_path)
+@pytest.fixture(scope="module")
+def run(environment: dict[str, str]) -> Callable[..., Answer]:
+    """run(plugin, store, hyperparameter=value, ...): `harness run`, a checkpoint at every step."""
 
-    def call(store: Path, **values: object) -> Answer:
+    def call(plugin: Path, store: Path, **values: object) -> Answer:
         fixed = {
-            "suite": suite, "sentences": "graded-sentences", "max_steps": 12, "precision": "fp32",
-            "evaluation_interval": 3, "learning_rate": 0.05,
+            "suite": write_few_pairs(plugin.parent), "sentences": "graded-sentences",
+            "max_steps": 12, "precision": "fp32", "evaluation_interval": 3, "learning_rate": 0.05,
         }  # fmt: skip
         given = [f"--set={name}={value}" for name, value in {**fixed, **values}.items()]
         return run_module(
@@ -70,6 +69,16 @@ def run(plugin: Path, tmp_path: Path, environment: dict[str, str]) -> Callable[.
         )  # fmt: skip
 
     return call
+
+
+@pytest.fixture(scope="module")
+def undisturbed(run: Callable[..., Answer], tmp_path_factory: pytest.TempPathFactory) -> Record:
+    """The record of the trial in one process that nothing disturbs."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    answer = run(falling(folder), folder / "store")
+    assert answer.code == 0, answer.out + answer.err
+    [record] = Store(folder / "store").read().records()
+    return record
 
 
 DDP_2 = {"engine": "ddp", "workers": 2}
@@ -85,14 +94,18 @@ GOING_ON = [
 
 @pytest.mark.parametrize(("first", "others"), GOING_ON, ids=["ddp", "zero-3", "zero-2"])
 def test_a_lost_worker_and_other_engines(
-    run: Callable[..., Answer], tmp_path: Path, first: dict[str, Any], others: list[dict[str, Any]]
+    run: Callable[..., Answer],
+    undisturbed: Record,
+    tmp_path: Path,
+    first: dict[str, Any],
+    others: list[dict[str, Any]],
 ) -> None:
     """The method has no encoder of harness, so that all workers draw the dropout of one process.
 
     Adam's state shows in what follows: at another step, or empty, it makes other updates.
     """
-    store = tmp_path / "store"
-    lost = run(store, **first)
+    plugin, store = falling(tmp_path), tmp_path / "store"
+    lost = run(plugin, store, **first)
     assert lost.code == 1, lost.out + lost.err
     assert "worker 2 of 2: it ended with the exit code 7" in lost.err
     assert "goes on from the checkpoint" in lost.err
@@ -100,31 +113,27 @@ def test_a_lost_worker_and_other_engines(
     [checkpoint] = store.glob(f".running/*/{CHECKPOINT}")
     begun = SavedState.read(checkpoint).facts["step"]
     assert begun > 0
-    assert run(tmp_path / "undisturbed").code == 0
-    [expected] = Store(tmp_path / "undisturbed").read().records()
     for number, engine in enumerate(others):
         copy = shutil.copytree(store, tmp_path / f"store-{number}")
-        answer = run(copy, **engine)
+        answer = run(plugin, copy, **engine)
         assert answer.code == 0, answer.out + answer.err
         assert "begins at step 0" not in answer.err, answer.err
         steps = [int(step) for step in re.findall(r"^step (\d+)/12", answer.out, re.MULTILINE)]
         assert min(steps) > begun
-        evaluated = [point["step"] for point in expected.history if point["metric"] == "dev"]
+        evaluated = [point["step"] for point in undisturbed.history if point["metric"] == "dev"]
         assert min(set(steps) & set(evaluated)) == min(each for each in evaluated if each > begun)
         [record] = Store(copy).read().records()
         assert (record.steps, record.engine["engine"]) == (12, engine["engine"])
         assert record.configuration.keys().isdisjoint(record.engine)
         losses = [
             [point["value"] for point in each.history if point["metric"] == "loss"]
-            for each in (record, expected)
+            for each in (record, undisturbed)
         ]
         assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-        assert record.test["few"] == pytest.approx(expected.test["few"], abs=1e-2)
+        assert record.test["few"] == pytest.approx(undisturbed.test["few"], abs=1e-2)
 
 
-def test_a_sweep_mixes_sizes_on_three_nodes(
-    plugin: Path, tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_a_sweep_mixes_sizes_on_three_nodes(tmp_path: Path, environment: dict[str, str]) -> None:
     """The trial of two workers has one on each of two nodes. Its second attempt goes on."""
     space, store = tmp_path / "space.yaml", tmp_path / "store"
     space.write_text(SPACE.replace("SUITE", str(write_few_pairs(tmp_path))), encoding="utf-8")
@@ -139,7 +148,7 @@ def test_a_sweep_mixes_sizes_on_three_nodes(
         for _ in range(3):
             start_node(nodes, f"--address={address}", "--num-cpus=1")
         answer = run_module(
-            "harness", "sweep", plugin, space, "--store", store, "--address", address,
+            "harness", "sweep", falling(tmp_path), space, "--store", store, "--address", address,
             "--no-dashboard", environment=nodes,
         )  # fmt: skip
     assert answer.code == 0, answer.out + answer.err

@@ -58,6 +58,7 @@ def test_all_tables_are_here() -> None:
         assert list(load_paper(paper).numbers) == [str(number) for number in range(1, last + 1)]
 
 
+@pytest.mark.slow
 @every_table
 def test_a_table_renders_in_every_format(paper: str, name: str, store: Store) -> None:
     number = name.removeprefix("table")
@@ -107,6 +108,7 @@ def record_of(wanted: Wanted, value: float) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @every_table
 def test_a_trial_lands_in_the_cells_that_want_it(
     paper: str, name: str, store: Store, add_trial: Add, add_evaluation: Add

@@ -47,6 +47,7 @@ def test_rows_and_columns_are_those_that_are_named(lengths: Store) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "rows"),
     [
@@ -112,6 +113,7 @@ def test_records_are_those_of_the_columns(lengths: Store) -> None:
     assert [trial["value"] for trial in records[0]["trials"]] == [75.0, 76.0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -135,6 +137,7 @@ def test_what_is_wrong_is_one_sentence(
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "where",
     [

@@ -44,6 +44,7 @@ def test_the_five_papers_are_here() -> None:
     assert tuple(papers()) == PAPERS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paper", PAPERS)
 @pytest.mark.parametrize("width", [80, 120, 140])
 def test_every_published_number_is_printed_with_an_empty_store(

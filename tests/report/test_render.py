@@ -78,6 +78,7 @@ def test_markdown_text_cannot_break_the_table() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [40, 80, 120, 140])
 def test_the_terminal_table_loses_no_digit_and_breaks_no_word(filled: Store, width: int) -> None:
     for sheet in (
@@ -146,6 +147,7 @@ def test_an_empty_store_is_an_empty_parquet_table(store: Store) -> None:
     assert pq.read_table(pa.BufferReader(content)).num_rows == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 def test_the_same_store_gives_the_same_bytes(filled: Store, format: str) -> None:
     def both() -> bytes:

@@ -50,6 +50,7 @@ def test_a_cell_leads_to_its_trials_and_their_command(add_trial: AddTrial, shown
     )
 
 
+@pytest.mark.slow
 def test_every_cell_of_a_table_has_its_address(
     store: Store, add_trial: AddTrial, add_evaluation: Callable[..., str], shown: Shown
 ) -> None:

@@ -55,12 +55,14 @@ def strict(store: Store, **options: object) -> int:
     return 0
 
 
+@pytest.mark.slow
 def test_a_reproduction_succeeds(store: Store, reproduce: Callable[..., None]) -> None:
     reproduce([-0.5, 0.0, 0.4])
     assert strict(store) == 0
     assert strict(store, tolerance=0.04) == 0
 
 
+@pytest.mark.slow
 def test_a_difference_fails(
     store: Store, reproduce: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:

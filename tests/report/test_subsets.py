@@ -146,6 +146,7 @@ def test_components_are_columns_of_the_records(store: Store, add_trial: AddTrial
         assert found == pytest.approx((sqrt(22), sqrt(5)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["terminal", "markdown", "latex"])
 def test_every_format_has_the_extra_lines(format: str, store: Store, add_trial: AddTrial) -> None:
     add_design(add_trial, [[70, 72], [76, 80]])

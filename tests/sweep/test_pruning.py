@@ -54,6 +54,7 @@ LATER = {5e-5: 2, 6e-5: 2}
 PERCENTILE = {5e-5: 2, 6e-5: 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pruner", "ended"),
     [

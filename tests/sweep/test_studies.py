@@ -146,6 +146,7 @@ def test_what_the_store_finished_while_the_driver_was_away_is_not_run_again(
     assert states(Study(search, store)) == ["COMPLETE"] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage",
     [
@@ -308,6 +309,7 @@ def test_the_front_of_dev_and_cost(search_of: SearchOf, source_of: SourceOf, sto
     assert chosen == min(near) < max(values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("axis", "distribution"),
     [

@@ -495,6 +495,7 @@ def two_stage() -> Plugin:
     return Plugin("two-stage", TwoStage, "digest-of-the-test")
 
 
+@pytest.mark.slow
 def test_two_stages_run_with_their_parameters_and_streams(
     kit_for: KitFor, two_stage: Plugin
 ) -> None:
@@ -521,6 +522,7 @@ def test_two_stages_run_with_their_parameters_and_streams(
     assert sorted(built.items["text"][40:90]) == list(range(50))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("best", [1, 6, 13])
 def test_restored_state_is_that_of_the_best_step_whichever_stage(
     kit_for: KitFor, two_stage: Plugin, best: int

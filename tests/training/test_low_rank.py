@@ -67,6 +67,7 @@ def test_what_a_layer_computes(kit_for: KitFor) -> None:
         torch.testing.assert_close(layer(states).double(), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_decoder(kit_for: KitFor, tmp_path: Path) -> None:
     """Its layers have other names, and its weights are kept in bf16."""
     encoder = str(save("Qwen3", tmp_path, dtype="bfloat16"))

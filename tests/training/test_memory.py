@@ -1,5 +1,6 @@
 """A trial's memory is its own, also in a process that has run others."""
 
+import pytest
 import torch
 
 from harness.training.memory import peak_memory
@@ -7,6 +8,7 @@ from harness.training.memory import peak_memory
 PIECES, BYTES = 4000, 60_000
 
 
+@pytest.mark.slow
 def test_what_was_freed_before_does_not_count() -> None:
     """The C library would keep freed pieces between which something is left."""
     freed, kept = [], []

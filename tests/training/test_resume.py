@@ -371,6 +371,7 @@ def test_a_full_disk_costs_the_checkpoint_alone(
     assert "No space left on device" in caplog.text
 
 
+@pytest.mark.slow
 def test_minutes_that_are_no_number_are_one_sentence(
     run: Run, trial_of: TrialOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:

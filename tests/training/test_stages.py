@@ -335,6 +335,7 @@ def test_a_shared_stage_is_run_once_and_changes_nothing(
     ]
 
 
+@pytest.mark.slow
 def test_trials_that_evaluate_at_other_steps_do_not_share(shared: Any) -> None:
     """The best checkpoint and the history depend on the interval."""
     alone = shared(28, cache="alone")
@@ -344,6 +345,7 @@ def test_trials_that_evaluate_at_other_steps_do_not_share(shared: Any) -> None:
     assert first_stage(found) == 28
 
 
+@pytest.mark.slow
 def test_trials_with_few_labels_share_as_others_do(shared: Any) -> None:
     alone = shared(28, cache="alone", label_fraction=0.5)
     shared(36, label_fraction=0.5)

@@ -51,12 +51,6 @@ def record(number: int, **different: Any) -> Record:
     return Record(**{**values, **different})
 
 
-@pytest.fixture(autouse=True)
-def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test here survives a loss of power, so none waits for the disk."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
@@ -89,6 +83,7 @@ def check(store: Store, numbers: range) -> None:
 # Files
 
 
+@pytest.mark.slow
 def test_a_compacted_file_is_sorted_and_in_small_row_groups(store: Store) -> None:
     for number in range(40):
         store.write(record(number))

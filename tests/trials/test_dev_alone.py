@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from harness.evaluation.suites import suite
 from harness.trials.evaluate import Measurement, evaluation_key, evaluations
 from harness.trials.lookup import model
 from harness.trials.store import Store
 
 
+@pytest.mark.slow
 def test_dev_alone_is_a_record_of_its_own(tmp_path: Path) -> None:
     """It embeds and scores dev only, and does not stand for the whole suite."""
     store, whole = Store(tmp_path / "store"), suite("graded")

@@ -37,6 +37,7 @@ def failure(number: int) -> Record:
     return record(number, status="failed", reason="no memory", dev={}, test={})
 
 
+@pytest.mark.slow
 def test_all_records_come_together(stores: Callable[..., Store]) -> None:
     one, two = stores("one", record(1), record(2)), stores("two", record(2), record(3), failure(4))
     into = stores("into", record(5))
@@ -52,6 +53,7 @@ def test_all_records_come_together(stores: Callable[..., Store]) -> None:
     assert states(into) == expected
 
 
+@pytest.mark.slow
 def test_compacted_sources(stores: Callable[..., Store]) -> None:
     one = stores("one", *(record(number) for number in range(1, 6)), failure(9))
     one.compact(at_least=2)
@@ -61,6 +63,7 @@ def test_compacted_sources(stores: Callable[..., Store]) -> None:
     assert into.read().table.sort_by("key").equals(one.read().table.sort_by("key"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reverse", [False, True])
 def test_finished_beats_unfinished(stores: Callable[..., Store], reverse: bool) -> None:
     sides = [stores("one", record(1)), stores("two", failure(1))]
@@ -130,6 +133,7 @@ def test_a_sound_record_takes_the_place_of_a_damaged_one(stores: Callable[..., S
     assert states(into) == {1: "finished", 2: "finished"}
 
 
+@pytest.mark.slow
 def test_the_command(
     stores: Callable[..., Store],
     monkeypatch: pytest.MonkeyPatch,

@@ -67,6 +67,7 @@ def test_nothing_of_the_machine(store: Store, tmp_path: Path) -> None:
         assert word in said, word
 
 
+@pytest.mark.slow
 def test_others_merge_it(store: Store, tmp_path: Path) -> None:
     publish(store, tmp_path / "public")
     public, into = Store(tmp_path / "public" / "trials"), Store(tmp_path / "theirs")

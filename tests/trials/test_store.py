@@ -66,12 +66,6 @@ def parquets(store: Store) -> list[Path]:
     return sorted(store.folder.glob("[!.]*.parquet"))
 
 
-@pytest.fixture(autouse=True)
-def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test here survives a loss of power, so none waits for the disk."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
@@ -147,6 +141,7 @@ def test_a_revision_that_is_no_commit_is_a_fault(revisions: dict[str, Any], stor
     assert reading.unreadable == [(record(2).key, why)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["configuration", "versions", "suite_card", "revisions"])
 def test_row_with_damaged_json_is_named_and_the_others_read(column: str, store: Store) -> None:
     for number in range(3):

@@ -13,6 +13,7 @@ GRID = "    grid:\n      learning_rate: [1e-4, 5e-4]\n"
 MANY = "more than 10000 configurations"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("axis", "part"),
     [
@@ -134,6 +135,7 @@ def test_trials_of_a_space(added: str, refused: Refused, space: SpaceFile, line_
     refused(["plan", path], line_of(path, "simcse:"), "at most 20000 can be planned")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("choice", "sampler"),
     [

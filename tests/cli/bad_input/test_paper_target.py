@@ -8,6 +8,7 @@ import pytest
 Refused = Callable[..., None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["plan", "sweep"])
 @pytest.mark.parametrize(
     ("arguments", "part"),
