@@ -1,6 +1,7 @@
 """A stranger's store: its texts are data, its code does not run, and nothing leaves the folder."""
 
 import json
+import os
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
