@@ -48,6 +48,7 @@ def run(
     from harness.sweep.spaces.written_values import read_values
     from harness.tracking.trackers import check as check_tracker
     from harness.training.interruption import ended_by_sigterm
+    from harness.trials.trained_encoder import provide
     from harness.trials.trial import Trial, key, resolve
 
     options.whole_numbers(str(seed), "--seed")  # it refuses a seed that numpy cannot take
@@ -64,15 +65,14 @@ def run(
     name = key(trial)
     stored = found.get(name)
     if to_run := stored is None or not stored.finished:
+        provide(found, trial.config.encoder)
         echo(f"running {trial.label}: loading torch and the model", err=True)
     # A mistake is answered before torch is imported.
     from harness.trials.kept_output import kept_output
     from harness.trials.prepare import check_runnable
     from harness.trials.run import attempt
-    from harness.trials.trained_encoder import provide
 
     if to_run:
-        provide(found, trial.config.encoder)
         check_runnable(trial)  # before the claim, so that a refused one leaves nothing behind
     console = Screen()
 

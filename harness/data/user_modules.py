@@ -88,12 +88,12 @@ class UserCode:
         own = digest(f"{self.path} {self.sha256}", 8)
         # In the name of a module, a dot would stand before a part of a package.
         name = f"harness_{what}_{re.sub('[^A-Za-z0-9]', '_', self.path.stem)}_{own}"
+        if name in sys.modules:
+            return sys.modules[name]
         _loaded[name] = self
         spec = _specification(name)
         assert spec is not None
         module = importlib.util.module_from_spec(spec)
-        for inside in [each for each in sys.modules if each.startswith(f"{name}.")]:
-            del sys.modules[inside]  # of an import before; they derive from its classes
         sys.modules[name] = module
         try:
             with _importing(f"the {what} {self.path}"):
