@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import options
-from harness.cli.output import echo
 from harness.errors import UserError
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def run(
     stored = found.get(name)
     if to_run := stored is None or not stored.finished:
         provide(found, trial.config.encoder)
-        echo(f"running {trial.label}: loading torch and the model", err=True)
+        trial.declared.check()
     # A mistake is answered before torch is imported.
     from harness.trials.kept_output import kept_output
     from harness.trials.prepare import check_runnable
