@@ -40,8 +40,10 @@ Harness = Callable[..., Answer]
 def harness(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Harness:
     """harness(argument, ...): run the command in this process.
 
-    This is quick, because everything is imported already.
+    This is quick, because everything is imported already. What verbs that compute say of their
+    steps on stderr is left out; tests/cli/test_progress.py has it.
     """
+    monkeypatch.setattr("harness.cli.progress.echo", lambda *_, **__: None)
     monkeypatch.delenv("HARNESS_HUB", raising=False)
     # What the command changes of its process is not for the tests that follow in it.
     monkeypatch.setenv("PYTHONSAFEPATH", "1")
