@@ -1,6 +1,7 @@
 """Names of users in trackers, which read some of them as paths, or keep them for themselves."""
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,10 @@ def test_wandb_keeps_names_with_an_underscore_in_front(
     for step in (1, 2):
         run.log(step, dict.fromkeys(names, 7.5 + step))
     run.end(3, {}, "finished")
-    [seen] = READERS["wandb"](tmp_path)
+    until = time.monotonic() + 60  # the library's own process may still write
+    while not (runs := READERS["wandb"](tmp_path)) or runs[0].status != "finished":
+        assert time.monotonic() < until, "the run is not written"
+        time.sleep(0.1)
+    [seen] = runs
     kept = ("metric._step", "metric._timestamp", "metric._x", "plain_name")
     assert seen.values == {name: [(1, 8.5), (2, 9.5)] for name in kept}
