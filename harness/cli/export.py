@@ -1,5 +1,6 @@
 """`harness export`: a trained encoder as a folder for sentence-transformers, or mteb's results."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,7 @@ from harness.cli import options
 from harness.cli.eval import MethodOption
 from harness.cli.output import echo
 from harness.cli.run_again import run_command
-from harness.errors import UserError
+from harness.errors import UserError, extra
 from harness.inputs import kind_of
 
 if TYPE_CHECKING:
@@ -66,6 +67,9 @@ def export(
 
     options.check_new(folder)
     found = options.opened(store)
+    with extra("sentence-transformers", "harness export"):
+        if find_spec("sentence_transformers") is None:  # its import takes seconds
+            raise ModuleNotFoundError(name="sentence_transformers")
     build = checked(name, found, method)
     with working(f"exporting {name} into {folder}") as work:
         plain = write(build, folder, method, found, work, onnx=onnx)

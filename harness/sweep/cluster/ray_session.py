@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
@@ -52,11 +52,9 @@ def ray_session(*, dashboard: bool = False) -> Iterator[tuple[Path, str]]:
     """
     with no_orphans(), session_folder() as folder, _output_into(folder / "core.log"):
         page = _begin(os.environ.get("RAY_ADDRESS", ""), folder, dashboard=dashboard)
-        endpoints, ended = _endpoints(), threading.Event()
-        watch = threading.Thread(target=_watch, args=(endpoints, ended), daemon=True)
+        endpoints = _endpoints()
         try:
-            with _alarm(SweepStopped(_LOST)):
-                watch.start()
+            with _alarm(SweepStopped(_LOST)), _watched(lambda: all(map(_answers, endpoints))):
                 yield folder, page
         except Exception as error:
             if not all(map(_answers, endpoints)):
@@ -65,7 +63,6 @@ def ray_session(*, dashboard: bool = False) -> Iterator[tuple[Path, str]]:
                 raise SweepStopped(f"Ray has failed, {_GOES_ON} ({_why(error)})") from None
             raise
         finally:
-            ended.set()
             if all(map(_answers, endpoints)):  # else it would wait for what is gone
                 ray.shutdown()
 
@@ -91,7 +88,7 @@ def _join(address: str) -> str:
     # Every machine runs the harness of this one; the other packages it must have.
     runtime = {"py_modules": [str(PACKAGE)], "excludes": ["__pycache__"]}
     try:
-        with _alarm(refused, JOIN_SECONDS):
+        with _alarm(refused, JOIN_SECONDS), _watched(lambda: _reachable(address)):
             return _initialised(address, _Job(), runtime_env=runtime)
     except UserError:
         raise
@@ -107,9 +104,8 @@ def _start(folder: Path, *, dashboard: bool) -> str:
     for attempt in range(START_ATTEMPTS):
         before = children(os.getpid())
         try:
-            with _alarm(
-                SweepStopped(f"Ray did not start in {START_SECONDS / 60:g} minutes"), START_SECONDS
-            ):
+            too_long = SweepStopped(f"Ray did not start in {START_SECONDS / 60:g} minutes")
+            with _alarm(too_long, START_SECONDS), _watched(_head_lives):
                 return _initialised(
                     "local",
                     _Job(_py_driver_sys_path=[str(code)]),
@@ -180,11 +176,40 @@ def _answers(endpoint: Endpoint) -> bool:
     return True
 
 
-def _watch(endpoints: list[Endpoint], ended: threading.Event) -> None:
+def _reachable(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    return address == "auto" or _answers((host, int(port)))
+
+
+def _head_lives() -> bool:
+    """Whether the head of a local Ray runs, or is not there yet.
+
+    While it is started nobody waits for its process, so that one which has ended is a zombie.
+    """
+    for process in children(os.getpid()):
+        with suppress(OSError):
+            name, _, rest = Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")
+            if "(gcs_server" in name and rest.split()[0] in "ZX":
+                return False
+    return True
+
+
+@contextmanager
+def _watched(lives: Callable[[], bool]) -> Iterator[None]:
+    """In the block, a thread looks whether Ray lives."""
+    ended = threading.Event()
+    threading.Thread(target=_watch, args=(lives, ended), daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
+
+
+def _watch(lives: Callable[[], bool], ended: threading.Event) -> None:
     """Interrupt the main thread when Ray is lost, and end the program if that does not help."""
     answered = monotonic()
     while not ended.wait(2.0):
-        if all(map(_answers, endpoints)):
+        if lives():
             answered = monotonic()
         elif monotonic() - answered > LOST_SECONDS:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
