@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.sweep.engine import Engine
-from harness.sweep.workers.suite_worker import measure_model
 from harness.trials.lookup import MeasuredModel
 from harness.trials.record import Record
 from harness.trials.trial import commit, key
@@ -24,6 +23,9 @@ def measured(asked: Sequence[Asked], engine: Engine) -> Iterator[tuple[Asked, li
 
     They come as they end. The records are not in the store yet. A model has the limits of a trial.
     """
+    # Ray reads its environment when it is first imported, which is what the engine has done.
+    from harness.sweep.workers.suite_worker import measure_model
+
     limits = {"sweep": engine.sweep, "limits": engine.limits}
     settings = [
         {**engine.sent(each.model.trial), **limits, "key": key(each.model.trial),

@@ -57,7 +57,7 @@ def test_a_trial_records_its_commits(harness: Harness, store: Store) -> None:
     again = harness(*TRAINED, *named, "--store", store.folder)
     assert "finished" in again.out
     assert len(store.matching("")) == 1
-    card = model_card(exportable(trial.key, store), None, plain=True)
+    card = model_card(exportable(trial.key, store)(), None, plain=True)
     assert "base_model: some/tiny\n" in card
     assert f"`datasets/some/texts` {THIRD}, `models/some/tiny` {SECOND}." in card
     assert f"`{texts}` (contrastive)" in card

@@ -70,7 +70,7 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("copies")
     for name in ("plain", "planted"):
         shutil.copytree(CHECKOUT / "methods" / "simcse", folder / name)
-    path = folder / "planted" / "__init__.py"
+    path = folder / "planted" / "method.py"
     text = path.read_text("utf-8")
     assert text.count("self.config.temperature") == 1
     path.write_text(text.replace("self.config.temperature", "self.config.temprature"), "utf-8")
