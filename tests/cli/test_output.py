@@ -1,6 +1,7 @@
 """What verbs print, on streams of every kind, and Ctrl-C before anything has begun."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -68,11 +69,30 @@ def test_a_closed_stream_gives_no_traceback(streams: str, tmp_path: Path) -> Non
 
 @pytest.mark.process
 @pytest.mark.slow
-def test_ctrl_c_during_imports_is_a_sentence() -> None:
-    command = [sys.executable, "-X", "importtime", "-m", "harness", "list", "methods"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+@pytest.mark.parametrize(
+    ("words", "module"),
+    [
+        ("list methods", b"typer"),
+        ("plan simcse quickstart", b"harness.sweep.plan"),
+        (
+            "run simcse --encoder tiny-bert --set suite=graded --set sentences=graded-sentences",
+            b"torch",
+        ),
+        ("sweep pooling quickstart --local", b"transformers"),
+        ("sweep pooling quickstart --no-local", b"ray"),
+        ("eval tiny-bert --suite graded", b"transformers"),
+        ("table", b"pyarrow"),
+    ],
+)
+def test_ctrl_c_during_imports_is_a_sentence(words: str, module: bytes, tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-X", "importtime", "-m", "harness", *words.split()]
+    store = ["--store", tmp_path / "store"] if words != "list methods" else []
+    process = subprocess.Popen(
+        [*command, *store], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+    )
     assert process.stderr is not None
-    while b"typer" not in (line := process.stderr.readline()):
+    seen = re.compile(rb"\| +" + re.escape(module) + rb"(\.|$)", re.MULTILINE)
+    while not seen.search(line := process.stderr.readline()):
         assert line, "the import was not seen"
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
