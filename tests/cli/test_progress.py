@@ -224,7 +224,7 @@ def test_every_verb_begins_with_a_line_and_leaves_stdout_alone(
         ("eval KEY --suite graded", "evaluating KEY on graded"),
         ("compare KEY tiny-bert --suite graded", "comparing KEY and tiny-bert on graded"),
         ("retrieve KEY words", "asking KEY for the sentences of STS-B test"),
-        ("picture KEY", "drawing KEY into pictures"),
+        ("picture KEY --output OUT", "drawing KEY into OUT"),
         ("export KEY OUT", "exporting KEY into OUT"),
         ("check simcse", "checking simcse"),
         ("prepare quickstart", "preparing what the trials of 3 searches share"),
