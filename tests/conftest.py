@@ -27,9 +27,9 @@ LONGEST = (
     "test_resume.py", "test_eval.py", "test_sts.py",
 )  # fmt: skip
 """Files and folders of tests that take minutes; they begin first, so that no worker ends alone"""
-ALLOWED = {"fc-list", "git", "lscpu", "nvidia-smi"}
+ALLOWED = {"fc-list", "git", "ldconfig", "lscpu", "nvidia-smi"}
 """Programs that a quick test may start: what matplotlib asks about fonts, the commit of a record,
-what joblib asks about cores, and what a plan asks about GPUs"""
+what joblib asks about cores, and what a plan and torch for CUDA ask about GPUs"""
 _quick: list[str] = []
 """The quick test that is running"""
 
