@@ -9,11 +9,11 @@ from typing import Annotated, Literal, get_args
 from pydantic import AfterValidator
 
 Batching = Literal["shuffled", "grouped"]
-"""Which items meet in a batch: any, as in the papers, or those of about one length"""
+"""Items that meet in a batch: any, as in the papers, or those of about one length"""
 Pooling = Literal["cls", "mean", "first-last", "first-last-embeddings", "last-two"]
-"""What stands for a sentence in a plain encoder (plain_encoders.md, section 1)"""
+"""The vector of a sentence in a plain encoder (plain_encoders.md, section 1)"""
 DecoderPooling = Literal["last-token", "mean", "weighted-mean"]
-"""What stands for a sentence: the state of its last token, or a mean over its tokens.
+"""The vector of a sentence in a decoder: the state of its last token, or a mean over tokens.
 
 weighted-mean: token k counts k times, from 1 on (SGPT, Muennighoff 2022, section 4)."""
 DecoderAttention = Literal["causal", "bidirectional"]
@@ -21,9 +21,9 @@ DecoderAttention = Literal["causal", "bidirectional"]
 HeadName = Literal["tanh", "batchnorm"]
 """The module between an encoder and a contrastive loss: SimCSE's, or DiffCSE's"""
 Reduction = Literal["mean_all", "mean_nonpad", "sum"]
-"""Of the detection loss: a mean over all positions, or without padding, or a sum"""
+"""Reduction of the detection loss: a mean over all positions, one without padding, or a sum"""
 Edit = Literal["replace", "insert", "delete"]
-"""What happens to a word piece (diffcse.md, section 2)"""
+"""Edit of a word piece (diffcse.md, section 2)"""
 EDITS: tuple[Edit, ...] = get_args(Edit)
 Augmentation = Literal[
     "none", "adversarial", "shuffle", "token-cutoff", "feature-cutoff", "dropout"
@@ -34,18 +34,18 @@ RepetitionRange = Literal["code", "paper"]
 MomentumStart = Literal["pretrained", "random"]
 """Where a momentum encoder begins: with the encoder's weights, or with random ones"""
 Permutation = Literal["reverse", "invertible"]
-"""How a flow mixes its channels: in a fixed order, or by a learned map"""
+"""Mixing of the channels of a flow: in a fixed order, or by a learned map"""
 LowRankKind = Literal["adapter", "lora"]
 """DiffAug's alternatives to prefixes (diffaug.md, section 6)"""
 Combination = Literal["mean", "sum", "first", "second"]
-"""How much each of two sets counts at test time, where a sentence has no view"""
+"""Weights of two sets at test time, where a sentence has no view"""
 SENTENCE, MASK = "{s}", "[MASK]"
-"""What stands for the sentence and for the mask token in the text of a template"""
+"""Placeholders of the sentence and of the mask token in the text of a template"""
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """How a decoder reads a sentence. It changes nothing in a bidirectional encoder."""
+    """Pooling and attention of a decoder. They change nothing in a bidirectional encoder."""
 
     pooling: DecoderPooling = "last-token"
     attention: DecoderAttention = "causal"

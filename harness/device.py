@@ -21,7 +21,7 @@ def device() -> torch.device:
 
 
 def kind_of_machine(on: torch.device) -> list[str | int]:
-    """What two machines must agree in, so that a training gives the same last digits on both."""
+    """Properties in which two machines agree whose trainings give the same last digits."""
     kind = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
     name = str(torch.cuda.get_device_name(on)) if on.type == "cuda" else kind
     return [name, torch.get_num_threads(), torch.__version__, version("transformers")]

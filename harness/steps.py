@@ -19,5 +19,5 @@ def unheard(what: str, done: int = 0, total: int = 0) -> None:
 
 
 def prefixed(prefix: str, steps: Steps) -> Steps:
-    """What passes steps on with a word in front, for one of several things of a kind."""
+    """Steps with a prefix in front, for one of several things of a kind."""
     return lambda what, done=0, total=0: steps(f"{prefix}: {what}", done, total)

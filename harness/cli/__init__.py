@@ -5,7 +5,7 @@ import sys
 from importlib.abc import MetaPathFinder
 
 PRINTING = ("list", "logs", "merge", "plan", "publish", "show", "sweep", "table", "watch")
-"""Verbs that compute nothing in this process"""
+"""Verbs that print what is stored; a sweep may compute as well"""
 INTERRUPTED = 130
 """Exit code after Ctrl-C, by the convention of shells: 128 + the number of the signal"""
 
@@ -58,8 +58,8 @@ class _NoPandas(MetaPathFinder):
 def _leave_pandas_out() -> None:
     """Keep pyarrow from importing pandas, which takes a quarter of a second.
 
-    It does so with its first array, to know pandas's objects where it is given some. A verb that
-    prints gives it none.
+    It does so with its first array, to know pandas's objects where it is given some. Where pandas
+    is imported by others afterwards, pyarrow finds it.
     """
     import pyarrow
 

@@ -67,9 +67,6 @@ def export(
 
     options.check_new(folder)
     found = options.opened(store)
-    with extra("sentence-transformers", "harness export"):
-        if find_spec("sentence_transformers") is None:  # its import takes seconds
-            raise ModuleNotFoundError(name="sentence_transformers")
     build = checked(name, found, method)
     with working(f"exporting {name} into {folder}") as work:
         plain = write(build, folder, method, found, work, onnx=onnx)
@@ -105,10 +102,13 @@ def _results(name: str, folder: Path, method: str | None, store: "Store", *, onn
 
 
 def checked(name: str, store: "Store", method: str | None) -> "Callable[[], Exportable]":
-    """What builds the model to export, once it is known that there is one."""
+    """The function that builds the model to export, once it is known that there is one."""
     from harness.export.exportable import exportable
     from harness.files import check_cache
 
+    with extra("sentence-transformers", "an exported model"):
+        if find_spec("sentence_transformers") is None:  # its import takes seconds
+            raise ModuleNotFoundError(name="sentence_transformers")
     check_cache()
     return exportable(name, store, method)
 

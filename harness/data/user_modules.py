@@ -99,7 +99,7 @@ class UserCode:
             with _importing(f"the {what} {self.path}"):
                 assert spec.loader is not None
                 spec.loader.exec_module(module)
-        except UserError:
+        except BaseException:  # also Ctrl-C: half a module must not be found again
             del sys.modules[name]
             raise
         return module

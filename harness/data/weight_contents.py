@@ -11,9 +11,9 @@ from harness.data.model_contents import check_no_pointer, instead_of_weights
 from harness.errors import UserError
 
 _WORD_EMBEDDINGS = ("word_embeddings", "embed_tokens", "tok_embeddings", "wte", "embeddings")
-"""What families call the table of word embeddings, the clearest name first"""
+"""Names of the table of word embeddings in the families, the clearest first"""
 _BUFFERS = ("position_ids", ".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq")
-"""Endings of what old files of weights hold beside parameters"""
+"""Endings of the names of buffers, which old files of weights hold beside parameters"""
 
 
 def tensors(name: str) -> Iterator[tuple[str, list[int], str]]:
@@ -74,7 +74,7 @@ def _encoder_parameters(name: str) -> Iterator[tuple[str, list[int]]]:
 
 
 def _root(name: str, shapes: dict[str, list[int]]) -> str:
-    """What stands before the names of the encoder itself: `bert.` in a model with a head, or ""."""
+    """The prefix of the names of the encoder itself: `bert.` in a model with a head, or ""."""
     words = int(model_shape(name).get("vocab_size", 0))
     for part in _WORD_EMBEDDINGS:
         for key, shape in shapes.items():

@@ -1,4 +1,4 @@
-"""What trials share: something costly that is made once for a method and kept on disk."""
+"""Artefacts: something costly that is made once for a method, kept on disk and shared by trials."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a plugin declares, in class methods: it is read without torch and without a model."""
+"""The declarations of a plugin, in class methods: they are read without torch and a model."""
 
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, get_args

@@ -1,7 +1,7 @@
-"""What runs the trials of a sweep: Ray, or this process where that takes no longer."""
+"""Engines that run the trials of a sweep: Ray, or this process where that takes no longer."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, Self
 
 from harness.sweep.cluster.machines import this_machine
@@ -14,7 +14,7 @@ from harness.trials.store import Store
 from harness.trials.trial import Trial
 
 START_SECONDS, TRIAL_SECONDS = 10.0, 1.0
-"""What the start of Ray and of its workers takes, and what every trial takes beside its work"""
+"""Seconds of the start of Ray and of its workers, and of every trial beside its work"""
 
 
 class Engine(Protocol):
@@ -25,25 +25,25 @@ class Engine(Protocol):
 
     @property
     def limits(self) -> Limits | None:
-        """What each trial may take; None: it has no process of its own that could be ended."""
+        """Limits of each trial; None: it has no process of its own that could be ended."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *error: Any) -> None: ...
 
     @property
     def slots(self) -> int:
-        """How many trials run at a time."""
+        """Number of trials that run at a time."""
 
     def check_fits(self, trials: Iterable[Trial]) -> None:
         """Raises UserError for a trial that needs more memory than there is."""
 
-    def prepare(self, trials: Mapping[str, Trial], watcher: TrialWatcher) -> None:
-        """Make the parts that the trials (key -> trial) share, and run no trial."""
-
-    def run_from(self, source: TrialSource, watcher: TrialWatcher) -> None:
+    def run_from(
+        self, source: TrialSource, watcher: TrialWatcher, *, only_parts: bool = False
+    ) -> None:
         """Run every trial of a source once, until it is exhausted.
 
-        Afterwards the store has all records, also those of failures.
+        Afterwards the store has all records, also those of failures. `only_parts`: make what the
+        trials share, and run none of them.
         """
 
     def sent(self, trial: Trial) -> dict[str, Any]:
@@ -106,5 +106,8 @@ def runs_here(searches: Iterable[Search], resources: Resources, limits: Limits) 
         each = estimated_seconds(search.declared, steps, tested=True)
         if each is None:
             return False
-        seconds += (each + TRIAL_SECONDS) * len(search.known_trials())
+        trials = len(search.known_trials())
+        if search.rounds:  # then come the other rounds, of which none is known, and the finals
+            trials = trials * len(search.rounds) + len(search.trials([search.fixed], "final"))
+        seconds += (each + TRIAL_SECONDS) * trials
     return seconds <= START_SECONDS

@@ -3,7 +3,7 @@
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import asdict, replace
 from typing import Any
@@ -15,7 +15,7 @@ from harness.locks import postponing
 from harness.sweep.cluster.machines import this_machine
 from harness.sweep.cluster.room import check_fits, largest_room
 from harness.sweep.queue.trial_queue import Job, TrialQueue
-from harness.sweep.queue.trial_sources import Listed, TrialSource
+from harness.sweep.queue.trial_sources import TrialSource, report_of, unstored_report
 from harness.sweep.screen.watcher import TrialWatcher
 from harness.training.interruption import ended_by_sigterm
 from harness.training.progress import Progress
@@ -31,7 +31,7 @@ LOOK_SECONDS = 0.5
 
 
 class LocalEngine:
-    """What harness.sweep.cluster.ray_engine.Engine is to a sweep, with one slot and no limits.
+    """An engine of one slot and without limits.
 
     Ctrl-C and SIGTERM save the training of the trial, which goes on from there the next time.
     """
@@ -58,10 +58,6 @@ class LocalEngine:
         room = largest_room([machine], on_gpu=bool(machine.gpus), limit=None)
         for trial in map(replace, trials):  # a trial keeps what is asked here
             check_fits(trial, room)
-
-    def prepare(self, trials: Mapping[str, Trial], watcher: TrialWatcher) -> None:
-        """Make the parts that the trials (key -> trial) share, and run no trial."""
-        self.run_from(Listed(trials), watcher, only_parts=True)
 
     def run_from(
         self, source: TrialSource, watcher: TrialWatcher, *, only_parts: bool = False
@@ -122,7 +118,7 @@ class LocalEngine:
         """Run a trial, and return the report of it."""
         # As a worker gets it: it forgets afterwards what its method declares.
         trial, key = Trial(**portable(job.trial)), job.key
-        streams = sys.stdout, sys.stderr
+        streams, made = (sys.stdout, sys.stderr), list[Record]()
 
         def report(progress: Progress) -> None:
             now = asdict(progress)
@@ -139,19 +135,15 @@ class LocalEngine:
             except UserError as why:  # the trial that trains the encoder has failed
                 return failed(trial, str(why))
             with self.store.logging(key) as log, kept_output(log), postponing():
-                return attempt(trial, report, self.store.weights(key), self.store.running(key))
+                weights, running = self.store.weights(key), self.store.running(key)
+                made.append(attempt(trial, report, weights, running))
+            return made[0]
 
         try:
             record = self.store.finished_or_run(key, trial.label, run, trial.search)
-        except UserError as why:  # the record cannot be stored
-            return {"status": "failed", "reason": str(why), "dev": None}
-        return {
-            "status": record.status,
-            "reason": record.reason,
-            "dev": record.dev_score,
-            "cost": record.training_seconds or 0.0,
-            "seconds": record.wall_seconds or 0.0,
-        }
+        except UserError as why:
+            return unstored_report(why, made)
+        return report_of(record)
 
 
 @contextmanager

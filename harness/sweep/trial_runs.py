@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from harness.errors import UserError
 from harness.sweep.engine import Engine
+from harness.sweep.queue.trial_sources import Listed
 from harness.sweep.screen.watcher import RoundPlan, SweepWatcher
 from harness.sweep.searching.courses import Begun, Phase, known_sum
 from harness.sweep.searching.scored import settled_keys
@@ -95,7 +96,7 @@ class TrialRuns:
         missing = {name: by_key[name] for name in by_key.keys() - self.store.finished_keys()}
         if missing:
             self.watcher.underway(["what trials share"], len(_parts(missing.values())))
-            self.engine.prepare(missing, self.watcher)
+            self.engine.run_from(Listed(missing), self.watcher, only_parts=True)
 
     def failed(self, searches: list[Search]) -> int:
         """The number of trials of this sweep without scores in the store.

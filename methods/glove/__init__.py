@@ -31,7 +31,7 @@ class Config(plugin.MethodConfig):
 
 
 class Declaration(plugin.Declaration[Config]):
-    """The corpora, artefacts and stages of the method."""
+    """The file of word vectors, and no model."""
 
     @classmethod
     def models(cls, config: Config) -> list[str]:

@@ -19,4 +19,4 @@ class Config(plugin.MethodConfig):
 
 
 class Declaration(plugin.Declaration[Config]):
-    """The corpora, artefacts and stages of the method."""
+    """Nothing to declare but the encoder: nothing trains."""

@@ -35,7 +35,7 @@ class Config(plugin.MethodConfig):
 
 
 class Declaration(plugin.Declaration[Config]):
-    """The corpora, artefacts and stages of the method."""
+    """The files of the modules behind the encoder."""
 
     @classmethod
     def files(cls, config: Config) -> list[Path]:

@@ -29,7 +29,7 @@ class Config(plugin.MethodConfig):
 
 
 class Declaration(plugin.Declaration[Config]):
-    """The corpora, artefacts and stages of the method."""
+    """The corpus, and the map that is made of it."""
 
     @classmethod
     def corpora(cls, config: Config) -> dict[str, str]:

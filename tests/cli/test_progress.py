@@ -57,7 +57,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
             except BlockingIOError:
                 return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", found.decode())
 
-    with open(slave, "w", encoding="utf-8") as stream, monkeypatch.context() as patch:  # noqa: PTH123
+    with os.fdopen(slave, "w", encoding="utf-8") as stream, monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", stream)
         yield shown
     os.close(master)
@@ -141,10 +141,15 @@ def test_stdout_is_printed_where_no_bar_is(
 def test_a_mistake_takes_the_bar_away(monkeypatch: pytest.MonkeyPatch) -> None:
     show_now(monkeypatch)
     with terminal(monkeypatch) as shown:
-        with pytest.raises(UserError), working("exporting") as work:  # noqa: PT012
-            work("loading")
-            wait_for("loading", shown)
-            raise UserError("no")
+
+        def export() -> None:
+            with working("exporting") as work:
+                work("loading")
+                wait_for("loading", shown)
+                raise UserError("no")
+
+        with pytest.raises(UserError):
+            export()
         shown()
         assert shown() == ""
 

@@ -7,7 +7,7 @@ import gc
 import os
 import secrets
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
@@ -49,7 +49,7 @@ from harness.sweep.cluster.room import check_fits, largest_room
 from harness.sweep.cluster.trial_order import NextInLine
 from harness.sweep.queue.stopping import Stopping, stop_note
 from harness.sweep.queue.trial_queue import TrialQueue
-from harness.sweep.queue.trial_sources import Listed, TrialSource
+from harness.sweep.queue.trial_sources import TrialSource
 from harness.sweep.screen.watcher import Everyone, TrialWatcher
 from harness.sweep.travelling.local_files import LocalFiles
 from harness.sweep.workers import worker
@@ -147,10 +147,6 @@ class RayEngine:
         for trial in map(replace, trials):  # a trial keeps what is asked here
             check_fits(trial, room)
             check_workers(trial, self.resources, ray.cluster_resources())
-
-    def prepare(self, trials: Mapping[str, Trial], watcher: TrialWatcher) -> None:
-        """Make the parts that the trials (key -> trial) share, and run no trial."""
-        self.run_from(Listed(trials), watcher, only_parts=True)
 
     def run_from(
         self, source: TrialSource, watcher: TrialWatcher, *, only_parts: bool = False

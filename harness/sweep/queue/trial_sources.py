@@ -1,8 +1,10 @@
 """Where the trials of a queue come from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from harness.errors import UserError
+from harness.trials.record import Record
 from harness.trials.trial import Trial
 
 
@@ -39,6 +41,29 @@ class TrialSource(Protocol):
     @property
     def exhausted(self) -> bool:
         """Whether no further trial will come."""
+
+
+def report_of(record: Record) -> dict[str, Any]:
+    """The report of a trial that has ended with this record."""
+    return {
+        "status": record.status,
+        "reason": record.reason,
+        "dev": record.dev_score,
+        "cost": record.training_seconds or 0.0,
+        "seconds": record.wall_seconds or 0.0,
+        "peak_gpu_memory_mib": record.peak_gpu_memory_mib,
+        "device": record.device,
+    }
+
+
+def unstored_report(why: UserError, records: Iterable[Record]) -> dict[str, Any]:
+    """The report of a trial whose record cannot be stored, so that the terminal has its scores."""
+    scores = [
+        ", ".join(f"{name} {value:.2f}" for name, value in {**each.dev, **each.test}.items())
+        for each in records
+    ]
+    reason = "; ".join([str(why), *(f"its scores: {each}" for each in scores)])
+    return {"status": "failed", "reason": reason, "dev": None}
 
 
 class Listed:

@@ -24,7 +24,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Limits:
-    """What one trial may use; None: no limit of its own.
+    """Limits of one trial; None: no limit of its own.
 
     Without a memory limit, the largest trial of a machine ends before its memory is used up.
     """

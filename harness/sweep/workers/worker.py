@@ -18,6 +18,7 @@ from harness.errors import Interrupted, Postponed, Pruned, TrialFailure, UserErr
 from harness.locks import postponing
 from harness.sweep.queue.stopping import stop_note
 from harness.sweep.queue.trial_queue import Job
+from harness.sweep.queue.trial_sources import report_of, unstored_report
 from harness.sweep.travelling.local_files import LocalFiles
 from harness.sweep.travelling.received_files import receive
 from harness.sweep.workers.gpu_share import NEEDS_MORE
@@ -187,28 +188,10 @@ def _run_trial(
 
     try:
         record = found.finished_or_run(key, trial.label, of_commit, trial.search)
-    except UserError as why:  # the record cannot be stored, so at least the terminal has its scores
-        reason = "; ".join([str(why), *map(_scores, made)])
-        return {"status": "failed", "reason": reason, "dev": None}
-    return _summary(record)
-
-
-def _scores(record: Record) -> str:
-    scores = [*record.dev.items(), *record.test.items()]
-    return "its scores: " + ", ".join(f"{name} {value:.2f}" for name, value in scores)
+    except UserError as why:
+        return unstored_report(why, made)
+    return report_of(record)
 
 
 def _report(progress: Progress) -> None:
     tune.report(asdict(progress))
-
-
-def _summary(record: Record) -> dict[str, Any]:
-    return {
-        "status": record.status,
-        "reason": record.reason,
-        "dev": record.dev_score,
-        "cost": record.training_seconds or 0.0,
-        "seconds": record.wall_seconds or 0.0,
-        "peak_gpu_memory_mib": record.peak_gpu_memory_mib,
-        "device": record.device,
-    }
