@@ -23,8 +23,8 @@ from harness.data.tokens import Template, Tokens
 from harness.device import device
 from harness.plugin import registry
 from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
-from harness.trials.trial import resolve
 
 WIDTH = 768
 EPOCH = 613  # batches of 512 in 314,315 pairs

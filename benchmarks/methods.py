@@ -28,10 +28,10 @@ from harness.device import device
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from harness.training.memory import peak_memory
 from harness.training.seeds import seed_everything
-from harness.trials.trial import resolve
 
 REPORTED = {"simcse": (36, 10), "promptbert": (48, 13), "diffaug": (65, 15)}
 """DiffAug's Table 4: minutes and GB of supervised runs, with batch 128 on one GPU"""

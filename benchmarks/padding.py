@@ -30,11 +30,11 @@ from harness.data.hub import model_folder
 from harness.encoders.backbone import Encoder
 from harness.plugin import registry
 from harness.plugin.kit import Kit, load_tokenizer
+from harness.plugin.resolution import resolve
 from harness.training.feeding import made
 from harness.training.optimisers import StageOptimiser
 from harness.training.seeds import seed_everything
 from harness.training.stages import stage_streams
-from harness.trials.trial import resolve
 
 TOKENIZER = "sentence-transformers/all-MiniLM-L6-v2"
 SHAPES: dict[str, dict[str, int]] = {

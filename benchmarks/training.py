@@ -29,9 +29,9 @@ from harness.data.corpora import source
 from harness.data.hub import model_folder
 from harness.plugin import registry
 from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from harness.training.seeds import seed_everything
-from harness.trials.trial import resolve
 
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 BATCH, LENGTH = 64, 32

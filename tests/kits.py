@@ -31,7 +31,7 @@ from harness.evaluation import suites
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.registry import Plugin
-from harness.trials.trial import resolve
+from harness.plugin.resolution import resolve
 
 torch.set_num_threads(1)
 

@@ -21,10 +21,10 @@ from harness.data.tokens import piece_ids
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
 from harness.training.feeding import made
 from harness.training.seeds import seed_everything
 from harness.training.stages import stage_streams
-from harness.trials.trial import resolve
 from tests.architectures import ARCHITECTURES, save
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "methods.md"

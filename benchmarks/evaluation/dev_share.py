@@ -25,10 +25,10 @@ from harness.evaluation.suites import suite
 from harness.plugin import registry
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
 from harness.plugin.stage import Stage
 from harness.training.loop import Trainer
 from harness.training.seeds import seed_everything
-from harness.trials.trial import resolve
 
 METHODS = ("simcse", "dcpcse", "d2cse", "diffcse", "diffaug", "promptbert")
 WARMUP_STEPS = 2

@@ -24,7 +24,7 @@ from harness.evaluation.embedder import Embedder
 from harness.evaluation.suites import Suite, suite
 from harness.plugin import registry
 from harness.plugin.kit import Kit
-from harness.trials.trial import resolve
+from harness.plugin.resolution import resolve
 
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 

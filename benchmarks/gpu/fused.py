@@ -39,6 +39,7 @@ from harness.evaluation.embedder import Embedder
 from harness.evaluation.suites import suite
 from harness.plugin import registry
 from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
 from harness.training.feeding import fed, made
 from harness.training.loop import Trainer
 from harness.training.optimisers import StageOptimiser
@@ -46,7 +47,6 @@ from harness.training.seeds import seed_everything
 from harness.training.stages import stage_streams
 from harness.training.step_curves import GRADIENT_NORM, loss_metric, rate_metric
 from harness.training.steps import Steps
-from harness.trials.trial import resolve
 
 
 @dataclass

@@ -39,22 +39,25 @@ def run(
 
     Example: harness run simcse --encoder tiny-bert --set suite=graded
     """
-    from harness.cli.screen import Screen
-    from harness.cli.show import print_record
-    from harness.cli.summary import print_summary
     from harness.plugin import registry
-    from harness.shared_cache import check_caches
+    from harness.plugin.resolution import resolve
     from harness.sweep.spaces.written_values import read_values
-    from harness.tracking.trackers import check as check_tracker
-    from harness.training.interruption import ended_by_sigterm
-    from harness.trials.trained_encoder import provide
-    from harness.trials.trial import Trial, key, resolve
 
     options.whole_numbers(str(seed), "--seed")  # it refuses a seed that numpy cannot take
     plugin = registry.load(method)
     values = read_values(options.set_values(set_), [plugin])
     values |= {"encoder": encoder} if encoder else {}
-    resolve(plugin, values)  # a mistake in a value is found before files are read
+    resolve(plugin, values)
+    # A mistake in a name or a value is answered before what follows is imported.
+    from harness.cli.screen import Screen
+    from harness.cli.show import print_record
+    from harness.cli.summary import print_summary
+    from harness.shared_cache import check_caches
+    from harness.tracking.trackers import check as check_tracker
+    from harness.training.interruption import ended_by_sigterm
+    from harness.trials.trained_encoder import provide
+    from harness.trials.trial import Trial, key
+
     trial = Trial(method, values, seed)
     found = options.opened(store)
     check_caches()
@@ -66,7 +69,7 @@ def run(
     if to_run := stored is None or not stored.finished:
         provide(found, trial.config.encoder)
         trial.declared.check()
-    # A mistake is answered before torch is imported.
+    # So is what the method declares, before torch is.
     from harness.trials.kept_output import kept_output
     from harness.trials.prepare import check_runnable
     from harness.trials.run import attempt

@@ -86,8 +86,8 @@ def named_values(
     """
     from harness.data.user_modules import CodeNotRun, names_of_records
     from harness.plugin import registry
+    from harness.plugin.resolution import resolve
     from harness.trials.given_values import given_values
-    from harness.trials.trial import resolve
 
     found = locator or (method if method in registry.names() else f"PATH/{method}")
     given = json.loads(configuration)

@@ -111,14 +111,15 @@ class SweepOptions:
 
         Raises UserError for anything that is wrong in the options or in the search space.
         """
-        from harness.sweep.spaces.overrides import searches
-        from harness.sweep.spaces.space import load_space
-
         if self.of_table:
             return table_searches(
                 str(self.paper), int(self.table or 0), self._overrides(self._methods()), self.store
             )
         methods, path = split_targets(self.targets)
+        # A name that no search space has is answered before these are imported.
+        from harness.sweep.spaces.overrides import searches
+        from harness.sweep.spaces.space import load_space
+
         return searches(*load_space(path), self._overrides(methods))
 
     def compared(self) -> "list[ComparedTable]":

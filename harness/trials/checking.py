@@ -16,12 +16,12 @@ from harness.plugin import registry
 from harness.plugin.config import MethodConfig
 from harness.plugin.kit import Kit
 from harness.plugin.registry import Plugin
+from harness.plugin.resolution import resolve
 from harness.steps import Steps, unheard
 from harness.training.seeds import seed_everything
 from harness.trials.evaluation_check import evaluation_faults
 from harness.trials.faults import Fault, PluginLines, result_or_fault
 from harness.trials.stage_check import CHECK_BATCH_SIZE, stage_faults
-from harness.trials.trial import resolve
 
 TINY = {
     "encoder": "tiny-bert",

@@ -5,7 +5,7 @@ from typing import Any
 from harness.errors import UserError
 from harness.plugin.config import MethodConfig
 from harness.plugin.registry import Plugin
-from harness.trials.trial import resolve
+from harness.plugin.resolution import resolve
 
 
 def given_values(plugin: Plugin, config: MethodConfig) -> dict[str, Any]:

@@ -10,13 +10,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ValidationError
-
 from harness import PROTOCOL, __version__
 from harness.data.hub import model_folder
 from harness.data.revisions import commits_of, short_name
 from harness.data.trained_encoders import parts_of
-from harness.errors import UserError, reason, suggest
 from harness.evaluation.suites import Suite, suite
 from harness.files import digest_of
 from harness.plugin import registry
@@ -24,6 +21,7 @@ from harness.plugin.config import MethodConfig, label_share
 from harness.plugin.declared import Declared
 from harness.plugin.engine import EngineConfig
 from harness.plugin.registry import Plugin
+from harness.plugin.resolution import resolve
 from harness.trials.record import Record, trial_label
 
 _PACKAGES = ("torch", "transformers", "ray", "optuna", "numpy", "scipy", "pyarrow")
@@ -102,34 +100,6 @@ def named(declared: Declared, variant: str) -> str:
     config = declared.config
     shown = f" ({variant})" if variant else ""
     return f"{declared.name} {config.setting} {short_name(config.encoder)}{shown}"
-
-
-def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> MethodConfig:
-    """The method's configuration from given values, the paper's values and defaults.
-
-    Raises UserError for an unknown hyperparameter, a wrong type or a value out of range. `where` is
-    the beginning of its message, such as a file and a line.
-    """
-    fields = plugin.config_type.model_fields
-    for key in values:
-        if key not in fields:
-            raise UserError(
-                f'{where}method {plugin.name} has no hyperparameter "{key}"{suggest(key, fields)}'
-            )
-    try:
-        return plugin.config_type(**values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")  # a rule between fields has no name
-        place = f"{name} = {first.get('input')!r}: " if name else ""
-        raise UserError(f"{where}{plugin.name}: {place}{message}") from None
-    except UserError:
-        raise
-    except Exception as error:  # a plugin's own rules may raise anything
-        raise UserError(
-            f"{where}{plugin.name}: its configuration raises {reason(error)}"
-        ) from error
 
 
 def key(trial: Trial, *, download: bool = True) -> str:

@@ -8,9 +8,9 @@ import pytest
 from harness.cli import options
 from harness.cli.run_again import run_command
 from harness.plugin import registry
+from harness.plugin.resolution import resolve
 from harness.sweep.spaces.written_values import read_values
 from harness.trials.record import Record
-from harness.trials.trial import resolve
 
 
 @pytest.mark.parametrize(

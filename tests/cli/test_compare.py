@@ -14,9 +14,9 @@ from harness.data.senteval import lines
 from harness.evaluation.embedder import Embedder
 from harness.plugin import registry
 from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
 from harness.trials.evaluate import Measurement
 from harness.trials.store import Store
-from harness.trials.trial import resolve
 
 pytestmark = pytest.mark.slow  # most of these tests run a model over a suite
 

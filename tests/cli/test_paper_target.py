@@ -11,9 +11,9 @@ import pytest
 from harness import PROTOCOL
 from harness.errors import UserError
 from harness.plugin import registry
+from harness.plugin.resolution import resolve
 from harness.trials.record import Record
 from harness.trials.store import Store
-from harness.trials.trial import resolve
 
 Planned = Callable[..., str]
 

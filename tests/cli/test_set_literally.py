@@ -4,8 +4,8 @@ import pytest
 
 from harness.errors import UserError
 from harness.plugin import registry
+from harness.plugin.resolution import resolve
 from harness.sweep.spaces.written_values import read_values
-from harness.trials.trial import resolve
 
 TEXTS = [
     "a #b.txt", "a: b.txt", "[a].txt", "{a}", "*.txt", "&a", "!b", "yes", "no", "1e5", "0x10",

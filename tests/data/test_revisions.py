@@ -15,9 +15,10 @@ from harness.data.hub import found_by_name, model_folder
 from harness.data.revisions import commits_of, repository_of, short_name, without_revision
 from harness.errors import UserError
 from harness.plugin import registry
+from harness.plugin.resolution import resolve
 from harness.sweep.cost import layer_parameters
 from harness.trials.public_texts import without_folder
-from harness.trials.trial import Trial, resolve
+from harness.trials.trial import Trial
 from tests.downloads import FIRST, SECOND, THIRD, downloaded, downloaded_texts
 
 KEY = "0123456789abcdef" * 2

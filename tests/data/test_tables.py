@@ -18,7 +18,7 @@ from harness.data.tokenizers import load_tokenizer
 from harness.data.tokens import tokenised
 from harness.errors import UserError
 from harness.plugin import registry
-from harness.trials.trial import resolve
+from harness.plugin.resolution import resolve
 
 ROWS = [
     {"one": "a, b", "two": 'the "NA"', "gold": 4.5, "genre": "fiction"},

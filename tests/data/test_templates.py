@@ -13,7 +13,7 @@ from harness.data.templates import PUBLISHED, hard_prompt, published_templates, 
 from harness.data.tokens import Template, piece_ids
 from harness.errors import UserError
 from harness.plugin import registry
-from harness.trials.trial import resolve
+from harness.plugin.resolution import resolve
 
 BERT, ROBERTA = PUBLISHED["bert"], PUBLISHED["roberta"]
 

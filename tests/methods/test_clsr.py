@@ -20,11 +20,11 @@ from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
 from harness.training import paper_optimisers
 from harness.training.loop import Trainer
 from harness.training.parameters import count, trainable
 from harness.training.progress import Outcome
-from harness.trials.trial import resolve
 from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]

@@ -14,9 +14,9 @@ from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from harness.training.parameters import trained_names
-from harness.trials.trial import resolve
 from harness.views import augmentations
 from tests.families import FAMILIES
 

@@ -19,9 +19,9 @@ from harness.encoders.attention import KeyValues
 from harness.encoders.reach import WordVectors
 from harness.plugin import registry
 from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from harness.training.parameters import count, trainable, trained_names
-from harness.trials.trial import resolve
 from tests.families import FAMILIES
 from tests.method_cases import grouped
 

@@ -16,10 +16,10 @@ from harness.errors import UserError
 from harness.evaluation.embedder import Embedder
 from harness.plugin import registry
 from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from harness.training.parameters import trainable, trained_names
 from harness.training.shared_stages import StageStates
-from harness.trials.trial import resolve
 from methods.diffaug.analysis import representation_divergence, weight_convergence
 from tests.families import FAMILIES
 

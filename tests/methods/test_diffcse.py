@@ -18,10 +18,10 @@ from harness.errors import UserError
 from harness.modules.heads import BatchNormHead, TanhHead
 from harness.plugin import registry
 from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
 from harness.plugin.sentence_editor import StaticCorruption
 from harness.training.loop import Trainer
 from harness.training.parameters import trainable, trained_names
-from harness.trials.trial import resolve
 from tests.families import FAMILIES
 from tests.method_cases import grouped
 

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.plugin import registry
 from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from harness.training.parameters import trainable, trained_names
-from harness.trials.trial import resolve
 from harness.views.repetition import repeated_pieces
 from tests.families import FAMILIES
 

@@ -16,9 +16,9 @@ from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.plugin import registry
 from harness.plugin.corpus_vectors import corpus_vectors
 from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
 from harness.training import paper_optimisers
 from harness.training.loop import Trainer
-from harness.trials.trial import resolve
 from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]

@@ -13,7 +13,8 @@ from harness.evaluation.correlation import spearman
 from harness.evaluation.embedder import Embedder
 from harness.plugin import registry
 from harness.plugin.kit import Kit
-from harness.trials.trial import Trial, key, resolve
+from harness.plugin.resolution import resolve
+from harness.trials.trial import Trial, key
 
 KitFor = Callable[..., Kit]
 LINES = ["the 1 0 0", "dog 0 2 0", "Dog 0 0 4", "dog. -1 -1 -1", ". . . 7 7 7", "café 0.5 1e-1 -2"]

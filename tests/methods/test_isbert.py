@@ -11,8 +11,8 @@ import torch
 from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.plugin import registry
 from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
-from harness.trials.trial import resolve
 from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]

@@ -22,10 +22,10 @@ from harness.data.tokens import Template
 from harness.evaluation.embedder import Embedder
 from harness.plugin import registry
 from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from harness.training.parameters import trainable
 from harness.training.stages import stage_streams
-from harness.trials.trial import resolve
 from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]

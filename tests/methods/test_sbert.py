@@ -15,9 +15,9 @@ from harness.data.corpora import source
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from harness.training.parameters import trained_names
-from harness.trials.trial import resolve
 
 KitFor = Callable[..., Kit]
 

@@ -13,8 +13,8 @@ from harness.data.corpora import source
 from harness.errors import TrialFailure, UserError
 from harness.plugin import registry
 from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
-from harness.trials.trial import resolve
 from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]

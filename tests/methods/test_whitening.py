@@ -14,7 +14,7 @@ from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.corpus_vectors import corpus_vectors
 from harness.plugin.kit import Kit
-from harness.trials.trial import resolve
+from harness.plugin.resolution import resolve
 from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]

@@ -8,7 +8,7 @@ from harness.errors import UserError
 from harness.evaluation.suites import suite
 from harness.plugin import registry
 from harness.plugin.config import TRANSFER_SUITES, MethodConfig
-from harness.trials.trial import resolve
+from harness.plugin.resolution import resolve
 
 
 def configured(**values: Any) -> MethodConfig:

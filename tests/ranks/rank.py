@@ -18,7 +18,7 @@ from torch import Tensor
 
 from harness.plugin import registry
 from harness.plugin.kit import Kit
-from harness.trials.trial import resolve
+from harness.plugin.resolution import resolve
 from harness.trials.workers import Place
 from tests.programs import started
 

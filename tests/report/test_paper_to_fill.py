@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from harness.plugin import registry
+from harness.plugin.resolution import resolve
 from harness.report.measured.quantities import PAPER_COLUMNS
 from harness.report.published.comparison import Comparer
 from harness.report.published.reported import load_paper
 from harness.trials.store import Store
 from harness.trials.store_folders import DEFAULT_STORE
-from harness.trials.trial import resolve
 
 Add = Callable[..., str]
 Paper = Callable[..., Any]

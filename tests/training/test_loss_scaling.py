@@ -10,12 +10,12 @@ from harness.device import in_precision, resolve_precision
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
+from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from harness.training.optimisers import LOSS_SCALE, StageOptimiser
 from harness.training.progress import Outcome
 from harness.training.seeds import seed_everything
 from harness.training.snapshots import restore, snapshot
-from harness.trials.trial import resolve
 from tests.kits import KitFor
 
 

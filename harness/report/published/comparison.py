@@ -8,6 +8,7 @@ import pyarrow as pa
 from harness.data.user_modules import names_of_records
 from harness.errors import UserError
 from harness.plugin import registry
+from harness.plugin.resolution import resolve
 from harness.report.measured.groups import Cell, Group, comparable_groups
 from harness.report.measured.quantities import Costs, Quantity
 from harness.report.published.answers import Answers
@@ -16,7 +17,6 @@ from harness.report.published.matching import Finder, Found, Wanted, run_of, wan
 from harness.report.published.measures import Measure, Special, decimals, measure_of
 from harness.report.published.reported import Paper, ReportedRow
 from harness.report.published.systems import ColumnRun, load_systems
-from harness.trials.trial import resolve
 
 
 class Comparer:

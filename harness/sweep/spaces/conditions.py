@@ -7,8 +7,8 @@ from pydantic import TypeAdapter
 
 from harness.plugin.config import MethodConfig
 from harness.plugin.registry import Plugin
+from harness.plugin.resolution import resolve
 from harness.sweep.spaces.axes import SamplerRange, SamplerValues, Values, WholeRange
-from harness.trials.trial import resolve
 
 Ranges = Mapping[str, SamplerRange | SamplerValues]
 """Hyperparameter -> what a sampler draws its values from"""

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from harness.plugin import registry
+from harness.plugin.resolution import resolve
 from harness.sweep.spaces.space import MethodSpace, Space, TrainedEncoder
 from harness.sweep.spaces.space_methods import located
 from harness.sweep.spaces.yaml_lines import Document, Location
 from harness.trials.trained_encoder import IN_A_METHOD
-from harness.trials.trial import resolve
 
 
 def encoders_of(

@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 from harness.plugin import registry
+from harness.plugin.resolution import resolve
 from harness.sweep.spaces.axes import MOST_TRIALS
 from harness.sweep.spaces.conditions import bound
 from harness.sweep.spaces.encoders import encoders_of, pretrained, trainers_of
@@ -17,7 +18,6 @@ from harness.sweep.spaces.space_methods import locators_of
 from harness.sweep.spaces.space_values import check_command_line, check_shared, check_values
 from harness.sweep.spaces.written_values import read_values
 from harness.sweep.spaces.yaml_lines import Document
-from harness.trials.trial import resolve
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from harness.files import digest_of
 from harness.plugin import registry
 from harness.plugin.config import MethodConfig
 from harness.plugin.declared import Declared
+from harness.plugin.resolution import resolve
 from harness.sweep.spaces.axes import (
     Round,
     SamplerRange,
@@ -24,7 +25,7 @@ from harness.sweep.spaces.axes import (
 from harness.sweep.spaces.conditions import Ranges
 from harness.sweep.spaces.sampling import Pruner, Sampler
 from harness.sweep.spaces.space import Repeats
-from harness.trials.trial import Role, Trial, key, named, resolve
+from harness.trials.trial import Role, Trial, key, named
 
 
 @dataclass(frozen=True)

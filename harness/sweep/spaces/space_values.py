@@ -8,13 +8,13 @@ from harness.errors import UserError, suggest
 from harness.plugin import registry
 from harness.plugin.config import MethodConfig
 from harness.plugin.registry import Plugin
+from harness.plugin.resolution import resolve
 from harness.sweep.spaces.axes import Between, SamplerRange, SamplerValues, Span, Values
 from harness.sweep.spaces.conditions import is_whole
 from harness.sweep.spaces.encoders import pretrained
 from harness.sweep.spaces.space import MethodSpace, Space, rounds
 from harness.sweep.spaces.space_methods import located
 from harness.sweep.spaces.yaml_lines import Document, Location
-from harness.trials.trial import resolve
 
 OF_THE_SPACE = {
     "encoder": "write `encoders:` for the whole space, or for one method",

@@ -1,0 +1,38 @@
+"""The configuration of a method from the values that are given, the paper's values and defaults."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from harness.errors import UserError, reason, suggest
+from harness.plugin.config import MethodConfig
+from harness.plugin.registry import Plugin
+
+
+def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> MethodConfig:
+    """The method's configuration from given values, the paper's values and defaults.
+
+    Raises UserError for an unknown hyperparameter, a wrong type or a value out of range. `where` is
+    the beginning of its message, such as a file and a line.
+    """
+    fields = plugin.config_type.model_fields
+    for key in values:
+        if key not in fields:
+            raise UserError(
+                f'{where}method {plugin.name} has no hyperparameter "{key}"{suggest(key, fields)}'
+            )
+    try:
+        return plugin.config_type(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")  # a rule between fields has no name
+        place = f"{name} = {first.get('input')!r}: " if name else ""
+        raise UserError(f"{where}{plugin.name}: {place}{message}") from None
+    except UserError:
+        raise
+    except Exception as error:  # a plugin's own rules may raise anything
+        raise UserError(
+            f"{where}{plugin.name}: its configuration raises {reason(error)}"
+        ) from error
