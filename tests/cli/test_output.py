@@ -88,8 +88,10 @@ def test_ctrl_c_during_imports_is_a_sentence(words: str, module: bytes, tmp_path
     command = [sys.executable, "-P", "-X", "importtime", "-m", "harness", *words.split()]
     store = ["--store", tmp_path / "store"] if words != "list methods" else []
     process = subprocess.Popen(
-        [*command, *store], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
-    )
+        [*command, *store], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path,
+        # Jobs in the background ignore Ctrl-C, and their children inherit this.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     assert process.stderr is not None
     seen = re.compile(rb"\| +" + re.escape(module) + rb"(\.|$)", re.MULTILINE)
     while not seen.search(line := process.stderr.readline()):
