@@ -102,12 +102,12 @@ def _readable(names: Iterable[str], console: "Console") -> set[str]:
 
 def _measured(asked: "list[Asked]", store: "Store", means: "Means", console: "Console") -> bool:
     """Measure the models on workers, and store the records of each as soon as it is measured."""
-    from harness.sweep.engine import engine
     from harness.sweep.measuring import measured
+    from harness.sweep.pool import pool
 
     trials, complete = [each.model.trial for each in asked], True
     resources, limits, local = means.resources(), means.limits(), bool(means.local)
-    with engine(store, resources, limits, trials, local=local) as running:
+    with pool(store, resources, limits, trials, local=local) as running:
         counts = _to_measure(each.suites for each in asked)
         console.print(f"\n{counts}, {running.slots} at a time", soft_wrap=True)
         with console.status("measuring") as status:

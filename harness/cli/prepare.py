@@ -43,7 +43,7 @@ def prepare(
     with working(f"preparing what the trials of {len(searches)} searches share") as work:
         work("loading torch and Ray")
         from harness.files import cache_folder
-        from harness.sweep.driver import prepare_sweep
+        from harness.sweep.run import run_sweep
         from harness.sweep.screen.preparation import Preparation
         from harness.sweep.screen.sweep_state import publishing
         from harness.sweep.workers.resources import Limits, Resources
@@ -51,7 +51,7 @@ def prepare(
         resources = Resources(cpus_per_trial, gpus)
         with publishing(found) as publish:
             watcher = Preparation(console, publish, work, work.aside)
-            prepare_sweep(searches, found, resources, Limits(), watcher)
+            run_sweep(searches, found, resources, Limits(), watcher, only_parts=True)
     if watcher.state.failed:
         raise typer.Exit(1)
     console.print(f"What the trials share is in the cache {cache_folder()}.", soft_wrap=True)

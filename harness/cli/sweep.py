@@ -16,7 +16,7 @@ from harness.inputs import finite
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from harness.sweep.driver import SweepResult
+    from harness.sweep.run import SweepResult
     from harness.trials.store import Store
 
 

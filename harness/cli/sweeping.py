@@ -13,7 +13,7 @@ from harness.errors import UserError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from harness.sweep.driver import SweepResult
+    from harness.sweep.run import SweepResult
     from harness.sweep.spaces.search import Search
     from harness.sweep.workers.resources import Limits, Resources
     from harness.trials.store import Store
@@ -75,7 +75,7 @@ def run_searches(
 ) -> "SweepResult":
     """Run what the store lacks of the searches. `name`: that of the sweep, for a tracker."""
     options.use_cluster(means.address)
-    from harness.sweep.driver import run_sweep
+    from harness.sweep.run import run_sweep
     from harness.sweep.screen.sweep_state import publishing
     from harness.sweep.screen.terminal import Terminal
 

@@ -1,152 +1,224 @@
-"""The trials of a sweep: those that the store lacks are run, and all of them are remembered."""
+"""A trial of a sweep, from the first one who asks for it to its record.
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING
+It runs once, however many searches ask. It holds no slot while something is in its way: the trial
+that trains its encoder, a part that it shares with others, or another process.
+"""
 
-import pyarrow.compute as pc
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError
-from harness.sweep.engine import Engine
-from harness.sweep.queue.trial_sources import Listed
-from harness.sweep.screen.watcher import RoundPlan, SweepWatcher
-from harness.sweep.searching.courses import Begun, Phase, known_sum
-from harness.sweep.searching.scored import settled_keys
-from harness.sweep.spaces.search import Search
-from harness.trials.store import Store
-from harness.trials.trial import Trial, key
+from harness.sweep.pool import POSTPONED, Hearing, Job, Lanes, Pool, Report, Slot
+from harness.sweep.screen.watcher import TrialWatcher
+from harness.trials.store import SMALL_FILES, Store
+from harness.trials.trial import Trial
 
 if TYPE_CHECKING:
-    from harness.sweep.searching.suggestions import Suggestions
+    from harness.trials.shared_parts import Part
+
+LOOK_SECONDS = 2.0
+"""Time between two looks at the claims of other processes"""
+PROBE_SECONDS = 5.0
+"""Time after which one job tries whether another process still makes what several wait for"""
 
 
 class TrialRuns:
-    """Knows the trials that the searches of a sweep ask for, and which of them are to run."""
+    """The trials of a sweep that run or wait, and the parts that they share."""
 
-    def __init__(self, store: Store, start: Callable[[], Engine], watcher: SweepWatcher) -> None:
-        """`start`: gives what runs trials; it is called when there is one to run."""
-        self.store, self.watcher = store, watcher
-        self._start = start
-        self._asked: dict[str, Trial] = {}
-        """Key -> every trial that a phase of a search asked for"""
-        self._checked: set[str] = set()
-        """Searches of which it is known that their trials can run"""
+    def __init__(
+        self, store: Store, lanes: Lanes, pool: Callable[[], Pool], watcher: TrialWatcher
+    ) -> None:
+        """`pool`: gives what does the work; it is called when something is to be done."""
+        self.store, self.lanes, self.pool, self.watcher = store, lanes, pool, watcher
+        self.reports: dict[str, asyncio.Task[Report]] = {}
+        """Key -> the run of a trial for which somebody has asked"""
+        self.expected: dict[str, Trial] = {}
+        """Key -> a trial that will be asked for"""
+        self._hear: dict[str, list[Callable[[Report], bool]]] = defaultdict(list)
+        self.parts: dict[str, _Part] = {}
+        """Key -> a part that is being made"""
+        self._made: set[str] = set()
+        """The keys of the parts of which nothing is left to try"""
+        self._others = _Others()
+        self._ended = 0
 
-    @cached_property
-    def engine(self) -> Engine:
-        """What runs trials."""
-        return self._start()
+    async def report(
+        self,
+        key: str,
+        trial: Trial,
+        lane: str,
+        slot: Slot | None = None,
+        progressed: Callable[[Report], bool] | None = None,
+    ) -> Report:
+        """Run a trial, unless somebody has asked for it before; return the report of its end.
 
-    def check_first(self, searches: list[Search]) -> None:
-        """Check every search that the store has not finished, before anything runs."""
-        known = [_by_key(each.known_trials()) for each in searches]
-        settled = settled_keys({name: each[name] for each in known for name in each}, self.store)
-        for search, trials in zip(searches, known, strict=True):
-            if trials.keys() - settled:
-                self.check(search)
-        if missing := {name: each[name] for each in known for name in each.keys() - settled}:
-            self.engine.check_fits(missing.values())
-
-    def check(self, search: Search) -> None:
-        """Check that the trials of a search can run, unless that is known.
-
-        Raises UserError when they cannot.
+        `slot`: one that the caller holds and gives away. `progressed`: hears of its progress, and
+        says whether it is to be pruned.
         """
-        if search.id not in self._checked:
-            from harness.trials.prepare import check_runnable  # with torch
+        if progressed:
+            self._hear[key].append(progressed)
+        if key not in self.reports:
+            self.reports[key] = asyncio.create_task(self._run(Job(key, trial), lane, slot))
+        elif slot:
+            slot.free()
+        return await asyncio.shield(self.reports[key])
 
-            check_runnable(search.trials([search.fixed], "final")[0])
-            self._checked.add(search.id)
+    async def _run(self, job: Job, lane: str, slot: Slot | None) -> Report:
+        trial = job.trial
 
-    def begin(self, phases: Sequence[Phase]) -> list[Begun]:
-        """Say what the store lacks of these phases, and announce those with one title together.
+        def progressed(report: Report) -> bool:
+            self._others.there(job.key)
+            self.watcher.progressed(trial, report)
+            stops = [hears(report) for hears in self._hear[job.key]]  # all of them hear
+            return any(stops)
 
-        Raises UserError for trials that cannot run.
+        hearing = Hearing(lambda: self.watcher.started(trial), progressed)
+        report = await self._work(job, lane, slot, hearing, self._in_the_way)
+        self._hear.pop(job.key, None)
+        self.watcher.ended(trial, report)
+        self._ended += 1
+        if self._ended % SMALL_FILES == 0:
+            self.store.compact()
+        return report
+
+    async def _work(
+        self,
+        job: Job,
+        lane: str | None,
+        slot: Slot | None,
+        hearing: Hearing,
+        in_the_way: "Callable[[Job], Awaitable[Any] | None]",
+    ) -> Report:
+        """Do a job as soon as nothing is in its way."""
+        again = True
+        while True:
+            with slot or await self.lanes.slot(lane, again=again):
+                self.expected.pop(job.key, None)
+                wait = in_the_way(job)
+                again = wait is not None  # what waits for another process comes later
+                if wait is None and self.store.owner(job.key) is not None:
+                    wait = asyncio.sleep(LOOK_SECONDS)
+                if wait is None:
+                    part = self.parts.get(job.key)
+                    report = await self.pool().run(part.begun() if part else job, hearing)
+                    if report["status"] != POSTPONED:
+                        self._others.there(job.key)
+                        return report
+                    self.watcher.postponed(job.trial, report["reason"])
+                    why = report.get("waits_for", report["reason"])
+                    wait = self._others.wait(job.key, why)
+            slot = None
+            await wait
+
+    def _in_the_way(self, job: Job) -> Awaitable[Any] | None:
+        """The wait for what the trial needs from others of this sweep; None: it can begin."""
+        start = job.trial.start
+        if start in self.expected:
+            return asyncio.sleep(LOOK_SECONDS)
+        if start in self.reports and not self.reports[start].done():
+            return asyncio.gather(self.reports[start])
+        parts = self._missing(job.key, job.trial)
+        return asyncio.gather(*parts) if parts else None
+
+    # What trials share
+
+    async def prepared(self, key: str, trial: Trial) -> None:
+        """Wait until all parts are made that the trial lacks."""
+        while parts := self._missing(key, trial):
+            await asyncio.gather(*parts)
+
+    def _missing(self, key: str, trial: Trial) -> list[asyncio.Task[None]]:
+        """The parts that the trial lacks; of those that nobody makes, the making begins.
+
+        They are made in slots of their own, which come before those of trials.
         """
-        asked = [_by_key(phase.trials) for phase in phases]
-        every = {name: trial for trials in asked for name, trial in trials.items()}
-        self._asked |= {name: replace(trial) for name, trial in every.items()}
-        settled = settled_keys(every, self.store) if every else set()
-        begun, plans = [], dict[str, _Counts]()
-        for phase, trials in zip(phases, asked, strict=True):
-            missing = {name: trial for name, trial in trials.items() if name not in settled}
-            source = phase.source() if phase.source and (missing or not trials) else None
-            plan = plans.setdefault(phase.title, _Counts())
-            plan.missing |= missing.keys()
-            plan.stored |= trials.keys() & settled
-            if source and not trials:
-                plan.suggested.append(source)
-            if missing or (source and not source.exhausted):
-                self.check(phase.search)
-                if source:
-                    source.at_a_time = self.engine.slots
-            begun.append(Begun({} if source else missing, source))
-        for title, plan in plans.items():
-            if title:
-                # Without a trial to run, Ray need not start.
-                slots = 0 if plan.to_run == 0 else self.engine.slots
-                self.watcher.round(RoundPlan(title, plan.to_run, plan.settled, slots))
-        return begun
+        from harness.trials.shared_parts import missing_parts  # with torch
 
-    def prepare(self, trials: list[Trial]) -> None:
-        """Make what those of the trials share that the store has not finished."""
-        by_key = _by_key(trials)
-        missing = {name: by_key[name] for name in by_key.keys() - self.store.finished_keys()}
-        if missing:
-            self.watcher.underway(["what trials share"], len(_parts(missing.values())))
-            self.engine.run_from(Listed(missing), self.watcher, only_parts=True)
+        try:
+            missing = [each for each in missing_parts(trial) if each.key not in self._made]
+        except UserError:  # the trial itself says in its record what is missing
+            return []
+        for part in missing:
+            if part.key not in self.parts:
+                self.parts[part.key] = _Part(Job(part.key, trial, part))
+                self.parts[part.key].task = asyncio.create_task(self._make(part))
+            self.parts[part.key].add(key, trial, part)
+        return [self.parts[part.key].task for part in missing]
 
-    def failed(self, searches: list[Search]) -> int:
-        """The number of trials of this sweep without scores in the store.
+    async def _make(self, part: "Part") -> None:
+        def in_the_way(_: Job) -> None:
+            """Let all trials say how long a first stage they need, before it begins."""
+            if part.steps:
+                for key, trial in self.expected.items():
+                    self._missing(key, trial)
 
-        They are planned ones, also those whose record could not be written, and ones of samplers.
-        """
-        samplers = {search.id for search in searches if search.sampler is not None}
-        failed = self.store.read(("search", "role"), pc.field("status") == "failed").table
-        sampled = {
-            row["key"]
-            for row in failed.to_pylist()
-            if row["search"] in samplers and row["role"] == "search"
-        }
-        return len(sampled | (self._asked.keys() - settled_keys(self._asked, self.store)))
+        def progressed(_: Report) -> bool:
+            self._others.there(part.key)
+            return False
+
+        hearing = Hearing(lambda: self.watcher.preparing(part.title), progressed)
+        job = self.parts[part.key].job
+        report = await self._work(job, None, None, hearing, in_the_way)
+        waiting = self.parts.pop(part.key).waiting
+        self._made.add(part.key)
+        self.watcher.prepared(part.title, report["reason"], len(waiting))
 
 
-@dataclass
-class _Counts:
-    """The trials of the phases with one title."""
+class _Part:
+    """A part that is being made, and the trials that wait for it."""
 
-    missing: set[str] = field(default_factory=set)
-    stored: set[str] = field(default_factory=set)
-    suggested: "list[Suggestions]" = field(default_factory=list)
-    """Of samplers, whose trials are not known"""
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.task: asyncio.Task[None]
+        self.waiting: set[str] = set()
+        self._asked: set[int] = set()
+        """The steps after which trials end the first stage, when this is the part"""
+        self._begun = False
 
-    @property
-    def to_run(self) -> int | None:
-        """Number of trials to run; None: as many as the hours of a sampler's budget allow."""
-        return known_sum([len(self.missing), *(each.to_run for each in self.suggested)])
+    def add(self, key: str, trial: Trial, part: "Part") -> None:
+        """One more trial waits. Of two first stages, the longer one is made for both."""
+        self.waiting.add(key)
+        if part.steps and not self._begun:
+            self._asked.add(part.steps)
+            if self.job.part and part.steps > self.job.part.steps:
+                self.job = Job(part.key, trial, part)
 
-    @property
-    def settled(self) -> int:
-        """Number of trials of which nothing is left to run."""
-        return len(self.stored) + sum(each.settled for each in self.suggested)
-
-
-def _parts(trials: Iterable[Trial]) -> set[str]:
-    """The keys of the parts that the trials lack, as far as it is known now."""
-    from harness.trials.shared_parts import missing_parts  # with torch
-
-    found: set[str] = set()
-    for trial in trials:
-        with suppress(UserError):  # the trial itself says in its record what is missing
-            found |= {part.key for part in missing_parts(replace(trial))}
-    return found
+    def begun(self) -> Job:
+        """The job, which a worker gets now."""
+        self._begun = True
+        return replace(self.job, asked=frozenset(self._asked))
 
 
-def _by_key(trials: Iterable[Trial]) -> dict[str, Trial]:
-    """Key -> trial. A trial remembers what its method declares, so copies are asked for the keys.
+class _Others:
+    """What other processes do, and the jobs that wait for it.
 
-    That is some kilobytes of each of the trials that wait.
+    Where several wait for the same, one of them tries after a while whether it is there.
     """
-    return {key(replace(trial)): trial for trial in trials}
+
+    def __init__(self) -> None:
+        self._lines: dict[str, dict[str, asyncio.Event]] = {}
+        """What is waited for -> the jobs that wait, the one that tries first; its event is set"""
+
+    async def wait(self, key: str, why: str) -> None:
+        """Wait until this job may try again. `why`: what another process does."""
+        for other, line in self._lines.items():
+            if line.pop(key, None):
+                self._first_tries(other)
+        turn = self._lines.setdefault(why, {})[key] = asyncio.Event()
+        self._first_tries(why)
+        await turn.wait()
+        if key in self._lines.get(why, {}):  # else another job has found that it is there
+            await asyncio.sleep(PROBE_SECONDS)
+
+    def there(self, key: str) -> None:
+        """The job has what it waited for: the others need not wait any more."""
+        for why in [why for why, line in self._lines.items() if key in line]:
+            for turn in self._lines.pop(why).values():
+                turn.set()
+
+    def _first_tries(self, why: str) -> None:
+        for turn in list(self._lines[why].values())[:1]:
+            turn.set()

@@ -1,17 +1,21 @@
 """Searches whose trials are played and not run: no Ray, no training, real studies and stores."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from harness.sweep.pool import Hearing, Job, Lanes, Report, report_of
+from harness.sweep.searching.configurations import Configurations
 from harness.sweep.searching.study import Study
-from harness.sweep.searching.suggestions import Suggestions
 from harness.sweep.spaces.overrides import Overrides, searches
 from harness.sweep.spaces.search import Search
 from harness.sweep.spaces.space import load_space
+from harness.sweep.trial_runs import TrialRuns
+from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import Trial, describe
 
@@ -23,7 +27,7 @@ set: {sentences: graded-sentences, max_steps: 8, evaluation_interval: 2, batch_s
 """
 
 
-class Killed(Exception):
+class Killed(KeyboardInterrupt):
     """The driver of a played sweep ends without a word."""
 
 
@@ -45,55 +49,137 @@ class Played:
 Curve = Callable[[Trial], list[float]]
 
 
-def play(source: Suggestions, curve: Curve, *, kill_after: int | None = None) -> Played:
-    """Run a source's trials one after the other, each with the dev curve that `curve` gives.
+class Watcher:
+    """It is informed of everything, and does nothing."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+class PlayedPool:
+    """A pool in which trials are played one after the other, each with a made-up dev curve."""
+
+    slots = 1
+
+    def __init__(self, store: Store, curve: Curve, kill_after: int | None = None) -> None:
+        self.store, self.curve, self.kill_after = store, curve, kill_after
+        self.played = Played()
+
+    async def run(self, job: Job, hearing: Hearing) -> Report:
+        if job.part:
+            return {"status": "finished", "reason": None}
+        trial = job.trial
+        points, done = self.curve(trial), 0
+        for number, score in enumerate(points, 1):
+            done = number
+            steps = {"step": 2 * number, "total_steps": 2 * len(points)}
+            stops = hearing.progressed({**steps, "evaluation": number, "best_dev": score})
+            if self.kill_after == len(self.played.ran):
+                raise Killed
+            if stops:
+                self.played.stopped[trial.configuration["learning_rate"]] = number
+                break
+        self.played.ran.append(trial)
+        record = _record(trial, points[:done], pruned=done < len(points))
+        self.store.write(record)
+        return report_of(record)
+
+
+class HandPool:
+    """A pool whose jobs end when a test says so."""
+
+    def __init__(self, slots: int = 1, store: Store | None = None, *, parts: bool = False) -> None:
+        """`store`: gets the record of a trial that ends. `parts`: whether they are jobs, too."""
+        self.slots, self.store, self.parts = slots, store, parts
+        self.begun: list[Job] = []
+        """Every job that has begun, in order"""
+        self.running: dict[str, tuple[Hearing, asyncio.Future[Report]]] = {}
+
+    async def run(self, job: Job, hearing: Hearing) -> Report:
+        if job.part and not self.parts:
+            return {"status": "finished", "reason": None}
+        ended: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
+        self.begun.append(job)
+        self.running[job.key] = hearing, ended
+        return await ended
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of the jobs that have begun."""
+        return [job.key for job in self.begun]
+
+    @property
+    def names(self) -> list[str]:
+        """The methods and roles of the trials that have begun."""
+        return [f"{job.trial.method} {job.trial.role}" for job in self.begun]
+
+    async def end(self, key: str, status: str = "finished", **report: Any) -> None:
+        """A job ends, and what waits for it goes on."""
+        if self.store and status == "finished":
+            [trial] = [job.trial for job in self.begun if job.key == key]
+            self.store.write(_record(trial, [report.get("dev", 50.0)], pruned=False))
+        usual = {"reason": None, "dev": 50.0, "cost": 0.0, "seconds": 0.0}
+        self.running.pop(key)[1].set_result({**usual, "status": status, **report})
+        await settled()
+
+    def runs(self, store: Store) -> TrialRuns:
+        """The trials of a sweep on this pool."""
+        pool, watcher = cast("Any", self), cast("Any", Watcher())
+        return TrialRuns(store, Lanes(lambda held: held < self.slots), lambda: pool, watcher)
+
+
+async def settled() -> None:
+    """Wait until all tasks wait."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+def play(source: Configurations, curve: Curve, *, kill_after: int | None = None) -> Played:
+    """Run configurations one after the other, each with the dev curve that `curve` gives.
 
     An empty curve is a failure. `kill_after`: the number of trials after which the driver is
     killed, in the middle of the next one, after its first evaluation.
     """
-    played = Played()
-    while not source.exhausted:
-        for key, trial in source.more().items():
-            points, done = curve(trial), 0
-            for number, score in enumerate(points, 1):
-                done = number
-                steps = {"step": 2 * number, "total_steps": 2 * len(points)}
-                report = {**steps, "evaluation": number, "best_dev": score}
-                stops = source.progressed(key, report)
-                if kill_after == len(played.ran):
-                    raise Killed
-                if stops:
-                    played.stopped[trial.configuration["learning_rate"]] = number
-                    break
-            played.ran.append(trial)
-            _end(source, key, trial, points[:done], pruned=done < len(points))
+    pool: Any = PlayedPool(source.store, curve, kill_after)
+    watcher: Any = Watcher()
+
+    async def run() -> None:
+        lanes = Lanes(lambda held: held < pool.slots)
+        await source.run(TrialRuns(source.store, lanes, lambda: pool, watcher), lambda: pool.slots)
+
+    asyncio.run(run())
+    assert over(source)
+    played: Played = pool.played
     return played
 
 
-def _end(source: Suggestions, key: str, trial: Trial, points: list[float], *, pruned: bool) -> None:
-    """Store the record of a trial as a worker does, and inform the source."""
-    status = "pruned" if pruned else "finished" if points else "failed"
+def over(source: Configurations) -> bool:
+    """Whether nothing is left to run."""
+    return to_run(source) == 0
+
+
+def to_run(source: Configurations) -> int:
+    """The number of trials that are left."""
+    more = source.more()
+    assert more is not None
+    return len(source.left) + more
+
+
+def _record(trial: Trial, points: list[float], *, pruned: bool) -> Record:
+    """The record of a trial, as a worker writes it."""
     dev = max(points, default=None)
     history = [
         {"step": 2 * number, "stage": "contrastive", "metric": "dev", "value": value}
         for number, value in enumerate(points, 1)
     ]
-    record = replace(
+    return replace(
         describe(trial),
-        status=status,
+        status="pruned" if pruned else "finished" if points else "failed",
         dev={} if dev is None else {"graded-dev": dev},
         history=history,
         training_seconds=float(trial.configuration.get("max_steps", 8)),
         wall_seconds=3600.0,
     )
-    source.store.write(record)
-    report: Mapping[str, Any] = {
-        "status": status,
-        "dev": dev,
-        "cost": record.training_seconds,
-        "seconds": record.wall_seconds,
-    }
-    source.ended(key, report)
 
 
 @pytest.fixture
@@ -122,16 +208,14 @@ def search_of(tmp_path: Path) -> Callable[..., Search]:
 
 
 @pytest.fixture
-def source_of(store: Store) -> Callable[..., Suggestions]:
-    """source_of(search, configurations at a time): a source on the study on disk.
+def source_of(store: Store) -> Callable[..., Configurations]:
+    """source_of(search): its configurations with the study on disk.
 
     Every call is what a new process finds there.
     """
 
-    def make(search: Search, at_a_time: int = 1) -> Suggestions:
+    def make(search: Search) -> Configurations:
         listed = search.configurations(0, []) if search.rounds else None
-        source = Suggestions(search, Study(search, store), store, listed)
-        source.at_a_time = at_a_time
-        return source
+        return Configurations(search, Study(search, store), store, listed)
 
     return make

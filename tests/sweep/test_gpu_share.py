@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+from harness.sweep.queue.trial_queue import Job
 
 from harness.cli.options import gpus_of
 from harness.errors import UserError
 from harness.sweep.cluster.machines import affordable, listed_gpus
-from harness.sweep.queue.trial_queue import Job
 from harness.sweep.spaces.search import Search
 from harness.sweep.trial_runs import TrialRuns
 from harness.sweep.workers import worker

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
 from harness.sweep.cluster.relay import RUNS, STARTS, Relay
 from harness.sweep.queue import trial_queue
 from harness.sweep.queue.trial_queue import TrialQueue
 from harness.sweep.queue.trial_sources import Listed
+
 from harness.sweep.workers.limits import STOPPED
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from harness.sweep.searching.configurations import Configurations
 from harness.sweep.searching.scored import sampled_of, scored_of, tried_of
 from harness.sweep.searching.study import Study
-from harness.sweep.searching.suggestions import Suggestions
 from harness.sweep.spaces.search import Search
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
-from tests.sweep.conftest import Killed, play
+from tests.sweep.conftest import Killed, over, play
 
 SearchOf = Callable[..., Search]
-SourceOf = Callable[..., Suggestions]
+SourceOf = Callable[..., Configurations]
 
 RATES = [1e-5, 2e-5, 3e-5, 4e-5, 5e-5, 6e-5]
 GRID = f"    grid: {{learning_rate: {RATES}}}\n"
@@ -77,7 +77,7 @@ def test_a_pruner_decides_as_by_hand(
         rate = trial.configuration["learning_rate"]
         assert record.status == ("pruned" if rate in ended else "finished")
         assert record.dev_score == CURVES[rate][ended.get(rate, 4) - 1]
-    assert source_of(search).exhausted  # the same command runs nothing
+    assert over(source_of(search))  # the same command runs nothing
 
 
 @pytest.mark.slow
@@ -156,7 +156,7 @@ def test_each_round_has_a_study_of_its_own(search_of: SearchOf, store: Store) ->
         best = {**search.fixed, "learning_rate": 1e-5}
         configurations = search.configurations(number, [(best, 1.0)] if number else [])
         study = Study(search, store, f"round {number + 1}")
-        play(Suggestions(search, study, store, configurations), lambda _: [1.0])
+        play(Configurations(search, study, store, configurations), lambda _: [1.0])
         assert [len(trial.params) for trial in study.trials()] == [1 + number] * 2
     assert len(list(store.studies_folder.glob("*.journal"))) == 2
 
@@ -189,7 +189,7 @@ def test_a_sampler_hears_of_pruned_configurations(
     assert len(sampled_of(search, store)) == 12 - len(played.stopped)
     assert sum(each.settled for each in tried_of(search, store)) == 12
     shutil.rmtree(store.studies_folder)
-    assert source_of(search).exhausted
+    assert over(source_of(search))
     again = Study(search, store).trials()
     assert sorted(t.state.name for t in again) == sorted(t.state.name for t in trials.values())
 
@@ -210,7 +210,7 @@ def test_the_other_seeds_of_a_pruned_configuration_do_not_run(
     assert {(each.status, each.seed, each.configuration["learning_rate"]) for each in unrun} == {
         ("pruned", 2, rate) for rate in ASHA
     }
-    assert source_of(search).exhausted
+    assert over(source_of(search))
 
 
 @pytest.mark.slow
@@ -244,4 +244,4 @@ def test_wilcoxon_stops_the_seeds_of_a_worse_configuration(
     assert [each.state.name for each in Study(search, store).trials()] == [
         "COMPLETE", "PRUNED", "PRUNED",
     ]  # fmt: skip
-    assert source_of(search).exhausted
+    assert over(source_of(search))

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from harness.claims import Claim
 from harness.sweep.queue import stopping
 from harness.sweep.queue.stopping import Stopping, stop_note
 from harness.sweep.queue.trial_queue import TrialQueue
 from harness.sweep.queue.trial_sources import Listed
+
+from harness.claims import Claim
 from harness.trials.run import GIVE_WAY
 from harness.trials.store import Store
 

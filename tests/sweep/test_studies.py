@@ -1,5 +1,6 @@
 """The study of a search is on disk: a search that was stopped goes on as if it had not been."""
 
+import asyncio
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,17 +11,19 @@ from optuna.distributions import IntDistribution
 from optuna.trial import TrialState
 
 from harness import PROTOCOL
+from harness.claims import Claim
 from harness.errors import UserError
+from harness.sweep import trial_runs
+from harness.sweep.searching.configurations import Configurations
 from harness.sweep.searching.scored import COST_MARGIN, chosen_of, sampled_of, tried_of
 from harness.sweep.searching.study import Study
-from harness.sweep.searching.suggestions import Suggestions
 from harness.sweep.spaces.search import Search
 from harness.trials.store import Store
 from harness.trials.trial import Trial
-from tests.sweep.conftest import Killed, play
+from tests.sweep.conftest import HandPool, Killed, over, play, settled, to_run
 
 SearchOf = Callable[..., Search]
-SourceOf = Callable[..., Suggestions]
+SourceOf = Callable[..., Configurations]
 
 RANGES = """\
     ranges:
@@ -69,9 +72,9 @@ def test_a_search_that_was_killed_ends_as_if_it_had_not_been(
 def test_a_higher_budget_adds_only_the_difference(search_of: SearchOf, source_of: SourceOf) -> None:
     assert len(play(source_of(search_of(ranges(configurations=2))), score).ran) == 2
     source = source_of(search_of(ranges(configurations=5)))
-    assert (source.to_run, source.settled) == (3, 2)
+    assert (to_run(source), source.settled) == (3, 2)
     assert len(play(source, score).ran) == 3
-    assert source_of(search_of(ranges(configurations=5))).exhausted
+    assert over(source_of(search_of(ranges(configurations=5))))
 
 
 def test_another_program_opens_the_study(
@@ -123,10 +126,10 @@ def test_trials_of_another_protocol_do_not_count(
     play(source_of(search), score)
     monkeypatch.setattr("harness.trials.trial.PROTOCOL", PROTOCOL + 1)
     source = source_of(search)
-    assert (source.to_run, source.settled, sampled_of(search, store)) == (2, 0, [])
+    assert (to_run(source), source.settled, sampled_of(search, store)) == (2, 0, [])
     assert len(play(source, score).ran) == 2
     assert len(sampled_of(search, store)) == 2
-    assert source_of(search).exhausted
+    assert over(source_of(search))
 
 
 def test_what_the_store_finished_while_the_driver_was_away_is_not_run_again(
@@ -190,41 +193,59 @@ def test_half_a_line_at_the_end_does_not_count_as_damage(
 
 
 def test_a_sampler_waits_for_scores_before_it_goes_on(
-    search_of: SearchOf, source_of: SourceOf
+    search_of: SearchOf, source_of: SourceOf, store: Store
 ) -> None:
     source = source_of(search_of(ranges(configurations=3), "search: {seeds: [1, 2]}"))
-    first, second = source.more()  # there are two seeds of one configuration
-    assert source.more() == {}
-    source.ended(first, {"status": "finished", "dev": 50.0})
-    assert source.more() == {}
-    source.ended(second, {"status": "failed", "dev": None})
-    assert len(source.more()) == 2
-    assert states(source.study) == ["FAIL", "RUNNING"]
+
+    async def scenario() -> None:
+        pool = HandPool()
+        task = asyncio.create_task(source.run(pool.runs(store), lambda: pool.slots))
+        await settled()
+        [first] = pool.running
+        await pool.end(first)
+        assert len(pool.begun) == 2, "there are two seeds of one configuration"
+        await pool.end(pool.keys[1], "failed", dev=None)
+        assert states(source.study) == ["FAIL", "RUNNING"]
+        task.cancel()
+
+    asyncio.run(scenario())
 
 
 def test_two_sweeps_of_one_search_share_its_study(
-    search_of: SearchOf, source_of: SourceOf, store: Store
+    search_of: SearchOf, source_of: SourceOf, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each has the configurations of the other, and both end with the budget.
 
     The store's claims let each trial run once, and both hear of its end.
     """
+    monkeypatch.setattr(trial_runs, "LOOK_SECONDS", 0.0)
     search = search_of(ranges(configurations=3))
     one, two = source_of(search), source_of(search)
-    [first] = one.more()
-    assert [*two.more()] == [first]  # it waits for the claim, and holds no worker
-    [second] = two.more()
-    assert second != first
-    assert one.more() == {}
-    for key in (second, first):
-        for source in (two, one):
-            source.ended(key, {"status": "finished", "dev": 50.0})
-            source.more()
-    for source in (one, two):
-        assert not source.exhausted
-        [third] = {key for each in source._open.values() for key in each.left}
-        source.ended(third, {"status": "finished", "dev": 50.0})
-        assert source.exhausted
+
+    async def scenario() -> None:
+        pools = HandPool(), HandPool()
+        tasks = [asyncio.create_task(one.run(pools[0].runs(store), lambda: 1))]
+        await settled()
+        [first] = pools[0].running
+        claim = Claim(store.claim(first))
+        claim.take()
+        tasks.append(asyncio.create_task(two.run(pools[1].runs(store), lambda: 1)))
+        await asyncio.sleep(0.1)
+        [second] = pools[1].running  # the first one waits for the claim, and holds no slot
+        assert second != first
+        claim.release()
+        await pools[0].end(first)
+        await pools[1].end(second)
+        while not all(task.done() for task in tasks):
+            await asyncio.sleep(0.01)
+            for pool in pools:
+                for name in list(pool.running):
+                    await pool.end(name)
+        assert len({*pools[0].keys, *pools[1].keys}) == 3
+
+    asyncio.run(scenario())
+    assert over(one)
+    assert over(two)
     assert states(Study(search, store)) == ["COMPLETE"] * 3
 
 
@@ -241,9 +262,9 @@ def test_a_budget_in_hours(search_of: SearchOf, source_of: SourceOf) -> None:
     """A played trial takes an hour."""
     search = search_of(ranges().replace("configurations: 6", "hours: 2.5"))
     source = source_of(search)
-    assert source.to_run is None
+    assert source.more() is None
     assert len(play(source, score).ran) == 3
-    assert source_of(search).exhausted
+    assert over(source_of(search))
 
 
 @pytest.mark.slow
@@ -285,7 +306,7 @@ def test_conditional_ranges(search_of: SearchOf, source_of: SourceOf, store: Sto
         assert each.values[other] == usual
     shutil.rmtree(store.studies_folder)
     before = {frozenset(trial.params.items()) for trial in trials}
-    assert source_of(search).exhausted
+    assert over(source_of(search))
     assert {frozenset(trial.params.items()) for trial in Study(search, store).trials()} == before
 
 
@@ -331,7 +352,7 @@ def test_a_range_of_a_whole_number(
     assert all(distribution._contains(value) for value in drawn)
     assert {*Study(search, store).trials()[0].distributions.values()} == {distribution}
     shutil.rmtree(store.studies_folder)  # the store has whole numbers, too
-    assert source_of(search).exhausted
+    assert over(source_of(search))
 
 
 @pytest.mark.parametrize("axis", ["{low: 2.5, high: 20}", "{low: 2, high: 20, step: 0.5}"])

@@ -12,6 +12,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from harness.sweep.cluster.relay import Relay
+from harness.sweep.queue.trial_queue import TrialQueue
+from harness.sweep.queue.trial_sources import Listed
 
 from harness import relocation
 from harness.data.corpora import source
@@ -21,9 +24,6 @@ from harness.evaluation import suites
 from harness.plugin import registry
 from harness.relocation import relocate
 from harness.sweep.cluster.machine_check import digests_of
-from harness.sweep.cluster.relay import Relay
-from harness.sweep.queue.trial_queue import TrialQueue
-from harness.sweep.queue.trial_sources import Listed
 from harness.sweep.travelling import received_files
 from harness.sweep.travelling.file_list import FileList
 from harness.sweep.travelling.local_files import LocalFiles, file_list

@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import pytest
-
 from harness.sweep.cluster.trial_order import NextInLine
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pyarrow.compute as pc
 
 from harness.data.trained_encoders import parts_of
-from harness.sweep.queue.trial_queue import Job
+from harness.sweep.pool import Job
 from harness.sweep.workers.resources import Gpu
 from harness.trials.store import Store
 from harness.trials.trial import Trial

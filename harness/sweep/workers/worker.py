@@ -16,9 +16,8 @@ from ray import tune
 
 from harness.errors import Interrupted, Postponed, Pruned, TrialFailure, UserError, WorkerLost
 from harness.locks import postponing
-from harness.sweep.queue.stopping import stop_note
-from harness.sweep.queue.trial_queue import Job
-from harness.sweep.queue.trial_sources import report_of, unstored_report
+from harness.sweep.cluster.stopping import stop_note
+from harness.sweep.pool import POSTPONED, Job, report_of, unstored_report
 from harness.sweep.travelling.local_files import LocalFiles
 from harness.sweep.travelling.received_files import receive
 from harness.sweep.workers.gpu_share import NEEDS_MORE
@@ -37,8 +36,6 @@ from harness.trials.trial import Trial, failed, portable
 from harness.trials.trial import key as key_of
 from harness.trials.workers import Launch
 
-POSTPONED = "postponed"
-"""The status of a trial that waits or gave way, and so has no record yet"""
 PRUNE = "prune"
 """The file in the folder of a running trial with which the driver ends its training"""
 
@@ -75,7 +72,7 @@ def run_one(
     cpus: float,
     limits: Limits,
 ) -> None:
-    """Do one job of the queue.
+    """Do one job.
 
     `sweep`: identifier of this run of a sweep. `commit`: that of the harness which began it; a
     cluster's worker has its source without the history.

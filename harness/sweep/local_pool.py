@@ -1,7 +1,7 @@
 """Runs the trials of a sweep in this process, one after the other, without Ray."""
 
+import asyncio
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -14,9 +14,15 @@ from harness.errors import Postponed, Pruned, TrialFailure, UserError
 from harness.locks import postponing
 from harness.sweep.cluster.machines import this_machine
 from harness.sweep.cluster.room import check_fits, largest_room
-from harness.sweep.queue.trial_queue import Job, TrialQueue
-from harness.sweep.queue.trial_sources import TrialSource, report_of, unstored_report
-from harness.sweep.screen.watcher import TrialWatcher
+from harness.sweep.pool import (
+    POSTPONED,
+    Hearing,
+    Job,
+    Lanes,
+    Report,
+    report_of,
+    unstored_report,
+)  # fmt: skip
 from harness.training.interruption import ended_by_sigterm
 from harness.training.progress import Progress
 from harness.trials.kept_output import kept_output
@@ -26,12 +32,9 @@ from harness.trials.store import Store
 from harness.trials.trained_encoder import provide
 from harness.trials.trial import Trial, failed, portable
 
-LOOK_SECONDS = 0.5
-"""Time between two looks whether another process has made or run what the rest waits for"""
 
-
-class LocalEngine:
-    """An engine of one slot and without limits.
+class LocalPool:
+    """A pool of one slot and without limits.
 
     Ctrl-C and SIGTERM save the training of the trial, which goes on from there the next time.
     """
@@ -43,10 +46,8 @@ class LocalEngine:
     def __init__(self, store: Store, cpus: float) -> None:
         """cpus: CPU cores of a trial."""
         self.store, self.cpus, self.sweep = store, cpus, uuid.uuid4().hex
-        self._made: set[str] = set()
-        """The keys of the parts that have been made for the trials of this sweep"""
 
-    def __enter__(self) -> "LocalEngine":
+    def __enter__(self) -> "LocalPool":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -59,21 +60,21 @@ class LocalEngine:
         for trial in map(replace, trials):  # a trial keeps what is asked here
             check_fits(trial, room)
 
-    def run_from(
-        self, source: TrialSource, watcher: TrialWatcher, *, only_parts: bool = False
+    def serve(
+        self, loop: asyncio.AbstractEventLoop, sweep: asyncio.Task[None], lanes: Lanes
     ) -> None:
-        """Run every trial of a source once, until it is exhausted.
-
-        Afterwards the store has all records, also those of failures. `only_parts`: make what the
-        trials share, and run none of them.
-        """
-        queue = TrialQueue(source, self.store, self._made, only_parts=only_parts)
+        """Run the task of a sweep to its end. `lanes`: those of its tasks that wait for slots."""
         with ended_by_sigterm(), _threads(self.cpus):
-            while not queue.finished:
-                if job := queue.next():
-                    self._do(job, queue, watcher)
-                else:
-                    time.sleep(LOOK_SECONDS)
+            loop.call_soon(lanes.open, lambda held: not held)
+            loop.run_until_complete(asyncio.wait([sweep]))
+
+    async def run(self, job: Job, hearing: Hearing) -> Report:
+        """Run a job in the one slot; nothing else goes on meanwhile."""
+        hearing.started()
+        try:
+            return self._make(job) if job.part else self._run(job, hearing)
+        except Postponed as why:
+            return {"status": POSTPONED, "reason": str(why)}
 
     def sent(self, trial: Trial) -> dict[str, Any]:
         """A trial as a worker would get it."""
@@ -86,46 +87,28 @@ class LocalEngine:
         for number, settings in enumerate(given):
             yield number, call(settings, self.store.address, self.cpus)
 
-    def _do(self, job: Job, queue: TrialQueue, watcher: TrialWatcher) -> None:
-        try:
-            if job.part:
-                watcher.preparing(job.part.title)
-                why = self._make(job)
-                waiting = queue.waiting_for(job.key)
-                queue.ended(job.key, {})
-                watcher.prepared(job.part.title, why, waiting)
-            else:
-                watcher.started(job.trial)
-                report = self._run(job, queue, watcher)
-                queue.ended(job.key, report)
-                watcher.ended(job.trial, report)
-        except Postponed as why:
-            queue.postponed(job.key, str(why))
-            watcher.postponed(job.trial, str(why))
-
-    def _make(self, job: Job) -> str | None:
-        """Make a part; why it cannot be made."""
+    def _make(self, job: Job) -> Report:
+        """Make a part that trials share."""
         assert job.part
+        why = None
         try:
             provide(self.store, job.trial.config.encoder)
             with postponing():
                 job.part.make(lambda _: None, sorted(job.asked))
         except (TrialFailure, UserError, OSError) as error:
-            return str(error)
-        return None
+            why = str(error)
+        return {"status": "failed" if why else "finished", "reason": why}
 
-    def _run(self, job: Job, queue: TrialQueue, watcher: TrialWatcher) -> dict[str, Any]:
+    def _run(self, job: Job, hearing: Hearing) -> Report:
         """Run a trial, and return the report of it."""
         # As a worker gets it: it forgets afterwards what its method declares.
         trial, key = Trial(**portable(job.trial)), job.key
         streams, made = (sys.stdout, sys.stderr), list[Record]()
 
         def report(progress: Progress) -> None:
-            now = asdict(progress)
-            stops = queue.progressed(key, now)
             # What the trial prints is for its log, and this is not.
             with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
-                watcher.progressed(job.trial, now)
+                stops = hearing.progressed(asdict(progress))
             if stops:
                 raise Pruned
 

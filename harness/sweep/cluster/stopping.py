@@ -2,13 +2,13 @@
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from harness.sweep.queue.trial_queue import TrialQueue
 from harness.training.interruption import handled
 from harness.trials.run import GIVE_WAY
+from harness.trials.store import Store
 
 PATIENCE_SECONDS = 60.0
 """Longest wait for the checkpoints; schedulers kill a job some minutes after their first signal"""
@@ -30,9 +30,15 @@ class Stopping:
     being tested, is not waited for longer than a minute. A second signal ends the sweep at once.
     """
 
-    def __init__(self, queue: TrialQueue, note: Path, say: Callable[[int], None]) -> None:
-        """`note`: the file of `stop_note`. `say`: hears how many trials are asked."""
-        self.queue, self.note, self.say = queue, note, say
+    def __init__(
+        self, store: Store, sweep: str, running: Collection[str], say: Callable[[int], None]
+    ) -> None:
+        """`sweep`: identifier of this run of a sweep. `running`: the keys of the jobs that run now.
+
+        `say`: hears how many trials are asked.
+        """
+        self.store, self.running, self.say = store, running, say
+        self.note = stop_note(store.running_folder, sweep)
         self._signals = 0
         self._left: set[str] = set()
         """The keys of the trials that are asked and have not given way"""
@@ -50,7 +56,7 @@ class Stopping:
             with handled(self._signalled, signal.SIGINT, signal.SIGTERM):
                 yield
         finally:
-            self.queue.store.remove_note(self.note)
+            self.store.remove_note(self.note)
             with suppress(OSError):  # other sweeps run
                 self.note.parent.rmdir()
 
@@ -60,17 +66,16 @@ class Stopping:
             return
         if self._until is None:
             self._ask()
-        self._left &= self.queue.given
+        self._left &= set(self.running)
         if not self._left or time.monotonic() > (self._until or 0):
             raise KeyboardInterrupt
 
     def _ask(self) -> None:
-        store = self.queue.store
         self._until = time.monotonic() + PATIENCE_SECONDS
-        self._left = {key for key in self.queue.given if store.owner(key) is not None}
+        self._left = {key for key in self.running if self.store.owner(key) is not None}
         self.say(len(self._left))
-        for file in (self.note, *(store.running(key) / GIVE_WAY for key in self._left)):
-            store.leave_note(file)
+        for file in (self.note, *(self.store.running(key) / GIVE_WAY for key in self._left)):
+            self.store.leave_note(file)
 
     def _signalled(self, *_: object) -> None:
         self._signals += 1

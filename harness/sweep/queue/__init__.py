@@ -1,1 +1,0 @@
-"""The trials of a sweep in the order in which workers get them."""

@@ -1,0 +1,274 @@
+"""A sweep whose trials end when a test says so: the order of its trials, without Ray."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import UserError
+from harness.sweep.pool import Lanes, Slot
+from harness.sweep.run import Sweep
+from harness.sweep.spaces.overrides import Overrides, searches
+from harness.sweep.spaces.search import Search
+from harness.sweep.spaces.space import load_space
+from harness.trials.store import Store
+from tests.sweep.conftest import HEAD, HandPool, Watcher, settled
+
+GRID = "  simcse: {grid: {learning_rate: [1e-5, 2e-5]}}\n"
+SAMPLER = """\
+  simcse:
+    ranges: {{learning_rate: {{low: 1.0e-5, high: 1.0e-2, log: true}}}}
+    sampler: {{name: random, configurations: {count}}}
+"""
+
+
+class Heard(Watcher):
+    """Notes which phases go on."""
+
+    def __init__(self) -> None:
+        self.phases: list[tuple[list[str], int | None]] = []
+
+    def underway(self, titles: list[str], left: int | None) -> None:
+        self.phases.append((titles, left))
+
+
+class Played:
+    """A sweep on a pool whose trials a test ends."""
+
+    def __init__(self, found: list[Search], store: Store, slots: int) -> None:
+        self.pool, self.heard = HandPool(slots, store), Heard()
+        watcher: Any = self.heard
+        self.sweep = Sweep(found, store, self._start, watcher, watcher)
+        self.starts = 0
+
+    def _start(self) -> Any:
+        self.starts += 1
+        return self.pool
+
+    def play(self, scenario: Callable[["Played"], Awaitable[None]] | None = None) -> list[str]:
+        """Begin, let a scenario go on, and end what is left; the trials in their order."""
+
+        async def run() -> None:
+            task = asyncio.create_task(self.sweep.run())
+            await settled()
+            self.sweep.lanes.open(lambda held: held < self.pool.slots)
+            await settled()
+            if scenario:
+                await scenario(self)
+            while not task.done():
+                assert self.pool.running, "nothing runs, and the sweep does not end"
+                await self.pool.end(next(iter(self.pool.running)))
+            await task
+
+        asyncio.run(run())
+        return self.pool.names
+
+
+@pytest.fixture(autouse=True)
+def no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.trials.shared_parts.missing_parts", lambda _: [])
+
+
+SweepOf = Callable[..., Played]
+
+
+@pytest.fixture
+def sweep_of(tmp_path: Path, store: Store) -> SweepOf:
+    """sweep_of(methods of a space, ..., slots=1): a sweep of several spaces."""
+
+    def make(*parts: str, slots: int = 1, encoders: str = "tiny-bert") -> Played:
+        found: list[Search] = []
+        for number, part in enumerate(parts):
+            path = tmp_path / f"space{number}.yaml"
+            head = HEAD.replace("tiny-bert", encoders)
+            seeds = "search: {seeds: [42]}\nfinal: {seeds: [0]}\n"
+            path.write_text(f"{head}{seeds}methods:\n{part}", encoding="utf-8")
+            found += searches(*load_space(path), Overrides())
+        return Played(found, store, slots)
+
+    return make
+
+
+def test_a_round_begins_when_all_trials_of_the_one_before_have_ended(sweep_of: SweepOf) -> None:
+    part = "  simcse: {rounds: [{learning_rate: [1e-5, 2e-5]}, {temperature: [0.1, 0.2]}]}\n"
+    played = sweep_of(part, slots=2)
+
+    async def scenario(played: Played) -> None:
+        first, second = played.pool.keys
+        await played.pool.end(first, dev=60.0)
+        assert len(played.pool.begun) == 2
+        await played.pool.end(second, dev=50.0)
+        third, fourth = played.pool.keys[2:]
+        await played.pool.end(third, dev=61.0)
+        await played.pool.end(fourth, dev=62.0)
+
+    played.play(scenario)
+    values = [job.trial.configuration for job in played.pool.begun]
+    assert [each["learning_rate"] for each in values] == [1e-5, 2e-5, 1e-5, 1e-5, 1e-5]
+    assert [each.get("temperature") for each in values] == [None, None, 0.1, 0.2, 0.2]
+
+
+def test_without_a_trial_to_run_nothing_is_started(sweep_of: SweepOf) -> None:
+    sweep_of(GRID).play()
+    again = sweep_of(GRID)
+    asyncio.run(again.sweep.run())
+    assert (again.starts, again.pool.begun) == (0, [])
+
+
+def test_no_search_waits_for_another_one(sweep_of: SweepOf) -> None:
+    """The first search chooses while a trial of the second one runs, and begins its finals."""
+    played = sweep_of(GRID, GRID.replace("simcse", "esimcse"), slots=4)
+
+    async def scenario(played: Played) -> None:
+        assert sorted(played.pool.names) == ["esimcse search"] * 2 + ["simcse search"] * 2
+        for job in list(played.pool.begun):
+            if job.trial.method == "simcse":
+                await played.pool.end(job.key)
+        assert played.pool.names[4:] == ["simcse final"]
+        assert played.heard.phases[-1] == (["search, round 1", "final seeds"], 3)
+
+    assert played.play(scenario)[5:] == ["esimcse final"]
+
+
+def test_finals_of_a_decided_search_start_while_another_one_samples(sweep_of: SweepOf) -> None:
+    short, long = SAMPLER.format(count=2), SAMPLER.format(count=6).replace("simcse", "esimcse")
+    order = sweep_of(short, long, slots=2).play()
+    assert order.index("simcse final") < order.index("esimcse search") + 8
+    assert [order.count(f"{name} search") for name in ("simcse", "esimcse")] == [2, 6]
+    assert order[-1] == "esimcse final"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slots", [1, 2, 3, 5])
+@pytest.mark.parametrize("last", [False, True])
+def test_no_worker_is_idle_while_a_search_may_suggest(
+    slots: int, last: bool, sweep_of: SweepOf
+) -> None:
+    """Whichever trial ends: as long as so many trials are left, all workers have one."""
+    parts = [SAMPLER.format(count=3), SAMPLER.format(count=9).replace("simcse", "esimcse")]
+    parts.append("  consert: {grid: {learning_rate: [1e-5, 2e-5, 3e-5, 4e-5]}}\n")
+    played = sweep_of(*parts, slots=slots)
+
+    async def scenario(played: Played) -> None:
+        for _ in range(10):  # then the last searches are about to choose
+            assert len(played.pool.running) == slots
+            await played.pool.end(list(played.pool.running)[-1 if last else 0])
+
+    assert len(played.play(scenario)) == 3 + 9 + 4 + 3
+
+
+def test_searches_share_the_workers_evenly(sweep_of: SweepOf) -> None:
+    """As long as each of them may suggest, none has two workers more than another."""
+    names = ["simcse", "esimcse", "promptbert"]
+    parts = [SAMPLER.format(count=6).replace("simcse", name) for name in names]
+    played = sweep_of(*parts, slots=5)
+
+    async def scenario(played: Played) -> None:
+        for _ in range(9):
+            running = [
+                job.trial.method for job in played.pool.begun if job.key in played.pool.running
+            ]
+            counts = [running.count(name) for name in names]
+            assert max(counts) - min(counts) <= 1
+            await played.pool.end(next(iter(played.pool.running)))
+
+    played.play(scenario)
+
+
+def test_nothing_is_suggested_before_a_worker_is_free(sweep_of: SweepOf, store: Store) -> None:
+    """What is suggested later knows more."""
+    played = sweep_of(SAMPLER.format(count=5), SAMPLER.format(count=5).replace("simcse", "esimcse"),
+                      slots=2)  # fmt: skip
+
+    async def scenario(_: Played) -> None:
+        journals = list(store.studies_folder.glob("*.journal"))
+        asked = [path.read_text().count('"op_code":4') for path in journals]
+        assert asked == [1, 1], "operation 4 of Optuna's journal creates a trial"
+
+    played.play(scenario)
+
+
+def test_a_trial_for_which_two_searches_ask_runs_once(sweep_of: SweepOf) -> None:
+    other = GRID.replace("[1e-5, 2e-5]", "[2e-5, 3e-5]")
+    order = sweep_of(GRID, other, slots=2).play()
+    assert order.count("simcse search") == 3
+
+
+def test_a_search_starts_from_the_encoder_that_another_one_trains(sweep_of: SweepOf) -> None:
+    """Its trials begin when the encoder is there, beside the other finals."""
+    later = "  esimcse: {encoders: [{encoder: tiny-bert, trained_by: simcse}]}\n"
+    played = sweep_of(GRID + later, slots=3)
+    order = played.play()
+    assert order == ["simcse search", "simcse search", "simcse final", "esimcse final"]
+    final, trained = played.pool.begun[2:]
+    assert trained.trial.start == final.key
+
+
+def test_an_error_ends_its_search_and_is_raised_at_the_end(
+    sweep_of: SweepOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = sweep_of(GRID, GRID.replace("simcse", "esimcse"), slots=2)
+    chosen = played.heard.chosen
+
+    def broken(search: Search, *rest: Any) -> None:
+        if search.name == "simcse":
+            raise UserError("a model is missing")
+        chosen(search, *rest)
+
+    monkeypatch.setattr(played.heard, "chosen", broken, raising=False)
+    with pytest.raises(UserError, match="a model is missing"):
+        played.play()
+    assert played.pool.names.count("esimcse final") == 1
+    assert played.pool.names.count("simcse final") == 0
+
+
+def test_a_pool_that_grows_is_used_at_once(sweep_of: SweepOf) -> None:
+    """A node joins the cluster: samplers suggest for its slots, too."""
+    played = sweep_of(SAMPLER.format(count=6))
+
+    async def scenario(played: Played) -> None:
+        assert len(played.pool.running) == 1
+        played.pool.slots = 3
+        played.sweep.lanes.give()
+        await settled()
+        await played.pool.end(next(iter(played.pool.running)))
+        assert len(played.pool.running) == 3
+
+    played.play(scenario)
+
+
+def test_the_next_slot_goes_to_the_lane_that_holds_the_fewest() -> None:
+    async def scenario() -> None:
+        lanes, order, held = Lanes(lambda held: held < 2), list[str | None](), list[Slot]()
+
+        async def take(lane: str | None, *, again: bool = False) -> None:
+            held.append(await lanes.slot(lane, again=again))
+            order.append(lane)
+
+        lanes.room = lambda _: False
+        tasks = [asyncio.create_task(take(lane)) for lane in ("a", "a", "a", "b", None)]
+        await settled()
+        lanes.open(lambda held: held < 2)
+        await settled()
+        assert order == [None, "a"], "what trials share comes first"
+        held[0].free()
+        held[0].free()  # a slot is given back once
+        await settled()
+        assert order == [None, "a", "b"]
+        tasks.append(asyncio.create_task(take("a", again=True)))
+        for slot in held[1:]:
+            slot.free()
+        await settled()
+        assert order == [None, "a", "b", "a", "a"]
+        for task in tasks:
+            task.cancel()
+
+    asyncio.run(scenario())
+
+
+def test_a_trial_has_no_slot_while_its_search_is_checked(sweep_of: SweepOf) -> None:
+    """A method that cannot run is a sentence before any trial begins."""
+    with pytest.raises(UserError, match="no-such-corpus"):
+        sweep_of("  simcse: {set: {sentences: no-such-corpus.txt}}\n").sweep.check()

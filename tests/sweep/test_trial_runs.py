@@ -1,0 +1,234 @@
+"""What waits for another process or for a part comes later, and keeps no other trial."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.claims import Claim
+from harness.sweep import trial_runs
+from harness.sweep.trial_runs import TrialRuns
+from harness.trials.shared_parts import Part
+from harness.trials.store import Store
+from harness.trials.trial import Trial
+from tests.sweep.conftest import HandPool, settled
+
+POSTPONED = {"status": "postponed", "reason": "another process makes the first stage"}
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those who wait look and try again without a pause, and no trial needs a part."""
+    monkeypatch.setattr(trial_runs, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(trial_runs, "PROBE_SECONDS", 0.0)
+    monkeypatch.setattr("harness.trials.shared_parts.missing_parts", lambda _: [])
+
+
+@pytest.fixture
+def needs(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """needs(function): the parts that a trial lacks."""
+
+    def plant(missing: Callable[[Trial], list[Part]]) -> None:
+        monkeypatch.setattr("harness.trials.shared_parts.missing_parts", missing)
+
+    return plant
+
+
+def part(key: str, trial: Trial, steps: int = 0) -> Part:
+    return Part(key, f"the part {key}", trial, None, steps)
+
+
+class Waiting:
+    """Trials that are asked for in their order, on a pool whose jobs a test ends."""
+
+    def __init__(self, store: Store, slots: int) -> None:
+        self.pool = HandPool(slots, parts=True)
+        self.runs: TrialRuns = self.pool.runs(store)
+
+    async def ask(self, trials: dict[str, Trial]) -> None:
+        self.runs.expected |= trials
+        for key, trial in trials.items():
+            slot = await self.runs.lanes.slot("search")
+            asyncio.create_task(self.runs.report(key, trial, "search", slot))  # noqa: RUF006
+
+
+Scenario = Callable[[Waiting], Awaitable[None]]
+Play = Callable[..., HandPool]
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Play:
+    """play(scenario, key=trial or None, ..., slots=1): the pool after a scenario."""
+
+    def make(scenario: Scenario, slots: int = 1, **trials: Trial | None) -> HandPool:
+        async def run() -> HandPool:
+            waiting = Waiting(Store(tmp_path / "store"), slots)
+            usual = Trial("simcse", {"encoder": "tiny-bert"}, seed=0)
+            asked = {key: trial or usual for key, trial in trials.items()}
+            task = asyncio.create_task(waiting.ask(asked))
+            await settled()
+            await scenario(waiting)
+            await task
+            assert all(each.done() for each in waiting.runs.reports.values())
+            return waiting.pool
+
+        return asyncio.run(run())
+
+    return make
+
+
+def test_a_trial_that_another_process_runs_comes_when_its_claim_is_free(
+    play: Play, tmp_path: Path
+) -> None:
+    other = Claim(Store(tmp_path / "store").claim("a"))
+    other.take()
+
+    async def scenario(waiting: Waiting) -> None:
+        assert waiting.pool.keys == ["b"]
+        await waiting.pool.end("b")
+        assert not waiting.pool.running
+        other.release()
+        await settled()
+        await waiting.pool.end("a")
+
+    play(scenario, a=None, b=None)
+
+
+def test_one_of_those_that_wait_for_the_same_tries_again(play: Play) -> None:
+    async def scenario(waiting: Waiting) -> None:
+        pool = waiting.pool
+        for key in ("a", "b", "c"):
+            assert [*pool.running] == [key]
+            await pool.end(key, **POSTPONED)
+        assert [*pool.running] == ["a"]
+        await pool.end("a", **POSTPONED)
+        assert [*pool.running] == ["b"]
+        pool.running["b"][0].progressed({})  # it trains, so the first stage is there
+        await pool.end("b")
+        for key in ("c", "a"):
+            assert [*pool.running] == [key]
+            await pool.end(key)
+
+    play(scenario, a=None, b=None, c=None)
+
+
+def test_the_end_of_one_releases_the_others(play: Play) -> None:
+    async def scenario(waiting: Waiting) -> None:
+        for key in ("a", "b"):
+            await waiting.pool.end(key, **POSTPONED)
+        await waiting.pool.end("a", "failed", reason="a planted fault", dev=None)
+        await waiting.pool.end("b")
+
+    assert play(scenario, a=None, b=None).keys == ["a", "b", "a", "b"]
+
+
+@pytest.mark.parametrize("status", ["finished", "failed"])
+def test_a_trial_waits_for_the_one_that_trains_its_encoder(status: str, play: Play) -> None:
+    """When that has failed, the trial that needs it says so in its own record."""
+    start = "5" * 32
+    later = Trial("simcse", {"encoder": f"tiny-bert@{start}"}, 0)
+
+    async def scenario(waiting: Waiting) -> None:
+        assert [*waiting.pool.running] == [start]
+        await waiting.pool.end(start, status)
+        for _ in range(2):
+            await waiting.pool.end(next(iter(waiting.pool.running)))
+
+    trials: dict[str, Any] = {"a": later, start: None, "b": later}
+    assert sorted(play(scenario, **trials).keys[1:]) == ["a", "b"]
+
+
+def test_a_trial_does_not_wait_for_one_that_nobody_asks_for(play: Play) -> None:
+    async def scenario(waiting: Waiting) -> None:
+        await waiting.pool.end("a")
+
+    play(scenario, a=Trial("simcse", {"encoder": f"tiny-bert@{'5' * 32}"}, seed=0))
+
+
+def test_a_part_is_made_once_before_the_trials_that_need_it(
+    play: Play, needs: Callable[..., None]
+) -> None:
+    needs(lambda trial: [part("words", trial)])
+
+    async def scenario(waiting: Waiting) -> None:
+        assert [*waiting.pool.running] == ["words"]
+        for key in ("words", "a", "b"):
+            await waiting.pool.end(key)
+
+    assert play(scenario, a=None, b=None, slots=2).keys == ["words", "a", "b"]
+
+
+def test_parts_that_follow_one_another(play: Play, needs: Callable[..., None]) -> None:
+    made: set[str] = set()
+    needs(lambda trial: [part("stage" if "words" in made else "words", trial)])
+
+    async def scenario(waiting: Waiting) -> None:
+        for key in ("words", "stage"):
+            assert [*waiting.pool.running] == [key]
+            made.add(key)
+            await waiting.pool.end(key)
+        for key in ("a", "b"):
+            await waiting.pool.end(key)
+
+    assert play(scenario, a=None, b=None, slots=2).keys == ["words", "stage", "a", "b"]
+
+
+def test_a_trial_that_needs_nothing_does_not_wait(play: Play, needs: Callable[..., None]) -> None:
+    needs(lambda trial: [part("words", trial)] if trial.seed < 2 else [])
+
+    async def scenario(waiting: Waiting) -> None:
+        assert sorted(waiting.pool.running) == ["c", "words"]
+        await waiting.pool.end("words")
+        for _ in range(3):
+            await waiting.pool.end(next(iter(waiting.pool.running)))
+        await waiting.pool.end(next(iter(waiting.pool.running)))
+
+    trials = {key: Trial("simcse", {}, seed) for seed, key in enumerate("abcd")}
+    assert sorted(play(scenario, slots=2, **trials).keys) == ["a", "b", "c", "d", "words"]
+
+
+def test_a_first_stage_is_as_long_as_the_longest_trial_asks_for(
+    play: Play, needs: Callable[..., None]
+) -> None:
+    lengths = (20, 50, 30)
+    needs(lambda trial: [part("stage", trial, lengths[trial.seed])])
+
+    async def scenario(waiting: Waiting) -> None:
+        [job] = waiting.pool.begun
+        assert job.part
+        assert (job.part.steps, job.trial.seed, job.asked) == (50, 1, {20, 30, 50})
+        await waiting.pool.end("stage")
+        for _ in range(3):
+            await waiting.pool.end(next(iter(waiting.pool.running)))
+
+    play(scenario, **{key: Trial("diffaug", {}, seed) for seed, key in enumerate("abc")})
+
+
+@pytest.mark.parametrize("status", ["finished", "failed"])
+def test_a_part_that_another_process_makes_is_tried_again(
+    status: str, play: Play, needs: Callable[..., None]
+) -> None:
+    needs(lambda trial: [part("words", trial)])
+
+    async def scenario(waiting: Waiting) -> None:
+        await waiting.pool.end("words", "postponed", reason="another process makes the words")
+        await waiting.pool.end("words", status)  # when it failed, the trial itself says why
+        await waiting.pool.end("a")
+
+    assert play(scenario, a=None).keys == ["words", "words", "a"]
+
+
+def test_parts_alone_are_prepared(needs: Callable[..., None], tmp_path: Path) -> None:
+    needs(lambda trial: [part("words", trial)])
+
+    async def scenario() -> list[str]:
+        waiting = Waiting(Store(tmp_path / "store"), 1)
+        task = asyncio.create_task(waiting.runs.prepared("a", Trial("simcse", {}, 0)))
+        await settled()
+        await waiting.pool.end("words")
+        await task
+        return waiting.pool.keys
+
+    assert asyncio.run(scenario()) == ["words"]
