@@ -1,8 +1,8 @@
 """The share of a grid's cost after which TPE and ASHA have a configuration near its best.
 
 All configurations of the grid were trained once (SimCSE on mini-bert and real sentences), and their
-dev curves are in `search_curves.json`. A search is replayed from them through the sources, studies,
-samplers and pruners of a sweep, with a trial at a time. The cost of an evaluation is the number of
+dev curves are in `search_curves.json`. A search is replayed from them through the studies, samplers
+and pruners of a sweep, with a trial at a time. The cost of an evaluation is the number of
 sentences trained on before it; a configuration that a sampler suggests again costs nothing, since
 the store has it. Nearly as good: at most 0.2 points on dev.
 
@@ -13,23 +13,28 @@ A short try: `python benchmarks/search.py --repetitions 1`.
 """
 
 import argparse
+import asyncio
 import itertools
 import json
 import random
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
+from typing import Any, cast
+from unittest.mock import MagicMock
 
 import torch
 
+from harness.sweep.pool import Hearing, Job, Lanes, Report
+from harness.sweep.searching.configurations import Configurations
 from harness.sweep.searching.study import Study
-from harness.sweep.searching.suggestions import Suggestions
 from harness.sweep.spaces.axes import SamplerValues
 from harness.sweep.spaces.sampling import Asha, Pruner, Sampler
 from harness.sweep.spaces.search import Search
 from harness.sweep.spaces.space import Repeats
+from harness.sweep.trial_runs import TrialRuns
 from harness.trials.run import attempt
 from harness.trials.store import Store
 from harness.trials.trial import Trial, describe
@@ -89,24 +94,31 @@ def search_of(*, sampler: Sampler | None = None, pruner: Pruner | None = None) -
     )
 
 
-def played(source: Suggestions, curves: Curves) -> Iterator[tuple[int, float | None]]:
-    """Run the trials of a source; yields the sentences of each, and its dev score if it ends."""
-    while not source.exhausted:
-        for key, trial in source.more().items():
-            values = tuple(trial.configuration[name] for name in GRID)
-            best, done = 0.0, 0
-            for score in curves[values]:
-                best, done = max(best, score), done + 1
-                steps = {"step": done * INTERVAL, "total_steps": STEPS}
-                report = {**steps, "evaluation": done, "best_dev": best}
-                if source.progressed(key, report):
-                    break
-            status = "finished" if done == len(curves[values]) else "pruned"
-            record = replace(describe(trial), status=status, dev={"graded-dev": best})
-            source.store.write(record)
-            source.ended(key, {"status": status, "dev": best})
-            sentences = done * INTERVAL * trial.configuration["batch_size"]
-            yield sentences, best if status == "finished" else None
+class Played:
+    """A pool in which a trial is its stored curve."""
+
+    def __init__(self, store: Store, curves: Curves) -> None:
+        self.store, self.curves = store, curves
+        self.ended: list[tuple[int, float | None]] = []
+        """The sentences of each trial, and its dev score if it has finished"""
+
+    async def run(self, job: Job, hearing: Hearing) -> Report:
+        """Play one trial."""
+        if job.part:
+            return {"status": "finished", "reason": None}
+        values = tuple(job.trial.configuration[name] for name in GRID)
+        best, done = 0.0, 0
+        for score in self.curves[values]:
+            best, done = max(best, score), done + 1
+            steps = {"step": done * INTERVAL, "total_steps": STEPS}
+            if hearing.progressed({**steps, "evaluation": done, "best_dev": best}):
+                break
+        status = "finished" if done == len(self.curves[values]) else "pruned"
+        record = replace(describe(job.trial), status=status, dev={"graded-dev": best})
+        self.store.write(record)
+        sentences = done * INTERVAL * job.trial.configuration["batch_size"]
+        self.ended.append((sentences, best if status == "finished" else None))
+        return {"status": status, "reason": None, "dev": best}
 
 
 def share(search: Search, curves: Curves, seed: int) -> float:
@@ -121,9 +133,11 @@ def share(search: Search, curves: Curves, seed: int) -> float:
         listed = search.configurations(0, []) if search.rounds else None
         if listed:
             random.Random(seed).shuffle(listed)
-        source = Suggestions(search, Study(search, store), store, listed)
-        spent = 0
-        for sentences, dev in played(source, curves):
+        configurations = Configurations(search, Study(search, store), store, listed)
+        pool, watcher, spent = Played(store, curves), MagicMock(), 0
+        runs = TrialRuns(store, Lanes(lambda held: not held), lambda: cast("Any", pool), watcher)
+        asyncio.run(configurations.run(runs, lambda: 1))
+        for sentences, dev in pool.ended:
             spent += sentences
             if dev is not None and dev >= best - NEAR:
                 return spent / total

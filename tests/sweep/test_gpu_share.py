@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from harness.sweep.queue.trial_queue import Job
 
 from harness.cli.options import gpus_of
 from harness.errors import UserError
 from harness.sweep.cluster.machines import affordable, listed_gpus
+from harness.sweep.pool import Job
+from harness.sweep.run import Sweep
 from harness.sweep.spaces.search import Search
-from harness.sweep.trial_runs import TrialRuns
 from harness.sweep.workers import worker
 from harness.sweep.workers.gpu_share import (
     CONTEXT_MIB,
@@ -285,10 +285,11 @@ def test_trials_are_checked_before_the_first_one_and_only_those_to_run(
     store = Store(tmp_path / "store")
     asked: list[list[Trial]] = []
     engine = SimpleNamespace(check_fits=lambda trials: asked.append(list(trials)))
-    runs = TrialRuns(store, lambda: engine, None)
+    pool: Any = engine
     small, large = search.known_trials()
     store.write(describe(small))
-    runs.check_first([search])
+    watcher: Any = None
+    Sweep([search], store, lambda: pool, watcher, watcher).check()
     assert asked == [[large]]
     store.write(describe(large))
-    TrialRuns(store, None, None).check_first([search])  # starts no Ray
+    Sweep([search], store, lambda: pytest.fail("Ray starts"), watcher, watcher).check()

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.sweep.engine import runs_here
 
 from harness.errors import UserError
 from harness.files import shipped
+from harness.sweep.pool import runs_here
 from harness.sweep.spaces.overrides import Overrides, searches
 from harness.sweep.spaces.space import load_space
 from harness.sweep.workers.resources import Limits, Resources

@@ -1,46 +1,47 @@
 """A trial whose worker dies gets another one, but not for ever."""
 
+import asyncio
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from harness.sweep.cluster.relay import RUNS, STARTS, Relay
-from harness.sweep.queue import trial_queue
-from harness.sweep.queue.trial_queue import TrialQueue
-from harness.sweep.queue.trial_sources import Listed
 
+from harness.sweep.cluster.tune_run import RUNS, STARTS, Events, Jobs
+from harness.sweep.pool import POSTPONED, Hearing, Job, Report
 from harness.sweep.workers.limits import STOPPED
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 
 
 class Lost:
-    """A sweep of one trial, whose workers die."""
+    """A job of Tune, whose workers die."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.waits: list[str] = []
         trial = Trial("pooling", {"encoder": "tiny-bert", "suite": "graded"}, seed=0)
-        self.key = key(trial)
-        self.queue = TrialQueue(Listed({self.key: trial}), store, set())
-        watcher: Any = SimpleNamespace(
-            ended=lambda *_: None,
-            started=lambda _: None,
-            postponed=lambda _, why: self.waits.append(why),
-        )
+        self.job = Job(key(trial), trial)
         shares: Any = SimpleNamespace(ended=lambda *_: None)
-        stopping: Any = SimpleNamespace(asked=False)
-        self.relay = Relay(self.queue, shares, watcher, stopping, "this sweep")
+        self.jobs = Jobs(store, "this sweep", shares, None, None, pytest.fail)
+        self.events = Events(self.jobs, cast("Any", SimpleNamespace(asked=False)))
 
-    def dies(self, *, begun: bool) -> None:
-        """A worker takes the trial, and dies when it has begun, or before."""
-        assert self.queue.next() is not None
-        ran = SimpleNamespace(config={"key": self.key, "part": None}, error_file=None)
-        if begun:
-            self.relay.on_trial_start(0, [], ran)
-        self.relay.on_trial_error(0, [], ran)
+    def reported(self, *, begun: bool, **report: Any) -> Report:
+        """A worker takes the job and ends it with this report; without one, it dies.
+
+        `begun`: whether it has begun before.
+        """
+
+        async def run() -> Report:
+            ended = self.jobs.give(self.job, Hearing(lambda: None, lambda _: False))
+            ran = SimpleNamespace(config={"key": self.job.key}, error_file=None, last_result=report)
+            if begun:
+                self.events.on_trial_start(0, [], ran)
+            event = self.events.on_trial_complete if report else self.events.on_trial_error
+            event(0, [], ran)
+            return await ended
+
+        return asyncio.run(run())
 
     @property
     def statuses(self) -> list[str]:
@@ -48,45 +49,42 @@ class Lost:
 
 
 @pytest.fixture
-def lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lost:
-    monkeypatch.setattr(trial_queue, "LOOK_SECONDS", -1.0)
-    monkeypatch.setattr(trial_queue, "PROBE_SECONDS", -1.0)
+def lost(tmp_path: Path) -> Lost:
     return Lost(Store(tmp_path / "store"))
 
 
 @pytest.mark.parametrize(("begun", "times"), [(True, RUNS), (False, STARTS)])
 def test_the_last_death_is_a_failure(lost: Lost, begun: bool, times: int) -> None:
-    for number in range(times):
+    for _ in range(times - 1):
+        report = lost.reported(begun=begun)
+        assert report["status"] == POSTPONED
+        assert report["reason"].endswith("it runs again")
         assert lost.statuses == []
-        assert not lost.queue.finished
-        lost.dies(begun=begun)
-        assert len(lost.waits) == min(number + 1, times - 1)
+    assert lost.reported(begun=begun)["status"] == "failed"
     assert lost.statuses == ["failed"]
-    assert lost.queue.finished
-    assert all(why.endswith("it runs again") for why in lost.waits)
 
 
 def test_a_lost_machine_costs_no_run(lost: Lost) -> None:
     """Workers that die before the trial begins do not count as its runs."""
     for begun in (False, True, False, False):
-        lost.dies(begun=begun)
+        lost.reported(begun=begun)
         assert lost.statuses == []
-    lost.dies(begun=True)
+    lost.reported(begun=True)
     assert lost.statuses == ["failed"]
 
 
 def test_a_trial_that_was_ended_does_not_run_again(lost: Lost) -> None:
-    running = lost.store.running(lost.key)
+    running = lost.store.running(lost.job.key)
     running.mkdir(parents=True)
     note = {"sweep": "this sweep", "reason": "it took longer than --trial-timeout"}
     (running / STOPPED).write_text(json.dumps(note))
-    lost.dies(begun=True)
+    assert "it took longer" in lost.reported(begun=True)["reason"]
     assert lost.statuses == ["failed"]
-    assert lost.waits == []
     assert not running.exists()
 
 
-def test_it_waits_before_it_runs_again(tmp_path: Path) -> None:
-    lost = Lost(Store(tmp_path / "store"))
-    lost.dies(begun=True)
-    assert lost.queue.next() is None
+def test_failure_without_a_record_is_recorded(lost: Lost) -> None:
+    said = {"status": "failed", "reason": "no files", "dev": None, "recorded": False}
+    assert lost.reported(begun=True, **said)["reason"] == "no files"
+    [record] = lost.store.read().records()
+    assert (record.key, record.status, record.reason) == (lost.job.key, "failed", "no files")

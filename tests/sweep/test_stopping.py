@@ -5,12 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness.sweep.queue import stopping
-from harness.sweep.queue.stopping import Stopping, stop_note
-from harness.sweep.queue.trial_queue import TrialQueue
-from harness.sweep.queue.trial_sources import Listed
 
 from harness.claims import Claim
+from harness.sweep.cluster import stopping
+from harness.sweep.cluster.stopping import Stopping
 from harness.trials.run import GIVE_WAY
 from harness.trials.store import Store
 
@@ -24,21 +22,20 @@ def heeds_ctrl_c() -> Iterator[None]:
 
 
 @pytest.fixture
-def queue(tmp_path: Path) -> TrialQueue:
-    """A queue that has given two jobs; of these, a trial with a claim runs."""
-    queue = TrialQueue(Listed({}), Store(tmp_path / "store"), set())
-    queue.given |= {"runs", "pending"}
-    Claim(queue.store.claim("runs")).take()
-    return queue
+def store(tmp_path: Path) -> Store:
+    """A store in which a trial runs."""
+    store = Store(tmp_path / "store")
+    Claim(store.claim("runs")).take()
+    return store
 
 
-def of(queue: TrialQueue, said: list[int]) -> Stopping:
-    return Stopping(queue, stop_note(queue.store.running_folder, "sweep"), said.append)
+def of(store: Store, running: set[str], said: list[int]) -> Stopping:
+    return Stopping(store, "sweep", running, said.append)
 
 
-def test_it_ends_when_the_asked_trials_have_given_way(queue: TrialQueue) -> None:
-    said: list[int] = []
-    stop = of(queue, said)
+def test_it_ends_when_the_asked_trials_have_given_way(store: Store) -> None:
+    said, running = list[int](), {"runs", "pending"}
+    stop = of(store, running, said)
     with stop.heeded():
         stop.look()  # nobody has asked
         assert not stop.asked
@@ -47,28 +44,27 @@ def test_it_ends_when_the_asked_trials_have_given_way(queue: TrialQueue) -> None
         stop.look()  # the trial still runs
         assert said == [1]
         assert stop.note.exists()
-        assert (queue.store.running("runs") / GIVE_WAY).exists()
-        assert not queue.store.running("pending").exists()
-        queue.given.remove("runs")
+        assert (store.running("runs") / GIVE_WAY).exists()
+        assert not store.running("pending").exists()
+        running.remove("runs")
         with pytest.raises(KeyboardInterrupt):
             stop.look()
     assert not stop.note.exists()
 
 
 def test_it_waits_no_longer_than_its_patience(
-    queue: TrialQueue, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stopping, "PATIENCE_SECONDS", 0.0)
-    stop = of(queue, [])
+    stop = of(store, {"runs"}, [])
     with stop.heeded():
         signal.raise_signal(signal.SIGTERM)
         with pytest.raises(KeyboardInterrupt):
             stop.look()
-    assert "runs" in queue.given
 
 
-def test_a_second_signal_ends_it_at_once(queue: TrialQueue) -> None:
-    stop = of(queue, [])
+def test_a_second_signal_ends_it_at_once(store: Store) -> None:
+    stop = of(store, {"runs"}, [])
     with stop.heeded():
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):

@@ -8,13 +8,8 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from harness.sweep.cluster.relay import Relay
-from harness.sweep.queue.trial_queue import TrialQueue
-from harness.sweep.queue.trial_sources import Listed
 
 from harness import relocation
 from harness.data.corpora import source
@@ -29,7 +24,6 @@ from harness.sweep.travelling.file_list import FileList
 from harness.sweep.travelling.local_files import LocalFiles, file_list
 from harness.sweep.travelling.received_files import brought
 from harness.sweep.workers import worker
-from harness.trials.store import Store
 from harness.trials.trial import Trial, describe, key
 
 PLUGIN = '''\
@@ -301,21 +295,3 @@ def test_machine_that_joined_later_with_other_data_runs_no_trial(
     worker._arrive({**sent, "key": key(trial)})
     with pytest.raises(UserError, match=r"has other models or data than the machine where .*_HUB$"):
         worker._arrive({**sent, "key": "0" * 32})
-
-
-def test_failure_without_a_record_is_recorded(tmp_path: Path) -> None:
-    trial = Trial("pooling", {"encoder": "tiny-bert", "suite": "graded"}, seed=0)
-    name, store = key(trial), Store(tmp_path / "store")
-    queue = TrialQueue(Listed({name: trial}), store, set())
-    assert queue.next()
-    heard: list[dict[str, Any]] = []
-    watcher: Any = SimpleNamespace(ended=lambda _, report: heard.append(report))
-    shares: Any = SimpleNamespace(ended=lambda *_: None)
-    relay = Relay(queue, shares, watcher, SimpleNamespace(asked=False), "sweep")
-    report = {"status": "failed", "reason": "no files", "dev": None, "recorded": False}
-    ended = SimpleNamespace(config={"key": name, "part": None}, last_result=report)
-    relay.on_trial_complete(0, [], ended)
-    assert [each["reason"] for each in heard] == ["no files"]
-    [record] = store.read().records()
-    assert (record.key, record.status, record.reason) == (name, "failed", "no files")
-    assert queue.finished

@@ -3,7 +3,8 @@
 from types import SimpleNamespace
 
 import pytest
-from harness.sweep.cluster.trial_order import NextInLine
+
+from harness.sweep.cluster.tune_run import NextInLine
 
 
 @pytest.mark.parametrize(
@@ -20,5 +21,7 @@ from harness.sweep.cluster.trial_order import NextInLine
 )
 def test_the_next_trial(slots: int, statuses: list[str], chosen: int | None) -> None:
     trials = [SimpleNamespace(status=status) for status in statuses]
-    found = NextInLine(slots).choose_trial_to_run(SimpleNamespace(get_trials=lambda: trials))
+    found = NextInLine(lambda: slots).choose_trial_to_run(
+        SimpleNamespace(get_trials=lambda: trials)
+    )
     assert found is (None if chosen is None else trials[chosen])
