@@ -29,6 +29,8 @@ Report = Mapping[str, Any]
 """
 POSTPONED = "postponed"
 """The status of a job that waits for another process or gave way, and so has not ended"""
+TURNS = 25
+"""Turns of the event loop in which one task after the other hears of the end of a trial"""
 START_SECONDS, TRIAL_SECONDS = 10.0, 1.0
 """Seconds of the start of Ray and of its workers, and of every trial beside its work"""
 
@@ -113,6 +115,10 @@ class Slot:
             self._held = False
             self._lanes.freed(self.lane)
 
+    def begin(self) -> None:
+        """A job begins in the slot; the lane has had its turn."""
+        self._lanes.begun(self.lane)
+
     def __enter__(self) -> "Slot":
         return self
 
@@ -141,14 +147,16 @@ class Lanes:
     )
     _held: Counter[str | None] = field(default_factory=Counter)
     _turns: dict[str | None, int] = field(default_factory=dict)
-    """Lane -> the number of the last slot that it has had"""
+    """Lane -> the number of its last job"""
+    _turns_left: int = 0
+    """Turns of the loop before free slots are given away"""
 
     async def slot(self, lane: str | None, *, again: bool = False) -> Slot:
         """Wait for a slot. `again`: before those who wait for the first time."""
         waits: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
         (self._first if again else self._waiting)[lane].append(waits)
         self.wanted.set()
-        self.give()
+        self._give_soon()
         return await waits
 
     def open(self, room: Callable[[int], bool]) -> None:
@@ -167,13 +175,32 @@ class Lanes:
             waits = (self._first[lane] or self._waiting[lane]).popleft()
             if not waits.done():  # else its task was cancelled
                 self._held[lane] += 1
-                self._turns[lane] = max(self._turns.values(), default=0) + 1
                 waits.set_result(Slot(lane, self))
+
+    def begun(self, lane: str | None) -> None:
+        """A slot of this lane has a job."""
+        self._turns[lane] = max(self._turns.values(), default=0) + 1
 
     def freed(self, lane: str | None) -> None:
         """A slot of this lane is free again."""
         self._held[lane] -= 1
-        self.give()
+        self._give_soon()
+
+    def _give_soon(self) -> None:
+        """Give away the free slots when all that follows from the end of a trial has happened.
+
+        So those are in time who have waited for this trial.
+        """
+        if not self._turns_left:
+            asyncio.get_running_loop().call_soon(self._wait)
+        self._turns_left = TURNS
+
+    def _wait(self) -> None:
+        self._turns_left -= 1
+        if self._turns_left:
+            asyncio.get_running_loop().call_soon(self._wait)
+        else:
+            self.give()
 
     def _turn(self, lane: str | None) -> tuple[int, int]:
         return self._held[lane], self._turns.get(lane, 0)

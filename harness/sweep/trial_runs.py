@@ -95,13 +95,14 @@ class TrialRuns:
         """Do a job as soon as nothing is in its way."""
         again = True
         while True:
-            with slot or await self.lanes.slot(lane, again=again):
+            with slot or await self.lanes.slot(lane, again=again) as taken:
                 self.expected.pop(job.key, None)
                 wait = in_the_way(job)
                 again = wait is not None  # what waits for another process comes later
                 if wait is None and self.store.owner(job.key) is not None:
                     wait = asyncio.sleep(LOOK_SECONDS)
                 if wait is None:
+                    taken.begin()
                     part = self.parts.get(job.key)
                     report = await self.pool().run(part.begun() if part else job, hearing)
                     if report["status"] != POSTPONED:

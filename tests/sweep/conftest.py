@@ -130,7 +130,7 @@ class HandPool:
 
 async def settled() -> None:
     """Wait until all tasks wait."""
-    for _ in range(50):
+    for _ in range(300):
         await asyncio.sleep(0)
 
 

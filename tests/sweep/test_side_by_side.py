@@ -71,9 +71,9 @@ def test_the_finals_of_a_decided_search_run_while_another_one_samples(
     """One trial runs at a time, so that the order is known."""
     ended = ENDED.findall(both[0])
     assert [(method, seed) for _, _, method, seed in ended] == [
-        ("short", "42"), ("long", "42"), ("short", "42"),
+        ("short", "42"), ("long", "42"), ("short", "42"), ("long", "42"),
         ("short", "0"), ("long", "42"), ("short", "1"), ("long", "42"),
-        ("long", "42"), ("long", "42"), ("long", "0"), ("long", "1"),
+        ("long", "42"), ("long", "0"), ("long", "1"),
     ]  # fmt: skip
     assert [int(done) for done, *_ in ended] == list(range(1, 12))
     assert [int(of) for _, of, *_ in ended] == [7, 7, 7, 9, 9, 9, 9, 9, 9, 11, 11]

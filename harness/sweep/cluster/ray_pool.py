@@ -51,7 +51,7 @@ from harness.sweep.cluster.ray_session import ray_session
 from harness.sweep.cluster.room import check_fits, largest_room
 from harness.sweep.cluster.stopping import Stopping
 from harness.sweep.cluster.tune_run import Awaited, Events, Jobs, NextInLine, trial_worker
-from harness.sweep.pool import Hearing, Job, Lanes, Report
+from harness.sweep.pool import TURNS, Hearing, Job, Lanes, Report
 from harness.sweep.screen.watcher import SweepWatcher
 from harness.sweep.travelling.local_files import LocalFiles
 from harness.sweep.workers import worker
@@ -66,10 +66,6 @@ from harness.trials.trial import Trial, commit
 class_cache.ENV_VARS_TO_PROPAGATE = {"RAY_CHDIR_TO_TRIAL_DIR"}
 
 
-TURNS = 16
-"""Turns of the loop of a sweep's tasks when Tune asks for a job. One task may wake another one.
-
-What more turns would do is done when Tune asks again, at the latest after a tenth of a second."""
 LOOK_SECONDS = 1.0
 """Time between two looks at the machines of a cluster, which may join and leave"""
 
@@ -175,9 +171,12 @@ class RayPool:
         """Run the task of a sweep to its end. `lanes`: those of its tasks that wait for slots."""
 
         def turn() -> bool:
-            """Let the tasks go on until they wait; whether the sweep has ended."""
+            """Let the tasks go on until they wait; whether the sweep has ended.
+
+            What more turns would do is done when Tune asks again, after a tenth of a second.
+            """
             lanes.give()
-            for _ in range(TURNS):
+            for _ in range(2 * TURNS):
                 loop.call_soon(loop.stop)
                 loop.run_forever()
             return sweep.done()
