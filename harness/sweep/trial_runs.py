@@ -6,7 +6,7 @@ that trains its encoder, a part that it shares with others, or another process.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -60,14 +60,29 @@ class TrialRuns:
         """
         if progressed:
             self._hear[key].append(progressed)
+        if key in self.reports and slot:
+            slot.free()
+        return await asyncio.shield(self._begun(key, trial, lane, slot))
+
+    def _begun(
+        self, key: str, trial: Trial, lane: str, slot: Slot | None = None
+    ) -> asyncio.Task[Report]:
+        """The run of a trial, which begins now if it has not before."""
         if key not in self.reports:
             self.reports[key] = asyncio.create_task(self._run(Job(key, trial), lane, slot))
-        elif slot:
-            slot.free()
-        return await asyncio.shield(self.reports[key])
+        return self.reports[key]
 
     async def _run(self, job: Job, lane: str, slot: Slot | None) -> Report:
         trial = job.trial
+
+        def needs() -> Sequence[asyncio.Task[Any]]:
+            """What the trial waits for: the training of its encoder, then parts."""
+            start = trial.start
+            if start in self.expected:
+                self._begun(start, self.expected[start], lane)
+            if start in self.reports and not self.reports[start].done():
+                return [self.reports[start]]
+            return self._missing(job.key, trial)
 
         def progressed(report: Report) -> bool:
             self._others.there(job.key)
@@ -76,7 +91,7 @@ class TrialRuns:
             return any(stops)
 
         hearing = Hearing(lambda: self.watcher.started(trial), progressed)
-        report = await self._work(job, lane, slot, hearing, self._in_the_way)
+        report = await self._work(job, lane, slot, hearing, needs)
         self._hear.pop(job.key, None)
         self.watcher.ended(trial, report)
         self._ended += 1
@@ -90,18 +105,19 @@ class TrialRuns:
         lane: str | None,
         slot: Slot | None,
         hearing: Hearing,
-        in_the_way: "Callable[[Job], Awaitable[Any] | None]",
+        needs: Callable[[], Sequence[asyncio.Task[Any]]],
     ) -> Report:
-        """Do a job as soon as nothing is in its way."""
+        """Do a job as soon as what it needs is there, and no other process does it."""
         again = True
         while True:
             with slot or await self.lanes.slot(lane, again=again) as taken:
                 self.expected.pop(job.key, None)
-                wait = in_the_way(job)
-                again = wait is not None  # what waits for another process comes later
-                if wait is None and self.store.owner(job.key) is not None:
+                tasks = needs()
+                if tasks:
+                    wait: Awaitable[Any] = asyncio.gather(*tasks)
+                elif self.store.owner(job.key) is not None:
                     wait = asyncio.sleep(LOOK_SECONDS)
-                if wait is None:
+                else:
                     taken.begin()
                     part = self.parts.get(job.key)
                     report = await self.pool().run(part.begun() if part else job, hearing)
@@ -111,18 +127,8 @@ class TrialRuns:
                     self.watcher.postponed(job.trial, report["reason"])
                     why = report.get("waits_for", report["reason"])
                     wait = self._others.wait(job.key, why)
-            slot = None
+            slot, again = None, bool(tasks)  # what waits for another process comes later
             await wait
-
-    def _in_the_way(self, job: Job) -> Awaitable[Any] | None:
-        """The wait for what the trial needs from others of this sweep; None: it can begin."""
-        start = job.trial.start
-        if start in self.expected:
-            return asyncio.sleep(LOOK_SECONDS)
-        if start in self.reports and not self.reports[start].done():
-            return asyncio.gather(self.reports[start])
-        parts = self._missing(job.key, job.trial)
-        return asyncio.gather(*parts) if parts else None
 
     # What trials share
 
@@ -150,11 +156,12 @@ class TrialRuns:
         return [self.parts[part.key].task for part in missing]
 
     async def _make(self, part: "Part") -> None:
-        def in_the_way(_: Job) -> None:
-            """Let all trials say how long a first stage they need, before it begins."""
+        def needs() -> Sequence[asyncio.Task[Any]]:
+            """Nothing; but all trials say how long a first stage they need, before it begins."""
             if part.steps:
                 for key, trial in self.expected.items():
                     self._missing(key, trial)
+            return []
 
         def progressed(_: Report) -> bool:
             self._others.there(part.key)
@@ -162,7 +169,7 @@ class TrialRuns:
 
         hearing = Hearing(lambda: self.watcher.preparing(part.title), progressed)
         job = self.parts[part.key].job
-        report = await self._work(job, None, None, hearing, in_the_way)
+        report = await self._work(job, None, None, hearing, needs)
         waiting = self.parts.pop(part.key).waiting
         self._made.add(part.key)
         self.watcher.prepared(part.title, report["reason"], len(waiting))

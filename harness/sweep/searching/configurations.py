@@ -193,14 +193,14 @@ class Configurations:
         tasks = [asyncio.create_task(self._run(runs, each)) for each in self._open]
         here = set(tasks)
         while self._waiting or self._may_ask():
-            if self._budget:  # other sweeps of the search have workers for what they have begun
-                tasks += [asyncio.create_task(self._run(runs, each)) for each in self._join()]
             if len(here) >= slots():
                 ended, here = await asyncio.wait(here, return_when=asyncio.FIRST_COMPLETED)
                 await asyncio.gather(*ended)  # where one has raised an error, so does this
                 continue
             # What is suggested later is suggested better, so nothing is before a slot is free.
             slot = await runs.lanes.slot(self.search.label)
+            if self._budget:  # other sweeps of the search have workers for what they have begun
+                tasks += [asyncio.create_task(self._run(runs, each)) for each in self._join()]
             begun = self._next()
             if begun is None:
                 slot.free()
