@@ -14,11 +14,15 @@ It is raised by hand when a change of either changes a result.
 _HOMES = {
     "encoder": ("harness.export.folder", "encoder"),
     "load": ("harness.trials.flat", "data_frame"),
+    "plan": ("harness.api", "plan"),
+    "run": ("harness.api", "run"),
+    "sweep": ("harness.api", "sweep"),
+    "table": ("harness.api", "table"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    """`harness.encoder` and `harness.load`, imported when they are asked for."""
+    """The functions of docs/python.md, imported when they are asked for."""
     if name not in _HOMES:
         raise AttributeError(f"harness has no {name}")
     module, function = _HOMES[name]

@@ -102,9 +102,9 @@ def _of_paper(
 
 def _of_sweep(sweep: str, found: "Store") -> "tuple[list[ReportFigure], list[str]]":
     """The figures of a sweep. Raises UserError when the store has none of its trials."""
-    from harness.cli.targets import space_name
     from harness.report.figures.sweep_figures import sweep_figures
     from harness.report.figures.sweep_trials import FIGURE_COLUMNS, sweep_searches
+    from harness.sweep.spaces.named_spaces import space_name
 
     searches = sweep_searches(found.read(FIGURE_COLUMNS).table)
     return sweep_figures(searches_of_sweep(sweep, searches, found.place), space_name(sweep))
@@ -131,8 +131,8 @@ def _chosen(sweep: str, searches: "list[SweepSearch]") -> "list[SweepSearch]":
     """The searches whose identifier begins so, or those of the search space of this name."""
     if by_id := [each for each in searches if each.id.startswith(sweep)]:
         return by_id
-    from harness.cli.targets import shipped_spaces, space_file
     from harness.inputs import is_file
+    from harness.sweep.spaces.named_spaces import shipped_spaces, space_file
     from harness.sweep.spaces.overrides import Overrides
     from harness.sweep.spaces.overrides import searches as searches_of
     from harness.sweep.spaces.space import load_space

@@ -69,9 +69,9 @@ def _spaces() -> None:
     import os
     from pathlib import Path
 
-    from harness.cli.targets import shipped_spaces
     from harness.errors import UserError
     from harness.inputs import read_text
+    from harness.sweep.spaces.named_spaces import shipped_spaces
 
     found = shipped_spaces()
     here = sorted(Path("search_spaces").rglob("*.y*ml"))

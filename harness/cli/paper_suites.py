@@ -103,7 +103,7 @@ def _readable(names: Iterable[str], console: "Console") -> set[str]:
 def _measured(asked: "list[Asked]", store: "Store", means: "Means", console: "Console") -> bool:
     """Measure the models on workers, and store the records of each as soon as it is measured."""
     from harness.sweep.measuring import measured
-    from harness.sweep.pool import pool
+    from harness.sweep.pools import pool
 
     trials, complete = [each.model.trial for each in asked], True
     resources, limits, local = means.resources(), means.limits(), bool(means.local)

@@ -43,10 +43,10 @@ def prepare(
     with working(f"preparing what the trials of {len(searches)} searches share") as work:
         work("loading torch and Ray")
         from harness.files import cache_folder
+        from harness.sweep.resources import Limits, Resources
         from harness.sweep.run import run_sweep
         from harness.sweep.screen.preparation import Preparation
         from harness.sweep.screen.sweep_state import publishing
-        from harness.sweep.workers.resources import Limits, Resources
 
         resources = Resources(cpus_per_trial, gpus)
         with publishing(found) as publish:

@@ -66,7 +66,6 @@ def _page(
     """The content of a report. Raises UserError for an unknown paper and an unknown sweep."""
     from harness.cli.figure import searches_of_sweep
     from harness.cli.run_again import commands_of_store
-    from harness.cli.targets import space_name
     from harness.plugin.registry import names
     from harness.report.figures.sweep_figures import sweep_figures
     from harness.report.figures.sweep_trials import sweep_searches
@@ -81,6 +80,7 @@ def _page(
     )
     from harness.report.page.sweep_curves import figured, with_histories
     from harness.report.published.commands import Commands
+    from harness.sweep.spaces.named_spaces import space_name
 
     reading = store.read(REPORT_COLUMNS)
     searches = sweep_searches(reading.table.select(STORED_COLUMNS))
@@ -112,8 +112,8 @@ def _page(
 
 
 def _title(paper: str | None, encoder: str | None, sweep: str | None) -> str:
-    from harness.cli.targets import space_name
     from harness.report.published.reported import load_paper
+    from harness.sweep.spaces.named_spaces import space_name
 
     if paper:
         ours = f"ours on {encoder}" if encoder else "ours"
@@ -161,9 +161,9 @@ def _of_store(
 
 def _of_space(sweep: str, commands: "Commands") -> "list[Gap]":
     """The command that runs what a search space still lacks; a search alone does not name one."""
-    from harness.cli.targets import shipped_spaces
     from harness.inputs import is_file
     from harness.report.page.gaps import Gap
+    from harness.sweep.spaces.named_spaces import shipped_spaces
 
     if not is_file(Path(sweep)) and sweep not in shipped_spaces():
         return []

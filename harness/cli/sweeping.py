@@ -13,9 +13,9 @@ from harness.errors import UserError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from harness.sweep.resources import Limits, Resources
     from harness.sweep.run import SweepResult
     from harness.sweep.spaces.search import Search
-    from harness.sweep.workers.resources import Limits, Resources
     from harness.trials.store import Store
 
 
@@ -58,13 +58,13 @@ class Means:
 
     def resources(self) -> "Resources":
         """What each trial occupies."""
-        from harness.sweep.workers.resources import Resources
+        from harness.sweep.resources import Resources
 
         return Resources(self.cpus_per_trial, options.gpus_of(self.gpus_per_trial))
 
     def limits(self) -> "Limits":
         """What each trial may take."""
-        from harness.sweep.workers.resources import Limits
+        from harness.sweep.resources import Limits
 
         memory = self.memory_per_trial and self.memory_per_trial * 2**30
         return Limits(options.seconds_of(self.trial_timeout, "--trial-timeout"), memory)

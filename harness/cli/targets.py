@@ -6,26 +6,18 @@ from typing import TYPE_CHECKING
 
 from harness.cli import options
 from harness.cli.paper_target import check_fillable, compared_tables, table_searches
-from harness.errors import UserError, suggest
-from harness.inputs import is_file
+from harness.errors import UserError
+from harness.sweep.spaces.named_spaces import (
+    YAML_SUFFIXES,
+    shipped_spaces,
+    space_file,
+    space_name,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from harness.report.published.compared import ComparedTable
     from harness.sweep.spaces.overrides import Overrides
     from harness.sweep.spaces.search import Search
-
-YAML_SUFFIXES = (".yaml", ".yml")
-SPACE_FOLDERS = ("search_spaces", "search_spaces/ablations")
-"""The folders of the shipped search spaces"""
-
-
-def shipped_spaces() -> dict[str, Path]:
-    """Name -> file of the search spaces that come with harness."""
-    from harness.files import shipped
-
-    root = shipped("search_spaces").parent
-    found = [path for name in SPACE_FOLDERS for path in sorted((root / name).glob("*.yaml"))]
-    return {path.stem: path for path in found}
 
 
 def split_targets(targets: list[str]) -> tuple[tuple[str, ...], Path]:
@@ -39,34 +31,6 @@ def split_targets(targets: list[str]) -> tuple[tuple[str, ...], Path]:
         )
     *methods, space = targets
     return tuple(methods), space_file(space)
-
-
-def space_name(space: Path | str) -> str:
-    """The name of a search space; of a file, that without its ending, which may have dots in it."""
-    path = Path(space)
-    return path.stem if path.suffix in YAML_SUFFIXES else path.name
-
-
-def space_file(space: str) -> Path:
-    """The file of a search space, which has a path, or a name if it is shipped.
-
-    An existing file goes before a shipped one. Its path in a checkout, such as
-    `search_spaces/NAME.yaml`, means the shipped NAME where there is no such file, so that printed
-    commands work outside a checkout too. Raises UserError for a name that is not a search space.
-    """
-    path, shipped_ones = Path(space), shipped_spaces()
-    if path.suffix in ("", *YAML_SUFFIXES) and is_file(path):
-        return path
-    in_a_checkout = path.suffix == ".yaml" and path.parent.as_posix() in SPACE_FOLDERS
-    name = path.stem if in_a_checkout else space
-    if name in shipped_ones:
-        return shipped_ones[name]
-    if path.suffix in YAML_SUFFIXES:
-        return path  # the reader of the file says that it does not exist
-    raise UserError(
-        f'"{space}" is not a search space: the last argument is a .yaml file or the name of a '
-        f"shipped space{suggest(space, shipped_ones)}"
-    )
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from harness.sweep.pool import (
     report_of,
     unstored_report,
 )  # fmt: skip
-from harness.training.interruption import ended_by_sigterm
+from harness.training.interruption import ended_by_sigterm, outside
 from harness.training.progress import Progress
 from harness.trials.kept_output import kept_output
 from harness.trials.record import Record
@@ -70,6 +70,8 @@ class LocalPool:
 
     async def run(self, job: Job, hearing: Hearing) -> Report:
         """Run a job in the one slot; nothing else goes on meanwhile."""
+        if outside.is_set():
+            raise KeyboardInterrupt
         hearing.started()
         try:
             return self._make(job) if job.part else self._run(job, hearing)

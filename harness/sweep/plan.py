@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from html import escape
 from statistics import median
 from typing import Any
 
@@ -76,6 +77,26 @@ class Plan:
         """Estimated seconds of the trials one by one; None when a line has no estimate."""
         known = [line.to_run * line.seconds for line in self.lines if line.seconds is not None]
         return sum(known) if len(known) == len(self.lines) else None
+
+    def _repr_html_(self) -> str:
+        """The plan in a notebook."""
+        rows = [
+            (
+                line.search,
+                line.round,
+                "; ".join(f"{name}: {value}" for name, value in line.varied.items()),
+                *("?" if number is None else f"{number:,}" for number in (
+                    line.trials, line.stored, line.steps,
+                    None if line.seconds is None else round(line.seconds),
+                )),
+            )
+            for line in self.lines
+        ]  # fmt: skip
+        headings = ("search", "round", "varied", "trials", "stored", "steps", "seconds each")
+        parts = [f"<tr>{''.join(f'<th>{name}</th>' for name in headings)}</tr>"]
+        parts += [f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in rows]
+        notes = "".join(f"<p>Not here yet: {escape(each)}</p>" for each in self.missing)
+        return f"<table>{''.join(parts)}</table><p>{self.to_run} trials to run</p>{notes}"
 
 
 def plan_sweep(searches: Iterable[Search], store: Store) -> Plan:

@@ -17,7 +17,9 @@ import pyarrow.compute as pc
 from harness.shared_cache import check_caches
 from harness.sweep.cost import long_first
 from harness.sweep.phases import Phase, Phases
-from harness.sweep.pool import Lanes, Pool, Slot, finish, pool, runs_here
+from harness.sweep.pool import Lanes, Pool, Slot, finish
+from harness.sweep.pools import pool, runs_here
+from harness.sweep.resources import Limits, Resources
 from harness.sweep.screen.watcher import Everyone, RoundPlan, SweepWatcher, TrialWatcher
 from harness.sweep.searching.scored import (
     Scored,
@@ -31,7 +33,6 @@ from harness.sweep.spaces.axes import Values
 from harness.sweep.spaces.sampling import Sampler
 from harness.sweep.spaces.search import Search, implied
 from harness.sweep.trial_runs import TrialRuns
-from harness.sweep.workers.resources import Limits, Resources
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 

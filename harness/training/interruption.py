@@ -1,4 +1,4 @@
-"""What asks a training to give way: Ctrl-C, SIGTERM, or a file.
+"""Requests to a training to give way: Ctrl-C, SIGTERM, or a file.
 
 Slurm and other schedulers send SIGTERM before they end a job; a sweep makes the file.
 """
@@ -7,11 +7,37 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 ASK_SECONDS = 1.0
 """Least time between two looks for the file, which may be on a slow server"""
+
+
+outside = threading.Event()
+"""It is set when the main thread has got Ctrl-C while it waits for the thread that works"""
+
+
+def in_a_thread(call: Callable[[], T]) -> T:
+    """What a call returns that runs in a thread of its own, as it must in a notebook.
+
+    Ctrl-C asks it to give way; a second one is not waited for.
+    """
+    executor = ThreadPoolExecutor(1)
+    try:
+        found = executor.submit(call)
+        try:
+            return found.result()
+        except KeyboardInterrupt:
+            outside.set()
+            return found.result()
+    finally:
+        outside.clear()
+        executor.shutdown(wait=False)
 
 
 @contextmanager
@@ -37,7 +63,7 @@ def giving_way(file: Path) -> Iterator[Callable[[], bool]]:
         nonlocal looked, found
         if time.monotonic() - looked >= ASK_SECONDS:
             looked, found = time.monotonic(), file.exists()
-        return found or signals > 0
+        return found or signals > 0 or outside.is_set()
 
     try:
         with handled(note, signal.SIGINT, signal.SIGTERM):

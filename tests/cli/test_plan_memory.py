@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from harness.sweep.cluster.machines import Machine
-from harness.sweep.workers.resources import Gpu
+from harness.sweep.resources import Gpu
 
 LARGE = ("plan", "simcse", "quickstart", "--published", "--encoder", "bert-large-uncased")
 """4 x 334,092,288 bytes of weights, which one worker of a trial needs four times"""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.cli.targets import shipped_spaces
+from harness.sweep.spaces.named_spaces import shipped_spaces
 from harness.sweep.spaces.overrides import Overrides, searches
 from harness.sweep.spaces.space import load_space
 

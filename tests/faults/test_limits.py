@@ -13,10 +13,10 @@ import torch
 
 from harness.cli.options import seconds_of
 from harness.errors import OUTPUT_FOLLOWS, REASON_LENGTH, UserError, headline, reason
+from harness.sweep.resources import Limits
 from harness.sweep.workers import watchdog
 from harness.sweep.workers.limits import Watchdog, limited, stopped, with_log
 from harness.sweep.workers.process_memory import family, machine_memory, parent, resident
-from harness.sweep.workers.resources import Limits
 from harness.sweep.workers.watchdog import Watch
 from harness.trials.bounded_log import KEPT_BYTES, BoundedLog, last_lines
 from harness.trials.record import Record

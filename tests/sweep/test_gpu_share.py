@@ -14,6 +14,7 @@ from harness.cli.options import gpus_of
 from harness.errors import UserError
 from harness.sweep.cluster.machines import affordable, listed_gpus
 from harness.sweep.pool import Job
+from harness.sweep.resources import Gpu, Resources
 from harness.sweep.run import Sweep
 from harness.sweep.spaces.search import Search
 from harness.sweep.workers import worker
@@ -26,7 +27,6 @@ from harness.sweep.workers.gpu_share import (
     batch_tokens,
     share_of,
 )
-from harness.sweep.workers.resources import Gpu, Resources
 from harness.trials.run import attempt
 from harness.trials.shared_parts import Part
 from harness.trials.store import Store

@@ -11,7 +11,7 @@ from harness.plugin.kit import Kit
 from harness.sweep.cluster.machines import Machine
 from harness.sweep.cluster.room import Room, check_fits, largest_room
 from harness.sweep.least_memory import PUBLISHED_WEIGHTS, LeastMemory, least_memory, most_memory
-from harness.sweep.workers.resources import Gpu
+from harness.sweep.resources import Gpu
 from harness.training.parameters import count, trainable
 from harness.trials.trial import Trial
 

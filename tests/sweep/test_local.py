@@ -13,10 +13,10 @@ import pytest
 
 from harness.errors import UserError
 from harness.files import shipped
-from harness.sweep.pool import runs_here
+from harness.sweep.pools import runs_here
+from harness.sweep.resources import Limits, Resources
 from harness.sweep.spaces.overrides import Overrides, searches
 from harness.sweep.spaces.space import load_space
-from harness.sweep.workers.resources import Limits, Resources
 from harness.trials.record import Record
 from harness.trials.store import Store
 from tests.sweeping import write_few_pairs

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.errors import UserError
+from harness.sweep.resources import Gpu, Resources
 from harness.sweep.workers.process_memory import machine_memory
-from harness.sweep.workers.resources import Gpu, Resources
 from harness.trials.trial import Trial
 
 REPLY_SECONDS = 180.0

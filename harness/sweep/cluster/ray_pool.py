@@ -49,14 +49,14 @@ from harness.sweep.cluster.machine_check import check_machines
 from harness.sweep.cluster.machines import Machine, affordable, all_machines, check_workers
 from harness.sweep.cluster.ray_session import ray_session
 from harness.sweep.cluster.room import check_fits, largest_room
-from harness.sweep.cluster.stopping import Stopping
 from harness.sweep.cluster.tune_run import Awaited, Events, Jobs, NextInLine, trial_worker
 from harness.sweep.pool import TURNS, Hearing, Job, Lanes, Report
+from harness.sweep.resources import Limits, Resources
 from harness.sweep.screen.watcher import SweepWatcher
+from harness.sweep.stopping import Stopping
 from harness.sweep.travelling.local_files import LocalFiles
 from harness.sweep.workers import worker
 from harness.sweep.workers.gpu_share import GpuShares
-from harness.sweep.workers.resources import Limits, Resources
 from harness.training.interruption import ended_by_sigterm
 from harness.trials.store import Store
 from harness.trials.trial import Trial, commit

@@ -22,9 +22,9 @@ from ray.tune.search import Searcher
 from ray.tune.trainable import wrap_function
 
 from harness.errors import UserError
-from harness.sweep.cluster.stopping import Stopping
 from harness.sweep.pool import POSTPONED, Hearing, Job, Report
 from harness.sweep.screen.watcher import TrialWatcher
+from harness.sweep.stopping import Stopping
 from harness.sweep.travelling.local_files import LocalFiles
 from harness.sweep.workers import worker
 from harness.sweep.workers.gpu_share import GpuShares

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from harness.data.trained_encoders import parts_of
 from harness.sweep.pool import Job
-from harness.sweep.workers.resources import Gpu
+from harness.sweep.resources import Gpu
 from harness.trials.store import Store
 from harness.trials.trial import Trial
 

@@ -16,14 +16,14 @@ from ray import tune
 
 from harness.errors import Interrupted, Postponed, Pruned, TrialFailure, UserError, WorkerLost
 from harness.locks import postponing
-from harness.sweep.cluster.stopping import stop_note
 from harness.sweep.pool import POSTPONED, Job, report_of, unstored_report
+from harness.sweep.resources import Limits
+from harness.sweep.stopping import stop_note
 from harness.sweep.travelling.local_files import LocalFiles
 from harness.sweep.travelling.received_files import receive
 from harness.sweep.workers.gpu_share import NEEDS_MORE
 from harness.sweep.workers.limits import limited, stopped, watched
 from harness.sweep.workers.rank_actors import in_this_group
-from harness.sweep.workers.resources import Limits
 from harness.training.memory import give_back
 from harness.training.progress import Progress
 from harness.trials.record import Record

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from harness.training.interruption import handled
+from harness.training.interruption import handled, outside
 from harness.trials.run import GIVE_WAY
 from harness.trials.store import Store
 
@@ -47,7 +47,7 @@ class Stopping:
     @property
     def asked(self) -> bool:
         """Whether the sweep is to end."""
-        return self._signals > 0
+        return self._signals > 0 or outside.is_set()
 
     @contextmanager
     def heeded(self) -> Iterator[None]:
