@@ -218,7 +218,7 @@ def run(
     Example:
         >>> record = harness.run("pooling", encoder="tiny-bert", suite="graded", store=folder)
         >>> {name: round(score, 2) for name, score in record.dev.items()}
-        {'graded-dev': 27.38}
+        {'graded-dev': 25.14}
     """
     from tqdm.auto import tqdm
 
@@ -268,7 +268,7 @@ def table(
 
     Example:
         >>> print(harness.table(folder))  # doctest: +ELLIPSIS
-        #  method   setting  encoder    configuration ...
+        #  method   setting  encoder ...
     """
     opened = _store(store)
     if paper is not None:

@@ -273,7 +273,7 @@ def test_slow_start_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     ],
 )
 def test_reason_of_a_dead_worker_is_one_sentence(tmp_path: Path, said: str, why: str) -> None:
-    from harness.sweep.cluster.relay import death
+    from harness.sweep.cluster.tune_run import death
 
     (tmp_path / "error.txt").write_text(f"Failure # 1\n{said}\n\tclass_name: A\n")
     assert why in death(str(tmp_path / "error.txt"))

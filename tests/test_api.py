@@ -1,0 +1,103 @@
+"""harness from Python: the functions of a script and of a notebook."""
+
+import asyncio
+import doctest
+import os
+from pathlib import Path
+
+import nbclient
+import nbformat
+import pytest
+
+import harness
+import harness.api
+from harness.errors import UserError
+from harness.sweep.plan import Plan
+
+NOTEBOOK = """\
+import harness.api
+table = harness.api.sweep("quickstart", "pooling", store="trials", local=True)
+table
+"""
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_docstrings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = {"harness": harness, "folder": tmp_path / "trials"}
+    found = doctest.testmod(harness.api, extraglobs=names, optionflags=doctest.ELLIPSIS)
+    assert found.attempted >= 6
+    assert found.failed == 0
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the search of one method."""
+    folder = tmp_path_factory.mktemp("api") / "trials"
+    harness.api.sweep("quickstart", "pooling", store=folder, local=True)
+    return folder
+
+
+@pytest.mark.slow
+def test_a_sweep_is_that_of_the_command_line(trials: Path, serially: object) -> None:
+    """The same keys, and the table that the verb prints."""
+    made = harness.table(trials)
+    assert "first-last" in str(made)
+    assert made._repr_html_().count("<table>") == 1
+    assert b"\\begin{tabular}" in made.render("latex")
+    assert harness.plan("quickstart", "pooling", store=trials).to_run == 0
+    again = harness.api.sweep("quickstart", "pooling", store=trials, local=True)
+    assert str(again) == str(made)
+    assert set(harness.load(trials).role) == {"search", "final"}
+
+
+@pytest.mark.slow
+def test_where_a_loop_runs_a_sweep_has_a_thread_of_its_own(tmp_path: Path) -> None:
+    async def cell() -> str:
+        return str(
+            harness.api.sweep("quickstart", "pooling", store=tmp_path / "trials", local=True)
+        )
+
+    assert "first-last" in asyncio.run(cell())
+
+
+def test_a_plan_is_shown_as_html(tmp_path: Path) -> None:
+    plan: Plan = harness.plan("quickstart", "pooling", store=tmp_path)
+    assert plan.to_run == 4
+    assert "<td>pooling unsup tiny-bert</td><td>round 1</td>" in plan._repr_html_()
+
+
+def test_a_table_beside_a_paper(tmp_path: Path) -> None:
+    shown = str(harness.table(tmp_path, paper="diffaug", number=1))
+    assert "DiffAug" in shown
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: harness.api.sweep("quickstat"), 'did you mean "quickstart"'),
+        (lambda: harness.plan("quickstart", "simsce"), 'did you mean "simcse"'),
+        (lambda: harness.run("simcse", learning_rat=1e-5), 'did you mean "learning_rate"'),
+        (lambda: harness.table(paper="diffaug", rows=["method"]), "leave paper out"),
+    ],
+)
+def test_mistakes_are_the_sentences_of_the_command_line(call: object, sentence: str) -> None:
+    assert callable(call)
+    with pytest.raises(UserError, match=sentence):
+        call()
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_sweep_in_a_notebook(tmp_path: Path) -> None:
+    """The kernel has a loop of its own, and the table is shown as HTML."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(NOTEBOOK)])
+    kernel = nbclient.NotebookClient(
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    )
+    kernel.execute(env=dict(os.environ))
+    [cell] = notebook.cells
+    [shown] = [each for each in cell.outputs if each.output_type == "execute_result"]
+    assert "first-last" in shown.data["text/html"]
+    progress = "".join(each.text for each in cell.outputs if each.output_type == "stream")
+    assert "4/4" in progress
