@@ -3,6 +3,9 @@
 import asyncio
 import doctest
 import os
+import signal
+import threading
+import time
 from pathlib import Path
 
 import nbclient
@@ -13,6 +16,8 @@ import harness
 import harness.api
 from harness.errors import UserError
 from harness.sweep.plan import Plan
+from harness.trials.store import Store
+from tests.sweep.test_local import SLOWLY
 
 NOTEBOOK = """\
 import harness.api
@@ -39,7 +44,7 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_a_sweep_is_that_of_the_command_line(trials: Path, serially: object) -> None:
+def test_a_sweep_is_that_of_the_command_line(trials: Path) -> None:
     """The same keys, and the table that the verb prints."""
     made = harness.table(trials)
     assert "first-last" in str(made)
@@ -101,3 +106,35 @@ def test_a_sweep_in_a_notebook(tmp_path: Path) -> None:
     assert "first-last" in shown.data["text/html"]
     progress = "".join(each.text for each in cell.outputs if each.output_type == "stream")
     assert "4/4" in progress
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_notebook_saves_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python gives Ctrl-C to the main thread, which waits for the one that trains."""
+    plugin, store = tmp_path / "slowly.py", Store(tmp_path / "trials")
+    plugin.write_text(SLOWLY, encoding="utf-8")
+    monkeypatch.setenv("HARNESS_TEST_PAUSE", "0.1")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    values = {"encoder": "tiny-bert", "suite": "graded", "sentences": "graded-sentences"}
+    steps = {"max_steps": 40, "batch_size": 8, "evaluation_interval": 40}
+
+    def interrupt() -> None:
+        while not list(store.running_folder.glob("*/progress.json")):
+            time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    async def cell() -> None:
+        threading.Thread(target=interrupt, daemon=True).start()
+        harness.run(str(plugin), store=store.folder, **values, **steps)
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            asyncio.run(cell())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert list(store.running_folder.rglob("checkpoint.safetensors"))
+    monkeypatch.setenv("HARNESS_TEST_PAUSE", "0")
+    record = harness.run(str(plugin), store=store.folder, **values, **steps)
+    assert (record.status, record.steps) == ("finished", 40)
