@@ -131,7 +131,8 @@ def test_ctrl_c_in_a_notebook_saves_the_training(
 
     try:
         with pytest.raises(KeyboardInterrupt):
-            asyncio.run(cell())
+            # As in a kernel: asyncio.run would handle the signal itself.
+            asyncio.new_event_loop().run_until_complete(cell())
     finally:
         signal.signal(signal.SIGINT, before)
     assert list(store.running_folder.rglob("checkpoint.safetensors"))
