@@ -36,8 +36,8 @@ def compare(
 
     Example: harness compare 4f2a sentence-transformers/all-MiniLM-L6-v2
     """
+    from harness.cli.output import Screen
     from harness.cli.progress import working
-    from harness.cli.screen import Screen
     from harness.evaluation.comparison import differences, pairs_of_tests
     from harness.evaluation.suites import check_name
     from harness.evaluation.suites import suite as suite_called

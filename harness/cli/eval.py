@@ -1,4 +1,4 @@
-"""`harness eval`: measures a model with suites."""
+"""`harness eval` measures a model with suites; `harness retrieve` asks it for sentences."""
 
 import re
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -71,8 +71,8 @@ def eval_(
 
     Example: harness eval sentence-transformers/all-MiniLM-L6-v2 --suite sts,transfer
     """
+    from harness.cli.output import Screen
     from harness.cli.progress import working
-    from harness.cli.screen import Screen
     from harness.evaluation.suites import check_name
     from harness.evaluation.suites import suite as suite_called
     from harness.shared_cache import check_caches
@@ -221,3 +221,42 @@ def _uncertain(spread: "Uncertainty | None") -> list[str]:
     if spread is None:
         return ["", ""]
     return [f"{spread.standard_error:.2f}", f"{spread.low:.2f} to {spread.high:.2f}"]
+
+
+def retrieve(
+    name: ModelArgument,
+    queries: Annotated[
+        list[str], typer.Argument(metavar="QUERY...", help="Any sentences.", show_default=False)
+    ],
+    count: Annotated[
+        int, typer.Option("--count", min=1, help="Number of sentences to show for each query.")
+    ] = 3,
+    pooling: PoolingOption = None,
+    method: MethodOption = None,
+    store: options.StoreOption = None,
+) -> None:
+    """Show the sentences of STS-B test that are nearest to each query by cosine.
+
+    DiffCSE's Table 9 and D2CSE's Table 3 do the same.
+
+    Example: harness retrieve 4f2a "you can do it, too." "this is not a problem."
+    """
+    from harness.cli.output import Screen
+    from harness.cli.progress import working
+    from harness.shared_cache import check_caches
+    from harness.trials.lookup import named
+
+    check_caches()
+    console, found = Screen(), options.opened(store)
+    resolved = named(name, found, pooling=pooling, method=method)
+    with working(f"asking {name} for the sentences of STS-B test") as work:
+        chosen = resolved()
+        work("loading torch and the model")
+        from harness.trials.nearest import SentenceModel
+
+        sentences = SentenceModel(chosen, found, work)
+    console.print(chosen.label, soft_wrap=True)
+    for query in queries:
+        console.print(f"\n{query}", soft_wrap=True)
+        for rank, (text, cosine) in enumerate(sentences.nearest(query, count), start=1):
+            console.print(f"  {rank}  {cosine:.3f}  {text}", soft_wrap=True)

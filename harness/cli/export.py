@@ -1,7 +1,8 @@
-"""`harness export`: a trained encoder as a folder for sentence-transformers, or mteb's results."""
+"""`harness export`: a trained encoder as a folder, or mteb's results; `harness push` sends it."""
 
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -152,3 +153,40 @@ def _group(model: "Exportable", store: "Store") -> "Group | None":
 
     groups = comparable_groups(store.read(TABLE_COLUMNS).table)
     return next((group for group in groups if model.facts["key"] in group.keys), None)
+
+
+def push(
+    name: TrialArgument,
+    repository: Annotated[
+        str,
+        typer.Argument(
+            metavar="ORGANISATION/NAME", help="The repository on the Hub.", show_default=False
+        ),
+    ],
+    public: Annotated[
+        bool, typer.Option("--public", help="Let everyone see a new repository. Default: private.")
+    ] = False,
+    method: MethodOption = None,
+    store: options.StoreOption = None,
+) -> None:
+    """Send a trained encoder to the Hugging Face Hub, as `harness export` writes it.
+
+    The Hub's own client sends it, with the token of `hf auth login` or HF_TOKEN.
+
+    Example: harness push 4f2a my-name/my-model
+    """
+    from harness.cli.progress import working
+    from harness.export.push import check_name
+    from harness.export.push import push as send
+
+    check_name(repository)
+    found = options.opened(store)
+    build = checked(name, found, method)
+    with TemporaryDirectory() as place, working(f"sending {name} to {repository}") as work:
+        folder = Path(place) / "model"
+        write(build, folder, method, found, work)
+        work("sending files")
+        address = send(
+            folder, repository, f"Trial {Path(name).name} of harness", private=not public
+        )
+    echo(address)

@@ -1,19 +1,24 @@
-"""`harness figure`: draws the figures of a sweep or of a paper from the store."""
+"""The verbs that draw: `harness figure` what the store has, `harness picture` embeddings."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from harness.cli import options
-from harness.cli.drawing import check_drawing, drawn_models, written
+from harness.cli.eval import MethodOption, PoolingOption
 from harness.cli.output import echo
-from harness.errors import UserError, suggest
+from harness.errors import UserError, extra, suggest
 
 if TYPE_CHECKING:
+    from harness.data.sts_pairs import Pairs
+    from harness.report.figures.embeddings import Drawn
     from harness.report.figures.report_figure import ReportFigure
     from harness.report.figures.sweep_trials import SweepSearch
+    from harness.report.figures.writing import FigureFormat
     from harness.steps import Steps
+    from harness.trials.lookup import MeasuredModel
     from harness.trials.store import Store
 
 
@@ -144,3 +149,97 @@ def _chosen(sweep: str, searches: "list[SweepSearch]") -> "list[SweepSearch]":
         )
     wanted = {each.id for each in searches_of(*load_space(space_file(sweep)), Overrides())}
     return [each for each in searches if each.id in wanted]
+
+
+def picture(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL...", help="Trials' keys, Hub names or folders.", show_default=False
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", help="Folder for the pictures.")] = Path(
+        "pictures"
+    ),
+    pooling: PoolingOption = None,
+    method: MethodOption = None,
+    store: options.StoreOption = None,
+    format: Annotated[
+        Literal["png", "svg", "pdf"], typer.Option(help="The format of the pictures.")
+    ] = "png",
+) -> None:
+    """Draw the embeddings of STS-B test, with models side by side.
+
+    The pictures show the cosines by gold score, their densities, and a projection on a plane.
+
+    Example: harness picture 4f2a 77c0 --output pictures
+    """
+    check_drawing("picture")
+    from harness.cli.progress import working
+    from harness.shared_cache import check_caches
+    from harness.trials.lookup import named
+
+    found = options.opened(store)
+    check_caches()
+    resolved = [named(name, found, pooling=pooling, method=method) for name in names]
+    with working(f"drawing {', '.join(names)} into {output}") as work:
+        models, pairs = drawn_models(resolved, found, work, output)
+        from harness.report.figures.cosine_densities import densities_figure, gold_figure
+        from harness.report.figures.embedding_plane import plane_figure
+
+        figures = [make(models, pairs) for make in (gold_figure, densities_figure, plane_figure)]
+        paths = written(figures, output, format, work)
+    for path in paths:
+        echo(str(path))
+
+
+def check_drawing(verb: str) -> None:
+    """Raises UserError when matplotlib is not installed, which draws the figures of this verb."""
+    with extra("figures", f"harness {verb}"):
+        import matplotlib as _matplotlib
+    del _matplotlib
+
+
+def drawn_models(
+    models: "Sequence[Callable[[], MeasuredModel]]",
+    store: "Store",
+    steps: "Steps",
+    folder: Path | None = None,
+) -> "tuple[list[Drawn], Pairs]":
+    """The models with their vectors of STS-B test, and its pairs.
+
+    models: as `harness.trials.lookup.named` gives them. steps: hears what is being done. folder:
+    where the files will be; it is made before models are loaded, which takes long.
+    """
+    from harness.evaluation.suites import Embeddings, suite
+    from harness.report.figures.embeddings import Drawn
+    from harness.steps import prefixed
+
+    pairs = suite("geometry").load("geometry")
+    resolved = [each() for each in models]
+    if folder is not None:
+        with options.writing(folder, "--output"):
+            folder.mkdir(parents=True, exist_ok=True)
+    steps("loading torch and the models")
+    from harness.trials.evaluate import Measurement
+
+    drawn = []
+    for number, each in enumerate(resolved, 1):
+        own = prefixed(f"model {number} of {len(resolved)}", steps)
+        vectors = Embeddings(Measurement(each, store, steps=own).embed, pairs.texts)
+        drawn.append(Drawn(each.label, vectors(pairs.first), vectors(pairs.second)))
+    return drawn, pairs
+
+
+def written(
+    figures: "Sequence[ReportFigure]", folder: Path, format: "FigureFormat", steps: "Steps"
+) -> list[Path]:
+    """Write each figure into the folder of `--output`, which is there; the paths of the files."""
+    from harness.report.figures.writing import write_figures
+
+    paths: list[Path] = []
+    with options.writing(folder, "--output"):
+        for path in write_figures(figures, folder, format):
+            paths.append(path)
+            steps("drawing figures", len(paths), len(figures))
+    return paths

@@ -41,7 +41,7 @@ def lacking_suites(tables: "Iterable[ComparedTable]") -> dict[_Model, _Suites]:
 
 def announce(chosen: "SweepOptions") -> None:
     """Print how many trials of the store get further suites for a published table, if any."""
-    from harness.cli.screen import Screen
+    from harness.cli.output import Screen
 
     lacking = lacking_suites(chosen.measured())
     if lacking:

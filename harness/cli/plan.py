@@ -63,7 +63,7 @@ def print_plan(searches: "list[Search]", store: str | None, cpus_per_trial: floa
     """
     import sys
 
-    from harness.cli.screen import Screen
+    from harness.cli.output import Screen
     from harness.sweep.plan import plan_sweep
     from harness.sweep.resolution import resolution
     from harness.sweep.spaces.search import implied

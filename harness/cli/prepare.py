@@ -36,8 +36,8 @@ def prepare(
     searches = chosen.searches()
     options.use_cluster(address)
     found = options.opened(store)
+    from harness.cli.output import Screen
     from harness.cli.progress import working
-    from harness.cli.screen import Screen
 
     console = Screen()
     with working(f"preparing what the trials of {len(searches)} searches share") as work:

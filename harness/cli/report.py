@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import options
-from harness.cli.drawing import check_drawing
+from harness.cli.figure import check_drawing
 from harness.cli.output import echo
 from harness.errors import UserError
 

@@ -49,7 +49,7 @@ def reproduce(
 
     Example: harness reproduce diffaug --table 6 --dry-run
     """
-    from harness.cli.screen import Screen
+    from harness.cli.output import Screen
 
     encoders = [encoder] if encoder else None
     targets = [

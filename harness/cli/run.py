@@ -1,5 +1,6 @@
 """`harness run`: runs one configuration."""
 
+import shlex
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import options
+from harness.cli.run_again import run_command
 from harness.errors import UserError
 
 if TYPE_CHECKING:
@@ -49,9 +51,8 @@ def run(
     values |= {"encoder": encoder} if encoder else {}
     resolve(plugin, values)
     # A mistake in a name or a value is answered before what follows is imported.
-    from harness.cli.screen import Screen
+    from harness.cli.output import Screen
     from harness.cli.show import print_record
-    from harness.cli.summary import print_summary
     from harness.shared_cache import check_caches
     from harness.tracking.trackers import check as check_tracker
     from harness.training.interruption import ended_by_sigterm
@@ -138,3 +139,47 @@ def _progress(now: "Progress") -> str:
     dev = "" if now.dev is None else f", dev {now.dev:.2f}"
     speed = f"{now.sentences_per_second:.0f} sentences/s"
     return f"step {now.step}/{now.total_steps}, loss {now.loss:.3f}, {speed}{dev}"
+
+
+def print_summary(record: "Record", store: "Store", console: "Console", locator: str) -> None:
+    """Print what came of a trial, and the commands that show all of it and that run it again.
+
+    `locator`: the name or path of the method, as the user wrote it.
+    """
+    for line in _lines(record, store):
+        console.print(line, soft_wrap=True)
+    console.print(f"again: {run_command(record, locator)}", soft_wrap=True)
+
+
+def _lines(record: "Record", store: "Store") -> "Iterator[str]":
+    yield f"{record.status}: {record.label}"
+    if record.reason:
+        yield f"reason: {record.reason}"
+    scores = [*record.dev.items(), *record.test.items()]
+    if scores:
+        yield "scores:"
+    for name, value in scores:
+        before = record.dev_before if name == record.selected_by else None
+        yield f"  {name}: {value:.2f}" + ("" if before is None else f" (before {before:.2f})")
+    yield f"cost: {_cost(record)}"
+    yield f"stored: {store.place}, key {record.key}"
+    if store.weights(record.key).is_file():
+        yield f"weights: {store.weights(record.key)}"
+    show = ["harness", "show", record.key[:10], "--store", store.place]
+    yield f"all of it: {shlex.join(show)}"
+    if not record.finished and store.log(record.key).is_file():
+        logs = ["harness", "logs", *show[2:]]
+        yield f"what it printed: {shlex.join(logs)}"
+
+
+def _cost(record: "Record") -> str:
+    """Steps, seconds and memory; what was not measured is left out."""
+    parts = {
+        "steps": record.steps,
+        "s in all": record.wall_seconds,
+        "s of training": record.training_seconds,
+        "sentences/s": record.sentences_per_second,
+        "MiB of memory": record.peak_host_memory_mib,
+        "MiB on the GPU": record.peak_gpu_memory_mib,
+    }
+    return ", ".join(f"{value:.4g} {unit}" for unit, value in parts.items() if value)

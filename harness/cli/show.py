@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from harness.evaluation.scores import Uncertainty
+    from harness.plugin.fields import DescribedField
     from harness.trials.record import Record
 
 
@@ -38,7 +39,7 @@ def show(
 
     Example: harness show 3.avg
     """
-    from harness.cli.screen import Screen
+    from harness.cli.output import Screen
     from harness.cli.show_corpus import is_corpus, print_corpus
 
     console = Screen()
@@ -51,16 +52,12 @@ def show(
         found = options.opened(store)
         print_record(found.find(what), found.place, console)
     elif _is_method(what):
-        from harness.cli.show_method import print_method
-
         print_method(what, console)
     elif "." in what:
         from harness.cli.show_cell import print_cell
 
         print_cell(what, encoder, store, console)
     elif plugin := _in_a_space(what):
-        from harness.cli.show_method import print_method
-
         print_method(plugin, console)
     else:
         raise UserError(
@@ -154,3 +151,50 @@ def _number(value: Any) -> str:
 def _interval(spread: "Uncertainty") -> str:
     interval = f"95 % from {spread.low:.2f} to {spread.high:.2f}"
     return f"standard error {spread.standard_error:.2f}, {interval}"
+
+
+def print_method(name: str, console: "Console") -> None:
+    """Print every hyperparameter of the method with this name or path.
+
+    Raises UserError for a method that cannot be loaded.
+    """
+    from harness.plugin import registry
+    from harness.plugin.fields import described_fields
+
+    config = registry.load(name).config_type
+    fields = described_fields(config)
+    _line(console, registry.docstring_line(registry.locate(name)))
+    for title, own in (("Its own hyperparameters", True), ("Shared with other methods", False)):
+        found = [field for field in fields if field.own == own]
+        if found:
+            console.print()
+            _line(console, f"{title} (--set NAME=VALUE):")
+        for field in found:
+            _print_field(field, console)
+
+
+def _print_field(field: "DescribedField", console: "Console") -> None:
+    """Print a field; the paper's values stand before its default."""
+    default = f"default {field.default}" if field.default else "no default"
+    kind = ", ".join(filter(None, [field.type, field.range, default]))
+    _line(console, f"{field.name} ({kind})", 2)
+    if field.meaning:
+        _line(console, field.meaning, 6)
+    if field.published:
+        _line(console, f"published: {'; '.join(field.published)}", 6)
+
+
+def _line(console: "Console", text: str, indent: int = 0) -> None:
+    """Print a text, which is Markdown for the site, with all of its lines indented."""
+    import textwrap
+
+    blank = " " * indent
+    lines = textwrap.fill(
+        text.replace("`", ""),
+        console.width,
+        initial_indent=blank,
+        subsequent_indent=blank,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    console.print(lines, soft_wrap=True)

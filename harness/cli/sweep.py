@@ -94,7 +94,7 @@ def sweep(
         print_plan(searches, store, cpus_per_trial)
         announce(chosen)
         return
-    from harness.cli.screen import Screen
+    from harness.cli.output import Screen
 
     console, found = Screen(), options.opened(store)
     runs = runnable(searches) if chosen.of_table else searches

@@ -217,7 +217,7 @@ def _paper_sheets(
     values: "Mapping[str, Any] | None" = None,
 ) -> "list[Sheet]":
     """The tables of a paper. `ask`: also those cells for which the store's models are asked."""
-    from harness.cli.screen import Screen
+    from harness.cli.output import Screen
     from harness.plugin.registry import names
     from harness.report.measured.quantities import PAPER_COLUMNS
     from harness.report.papers.paper_tables import paper_sheets

@@ -15,10 +15,10 @@ from harness.errors import SweepStopped, TrialFailure, UserError, one_line
 
 VERBS = {
     "sweep": "sweep", "reproduce": "reproduce", "prepare": "prepare", "run": "run", "plan": "plan",
-    "watch": "watch", "logs": "logs", "table": "table", "report": "report", "show": "show",
-    "figure": "figure", "compare": "compare", "retrieve": "retrieve", "picture": "picture",
-    "check": "check", "new": "new", "clean": "clean", "export": "export", "push": "push",
-    "merge": "merge", "publish": "publish", "list": "list", "eval": "eval",
+    "watch": "watch", "logs": "watch", "table": "table", "report": "report", "show": "show",
+    "figure": "figure", "compare": "compare", "retrieve": "eval", "picture": "figure",
+    "check": "plugins", "new": "plugins", "clean": "stores", "export": "export", "push": "export",
+    "merge": "stores", "publish": "stores", "list": "list", "eval": "eval",
 }  # fmt: skip
 """Verb -> its module in `harness.cli`, in the order of the help"""
 FUNCTIONS = {"list": "list_", "eval": "eval_"}
