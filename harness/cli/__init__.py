@@ -3,11 +3,8 @@
 import io
 import os
 import sys
-from importlib.abc import MetaPathFinder
 from typing import TextIO
 
-PRINTING = ("list", "logs", "merge", "plan", "publish", "show", "sweep", "table", "watch")
-"""Verbs that print what is stored; a sweep may compute as well"""
 INTERRUPTED = 130
 """Exit code after Ctrl-C, by the convention of shells: 128 + the number of the signal"""
 
@@ -27,10 +24,9 @@ def main() -> None:
     try:
         _prepare_streams()
         try:
+            # Here, so that Ctrl-C while modules are imported is heard, too.
             from harness.cli.verbs import run_verb
 
-            if sys.argv[1:2] and sys.argv[1] in PRINTING:
-                _leave_pandas_out()
             code = run_verb(sys.argv[1:] or ["--help"])
             sys.stdout.flush()
         except BrokenPipeError:
@@ -45,30 +41,6 @@ def main() -> None:
             file=sys.stderr,
         )
     sys.exit(code)
-
-
-class _NoPandas(MetaPathFinder):
-    """Says of pandas that it is not installed."""
-
-    def find_spec(self, fullname: str, *_: object) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError(name=fullname)
-
-
-def _leave_pandas_out() -> None:
-    """Keep pyarrow from importing pandas, which takes a quarter of a second.
-
-    It does so with its first array, to know pandas's objects where it is given some. Where pandas
-    is imported by others afterwards, pyarrow finds it.
-    """
-    import pyarrow
-
-    finder = _NoPandas()
-    sys.meta_path.insert(0, finder)
-    try:
-        pyarrow.array([])
-    finally:
-        sys.meta_path.remove(finder)
 
 
 def _prepare_streams() -> None:

@@ -3,8 +3,10 @@
 import functools
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -220,6 +222,7 @@ def opened(store: str | None) -> "stores.Store":
     from harness.trials.remote_store import RemoteStore, store_at
     from harness.trials.store_folders import DEFAULT_STORE
 
+    _leave_pandas_out()
     found = store_at(store or DEFAULT_STORE)
     if isinstance(found, RemoteStore):
         _reach(found.place)
@@ -230,6 +233,31 @@ def opened(store: str | None) -> "stores.Store":
             f"the store {found.place} is {kind}, not a folder; choose another folder with --store"
         )
     return found
+
+
+class _NoPandas(MetaPathFinder):
+    """Says of pandas that it is not installed."""
+
+    def find_spec(self, fullname: str, *_: object) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError(name=fullname)
+
+
+@functools.cache
+def _leave_pandas_out() -> None:
+    """Keep pyarrow from importing pandas, which takes a quarter of a second.
+
+    It does so with its first array, to know pandas's objects where it is given some. Where pandas
+    is imported by others afterwards, pyarrow finds it.
+    """
+    import pyarrow
+
+    finder = _NoPandas()
+    sys.meta_path.insert(0, finder)
+    try:
+        pyarrow.array([])
+    finally:
+        sys.meta_path.remove(finder)
 
 
 @functools.cache

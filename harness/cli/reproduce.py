@@ -8,7 +8,6 @@ from harness.cli import options
 from harness.cli.output import echo
 from harness.cli.paper_suites import announce, lacking_suites, measure
 from harness.cli.paper_target import runnable
-from harness.cli.plan import print_plan
 from harness.cli.sweeping import Means, print_problems, run_searches
 from harness.cli.table import print_filled, width_of
 from harness.cli.targets import SweepOptions
@@ -60,6 +59,8 @@ def reproduce(
     means.check()
     searches = _searches(targets)
     if dry_run:
+        from harness.cli.printed_plan import print_plan
+
         print_plan(searches, store, cpus_per_trial)
         for each in targets:
             announce(each)

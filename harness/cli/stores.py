@@ -40,14 +40,12 @@ def clean(
     from harness.cli.output import Screen
     from harness.sweep.cluster.session_folder import left_sessions
     from harness.trials.cleaning import removables
-    from harness.trials.store import Store
-    from harness.trials.store_folders import DEFAULT_STORE
 
     for folder in store or []:
         if not is_folder(folder):
             raise UserError(f"--store {folder}: there is no such folder")
     console = Screen()
-    stores = [Store(folder) for folder in store or [DEFAULT_STORE]]
+    stores = [options.opened(str(folder)) for folder in store] if store else [options.opened(None)]
     found = [*removables(stores), left_sessions()]
     _print(console, found)
     count, size = sum(len(each.paths) for each in found), sum(each.size for each in found)

@@ -7,7 +7,6 @@ import typer
 from harness.cli import options
 from harness.cli.paper_suites import announce, lacking_suites, measure
 from harness.cli.paper_target import runnable
-from harness.cli.plan import print_plan
 from harness.cli.sweeping import Means, print_problems, run_searches
 from harness.cli.table import print_filled, table
 from harness.cli.targets import SweepOptions
@@ -91,6 +90,8 @@ def sweep(
     means.check()
     searches = chosen.searches()
     if dry_run:
+        from harness.cli.printed_plan import print_plan
+
         print_plan(searches, store, cpus_per_trial)
         announce(chosen)
         return
