@@ -1,18 +1,24 @@
 """`harness eval` measures a model with suites; `harness retrieve` asks it for sentences."""
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
 
 from harness.cli import options
+from harness.cli.output import Screen
+from harness.cli.progress import Work, working
+from harness.data.corpus_names import split_name
 from harness.errors import UserError
+from harness.evaluation.scores import Uncertainty
+from harness.inputs import is_file
+from harness.shared_cache import check_caches
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from harness.cli.progress import Work
-    from harness.evaluation.scores import Uncertainty
     from harness.evaluation.suites import Suite
     from harness.trials.lookup import MeasuredModel
     from harness.trials.record import Record
@@ -71,11 +77,8 @@ def eval_(
 
     Example: harness eval sentence-transformers/all-MiniLM-L6-v2 --suite sts,transfer
     """
-    from harness.cli.output import Screen
-    from harness.cli.progress import working
     from harness.evaluation.suites import check_name
     from harness.evaluation.suites import suite as suite_called
-    from harness.shared_cache import check_caches
     from harness.trials.lookup import evaluation_key, named
 
     names = list(dict.fromkeys(_names(suite)))
@@ -105,11 +108,6 @@ def eval_(
 
 def _names(text: str) -> list[str]:
     """The names of suites in a text; a comma is a part of a name where a file is called so."""
-    from pathlib import Path
-
-    from harness.data.corpus_names import split_name
-    from harness.inputs import is_file
-
     parts, names = _COMMA.split(text), list[str]()
     while parts:
         beginnings = [",".join(parts[:many]).strip() for many in range(len(parts), 1, -1)]
@@ -120,8 +118,8 @@ def _names(text: str) -> list[str]:
 
 
 def _measure(
-    console: "Console",
-    work: "Work",
+    console: Console,
+    work: Work,
     model: "MeasuredModel",
     suites: "list[Suite]",
     store: "Store",
@@ -195,11 +193,8 @@ def _cost(record: "Record") -> str:
     return f"{embedded}, scoring {(record.wall_seconds or 0.0) - embedding:.1f} s"
 
 
-def _print(console: "Console", suite: "Suite", record: "Record", how: str) -> None:
+def _print(console: Console, suite: "Suite", record: "Record", how: str) -> None:
     """Print one line per metric, with the interval of its bootstrap, and what is missing."""
-    from rich import box
-    from rich.table import Table
-
     table = Table("metric", box=box.SIMPLE_HEAD)
     for title in ("score", "standard error", "95 % interval"):
         table.add_column(title, justify="right")
@@ -217,7 +212,7 @@ def _print(console: "Console", suite: "Suite", record: "Record", how: str) -> No
         console.print(missing, soft_wrap=True)
 
 
-def _uncertain(spread: "Uncertainty | None") -> list[str]:
+def _uncertain(spread: Uncertainty | None) -> list[str]:
     if spread is None:
         return ["", ""]
     return [f"{spread.standard_error:.2f}", f"{spread.low:.2f} to {spread.high:.2f}"]
@@ -241,9 +236,6 @@ def retrieve(
 
     Example: harness retrieve 4f2a "you can do it, too." "this is not a problem."
     """
-    from harness.cli.output import Screen
-    from harness.cli.progress import working
-    from harness.shared_cache import check_caches
     from harness.trials.lookup import named
 
     check_caches()

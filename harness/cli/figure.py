@@ -9,7 +9,12 @@ import typer
 from harness.cli import options
 from harness.cli.eval import MethodOption, PoolingOption
 from harness.cli.output import echo
+from harness.cli.progress import working
+from harness.cli.targets import shipped_spaces, space_file, space_name
 from harness.errors import UserError, extra, suggest
+from harness.inputs import is_file
+from harness.shared_cache import check_caches
+from harness.steps import Steps, prefixed
 
 if TYPE_CHECKING:
     from harness.data.sts_pairs import Pairs
@@ -17,7 +22,6 @@ if TYPE_CHECKING:
     from harness.report.figures.report_figure import ReportFigure
     from harness.report.figures.sweep_trials import SweepSearch
     from harness.report.figures.writing import FigureFormat
-    from harness.steps import Steps
     from harness.trials.lookup import MeasuredModel
     from harness.trials.store import Store
 
@@ -58,7 +62,6 @@ def figure(
             raise UserError("--figure and --encoder belong to a paper: --paper P --figure N")
     elif number is None:
         raise UserError(f"--paper {paper} needs the number of a figure: --figure N")
-    from harness.cli.progress import working
 
     found = options.opened(store)
     what = sweep if paper is None else f"figure {number} of {paper}"
@@ -78,7 +81,7 @@ def figure(
 
 
 def _of_paper(
-    paper: str, number: int, encoder: str | None, found: "Store", steps: "Steps"
+    paper: str, number: int, encoder: str | None, found: "Store", steps: Steps
 ) -> "tuple[list[ReportFigure], list[str]]":
     """A figure of a paper, and what the store lacks of it."""
     from harness.report.figures.paper_figures import STORE_FIGURES, figure_name, store_figure
@@ -96,7 +99,6 @@ def _of_paper(
     keys, notes = chosen_trials(name, comparer, Commands(names(), found.place))
     if not keys:
         return [], notes
-    from harness.shared_cache import check_caches
     from harness.trials.lookup import named
 
     check_caches()
@@ -107,7 +109,6 @@ def _of_paper(
 
 def _of_sweep(sweep: str, found: "Store") -> "tuple[list[ReportFigure], list[str]]":
     """The figures of a sweep. Raises UserError when the store has none of its trials."""
-    from harness.cli.targets import space_name
     from harness.report.figures.sweep_figures import sweep_figures
     from harness.report.figures.sweep_trials import FIGURE_COLUMNS, sweep_searches
 
@@ -136,8 +137,6 @@ def _chosen(sweep: str, searches: "list[SweepSearch]") -> "list[SweepSearch]":
     """The searches whose identifier begins so, or those of the search space of this name."""
     if by_id := [each for each in searches if each.id.startswith(sweep)]:
         return by_id
-    from harness.cli.targets import shipped_spaces, space_file
-    from harness.inputs import is_file
     from harness.sweep.spaces.overrides import Overrides
     from harness.sweep.spaces.overrides import searches as searches_of
     from harness.sweep.spaces.space import load_space
@@ -175,8 +174,6 @@ def picture(
     Example: harness picture 4f2a 77c0 --output pictures
     """
     check_drawing("picture")
-    from harness.cli.progress import working
-    from harness.shared_cache import check_caches
     from harness.trials.lookup import named
 
     found = options.opened(store)
@@ -203,7 +200,7 @@ def check_drawing(verb: str) -> None:
 def drawn_models(
     models: "Sequence[Callable[[], MeasuredModel]]",
     store: "Store",
-    steps: "Steps",
+    steps: Steps,
     folder: Path | None = None,
 ) -> "tuple[list[Drawn], Pairs]":
     """The models with their vectors of STS-B test, and its pairs.
@@ -213,7 +210,6 @@ def drawn_models(
     """
     from harness.evaluation.suites import Embeddings, suite
     from harness.report.figures.embeddings import Drawn
-    from harness.steps import prefixed
 
     pairs = suite("geometry").load("geometry")
     resolved = [each() for each in models]
@@ -232,7 +228,7 @@ def drawn_models(
 
 
 def written(
-    figures: "Sequence[ReportFigure]", folder: Path, format: "FigureFormat", steps: "Steps"
+    figures: "Sequence[ReportFigure]", folder: Path, format: "FigureFormat", steps: Steps
 ) -> list[Path]:
     """Write each figure into the folder of `--output`, which is there; the paths of the files."""
     from harness.report.figures.writing import write_figures

@@ -15,6 +15,8 @@ import typer
 from harness.errors import UserError
 from harness.files import probe_writable
 from harness.inputs import finite, kind_of, why
+from harness.remote import RemoteFolder
+from harness.trials.store_folders import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from harness.trials import store as stores
@@ -220,7 +222,6 @@ def opened(store: str | None) -> "stores.Store":
     Raises UserError for what is there and is no folder, and for a bucket that cannot be read.
     """
     from harness.trials.remote_store import RemoteStore, store_at
-    from harness.trials.store_folders import DEFAULT_STORE
 
     _leave_pandas_out()
     found = store_at(store or DEFAULT_STORE)
@@ -263,8 +264,6 @@ def _leave_pandas_out() -> None:
 @functools.cache
 def _reach(place: str) -> None:
     """Check once that a bucket can be read, so that a sweep ends with its table even without it."""
-    from harness.remote import RemoteFolder
-
     RemoteFolder(place).check()
 
 

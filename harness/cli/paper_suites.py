@@ -5,13 +5,14 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from rich.console import Console
+
+from harness.cli.output import Screen
+from harness.cli.sweeping import Means
+from harness.cli.targets import SweepOptions
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from harness.cli.sweeping import Means
-    from harness.cli.targets import SweepOptions
     from harness.report.published.compared import ComparedTable
     from harness.sweep.measuring import Asked
     from harness.trials.record import Record
@@ -39,10 +40,8 @@ def lacking_suites(tables: "Iterable[ComparedTable]") -> dict[_Model, _Suites]:
     return found
 
 
-def announce(chosen: "SweepOptions") -> None:
+def announce(chosen: SweepOptions) -> None:
     """Print how many trials of the store get further suites for a published table, if any."""
-    from harness.cli.output import Screen
-
     lacking = lacking_suites(chosen.measured())
     if lacking:
         Screen().print(_to_measure(lacking.values()), soft_wrap=True)
@@ -60,9 +59,7 @@ def printed_suites(suites: Mapping[str, bool]) -> list[str]:
     return [name if tests else f"{name} (dev)" for name, tests in suites.items()]
 
 
-def measure(
-    lacking: dict[_Model, _Suites], store: "Store", means: "Means", console: "Console"
-) -> bool:
+def measure(lacking: dict[_Model, _Suites], store: "Store", means: Means, console: Console) -> bool:
     """Measure and store what is lacking; whether all models could be measured.
 
     A suite without data here is named, and so is a model that cannot be loaded.
@@ -86,7 +83,7 @@ def measure(
     return (not asked or _measured(asked, store, means, console)) and complete
 
 
-def _readable(names: Iterable[str], console: "Console") -> set[str]:
+def _readable(names: Iterable[str], console: Console) -> set[str]:
     """The suites whose data are here; of another one, the reason is printed."""
     from harness.evaluation.suites import suite
 
@@ -100,7 +97,7 @@ def _readable(names: Iterable[str], console: "Console") -> set[str]:
     return found
 
 
-def _measured(asked: "list[Asked]", store: "Store", means: "Means", console: "Console") -> bool:
+def _measured(asked: "list[Asked]", store: "Store", means: Means, console: Console) -> bool:
     """Measure the models on workers, and store the records of each as soon as it is measured."""
     from harness.sweep.engine import engine
     from harness.sweep.measuring import measured

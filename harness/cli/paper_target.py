@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from harness.cli import options
 from harness.cli.output import echo
 from harness.errors import UserError, suggest
+from harness.report.published.reported import load_paper
 
 if TYPE_CHECKING:
     from harness.report.published.compared import ComparedTable
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 def check_fillable(paper: str, number: int) -> None:
     """Raise UserError for an unknown paper or table, and for a table that trials cannot fill."""
-    from harness.report.published.reported import load_paper
-
     found = load_paper(paper)
     if str(number) not in found.numbers:
         raise UserError(
@@ -36,7 +35,6 @@ def compared_tables(
     """The table with the store's trials; with other encoders, one for each of them."""
     from harness.report.measured.quantities import PAPER_COLUMNS
     from harness.report.published.comparison import Comparer
-    from harness.report.published.reported import load_paper
 
     reading = options.opened(store).read(PAPER_COLUMNS)
     found = load_paper(paper)

@@ -3,8 +3,12 @@
 import typer
 
 from harness.cli import options
+from harness.cli.output import Screen
 from harness.cli.paper_suites import announce
+from harness.cli.progress import working
 from harness.cli.targets import SweepOptions
+from harness.files import cache_folder
+from harness.sweep.workers.resources import Limits, Resources
 
 
 def plan(
@@ -30,10 +34,10 @@ def plan(
         targets or [], set_, encoder, configurations, seeds, subsets,
         published, paper, number, store,
     )  # fmt: skip
-    searches = chosen.searches()
-    from harness.cli.printed_plan import print_plan  # after a wrong name was answered
+    searches, found = chosen.searches(), options.opened(store)
+    from harness.cli.printed_plan import print_plan  # after wrong names were answered
 
-    print_plan(searches, store, cpus_per_trial)
+    print_plan(searches, found, cpus_per_trial)
     announce(chosen)
 
 
@@ -67,17 +71,12 @@ def prepare(
     searches = chosen.searches()
     options.use_cluster(address)
     found = options.opened(store)
-    from harness.cli.output import Screen
-    from harness.cli.progress import working
-
     console = Screen()
     with working(f"preparing what the trials of {len(searches)} searches share") as work:
         work("loading torch and Ray")
-        from harness.files import cache_folder
         from harness.sweep.driver import prepare_sweep
         from harness.sweep.screen.preparation import Preparation
         from harness.sweep.screen.sweep_state import publishing
-        from harness.sweep.workers.resources import Limits, Resources
 
         resources = Resources(cpus_per_trial, gpus)
         with publishing(found) as publish:

@@ -8,6 +8,10 @@ import typer
 
 from harness.cli import options
 from harness.cli.output import echo
+from harness.cli.progress import working
+from harness.errors import UserError
+from harness.inputs import kind_of
+from harness.shared_cache import check_caches
 
 
 def check(
@@ -23,9 +27,7 @@ def check(
 
     Example: harness check methods/d2cse --encoder roberta-base
     """
-    from harness.cli.progress import working
     from harness.plugin import registry
-    from harness.shared_cache import check_caches
 
     check_caches()
     registry.locate(method)  # it refuses a name that no method has
@@ -61,9 +63,6 @@ def new(
 
     Example: harness new methods/mine --like pairs
     """
-    from harness.errors import UserError
-    from harness.inputs import kind_of
-
     if not path.name.isidentifier():
         raise UserError(
             f'"{path.name}" cannot be the name of a method: use letters, digits and underscores, '

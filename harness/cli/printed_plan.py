@@ -1,16 +1,24 @@
 """The plan of a sweep as it is printed: trials, what the store already has, estimated cost."""
 
+import os
+import sys
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
-from harness.cli import options
+from rich.table import Table
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from harness.sweep.plan import Plan, PlanLine
-    from harness.sweep.resolution import Resolution
-    from harness.sweep.spaces.search import Search
+from harness.cli.output import Screen
+from harness.data.revisions import short_name
+from harness.errors import UserError
+from harness.plugin import registry
+from harness.sweep.cluster.machines import this_machine
+from harness.sweep.cluster.room import check_fits, largest_room
+from harness.sweep.plan import Plan, PlanLine, plan_sweep
+from harness.sweep.resolution import POWER, SIGNIFICANCE, Resolution, resolution
+from harness.sweep.screen.live_view import duration
+from harness.sweep.spaces.search import Search, implied
+from harness.trials.given_values import given_values
+from harness.trials.record import four_digits
+from harness.trials.store import Store
 
 WIDTHS = {"trials": 6, "stored": 6, "steps": 7, "each": 8, "GiB": 5}
 """Columns of numbers and their widths"""
@@ -19,19 +27,12 @@ NOT_FOUND = " was not found: "
 """What stands in the sentence about a missing file behind its name"""
 
 
-def print_plan(searches: "list[Search]", store: str | None, cpus_per_trial: float) -> None:
+def print_plan(searches: list[Search], store: Store, cpus_per_trial: float) -> None:
     """Print the plan of the searches.
 
     `cpus_per_trial`: CPU cores of one trial, for the estimate of the time.
     """
-    import sys
-
-    from harness.cli.output import Screen
-    from harness.sweep.plan import plan_sweep
-    from harness.sweep.resolution import resolution
-    from harness.sweep.spaces.search import implied
-
-    made = plan_sweep(searches, options.opened(store))
+    made = plan_sweep(searches, store)
     # Where the output is not a terminal, rich would break the lines at 80 characters.
     console = Screen(width=None if sys.stdout.isatty() else 100)
     shown = [*implied(searches), *searches]
@@ -46,21 +47,17 @@ def print_plan(searches: "list[Search]", store: str | None, cpus_per_trial: floa
     console.print(MEMORY, soft_wrap=True)
     if too_large:
         console.print(f"Too large for this machine: {too_large}", soft_wrap=True)
-    if found := resolution(searches, options.opened(store)):
+    if found := resolution(searches, store):
         console.print(_resolved(found), soft_wrap=True)
     for sentence in _missing(made.missing):
         console.print(sentence, soft_wrap=True)
 
 
-def _too_large(searches: "list[Search]", made: "Plan") -> str | None:
+def _too_large(searches: list[Search], made: Plan) -> str | None:
     """Why the first trial that does not fit cannot run here; None: as far as is known, all fit.
 
     Raises UserError when this machine has GPUs. Without them, it may be planning for others.
     """
-    from harness.errors import UserError
-    from harness.sweep.cluster.machines import this_machine
-    from harness.sweep.cluster.room import check_fits, largest_room
-
     machine = this_machine()
     on_gpu = bool(machine.gpus)
     room = largest_room([machine], on_gpu=on_gpu, limit=None)
@@ -76,13 +73,8 @@ def _too_large(searches: "list[Search]", made: "Plan") -> str | None:
     return None
 
 
-def _cost(made: "Plan", cpus_per_trial: float) -> str:
+def _cost(made: Plan, cpus_per_trial: float) -> str:
     """The steps and the time of the trials to run, as the end of a sentence."""
-    import os
-
-    from harness.sweep.cluster.machines import this_machine
-    from harness.sweep.screen.live_view import duration
-
     bound = "at most " if any(line.at_most and line.to_run for line in made.lines) else ""
     steps = "" if made.steps is None else f", {bound}{made.steps:,} steps"
     if made.seconds is None:
@@ -94,10 +86,8 @@ def _cost(made: "Plan", cpus_per_trial: float) -> str:
     return f"{steps}; estimated time with {slots} at a time: {time}"
 
 
-def _tables(searches: "list[Search]", made: "Plan") -> "Iterator[Table | str]":
+def _tables(searches: list[Search], made: Plan) -> Iterator[Table | str]:
     """For each group of encoders its names, and a table of what is run on them."""
-    from rich.table import Table
-
     lines = {search.label: made.of(search.label) for search in searches}
     rounds = {
         label: str([(line.round, line.varied) for line in each]) for label, each in lines.items()
@@ -120,7 +110,7 @@ def _tables(searches: "list[Search]", made: "Plan") -> "Iterator[Table | str]":
         yield table
 
 
-def _numbers(lines: "tuple[PlanLine, ...]") -> tuple[str, ...]:
+def _numbers(lines: tuple[PlanLine, ...]) -> tuple[str, ...]:
     """The trials of searches that differ in the encoder, those stored, and the cost of one.
 
     Of several encoders, the cost is that of the largest.
@@ -153,26 +143,20 @@ def _gib(size: int) -> str:
     return f"{found:.1f}" if found >= 0.1 else "<0.1"
 
 
-def _given(search: "Search") -> str:
+def _given(search: Search) -> str:
     """What differs from the published values in the configuration that a search starts from."""
-    from harness.plugin import registry
-    from harness.trials.given_values import given_values
-    from harness.trials.record import four_digits
-
     values = given_values(registry.load(search.method), search.config)
     values.pop("setting", None)
     return ", ".join(f"{name}={four_digits(value)}" for name, value in values.items())
 
 
 def _together(
-    searches: "list[Search]", said: Mapping[str, str]
+    searches: list[Search], said: Mapping[str, str]
 ) -> list[tuple[str, list[str], list[str]]]:
     """The searches that differ in the encoder alone: their name, their encoders, their labels.
 
     said: label -> what is said of the search, which must be the same.
     """
-    from harness.data.revisions import short_name
-
     alike: dict[tuple[str, str], dict[str, str]] = {}
     for search in searches:
         encoder = short_name(search.config.encoder)
@@ -182,10 +166,8 @@ def _together(
     return [(name, list(found), list(found.values())) for (name, _), found in alike.items()]
 
 
-def _resolved(found: "Resolution") -> str:
+def _resolved(found: Resolution) -> str:
     """What the final seeds resolve, as a sentence."""
-    from harness.sweep.resolution import POWER, SIGNIFICANCE
-
     whence = f"over the store's {found.groups} groups" if found.groups else "a typical one"
     return (
         f"{found.repeats} final seeds or subsets resolve a difference of {found.difference:.2f} "

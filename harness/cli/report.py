@@ -6,9 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import options
-from harness.cli.figure import check_drawing
+from harness.cli.figure import check_drawing, searches_of_sweep
 from harness.cli.output import echo
+from harness.cli.progress import working
+from harness.cli.run_again import commands_of_store
+from harness.cli.targets import shipped_spaces, space_name
 from harness.errors import UserError
+from harness.inputs import is_file
+from harness.report.published.reported import load_paper
 
 if TYPE_CHECKING:
     from harness.report.figures.report_figure import ReportFigure
@@ -45,7 +50,6 @@ def report(
     Example: harness report --paper diffaug --out report
     """
     check_drawing("report")
-    from harness.cli.progress import working
 
     if paper and sweep:
         raise UserError("--paper and --sweep are two reports; leave one of them out")
@@ -64,9 +68,6 @@ def _page(
     paper: str | None, encoder: str | None, sweep: str | None, store: "Store"
 ) -> "ReportPage":
     """The content of a report. Raises UserError for an unknown paper and an unknown sweep."""
-    from harness.cli.figure import searches_of_sweep
-    from harness.cli.run_again import commands_of_store
-    from harness.cli.targets import space_name
     from harness.plugin.registry import names
     from harness.report.figures.sweep_figures import sweep_figures
     from harness.report.figures.sweep_trials import sweep_searches
@@ -112,9 +113,6 @@ def _page(
 
 
 def _title(paper: str | None, encoder: str | None, sweep: str | None) -> str:
-    from harness.cli.targets import space_name
-    from harness.report.published.reported import load_paper
-
     if paper:
         ours = f"ours on {encoder}" if encoder else "ours"
         return f"{load_paper(paper).title}: the published tables and {ours}"
@@ -128,7 +126,6 @@ def _of_paper(
     from harness.report.page.gaps import paper_gaps
     from harness.report.papers.paper_tables import paper_sheets
     from harness.report.published.comparison import Comparer
-    from harness.report.published.reported import load_paper
 
     gaps = paper_gaps(load_paper(paper), Comparer(reading.table, encoder), commands)
     return paper_sheets(reading, paper, commands, encoder=encoder), list(gaps)
@@ -161,8 +158,6 @@ def _of_store(
 
 def _of_space(sweep: str, commands: "Commands") -> "list[Gap]":
     """The command that runs what a search space still lacks; a search alone does not name one."""
-    from harness.cli.targets import shipped_spaces
-    from harness.inputs import is_file
     from harness.report.page.gaps import Gap
 
     if not is_file(Path(sweep)) and sweep not in shipped_spaces():

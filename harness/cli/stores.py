@@ -1,22 +1,26 @@
 """The verbs about whole stores: `harness clean`, `merge` and `publish`."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich import box
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
 
 from harness.cli import options
-from harness.cli.output import echo
+from harness.cli.output import Screen, echo
+from harness.cli.progress import working
 from harness.errors import UserError, headline
+from harness.files import cache_folder
 from harness.inputs import is_folder, why
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import Console
-
-    from harness.trials.cleaning import Removable
+from harness.sweep.cluster.session_folder import left_sessions
+from harness.trials import merging, publishing
+from harness.trials.cleaning import Removable, removables
+from harness.trials.flat import write_flat
 
 
 def clean(
@@ -35,12 +39,6 @@ def clean(
 
     Example: harness clean --dry-run
     """
-    from rich.filesize import decimal
-
-    from harness.cli.output import Screen
-    from harness.sweep.cluster.session_folder import left_sessions
-    from harness.trials.cleaning import removables
-
     for folder in store or []:
         if not is_folder(folder):
             raise UserError(f"--store {folder}: there is no such folder")
@@ -59,17 +57,11 @@ def clean(
     console.print(f"Removed; this made {decimal(made)} of room.")
 
 
-def _print(console: "Console", found: "Sequence[Removable]") -> None:
+def _print(console: Console, found: Sequence[Removable]) -> None:
     """Print a table with one line for each kind that there is something of.
 
     Kept is what may be in use.
     """
-    from rich import box
-    from rich.filesize import decimal
-    from rich.table import Table
-
-    from harness.files import cache_folder
-
     table = Table("kind", "what it is", box=box.SIMPLE_HEAD)
     for title in ("to remove", "size", "kept"):
         table.add_column(title, justify="right")
@@ -102,10 +94,6 @@ def merge(
 
     Example: harness merge /mnt/a/trials /mnt/b/trials --into results/trials
     """
-    from harness.cli.progress import working
-    from harness.trials import merging
-    from harness.trials.flat import write_flat
-
     sources, target = [options.opened(each) for each in stores], options.opened(into)
     merging.check_places(sources, target)
     places = ", ".join(each.place for each in sources)
@@ -149,8 +137,6 @@ def publish(
 
     Example: harness publish results/trials published
     """
-    from harness.trials import publishing
-
     options.check_new(folder)
     with options.writing(folder):
         count = publishing.publish(options.opened(store), folder)

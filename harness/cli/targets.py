@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from harness.cli import options
 from harness.cli.paper_target import check_fillable, compared_tables, table_searches
 from harness.errors import UserError, suggest
+from harness.files import shipped
 from harness.inputs import is_file
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ SPACE_FOLDERS = ("search_spaces", "search_spaces/ablations")
 
 def shipped_spaces() -> dict[str, Path]:
     """Name -> file of the search spaces that come with harness."""
-    from harness.files import shipped
-
     root = shipped("search_spaces").parent
     found = [path for name in SPACE_FOLDERS for path in sorted((root / name).glob("*.yaml"))]
     return {path.stem: path for path in found}

@@ -4,6 +4,7 @@ import ast
 import platform
 import sys
 from importlib import import_module
+from importlib.metadata import distributions
 from importlib.resources import files
 from typing import Annotated, Any
 
@@ -71,7 +72,6 @@ def _docstring(verb: str) -> str | None:
 def _print_versions(asked: bool) -> None:
     if not asked:
         return
-    from importlib.metadata import distributions  # it takes 10 ms, and is for this option alone
 
     found = {each.name: each.version for each in distributions()}
     typer.echo(f"harness {__version__}")

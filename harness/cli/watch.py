@@ -4,19 +4,21 @@ import codecs
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import RenderableType
+from rich.live import Live
 
 from harness.cli import options
-from harness.cli.output import echo
+from harness.cli.output import Screen, echo
 from harness.errors import UserError
 from harness.inputs import opened_itself, why
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from harness.trials.store import Store
+from harness.sweep.screen.live_view import live_view
+from harness.sweep.screen.sweep_state import running_sweeps
+from harness.trials.bounded_log import printable
+from harness.trials.running import running_trials
+from harness.trials.store import Store
 
 REFRESH_SECONDS = 2.0
 """Time between two looks at the store"""
@@ -33,12 +35,6 @@ def watch(
 
     Example: harness watch --store /shared/trials
     """
-    import time
-
-    from rich.live import Live
-
-    from harness.cli.output import Screen
-
     found, console = options.opened(store), Screen()
     if once or not sys.stdout.isatty():
         console.print(_view(found), soft_wrap=True)
@@ -52,11 +48,7 @@ def watch(
             return
 
 
-def _view(store: "Store") -> "RenderableType":
-    from harness.sweep.screen.live_view import live_view
-    from harness.sweep.screen.sweep_state import running_sweeps
-    from harness.trials.running import running_trials
-
+def _view(store: Store) -> RenderableType:
     sweeps, running = running_sweeps(store), running_trials(store)
     if not sweeps and not running:
         return f"Nothing runs on the store {store.place}; see `harness list trials`."
@@ -87,7 +79,7 @@ def logs(
         echo(text, nl=False)
 
 
-def _whole_key(prefix: str, store: "Store") -> str:
+def _whole_key(prefix: str, store: Store) -> str:
     """The key of the one trial with a log whose key starts with `prefix`.
 
     Raises UserError when there is none, or when there are several.
@@ -108,10 +100,8 @@ def _whole_key(prefix: str, store: "Store") -> str:
     return keys[0]
 
 
-def _texts(key: str, store: "Store", *, follow: bool) -> Iterator[str]:
+def _texts(key: str, store: Store, *, follow: bool) -> Iterator[str]:
     """The output of a trial as a terminal may show it, and with `follow` what is still added."""
-    from harness.trials.bounded_log import printable
-
     decoder, path, position = codecs.getincrementaldecoder("utf-8")("replace"), None, 0
     while True:
         # It is asked before the log is read, so that nothing is missed at the end.
