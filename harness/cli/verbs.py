@@ -16,7 +16,7 @@ from harness.errors import SweepStopped, TrialFailure, UserError, one_line
 
 VERBS = {
     "sweep": "sweep", "reproduce": "reproduce", "prepare": "plan", "run": "run", "plan": "plan",
-    "watch": "watch", "logs": "watch", "table": "table", "report": "report", "show": "show",
+    "watch": "watch", "logs": "watch", "table": "table", "report": "figure", "show": "show",
     "figure": "figure", "compare": "compare", "retrieve": "eval", "picture": "figure",
     "check": "plugins", "new": "plugins", "clean": "stores", "export": "export", "push": "export",
     "merge": "stores", "publish": "stores", "list": "list", "eval": "eval",
