@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.cli import options
-from harness.cli.eval import MethodOption, ModelArgument, PoolingOption
+from harness.cli.eval import MethodOption, ModelArgument, PoolingOption, check_model
 from harness.cli.output import Screen
 from harness.cli.progress import working
 from harness.shared_cache import check_caches
@@ -41,12 +41,14 @@ def compare(
 
     Example: harness compare 4f2a sentence-transformers/all-MiniLM-L6-v2
     """
+    check_caches()
+    for each in (a, b):
+        check_model(each)
     from harness.evaluation.comparison import differences, pairs_of_tests
     from harness.evaluation.suites import check_name
     from harness.evaluation.suites import suite as suite_called
     from harness.trials.lookup import named
 
-    check_caches()
     check_name(suite)
     found = options.opened(store)
     resolved = [named(each, found, pooling=pooling, method=method) for each in (a, b)]

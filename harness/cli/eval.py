@@ -1,6 +1,7 @@
 """`harness eval` measures a model with suites; `harness retrieve` asks it for sentences."""
 
 import re
+import string
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,7 +14,8 @@ from harness.cli import options
 from harness.cli.output import Screen
 from harness.cli.progress import Work, working
 from harness.data.corpus_names import split_name
-from harness.errors import UserError
+from harness.data.hub import model_folder
+from harness.errors import NotHere, UserError
 from harness.evaluation.scores import Uncertainty
 from harness.inputs import is_file
 from harness.shared_cache import check_caches
@@ -63,6 +65,19 @@ KeepOption = Annotated[
 ]
 
 
+def check_model(name: str) -> None:
+    """Raise UserError for a name that no model has; it imports nothing of a store.
+
+    A name that may be the key of a trial is left to `harness.trials.lookup.named`.
+    """
+    if set(name) <= set(string.hexdigits.lower()):
+        return
+    try:
+        model_folder(name, download=False)
+    except NotHere:
+        model_folder(name)
+
+
 def eval_(
     name: ModelArgument,
     suite: SuitesOption = "sts",
@@ -77,6 +92,8 @@ def eval_(
 
     Example: harness eval sentence-transformers/all-MiniLM-L6-v2 --suite sts,transfer
     """
+    check_caches()
+    check_model(name)
     from harness.evaluation.suites import check_name
     from harness.evaluation.suites import suite as suite_called
     from harness.trials.lookup import evaluation_key, named
@@ -85,7 +102,6 @@ def eval_(
     for called in names:
         check_name(called)
     found = options.opened(store)
-    check_caches()
     found.check_writable()
     resolved = named(name, found, pooling=pooling, method=method)
     with working(f"evaluating {name} on {suite}") as work:
@@ -236,9 +252,10 @@ def retrieve(
 
     Example: harness retrieve 4f2a "you can do it, too." "this is not a problem."
     """
+    check_caches()
+    check_model(name)
     from harness.trials.lookup import named
 
-    check_caches()
     console, found = Screen(), options.opened(store)
     resolved = named(name, found, pooling=pooling, method=method)
     with working(f"asking {name} for the sentences of STS-B test") as work:

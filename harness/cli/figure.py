@@ -1,15 +1,17 @@
 """The verbs that draw: `harness figure`, `harness picture` and `harness report`."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from harness.cli import options
-from harness.cli.eval import MethodOption, PoolingOption
+from harness.cli.eval import MethodOption, PoolingOption, check_model
 from harness.cli.output import echo
 from harness.cli.progress import working
 from harness.errors import UserError, extra
+from harness.report.published.reported import load_paper
 from harness.shared_cache import check_caches
 
 
@@ -49,6 +51,8 @@ def figure(
             raise UserError("--figure and --encoder belong to a paper: --paper P --figure N")
     elif number is None:
         raise UserError(f"--paper {paper} needs the number of a figure: --figure N")
+    else:
+        load_paper(paper)
     found = options.opened(store)
     what = sweep if paper is None else f"figure {number} of {paper}"
     with working(f"drawing {what} from the store {found.place}") as work:
@@ -92,10 +96,12 @@ def picture(
     Example: harness picture 4f2a 77c0 --output pictures
     """
     check_drawing("picture")
+    check_caches()
+    for name in names:
+        check_model(name)
     from harness.trials.lookup import named
 
     found = options.opened(store)
-    check_caches()
     resolved = [named(name, found, pooling=pooling, method=method) for name in names]
     with working(f"drawing {', '.join(names)} into {output}") as work:
         from harness.cli import drawing
@@ -134,6 +140,8 @@ def report(
 
     if paper and sweep:
         raise UserError("--paper and --sweep are two reports; leave one of them out")
+    if paper:
+        load_paper(paper)
     options.check_ours_on(encoder, paper)
     found = options.opened(store)
     with working(f"writing a report of the store {found.place} into {out}") as work:
@@ -148,5 +156,5 @@ def report(
 def check_drawing(verb: str) -> None:
     """Raises UserError when matplotlib is not installed, which draws the figures of this verb."""
     with extra("figures", f"harness {verb}"):
-        import matplotlib as _matplotlib
-    del _matplotlib
+        if find_spec("matplotlib") is None:  # its import takes long, and a name may be wrong
+            raise ModuleNotFoundError(name="matplotlib")

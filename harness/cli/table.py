@@ -14,6 +14,7 @@ from harness.cli import options
 from harness.cli.output import Screen, echo
 from harness.errors import UserError
 from harness.inputs import finite, kind_of
+from harness.report.published.reported import load_paper
 
 if TYPE_CHECKING:
     from harness.report.sheets.sheet import Sheet
@@ -90,8 +91,6 @@ def table(
     # time to look through them.
     gc.disable()
 
-    from harness.report.formats.render import render_sheets
-
     if format == "parquet" and output is None:
         raise UserError("--format parquet is not for the screen; name a file with --output")
     if output is not None and (found := kind_of(output)) not in ("a file", "nothing"):
@@ -103,6 +102,10 @@ def table(
             f"--tolerance judges differences from the paper, and there are none with --encoder "
             f"{encoder}; leave one of them out"
         )
+    if paper is not None:
+        load_paper(paper)  # a wrong name is answered before what follows is imported
+    from harness.report.formats.render import render_sheets
+
     own = _Own(_names(rows, "--rows"), _names(columns, "--columns"), where)
     to_screen = output is None and sys.stdout.isatty()
     if paper is None:
