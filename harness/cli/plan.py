@@ -4,7 +4,6 @@ import typer
 
 from harness.cli import options
 from harness.cli.output import Screen
-from harness.cli.paper_suites import announce
 from harness.cli.progress import working
 from harness.cli.targets import SweepOptions
 from harness.files import cache_folder
@@ -35,7 +34,9 @@ def plan(
         published, paper, number, store,
     )  # fmt: skip
     searches, found = chosen.searches(), options.opened(store)
-    from harness.cli.printed_plan import print_plan  # after wrong names were answered
+    # A mistake in a name or a value was answered before these are imported.
+    from harness.cli.paper_suites import announce
+    from harness.cli.printed_plan import print_plan
 
     print_plan(searches, found, cpus_per_trial)
     announce(chosen)

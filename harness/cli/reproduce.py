@@ -7,8 +7,6 @@ import typer
 
 from harness.cli import options
 from harness.cli.output import Screen, echo
-from harness.cli.paper_suites import announce, lacking_suites, measure
-from harness.cli.paper_target import runnable
 from harness.cli.sweeping import Means, print_problems, run_searches
 from harness.cli.table import print_filled, width_of
 from harness.cli.targets import SweepOptions
@@ -59,6 +57,10 @@ def reproduce(
     means.check()
     searches = _searches(targets)
     console, found = Screen(), options.opened(store)
+    # A mistake in a name or a value was answered before these are imported.
+    from harness.cli.paper_suites import announce, lacking_suites, measure
+    from harness.cli.paper_target import runnable
+
     if dry_run:
         from harness.cli.printed_plan import print_plan
 

@@ -7,8 +7,6 @@ from rich.console import Console
 
 from harness.cli import options
 from harness.cli.output import Screen
-from harness.cli.paper_suites import announce, lacking_suites, measure
-from harness.cli.paper_target import runnable
 from harness.cli.sweeping import Means, print_problems, run_searches
 from harness.cli.table import print_filled, table
 from harness.cli.targets import SweepOptions
@@ -91,13 +89,16 @@ def sweep(
     means.check()
     searches = chosen.searches()
     console, found = Screen(), options.opened(store)
+    # A mistake in a name or a value was answered before these are imported.
+    from harness.cli.paper_suites import announce, lacking_suites, measure
+    from harness.cli.paper_target import runnable
+
     if dry_run:
         from harness.cli.printed_plan import print_plan
 
         print_plan(searches, found, cpus_per_trial)
         announce(chosen)
         return
-
     runs = runnable(searches) if chosen.of_table else searches
     result = run_searches(runs, found, means, console, chosen.name)
     measured = measure(lacking_suites(chosen.measured()), found, means, console)
