@@ -1,11 +1,10 @@
-"""The command line: each verb is a function in a file of its own."""
+"""The command line: each verb is a function, which `harness.cli.verbs` finds in its file."""
 
+import io
 import os
 import sys
-from importlib.abc import MetaPathFinder
+from typing import TextIO
 
-PRINTING = ("list", "logs", "merge", "plan", "publish", "show", "sweep", "table", "watch")
-"""Verbs that print what is stored; a sweep may compute as well"""
 INTERRUPTED = 130
 """Exit code after Ctrl-C, by the convention of shells: 128 + the number of the signal"""
 
@@ -23,18 +22,15 @@ def main() -> None:
     # folder.
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
-        from harness.cli.output import abandon_output, prepare_streams
-
-        prepare_streams()
+        _prepare_streams()
         try:
+            # Here, so that Ctrl-C while modules are imported is heard, too.
             from harness.cli.verbs import run_verb
 
-            if sys.argv[1:2] and sys.argv[1] in PRINTING:
-                _leave_pandas_out()
             code = run_verb(sys.argv[1:] or ["--help"])
             sys.stdout.flush()
         except BrokenPipeError:
-            abandon_output()
+            _abandon_output()
             code = 1
     except KeyboardInterrupt:
         code = INTERRUPTED
@@ -47,25 +43,31 @@ def main() -> None:
     sys.exit(code)
 
 
-class _NoPandas(MetaPathFinder):
-    """Says of pandas that it is not installed."""
+def _prepare_streams() -> None:
+    """Let any text be printed on stdout and stderr.
 
-    def find_spec(self, fullname: str, *_: object) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError(name=fullname)
-
-
-def _leave_pandas_out() -> None:
-    """Keep pyarrow from importing pandas, which takes a quarter of a second.
-
-    It does so with its first array, to know pandas's objects where it is given some. Where pandas
-    is imported by others afterwards, pyarrow finds it.
+    A character that the encoding of a stream lacks is replaced. What a closed stream gets is lost,
+    and no file that is opened later takes its place.
     """
-    import pyarrow
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # it gets the least number that is free, which is this
+    sys.stdout, sys.stderr = (_open(stream) for stream in (sys.stdout, sys.stderr))
 
-    finder = _NoPandas()
-    sys.meta_path.insert(0, finder)
-    try:
-        pyarrow.array([])
-    finally:
-        sys.meta_path.remove(finder)
+
+def _open(stream: TextIO | None) -> TextIO:
+    """The stream; of one that was closed before the program began, one that keeps nothing."""
+    if stream is None:
+        return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="replace")
+    return stream
+
+
+def _abandon_output() -> None:
+    """Let the rest of the output go nowhere, after its reader has gone."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        os.dup2(nowhere, descriptor)

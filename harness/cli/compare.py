@@ -4,13 +4,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
 
 from harness.cli import options
-from harness.cli.eval import MethodOption, ModelArgument, PoolingOption
+from harness.cli.eval import MethodOption, ModelArgument, PoolingOption, check_model
+from harness.cli.output import Screen
+from harness.cli.progress import working
+from harness.shared_cache import check_caches
+from harness.steps import prefixed
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from harness.trials.lookup import MeasuredModel
 
 
@@ -36,16 +41,14 @@ def compare(
 
     Example: harness compare 4f2a sentence-transformers/all-MiniLM-L6-v2
     """
-    from harness.cli.progress import working
-    from harness.cli.screen import Screen
+    check_caches()
+    for each in (a, b):
+        check_model(each)
     from harness.evaluation.comparison import differences, pairs_of_tests
     from harness.evaluation.suites import check_name
     from harness.evaluation.suites import suite as suite_called
-    from harness.shared_cache import check_caches
-    from harness.steps import prefixed
     from harness.trials.lookup import named
 
-    check_caches()
     check_name(suite)
     found = options.opened(store)
     resolved = [named(each, found, pooling=pooling, method=method) for each in (a, b)]
@@ -70,11 +73,9 @@ def compare(
 
 
 def _print(
-    console: "Console", models: "Sequence[MeasuredModel]", lines: Sequence[Sequence[str]]
+    console: Console, models: "Sequence[MeasuredModel]", lines: Sequence[Sequence[str]]
 ) -> None:
     """Print the names of the two models and the table, which has one line per task."""
-    from rich import box
-    from rich.table import Table
 
     from harness.evaluation.bootstrap import RESAMPLES
 

@@ -1,43 +1,116 @@
-"""What the verbs that draw share: models and their vectors, and the folder of the files."""
+"""What the verbs that draw draw: figures of sweeps and of papers, and pictures of embeddings."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from harness.cli import options
-from harness.errors import extra
+from harness.data.sts_pairs import Pairs
+from harness.errors import UserError, suggest
+from harness.evaluation.suites import Embeddings, suite
+from harness.inputs import is_file
+from harness.plugin.registry import names
+from harness.report.figures.cosine_densities import densities_figure, gold_figure
+from harness.report.figures.embedding_plane import plane_figure
+from harness.report.figures.embeddings import Drawn
+from harness.report.figures.paper_figures import STORE_FIGURES, figure_name, store_figure
+from harness.report.figures.paper_models import chosen_trials, model_figures
+from harness.report.figures.report_figure import ReportFigure
+from harness.report.figures.sweep_figures import sweep_figures
+from harness.report.figures.sweep_trials import FIGURE_COLUMNS, SweepSearch, sweep_searches
+from harness.report.figures.writing import FigureFormat, write_figures
+from harness.report.measured.quantities import PAPER_COLUMNS
+from harness.report.published.commands import Commands
+from harness.report.published.comparison import Comparer
+from harness.shared_cache import check_caches
+from harness.steps import Steps, prefixed
+from harness.sweep.spaces.named_spaces import shipped_spaces, space_file, space_name
+from harness.sweep.spaces.overrides import Overrides
+from harness.sweep.spaces.overrides import searches as searches_of
+from harness.sweep.spaces.space import load_space
+from harness.trials.lookup import MeasuredModel, named
+from harness.trials.store import Store
 
-if TYPE_CHECKING:
-    from harness.data.sts_pairs import Pairs
-    from harness.report.figures.embeddings import Drawn
-    from harness.report.figures.report_figure import ReportFigure
-    from harness.report.figures.writing import FigureFormat
-    from harness.steps import Steps
-    from harness.trials.lookup import MeasuredModel
-    from harness.trials.store import Store
+
+def paper_drawing(
+    paper: str, number: int, encoder: str | None, found: Store, steps: Steps
+) -> tuple[list[ReportFigure], list[str]]:
+    """A figure of a paper, and what the store lacks of it."""
+
+    name = figure_name(paper, number)
+    if name in STORE_FIGURES:
+        return store_figure(name, found, encoder)
+
+    comparer = Comparer(found.read(PAPER_COLUMNS).table, encoder)
+    keys, notes = chosen_trials(name, comparer, Commands(names(), found.place))
+    if not keys:
+        return [], notes
+
+    check_caches()
+    resolved = [named(key, found, pooling=None, method=None) for key in keys.values()]
+    models, pairs = _drawn_models(resolved, found, steps)
+    return model_figures(name, models, pairs), notes
 
 
-def check_drawing(verb: str) -> None:
-    """Raises UserError when matplotlib is not installed, which draws the figures of this verb."""
-    with extra("figures", f"harness {verb}"):
-        import matplotlib as _matplotlib
-    del _matplotlib
+def sweep_drawing(sweep: str, found: Store) -> tuple[list[ReportFigure], list[str]]:
+    """The figures of a sweep. Raises UserError when the store has none of its trials."""
+
+    searches = sweep_searches(found.read(FIGURE_COLUMNS).table)
+    return sweep_figures(searches_of_sweep(sweep, searches, found.place), space_name(sweep))
 
 
-def drawn_models(
-    models: "Sequence[Callable[[], MeasuredModel]]",
-    store: "Store",
-    steps: "Steps",
+def searches_of_sweep(sweep: str, searches: list[SweepSearch], store: str) -> list[SweepSearch]:
+    """The searches of a sweep, among those of a store at this place.
+
+    Raises UserError when there are none, and for a name that is no sweep.
+    """
+    if not searches:
+        raise UserError(f"the store {store} has no trial of a sweep: run harness sweep")
+    chosen = _chosen(sweep, searches)
+    if not chosen:
+        known = "; ".join(f"{each.id[:10]} ({each.label})" for each in searches[:5])
+        raise UserError(
+            f"the store {store} has no trial of {sweep}; it has these searches, which "
+            f"--sweep may name: {known}"
+        )
+    return chosen
+
+
+def _chosen(sweep: str, searches: list[SweepSearch]) -> list[SweepSearch]:
+    """The searches whose identifier begins so, or those of the search space of this name."""
+    if by_id := [each for each in searches if each.id.startswith(sweep)]:
+        return by_id
+
+    if not is_file(Path(sweep)) and sweep not in shipped_spaces():
+        names = [*shipped_spaces(), *(each.id[:10] for each in searches)]
+        raise UserError(
+            f'"{sweep}" is neither a search space nor a search of the store{suggest(sweep, names)}'
+        )
+    wanted = {each.id for each in searches_of(*load_space(space_file(sweep)), Overrides())}
+    return [each for each in searches if each.id in wanted]
+
+
+def pictures(
+    models: Sequence[Callable[[], MeasuredModel]], store: Store, steps: Steps, folder: Path
+) -> list[ReportFigure]:
+    """The cosines by gold score, their densities, and a projection on a plane.
+
+    models, steps, folder: as `_drawn_models` takes them.
+    """
+    drawn = _drawn_models(models, store, steps, folder)
+    return [make(*drawn) for make in (gold_figure, densities_figure, plane_figure)]
+
+
+def _drawn_models(
+    models: Sequence[Callable[[], MeasuredModel]],
+    store: Store,
+    steps: Steps,
     folder: Path | None = None,
-) -> "tuple[list[Drawn], Pairs]":
+) -> tuple[list[Drawn], Pairs]:
     """The models with their vectors of STS-B test, and its pairs.
 
     models: as `harness.trials.lookup.named` gives them. steps: hears what is being done. folder:
     where the files will be; it is made before models are loaded, which takes long.
     """
-    from harness.evaluation.suites import Embeddings, suite
-    from harness.report.figures.embeddings import Drawn
-    from harness.steps import prefixed
 
     pairs = suite("geometry").load("geometry")
     resolved = [each() for each in models]
@@ -56,10 +129,9 @@ def drawn_models(
 
 
 def written(
-    figures: "Sequence[ReportFigure]", folder: Path, format: "FigureFormat", steps: "Steps"
+    figures: Sequence[ReportFigure], folder: Path, format: FigureFormat, steps: Steps
 ) -> list[Path]:
     """Write each figure into the folder of `--output`, which is there; the paths of the files."""
-    from harness.report.figures.writing import write_figures
 
     paths: list[Path] = []
     with options.writing(folder, "--output"):

@@ -1,18 +1,26 @@
-"""`harness eval`: measures a model with suites."""
+"""`harness eval` measures a model with suites; `harness retrieve` asks it for sentences."""
 
 import re
+import string
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
 
 from harness.cli import options
-from harness.errors import UserError
+from harness.cli.output import Screen
+from harness.cli.progress import Work, working
+from harness.data.corpus_names import split_name
+from harness.data.hub import model_folder
+from harness.errors import NotHere, UserError
+from harness.evaluation.scores import Uncertainty
+from harness.inputs import is_file
+from harness.shared_cache import check_caches
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from harness.cli.progress import Work
-    from harness.evaluation.scores import Uncertainty
     from harness.evaluation.suites import Suite
     from harness.trials.lookup import MeasuredModel
     from harness.trials.record import Record
@@ -57,6 +65,19 @@ KeepOption = Annotated[
 ]
 
 
+def check_model(name: str) -> None:
+    """Raise UserError for a name that no model has; it imports nothing of a store.
+
+    A name that may be the key of a trial is left to `harness.trials.lookup.named`.
+    """
+    if set(name) <= set(string.hexdigits.lower()):
+        return
+    try:
+        model_folder(name, download=False)
+    except NotHere:
+        model_folder(name)
+
+
 def eval_(
     name: ModelArgument,
     suite: SuitesOption = "sts",
@@ -71,18 +92,16 @@ def eval_(
 
     Example: harness eval sentence-transformers/all-MiniLM-L6-v2 --suite sts,transfer
     """
-    from harness.cli.progress import working
-    from harness.cli.screen import Screen
+    check_caches()
+    check_model(name)
     from harness.evaluation.suites import check_name
     from harness.evaluation.suites import suite as suite_called
-    from harness.shared_cache import check_caches
     from harness.trials.lookup import evaluation_key, named
 
     names = list(dict.fromkeys(_names(suite)))
     for called in names:
         check_name(called)
     found = options.opened(store)
-    check_caches()
     found.check_writable()
     resolved = named(name, found, pooling=pooling, method=method)
     with working(f"evaluating {name} on {suite}") as work:
@@ -105,11 +124,6 @@ def eval_(
 
 def _names(text: str) -> list[str]:
     """The names of suites in a text; a comma is a part of a name where a file is called so."""
-    from pathlib import Path
-
-    from harness.data.corpus_names import split_name
-    from harness.inputs import is_file
-
     parts, names = _COMMA.split(text), list[str]()
     while parts:
         beginnings = [",".join(parts[:many]).strip() for many in range(len(parts), 1, -1)]
@@ -120,8 +134,8 @@ def _names(text: str) -> list[str]:
 
 
 def _measure(
-    console: "Console",
-    work: "Work",
+    console: Console,
+    work: Work,
     model: "MeasuredModel",
     suites: "list[Suite]",
     store: "Store",
@@ -195,11 +209,8 @@ def _cost(record: "Record") -> str:
     return f"{embedded}, scoring {(record.wall_seconds or 0.0) - embedding:.1f} s"
 
 
-def _print(console: "Console", suite: "Suite", record: "Record", how: str) -> None:
+def _print(console: Console, suite: "Suite", record: "Record", how: str) -> None:
     """Print one line per metric, with the interval of its bootstrap, and what is missing."""
-    from rich import box
-    from rich.table import Table
-
     table = Table("metric", box=box.SIMPLE_HEAD)
     for title in ("score", "standard error", "95 % interval"):
         table.add_column(title, justify="right")
@@ -217,7 +228,44 @@ def _print(console: "Console", suite: "Suite", record: "Record", how: str) -> No
         console.print(missing, soft_wrap=True)
 
 
-def _uncertain(spread: "Uncertainty | None") -> list[str]:
+def _uncertain(spread: Uncertainty | None) -> list[str]:
     if spread is None:
         return ["", ""]
     return [f"{spread.standard_error:.2f}", f"{spread.low:.2f} to {spread.high:.2f}"]
+
+
+def retrieve(
+    name: ModelArgument,
+    queries: Annotated[
+        list[str], typer.Argument(metavar="QUERY...", help="Any sentences.", show_default=False)
+    ],
+    count: Annotated[
+        int, typer.Option("--count", min=1, help="Number of sentences to show for each query.")
+    ] = 3,
+    pooling: PoolingOption = None,
+    method: MethodOption = None,
+    store: options.StoreOption = None,
+) -> None:
+    """Show the sentences of STS-B test that are nearest to each query by cosine.
+
+    DiffCSE's Table 9 and D2CSE's Table 3 do the same.
+
+    Example: harness retrieve 4f2a "you can do it, too." "this is not a problem."
+    """
+    check_caches()
+    check_model(name)
+    from harness.trials.lookup import named
+
+    console, found = Screen(), options.opened(store)
+    resolved = named(name, found, pooling=pooling, method=method)
+    with working(f"asking {name} for the sentences of STS-B test") as work:
+        chosen = resolved()
+        work("loading torch and the model")
+        from harness.trials.nearest import SentenceModel
+
+        sentences = SentenceModel(chosen, found, work)
+    console.print(chosen.label, soft_wrap=True)
+    for query in queries:
+        console.print(f"\n{query}", soft_wrap=True)
+        for rank, (text, cosine) in enumerate(sentences.nearest(query, count), start=1):
+            console.print(f"  {rank}  {cosine:.3f}  {text}", soft_wrap=True)

@@ -1,7 +1,9 @@
-"""`harness export`: a trained encoder as a folder for sentence-transformers, or mteb's results."""
+"""`harness export`: a trained encoder as a folder, or mteb's results; `harness push` sends it."""
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,16 +11,16 @@ import typer
 from harness.cli import options
 from harness.cli.eval import MethodOption
 from harness.cli.output import echo
+from harness.cli.progress import working
 from harness.cli.run_again import run_command
 from harness.errors import UserError, extra
+from harness.files import check_cache
 from harness.inputs import kind_of
+from harness.steps import Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from harness.export.exportable import Exportable
     from harness.report.measured.groups import Group
-    from harness.steps import Steps
     from harness.trials.store import Store
 
 TrialArgument = Annotated[
@@ -63,7 +65,6 @@ def export(
     if mteb:
         _results(name, folder, method, options.opened(store), onnx=onnx)
         return
-    from harness.cli.progress import working
 
     options.check_new(folder)
     found = options.opened(store)
@@ -87,8 +88,6 @@ def export(
 
 def _results(name: str, folder: Path, method: str | None, store: "Store", *, onnx: bool) -> None:
     """Write result files of mteb, and print their number."""
-    from harness.cli.progress import working
-
     if onnx:
         raise UserError("--onnx writes the encoder, and --mteb its scores; give one of them")
     if kind_of(folder) not in ("nothing", "a folder"):
@@ -104,7 +103,6 @@ def _results(name: str, folder: Path, method: str | None, store: "Store", *, onn
 def checked(name: str, store: "Store", method: str | None) -> "Callable[[], Exportable]":
     """The function that builds the model to export, once it is known that there is one."""
     from harness.export.exportable import exportable
-    from harness.files import check_cache
 
     with extra("sentence-transformers", "an exported model"):
         if find_spec("sentence_transformers") is None:  # its import takes seconds
@@ -118,7 +116,7 @@ def write(
     folder: Path,
     method: str | None,
     store: "Store",
-    steps: "Steps",
+    steps: Steps,
     *,
     onnx: bool = False,
 ) -> bool:
@@ -152,3 +150,39 @@ def _group(model: "Exportable", store: "Store") -> "Group | None":
 
     groups = comparable_groups(store.read(TABLE_COLUMNS).table)
     return next((group for group in groups if model.facts["key"] in group.keys), None)
+
+
+def push(
+    name: TrialArgument,
+    repository: Annotated[
+        str,
+        typer.Argument(
+            metavar="ORGANISATION/NAME", help="The repository on the Hub.", show_default=False
+        ),
+    ],
+    public: Annotated[
+        bool, typer.Option("--public", help="Let everyone see a new repository. Default: private.")
+    ] = False,
+    method: MethodOption = None,
+    store: options.StoreOption = None,
+) -> None:
+    """Send a trained encoder to the Hugging Face Hub, as `harness export` writes it.
+
+    The Hub's own client sends it, with the token of `hf auth login` or HF_TOKEN.
+
+    Example: harness push 4f2a my-name/my-model
+    """
+    from harness.export.push import check_name
+    from harness.export.push import push as send
+
+    check_name(repository)
+    found = options.opened(store)
+    build = checked(name, found, method)
+    with TemporaryDirectory() as place, working(f"sending {name} to {repository}") as work:
+        folder = Path(place) / "model"
+        write(build, folder, method, found, work)
+        work("sending files")
+        address = send(
+            folder, repository, f"Trial {Path(name).name} of harness", private=not public
+        )
+    echo(address)

@@ -1,20 +1,18 @@
-"""`harness figure`: draws the figures of a sweep or of a paper from the store."""
+"""The verbs that draw: `harness figure`, `harness picture` and `harness report`."""
 
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from harness.cli import options
-from harness.cli.drawing import check_drawing, drawn_models, written
+from harness.cli.eval import MethodOption, PoolingOption, check_model
 from harness.cli.output import echo
-from harness.errors import UserError, suggest
-
-if TYPE_CHECKING:
-    from harness.report.figures.report_figure import ReportFigure
-    from harness.report.figures.sweep_trials import SweepSearch
-    from harness.steps import Steps
-    from harness.trials.store import Store
+from harness.cli.progress import working
+from harness.errors import UserError, extra
+from harness.report.published.reported import load_paper
+from harness.shared_cache import check_caches
 
 
 def figure(
@@ -53,94 +51,110 @@ def figure(
             raise UserError("--figure and --encoder belong to a paper: --paper P --figure N")
     elif number is None:
         raise UserError(f"--paper {paper} needs the number of a figure: --figure N")
-    from harness.cli.progress import working
-
+    else:
+        load_paper(paper)
     found = options.opened(store)
     what = sweep if paper is None else f"figure {number} of {paper}"
     with working(f"drawing {what} from the store {found.place}") as work:
+        from harness.cli import drawing  # with matplotlib, after the line about what is done
+
         if paper is None or number is None:
-            made, notes = _of_sweep(str(sweep), found)
+            made, notes = drawing.sweep_drawing(str(sweep), found)
         else:
-            made, notes = _of_paper(paper, number, encoder, found, work)
+            made, notes = drawing.paper_drawing(paper, number, encoder, found, work)
         if made:
             with options.writing(output, "--output"):
                 output.mkdir(parents=True, exist_ok=True)
-        paths = written(made, output, format, work)
+        paths = drawing.written(made, output, format, work)
     for path in paths:
         echo(str(path))
     for note in notes:
         echo(note)
 
 
-def _of_paper(
-    paper: str, number: int, encoder: str | None, found: "Store", steps: "Steps"
-) -> "tuple[list[ReportFigure], list[str]]":
-    """A figure of a paper, and what the store lacks of it."""
-    from harness.report.figures.paper_figures import STORE_FIGURES, figure_name, store_figure
+def picture(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL...", help="Trials' keys, Hub names or folders.", show_default=False
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", help="Folder for the pictures.")] = Path(
+        "pictures"
+    ),
+    pooling: PoolingOption = None,
+    method: MethodOption = None,
+    store: options.StoreOption = None,
+    format: Annotated[
+        Literal["png", "svg", "pdf"], typer.Option(help="The format of the pictures.")
+    ] = "png",
+) -> None:
+    """Draw the embeddings of STS-B test, with models side by side.
 
-    name = figure_name(paper, number)
-    if name in STORE_FIGURES:
-        return store_figure(name, found, encoder)
-    from harness.plugin.registry import names
-    from harness.report.figures.paper_models import chosen_trials, model_figures
-    from harness.report.measured.quantities import PAPER_COLUMNS
-    from harness.report.published.commands import Commands
-    from harness.report.published.comparison import Comparer
+    The pictures show the cosines by gold score, their densities, and a projection on a plane.
 
-    comparer = Comparer(found.read(PAPER_COLUMNS).table, encoder)
-    keys, notes = chosen_trials(name, comparer, Commands(names(), found.place))
-    if not keys:
-        return [], notes
-    from harness.shared_cache import check_caches
+    Example: harness picture 4f2a 77c0 --output pictures
+    """
+    check_drawing("picture")
+    check_caches()
+    for name in names:
+        check_model(name)
     from harness.trials.lookup import named
 
-    check_caches()
-    resolved = [named(key, found, pooling=None, method=None) for key in keys.values()]
-    models, pairs = drawn_models(resolved, found, steps)
-    return model_figures(name, models, pairs), notes
+    found = options.opened(store)
+    resolved = [named(name, found, pooling=pooling, method=method) for name in names]
+    with working(f"drawing {', '.join(names)} into {output}") as work:
+        from harness.cli import drawing
+
+        figures = drawing.pictures(resolved, found, work, output)
+        paths = drawing.written(figures, output, format, work)
+    for path in paths:
+        echo(str(path))
 
 
-def _of_sweep(sweep: str, found: "Store") -> "tuple[list[ReportFigure], list[str]]":
-    """The figures of a sweep. Raises UserError when the store has none of its trials."""
-    from harness.report.figures.sweep_figures import sweep_figures
-    from harness.report.figures.sweep_trials import FIGURE_COLUMNS, sweep_searches
-    from harness.sweep.spaces.named_spaces import space_name
+def report(
+    out: Annotated[Path, typer.Option(help="The folder of the report.")],
+    paper: Annotated[
+        str | None,
+        typer.Option(
+            help="Show the tables of this paper: clsr, d2cse, dcpcse, diffaug or diffcse."
+        ),
+    ] = None,
+    encoder: options.OursOnOption = None,
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            help="Show only this sweep: the name or file of its search space, or the identifier of "
+            "a search of the store."
+        ),
+    ] = None,
+    store: options.StoreOption = None,
+) -> None:
+    """Write a report: tables, figures, cost, failures, environment, and what is missing.
 
-    searches = sweep_searches(found.read(FIGURE_COLUMNS).table)
-    return sweep_figures(searches_of_sweep(sweep, searches, found.place), space_name(sweep))
+    The folder opens from disk and from any web server, and asks for nothing outside of it.
 
-
-def searches_of_sweep(sweep: str, searches: "list[SweepSearch]", store: str) -> "list[SweepSearch]":
-    """The searches of a sweep, among those of a store at this place.
-
-    Raises UserError when there are none, and for a name that is no sweep.
+    Example: harness report --paper diffaug --out report
     """
-    if not searches:
-        raise UserError(f"the store {store} has no trial of a sweep: run harness sweep")
-    chosen = _chosen(sweep, searches)
-    if not chosen:
-        known = "; ".join(f"{each.id[:10]} ({each.label})" for each in searches[:5])
-        raise UserError(
-            f"the store {store} has no trial of {sweep}; it has these searches, which "
-            f"--sweep may name: {known}"
-        )
-    return chosen
+    check_drawing("report")
+
+    if paper and sweep:
+        raise UserError("--paper and --sweep are two reports; leave one of them out")
+    if paper:
+        load_paper(paper)
+    options.check_ours_on(encoder, paper)
+    found = options.opened(store)
+    with working(f"writing a report of the store {found.place} into {out}") as work:
+        from harness.cli.page import page_of, write_report
+
+        page = page_of(paper, encoder, sweep, found)
+        with options.writing(out, "--out"):
+            start = write_report(page, out, work)
+    echo(f"{start}: open it in a browser")
 
 
-def _chosen(sweep: str, searches: "list[SweepSearch]") -> "list[SweepSearch]":
-    """The searches whose identifier begins so, or those of the search space of this name."""
-    if by_id := [each for each in searches if each.id.startswith(sweep)]:
-        return by_id
-    from harness.inputs import is_file
-    from harness.sweep.spaces.named_spaces import shipped_spaces, space_file
-    from harness.sweep.spaces.overrides import Overrides
-    from harness.sweep.spaces.overrides import searches as searches_of
-    from harness.sweep.spaces.space import load_space
-
-    if not is_file(Path(sweep)) and sweep not in shipped_spaces():
-        names = [*shipped_spaces(), *(each.id[:10] for each in searches)]
-        raise UserError(
-            f'"{sweep}" is neither a search space nor a search of the store{suggest(sweep, names)}'
-        )
-    wanted = {each.id for each in searches_of(*load_space(space_file(sweep)), Overrides())}
-    return [each for each in searches if each.id in wanted]
+def check_drawing(verb: str) -> None:
+    """Raises UserError when matplotlib is not installed, which draws the figures of this verb."""
+    with extra("figures", f"harness {verb}"):
+        if find_spec("matplotlib") is None:  # its import takes long, and a name may be wrong
+            raise ModuleNotFoundError(name="matplotlib")

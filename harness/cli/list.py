@@ -1,13 +1,21 @@
 """`harness list`: lists methods, search spaces, suites, corpora, papers and trials."""
 
+import os
+import shutil
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from harness.cli import options
 from harness.cli.output import echo
-from harness.errors import UserError
+from harness.errors import NotHere, UserError, headline, one_line
+from harness.evaluation.catalogue import CARDS
+from harness.inputs import read_text
+from harness.report.published.reported import load_paper, papers
+from harness.sweep.spaces.named_spaces import shipped_spaces
 
 NEWEST = 50
 """The number of trials that are listed unless all are asked for"""
@@ -66,13 +74,6 @@ def _methods() -> None:
 
 
 def _spaces() -> None:
-    import os
-    from pathlib import Path
-
-    from harness.errors import UserError
-    from harness.inputs import read_text
-    from harness.sweep.spaces.named_spaces import shipped_spaces
-
     found = shipped_spaces()
     here = sorted(Path("search_spaces").rglob("*.y*ml"))
     known = set(map(str, found.values()))
@@ -87,7 +88,6 @@ def _spaces() -> None:
 
 
 def _suites() -> None:
-    from harness.evaluation.catalogue import CARDS
     from harness.evaluation.suites import suite
 
     for name in CARDS:
@@ -102,7 +102,6 @@ def _corpora(further: list[str]) -> None:
     They are those with a short name, and `further` ones.
     """
     from harness.data.corpora import SOURCES, count_items, source
-    from harness.errors import NotHere
 
     for name, found in (SOURCES | {name: source(name) for name in further}).items():
         items = found.items or count_items(name)
@@ -118,13 +117,10 @@ def _corpora(further: list[str]) -> None:
 
 def _papers(store: str | None, encoder: str | None) -> None:
     """Print for each table and figure of each paper what share of it the store has."""
-    import shutil
-    import sys
 
     from harness.plugin.registry import names
     from harness.report.measured.quantities import PAPER_COLUMNS
     from harness.report.published.comparison import Comparer
-    from harness.report.published.reported import load_paper, papers
     from harness.report.published.shares import shares
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
@@ -167,7 +163,6 @@ def _trials(store: options.StoreOption, *, everything: bool) -> None:
 
 
 def _line(row: Mapping[str, Any], searched: list[str]) -> str:
-    from harness.errors import headline, one_line
     from harness.trials.record import trial_label
     from harness.trials.searched import searched_values
 

@@ -3,8 +3,10 @@
 import functools
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,6 +15,8 @@ import typer
 from harness.errors import UserError
 from harness.files import probe_writable
 from harness.inputs import finite, kind_of, why
+from harness.remote import RemoteFolder
+from harness.trials.store_folders import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from harness.trials import store as stores
@@ -218,8 +222,8 @@ def opened(store: str | None) -> "stores.Store":
     Raises UserError for what is there and is no folder, and for a bucket that cannot be read.
     """
     from harness.trials.remote_store import RemoteStore, store_at
-    from harness.trials.store_folders import DEFAULT_STORE
 
+    _leave_pandas_out()
     found = store_at(store or DEFAULT_STORE)
     if isinstance(found, RemoteStore):
         _reach(found.place)
@@ -232,11 +236,34 @@ def opened(store: str | None) -> "stores.Store":
     return found
 
 
+class _NoPandas(MetaPathFinder):
+    """Says of pandas that it is not installed."""
+
+    def find_spec(self, fullname: str, *_: object) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError(name=fullname)
+
+
+@functools.cache
+def _leave_pandas_out() -> None:
+    """Keep pyarrow from importing pandas, which takes a quarter of a second.
+
+    It does so with its first array, to know pandas's objects where it is given some. Where pandas
+    is imported by others afterwards, pyarrow finds it.
+    """
+    import pyarrow
+
+    finder = _NoPandas()
+    sys.meta_path.insert(0, finder)
+    try:
+        pyarrow.array([])
+    finally:
+        sys.meta_path.remove(finder)
+
+
 @functools.cache
 def _reach(place: str) -> None:
     """Check once that a bucket can be read, so that a sweep ends with its table even without it."""
-    from harness.remote import RemoteFolder
-
     RemoteFolder(place).check()
 
 

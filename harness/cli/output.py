@@ -1,11 +1,10 @@
 """Output of verbs, in which no text of others gives orders to a terminal."""
 
-import io
-import os
-import sys
-from typing import TextIO
+from collections.abc import Iterable
 
 import typer
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from harness.errors import visible
 
@@ -18,31 +17,19 @@ def echo(text: str, *, nl: bool = True, err: bool = False) -> None:
     typer.echo(visible(text), nl=nl, err=err)
 
 
-def prepare_streams() -> None:
-    """Let any text be printed on stdout and stderr.
+class Screen(Console):
+    """A console that shows what a terminal would obey by its escapes, but for rich's own orders.
 
-    A character that the encoding of a stream lacks is replaced. What a closed stream gets is lost,
-    and no file that is opened later takes its place.
+    It marks nothing by itself: neither numbers (`highlight`) nor words in brackets (`markup`).
     """
-    for descriptor in (0, 1, 2):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # it gets the least number that is free, which is this
-    sys.stdout, sys.stderr = (_open(stream) for stream in (sys.stdout, sys.stderr))
 
+    def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
+        super().__init__(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
 
-def _open(stream: TextIO | None) -> TextIO:
-    """The stream; of one that was closed before the program began, one that keeps nothing."""
-    if stream is None:
-        return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123
-    if isinstance(stream, io.TextIOWrapper):
-        stream.reconfigure(errors="replace")
-    return stream
-
-
-def abandon_output() -> None:
-    """Let the rest of the output go nowhere, after its reader has gone."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for descriptor in (1, 2):
-        os.dup2(nowhere, descriptor)
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """The segments of something to print, cleaned."""
+        for segment in super().render(renderable, options):
+            text, style, control = segment
+            yield segment if control else Segment(visible(text), style)

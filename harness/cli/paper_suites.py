@@ -3,19 +3,20 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING
 
+from rich.console import Console
+
+from harness.cli.output import Screen
+from harness.cli.sweeping import Means
+from harness.cli.targets import SweepOptions
 from harness.errors import UserError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from harness.cli.sweeping import Means
-    from harness.cli.targets import SweepOptions
-    from harness.report.published.compared import ComparedTable
-    from harness.sweep.measuring import Asked
-    from harness.trials.record import Record
-    from harness.trials.store import Store
+from harness.evaluation.suites import suite
+from harness.report.published.compared import ComparedTable
+from harness.sweep.measuring import Asked, measured
+from harness.sweep.pools import pool
+from harness.trials.lookup import model
+from harness.trials.record import Record
+from harness.trials.store import Store
 
 _Model = tuple[str, str | None]
 """The name of a model as `harness eval` takes it, and the pooling of a plain encoder"""
@@ -23,7 +24,7 @@ _Suites = dict[str, bool]
 """The name of a suite -> whether its tests are lacking, and not its dev score alone"""
 
 
-def lacking_suites(tables: "Iterable[ComparedTable]") -> dict[_Model, _Suites]:
+def lacking_suites(tables: Iterable[ComparedTable]) -> dict[_Model, _Suites]:
     """The models in the cells of the tables -> the suites that have not measured them."""
     found: dict[_Model, _Suites] = defaultdict(dict)
     for each in (each for table in tables for each in table.numbers):
@@ -39,10 +40,8 @@ def lacking_suites(tables: "Iterable[ComparedTable]") -> dict[_Model, _Suites]:
     return found
 
 
-def announce(chosen: "SweepOptions") -> None:
+def announce(chosen: SweepOptions) -> None:
     """Print how many trials of the store get further suites for a published table, if any."""
-    from harness.cli.screen import Screen
-
     lacking = lacking_suites(chosen.measured())
     if lacking:
         Screen().print(_to_measure(lacking.values()), soft_wrap=True)
@@ -60,17 +59,13 @@ def printed_suites(suites: Mapping[str, bool]) -> list[str]:
     return [name if tests else f"{name} (dev)" for name, tests in suites.items()]
 
 
-def measure(
-    lacking: dict[_Model, _Suites], store: "Store", means: "Means", console: "Console"
-) -> bool:
+def measure(lacking: dict[_Model, _Suites], store: Store, means: Means, console: Console) -> bool:
     """Measure and store what is lacking; whether all models could be measured.
 
     A suite without data here is named, and so is a model that cannot be loaded.
     """
     if not lacking:
         return True
-    from harness.sweep.measuring import Asked
-    from harness.trials.lookup import model
 
     readable = _readable({suite for names in lacking.values() for suite in names}, console)
     asked: list[Asked] = []
@@ -86,10 +81,8 @@ def measure(
     return (not asked or _measured(asked, store, means, console)) and complete
 
 
-def _readable(names: Iterable[str], console: "Console") -> set[str]:
+def _readable(names: Iterable[str], console: Console) -> set[str]:
     """The suites whose data are here; of another one, the reason is printed."""
-    from harness.evaluation.suites import suite
-
     found = set()
     for name in sorted(names):
         try:
@@ -100,11 +93,8 @@ def _readable(names: Iterable[str], console: "Console") -> set[str]:
     return found
 
 
-def _measured(asked: "list[Asked]", store: "Store", means: "Means", console: "Console") -> bool:
+def _measured(asked: list[Asked], store: Store, means: Means, console: Console) -> bool:
     """Measure the models on workers, and store the records of each as soon as it is measured."""
-    from harness.sweep.measuring import measured
-    from harness.sweep.pools import pool
-
     trials, complete = [each.model.trial for each in asked], True
     resources, limits, local = means.resources(), means.limits(), bool(means.local)
     with pool(store, resources, limits, trials, local=local) as running:
@@ -122,7 +112,7 @@ def _measured(asked: "list[Asked]", store: "Store", means: "Means", console: "Co
     return complete
 
 
-def _stored(records: "list[Record]", store: "Store") -> list[str]:
+def _stored(records: list[Record], store: Store) -> list[str]:
     """Store the records; what they lack, and why."""
     for record in records:
         store.write(record)

@@ -1,22 +1,23 @@
 """A published table as the target of a sweep: the trials and the evaluations that it lacks."""
 
-from typing import TYPE_CHECKING
-
 from harness.cli import options
 from harness.cli.output import echo
 from harness.errors import UserError, suggest
-
-if TYPE_CHECKING:
-    from harness.report.published.compared import ComparedTable
-    from harness.report.published.matching import Wanted
-    from harness.sweep.spaces.overrides import Overrides
-    from harness.sweep.spaces.search import Search
+from harness.plugin import registry
+from harness.report.measured.quantities import PAPER_COLUMNS
+from harness.report.published.compared import ComparedTable
+from harness.report.published.comparison import Comparer
+from harness.report.published.lacking import lacking
+from harness.report.published.matching import ANY, Wanted, yaml_text
+from harness.report.published.reported import load_paper
+from harness.sweep.spaces.overrides import Overrides
+from harness.sweep.spaces.published import FINAL_SEEDS, FINAL_SUBSETS, PLAIN, published_search
+from harness.sweep.spaces.search import Search
+from harness.sweep.spaces.space_values import check_command_line
 
 
 def check_fillable(paper: str, number: int) -> None:
     """Raise UserError for an unknown paper or table, and for a table that trials cannot fill."""
-    from harness.report.published.reported import load_paper
-
     found = load_paper(paper)
     if str(number) not in found.numbers:
         raise UserError(
@@ -31,13 +32,9 @@ def check_fillable(paper: str, number: int) -> None:
 
 
 def compared_tables(
-    paper: str, number: int, overrides: "Overrides", store: str | None
-) -> "list[ComparedTable]":
+    paper: str, number: int, overrides: Overrides, store: str | None
+) -> list[ComparedTable]:
     """The table with the store's trials; with other encoders, one for each of them."""
-    from harness.report.measured.quantities import PAPER_COLUMNS
-    from harness.report.published.comparison import Comparer
-    from harness.report.published.reported import load_paper
-
     reading = options.opened(store).read(PAPER_COLUMNS)
     found = load_paper(paper)
     return [
@@ -49,18 +46,13 @@ def compared_tables(
 
 
 def table_searches(
-    paper: str, number: int, overrides: "Overrides", store: str | None
-) -> "list[Search]":
+    paper: str, number: int, overrides: Overrides, store: str | None
+) -> list[Search]:
     """The searches of what a table still lacks: published values on the final seeds.
 
     Raises UserError for an unknown method, and for values that the methods refuse. A row whose
     method cannot run here is named and left out.
     """
-    from harness.plugin import registry
-    from harness.report.published.lacking import lacking
-    from harness.sweep.spaces.published import FINAL_SEEDS, FINAL_SUBSETS
-    from harness.sweep.spaces.space_values import check_command_line
-
     if "encoder" in overrides.values:
         raise UserError(
             f"--set encoder={overrides.values['encoder']}: the encoder of a published table is "
@@ -85,12 +77,12 @@ def table_searches(
     return list(searches.values())
 
 
-def runnable(searches: "list[Search]") -> "list[Search]":
+def runnable(searches: list[Search]) -> list[Search]:
     """The searches of tables whose models and data are here; each other one is named.
 
     Raises UserError when that is none of them.
     """
-    from harness.trials.prepare import check_runnable
+    from harness.trials.prepare import check_runnable  # with torch
 
     found: list[Search] = []
     refused: list[tuple[str, UserError]] = []
@@ -107,11 +99,8 @@ def runnable(searches: "list[Search]") -> "list[Search]":
     return found
 
 
-def _search(method: str, wanted: "Wanted", overrides: "Overrides") -> "Search | None":
+def _search(method: str, wanted: Wanted, overrides: Overrides) -> Search | None:
     """The search of one row; None, after a line about it, where it cannot run here."""
-    from harness.report.published.matching import ANY, yaml_text
-    from harness.sweep.spaces.published import PLAIN, published_search
-
     given = {name: value for name, value in wanted.configuration if value != ANY}
     variant = " ".join(f"{name}={yaml_text(value)}" for name, value in given.items())
     values = {"setting": wanted.setting, **given, "encoder": wanted.encoder}

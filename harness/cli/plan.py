@@ -1,24 +1,13 @@
-"""`harness plan`: shows what a sweep would do."""
+"""Verbs that run no trial of a sweep: `harness plan` and `harness prepare`."""
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+import typer
 
 from harness.cli import options
-from harness.cli.paper_suites import announce
+from harness.cli.output import Screen
+from harness.cli.progress import working
 from harness.cli.targets import SweepOptions
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from harness.sweep.plan import Plan, PlanLine
-    from harness.sweep.resolution import Resolution
-    from harness.sweep.spaces.search import Search
-
-WIDTHS = {"trials": 6, "stored": 6, "steps": 7, "each": 8, "GiB": 5}
-"""Columns of numbers and their widths"""
-MEMORY = "GiB: what each worker of a trial needs at least; activations come on top"
-NOT_FOUND = " was not found: "
-"""What stands in the sentence about a missing file behind its name"""
+from harness.files import cache_folder
+from harness.sweep.resources import Limits, Resources
 
 
 def plan(
@@ -41,204 +30,59 @@ def plan(
     Example: harness plan methods/d2cse search_spaces/unsup.yaml
     """
     chosen = SweepOptions(
-        targets or [],
-        set_,
-        encoder,
-        configurations,
-        seeds,
-        subsets,
-        published,
-        paper,
-        number,
-        store,
-    )
-    print_plan(chosen.searches(), store, cpus_per_trial)
+        targets or [], set_, encoder, configurations, seeds, subsets,
+        published, paper, number, store,
+    )  # fmt: skip
+    searches, found = chosen.searches(), options.opened(store)
+    # A mistake in a name or a value was answered before these are imported.
+    from harness.cli.paper_suites import announce
+    from harness.cli.printed_plan import print_plan
+
+    print_plan(searches, found, cpus_per_trial)
     announce(chosen)
 
 
-def print_plan(searches: "list[Search]", store: str | None, cpus_per_trial: float) -> None:
-    """Print the plan of the searches.
+def prepare(
+    targets: options.TargetsArgument = None,
+    set_: options.SetOption = None,
+    encoder: options.EncoderOption = None,
+    configurations: options.ConfigurationsOption = None,
+    seeds: options.SeedsOption = None,
+    subsets: options.SubsetsOption = None,
+    published: options.PublishedOption = False,
+    paper: options.PaperOption = None,
+    number: options.TableOption = None,
+    store: options.StoreOption = None,
+    cpus_per_trial: options.CpusOption = 1,
+    gpus_per_trial: options.GpusOption = None,
+    address: options.AddressOption = None,
+) -> None:
+    """Make what the trials of a sweep share, such as tokenised corpora, and run no trial.
 
-    `cpus_per_trial`: CPU cores of one trial, for the estimate of the time.
+    A sweep does this by itself. On a cluster whose machines share a folder (HARNESS_CACHE), this
+    verb makes it ready beforehand.
+
+    Example: harness prepare methods/diffaug search_spaces/semisup.yaml
     """
-    import sys
+    chosen = SweepOptions(
+        targets or [], set_, encoder, configurations, seeds, subsets,
+        published, paper, number, store,
+    )  # fmt: skip
+    gpus = options.gpus_of(gpus_per_trial)
+    searches = chosen.searches()
+    options.use_cluster(address)
+    found = options.opened(store)
+    console = Screen()
+    with working(f"preparing what the trials of {len(searches)} searches share") as work:
+        work("loading torch and Ray")
+        from harness.sweep.run import run_sweep
+        from harness.sweep.screen.preparation import Preparation
+        from harness.sweep.screen.sweep_state import publishing
 
-    from harness.cli.screen import Screen
-    from harness.sweep.plan import plan_sweep
-    from harness.sweep.resolution import resolution
-    from harness.sweep.spaces.search import implied
-
-    made = plan_sweep(searches, options.opened(store))
-    # Where the output is not a terminal, rich would break the lines at 80 characters.
-    console = Screen(width=None if sys.stdout.isatty() else 100)
-    shown = [*implied(searches), *searches]
-    too_large = _too_large(shown, made)
-    for part in _tables(shown, made):
-        console.print(part)
-    given = {search.label: _given(search) for search in shown}
-    for name, encoders, labels in _together(shown, given):
-        if values := given[labels[0]]:
-            console.print(f"{name} on {', '.join(encoders)}: {values}", soft_wrap=True)
-    console.print(f"\n{made.to_run} trials to run{_cost(made, cpus_per_trial)}")
-    console.print(MEMORY, soft_wrap=True)
-    if too_large:
-        console.print(f"Too large for this machine: {too_large}", soft_wrap=True)
-    if found := resolution(searches, options.opened(store)):
-        console.print(_resolved(found), soft_wrap=True)
-    for sentence in _missing(made.missing):
-        console.print(sentence, soft_wrap=True)
-
-
-def _too_large(searches: "list[Search]", made: "Plan") -> str | None:
-    """Why the first trial that does not fit cannot run here; None: as far as is known, all fit.
-
-    Raises UserError when this machine has GPUs. Without them, it may be planning for others.
-    """
-    from harness.errors import UserError
-    from harness.sweep.cluster.machines import this_machine
-    from harness.sweep.cluster.room import check_fits, largest_room
-
-    machine = this_machine()
-    on_gpu = bool(machine.gpus)
-    room = largest_room([machine], on_gpu=on_gpu, limit=None)
-    for search in searches:
-        if room and any((line.memory or 0) > room.size for line in made.of(search.label)):
-            try:
-                for trial in search.known_trials():
-                    check_fits(trial, room)
-            except UserError as error:
-                if on_gpu:
-                    raise
-                return str(error)
-    return None
-
-
-def _cost(made: "Plan", cpus_per_trial: float) -> str:
-    """The steps and the time of the trials to run, as the end of a sentence."""
-    import os
-
-    from harness.sweep.cluster.machines import this_machine
-    from harness.sweep.screen.live_view import duration
-
-    bound = "at most " if any(line.at_most and line.to_run for line in made.lines) else ""
-    steps = "" if made.steps is None else f", {bound}{made.steps:,} steps"
-    if made.seconds is None:
-        return f"{steps}; estimated time: unknown (a model or a corpus is not here)"
-    gpus = len(this_machine().gpus)
-    slots = gpus or max(1, int((os.cpu_count() or 1) / cpus_per_trial))
-    hours = f"{made.seconds / 3600:.1f} {'GPU' if gpus else 'CPU'} hours"
-    time = f"about {duration(made.seconds / slots)} ({hours})"
-    return f"{steps}; estimated time with {slots} at a time: {time}"
-
-
-def _tables(searches: "list[Search]", made: "Plan") -> "Iterator[Table | str]":
-    """For each group of encoders its names, and a table of what is run on them."""
-    from rich.table import Table
-
-    lines = {search.label: made.of(search.label) for search in searches}
-    rounds = {
-        label: str([(line.round, line.varied) for line in each]) for label, each in lines.items()
-    }
-    on: dict[str, list[tuple[str, list[str]]]] = {}
-    for name, encoders, labels in _together(searches, rounds):
-        on.setdefault(", ".join(encoders), []).append((name, labels))
-    for number, (names, found) in enumerate(on.items()):
-        yield f"On {names}:"
-        table = Table(box=None, pad_edge=False, expand=True, show_header=number == 0)
-        table.add_column("search", max_width=24)
-        table.add_column("round")
-        table.add_column("varied", ratio=1, overflow="fold")
-        for column, width in WIDTHS.items():
-            table.add_column(column, justify="right", width=width)
-        for name, labels in found:
-            for place, same in enumerate(zip(*(lines[label] for label in labels), strict=True)):
-                values = "; ".join(f"{key}: {value}" for key, value in same[0].varied.items())
-                table.add_row("" if place else name, same[0].round, values, *_numbers(same))
-        yield table
-
-
-def _numbers(lines: "tuple[PlanLine, ...]") -> tuple[str, ...]:
-    """The trials of searches that differ in the encoder, those stored, and the cost of one.
-
-    Of several encoders, the cost is that of the largest.
-    """
-    trials = [line.trials for line in lines if line.trials is not None]
-    steps = [line.steps for line in lines if line.steps is not None]
-    seconds = [line.seconds for line in lines if line.seconds is not None]
-    memory = [line.memory for line in lines if line.memory is not None]
-    early = any(line.at_most for line in lines)
-    return (
-        str(sum(trials)) if len(trials) == len(lines) else "?",
-        str(sum(line.stored for line in lines)),
-        f"{'≤' if early or len({*steps}) > 1 else ''}{max(steps)}" if steps else "?",
-        f"{'≤' if early or len({*seconds}) > 1 else ''}{_short(max(seconds))}" if seconds else "?",
-        _gib(max(memory)) if memory else "?",
-    )
-
-
-def _short(seconds: float) -> str:
-    """A rough duration in few characters."""
-    hours = seconds / 3600
-    if hours >= 1:
-        return f"{hours:.1f} h" if hours < 100 else f"{hours:.0f} h"
-    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
-
-
-def _gib(size: int) -> str:
-    """Bytes in GiB, in few characters."""
-    found = size / 2**30
-    return f"{found:.1f}" if found >= 0.1 else "<0.1"
-
-
-def _given(search: "Search") -> str:
-    """What differs from the published values in the configuration that a search starts from."""
-    from harness.plugin import registry
-    from harness.trials.given_values import given_values
-    from harness.trials.record import four_digits
-
-    values = given_values(registry.load(search.method), search.config)
-    values.pop("setting", None)
-    return ", ".join(f"{name}={four_digits(value)}" for name, value in values.items())
-
-
-def _together(
-    searches: "list[Search]", said: Mapping[str, str]
-) -> list[tuple[str, list[str], list[str]]]:
-    """The searches that differ in the encoder alone: their name, their encoders, their labels.
-
-    said: label -> what is said of the search, which must be the same.
-    """
-    from harness.data.revisions import short_name
-
-    alike: dict[tuple[str, str], dict[str, str]] = {}
-    for search in searches:
-        encoder = short_name(search.config.encoder)
-        before, _, after = search.label.partition(encoder)
-        name = f"{before.strip()}{after}"
-        alike.setdefault((name, said[search.label]), {})[encoder] = search.label
-    return [(name, list(found), list(found.values())) for (name, _), found in alike.items()]
-
-
-def _resolved(found: "Resolution") -> str:
-    """What the final seeds resolve, as a sentence."""
-    from harness.sweep.resolution import POWER, SIGNIFICANCE
-
-    whence = f"over the store's {found.groups} groups" if found.groups else "a typical one"
-    return (
-        f"{found.repeats} final seeds or subsets resolve a difference of {found.difference:.2f} "
-        f"points of {found.metric} between two methods ({POWER:.0%} power, two-sided t test at "
-        f"{SIGNIFICANCE:.0%}, standard deviation {found.std:.2f}, {whence})"
-    ).replace("%", " %")
-
-
-def _missing(sentences: list[str]) -> list[str]:
-    """The sentences about what is not here; several models or files share one."""
-    names = [name for name, found, _ in (each.partition(NOT_FOUND) for each in sentences) if found]
-    if len(names) < 2:
-        return [f"Not here yet: {sentence}" for sentence in sentences]
-    others = [f"Not here yet: {each}" for each in sentences if NOT_FOUND not in each]
-    return [
-        f"Not here yet: {', '.join(names)}. Set HARNESS_HUB to a folder that has them, or connect "
-        f"to the Hub.",
-        *others,
-    ]
+        resources = Resources(cpus_per_trial, gpus)
+        with publishing(found) as publish:
+            watcher = Preparation(console, publish, work, work.aside)
+            run_sweep(searches, found, resources, Limits(), watcher, only_parts=True)
+    if watcher.state.failed:
+        raise typer.Exit(1)
+    console.print(f"What the trials share is in the cache {cache_folder()}.", soft_wrap=True)

@@ -16,8 +16,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from harness.cli.output import echo
-from harness.cli.screen import Screen
+from harness.cli.output import Screen, echo
 from harness.errors import visible
 
 BAR_SECONDS = 2.0

@@ -1,17 +1,16 @@
 """`harness reproduce`: runs what tables of a paper lack, prints them, and gives a verdict."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.cli import options
-from harness.cli.output import echo
-from harness.cli.paper_suites import announce, lacking_suites, measure
-from harness.cli.paper_target import runnable
-from harness.cli.plan import print_plan
+from harness.cli.output import Screen, echo
 from harness.cli.sweeping import Means, print_problems, run_searches
 from harness.cli.table import print_filled, width_of
 from harness.cli.targets import SweepOptions
+from harness.report.published.reported import load_paper
 
 if TYPE_CHECKING:
     from harness.sweep.spaces.search import Search
@@ -49,8 +48,6 @@ def reproduce(
 
     Example: harness reproduce diffaug --table 6 --dry-run
     """
-    from harness.cli.screen import Screen
-
     encoders = [encoder] if encoder else None
     targets = [
         SweepOptions([], set_, encoders, None, seeds, subsets, False, paper, each, store)
@@ -59,12 +56,18 @@ def reproduce(
     means = Means(cpus_per_trial, gpus_per_trial, address=address, track=track, local=local)
     means.check()
     searches = _searches(targets)
+    console, found = Screen(), options.opened(store)
+    # A mistake in a name or a value was answered before these are imported.
+    from harness.cli.paper_suites import announce, lacking_suites, measure
+    from harness.cli.paper_target import runnable
+
     if dry_run:
-        print_plan(searches, store, cpus_per_trial)
+        from harness.cli.printed_plan import print_plan
+
+        print_plan(searches, found, cpus_per_trial)
         for each in targets:
             announce(each)
         return
-    console, found = Screen(), options.opened(store)
     runs = runnable(searches)
     result = run_searches(runs, found, means, console, paper)
     tables = [compared for each in targets for compared in each.measured()]
@@ -78,8 +81,6 @@ def reproduce(
 
 def _numbers(paper: str, number: int | None) -> list[int]:
     """The number of the table, or of all tables of a paper that trials can fill."""
-    from harness.report.published.reported import load_paper
-
     if number is not None:
         return [number]
     found = load_paper(paper)
@@ -102,7 +103,6 @@ def _searches(targets: list[SweepOptions]) -> "list[Search]":
 
 def _print_verdict(target: SweepOptions) -> None:
     """Print the verdict on a table of scores; a table of examples has none."""
-    import sys
 
     from harness.report.formats.render import render_sheets
     from harness.report.papers.setups import SETUP_COLUMNS, Setups

@@ -1,22 +1,27 @@
 """`harness run`: runs one configuration."""
 
+import shlex
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from harness.cli import options
+from harness.cli.output import Screen
+from harness.cli.run_again import run_command
 from harness.errors import UserError
+from harness.shared_cache import check_caches
+from harness.tracking.trackers import check as check_tracker
+from harness.training.interruption import ended_by_sigterm
+from harness.training.progress import Progress
+from harness.trials.kept_output import kept_output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rich.console import Console
-
     from harness.sweep.screen.watcher import TrialWatcher
-    from harness.training.progress import Progress
     from harness.trials.record import Record
     from harness.trials.store import Store
     from harness.trials.trial import Trial
@@ -49,12 +54,7 @@ def run(
     values |= {"encoder": encoder} if encoder else {}
     resolve(plugin, values)
     # A mistake in a name or a value is answered before what follows is imported.
-    from harness.cli.screen import Screen
     from harness.cli.show import print_record
-    from harness.cli.summary import print_summary
-    from harness.shared_cache import check_caches
-    from harness.tracking.trackers import check as check_tracker
-    from harness.training.interruption import ended_by_sigterm
     from harness.trials.trained_encoder import provide
     from harness.trials.trial import Trial, key
 
@@ -70,7 +70,6 @@ def run(
         provide(found, trial.config.encoder)
         trial.declared.check()
     # So is what the method declares, before torch is.
-    from harness.trials.kept_output import kept_output
     from harness.trials.prepare import check_runnable
     from harness.trials.run import attempt
 
@@ -84,7 +83,7 @@ def run(
         if tracking:
             tracking.started(trial)
 
-        def report(now: "Progress") -> None:
+        def report(now: Progress) -> None:
             console.print(_progress(now))
             if tracking:
                 tracking.progressed(trial, asdict(now))
@@ -112,7 +111,7 @@ def run(
 
 @contextmanager
 def _tracking(
-    name: str | None, store: "Store", console: "Console"
+    name: str | None, store: "Store", console: Console
 ) -> "Iterator[TrialWatcher | None]":
     """In the block, what tells a tracker of the trial; None where none is asked for."""
     if name is None:
@@ -134,7 +133,51 @@ def _given(trial: "Trial") -> str:
     return shown or "the published values"
 
 
-def _progress(now: "Progress") -> str:
+def _progress(now: Progress) -> str:
     dev = "" if now.dev is None else f", dev {now.dev:.2f}"
     speed = f"{now.sentences_per_second:.0f} sentences/s"
     return f"step {now.step}/{now.total_steps}, loss {now.loss:.3f}, {speed}{dev}"
+
+
+def print_summary(record: "Record", store: "Store", console: Console, locator: str) -> None:
+    """Print what came of a trial, and the commands that show all of it and that run it again.
+
+    `locator`: the name or path of the method, as the user wrote it.
+    """
+    for line in _lines(record, store):
+        console.print(line, soft_wrap=True)
+    console.print(f"again: {run_command(record, locator)}", soft_wrap=True)
+
+
+def _lines(record: "Record", store: "Store") -> Iterator[str]:
+    yield f"{record.status}: {record.label}"
+    if record.reason:
+        yield f"reason: {record.reason}"
+    scores = [*record.dev.items(), *record.test.items()]
+    if scores:
+        yield "scores:"
+    for name, value in scores:
+        before = record.dev_before if name == record.selected_by else None
+        yield f"  {name}: {value:.2f}" + ("" if before is None else f" (before {before:.2f})")
+    yield f"cost: {_cost(record)}"
+    yield f"stored: {store.place}, key {record.key}"
+    if store.weights(record.key).is_file():
+        yield f"weights: {store.weights(record.key)}"
+    show = ["harness", "show", record.key[:10], "--store", store.place]
+    yield f"all of it: {shlex.join(show)}"
+    if not record.finished and store.log(record.key).is_file():
+        logs = ["harness", "logs", *show[2:]]
+        yield f"what it printed: {shlex.join(logs)}"
+
+
+def _cost(record: "Record") -> str:
+    """Steps, seconds and memory; what was not measured is left out."""
+    parts = {
+        "steps": record.steps,
+        "s in all": record.wall_seconds,
+        "s of training": record.training_seconds,
+        "sentences/s": record.sentences_per_second,
+        "MiB of memory": record.peak_host_memory_mib,
+        "MiB on the GPU": record.peak_gpu_memory_mib,
+    }
+    return ", ".join(f"{value:.4g} {unit}" for unit, value in parts.items() if value)

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from harness.data.user_modules import CodeNotRun, names_of_records
 from harness.errors import UserError, one_line
 from harness.trials.store_folders import store_option
 
@@ -21,8 +22,6 @@ def again(record: "Record", store: str, locator: str | None = None) -> str:
 
     store: where the record is. `locator`: the name or path of the method, as the user wrote it.
     """
-    from harness.data.user_modules import names_of_records
-
     if record.role == "evaluation":
         return _evaluation(record, store)
     if locator:
@@ -84,7 +83,6 @@ def named_values(
     unless it is that of `locator`. The last two are JSON, so that a caller may cache this for the
     trials of one configuration.
     """
-    from harness.data.user_modules import CodeNotRun, names_of_records
     from harness.plugin import registry
     from harness.plugin.resolution import resolve
     from harness.trials.given_values import given_values

@@ -1,19 +1,27 @@
 """`harness show`: shows everything about a trial, a cell of a table, a method or a corpus."""
 
 import string
+import textwrap
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
 from harness.cli import options
+from harness.cli.output import Screen
 from harness.cli.run_again import again
+from harness.cli.show_corpus import is_corpus, print_corpus
 from harness.errors import UserError, suggest
+from harness.evaluation.scores import Uncertainty
+from harness.inputs import kind_of
+from harness.plugin import registry
+from harness.plugin.fields import DescribedField, described_fields
+from harness.report.published.reported import papers
+from harness.sweep.spaces.space_methods import plugin_in_spaces
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from harness.evaluation.scores import Uncertainty
     from harness.trials.record import Record
 
 
@@ -38,12 +46,9 @@ def show(
 
     Example: harness show 3.avg
     """
-    from harness.cli.screen import Screen
-    from harness.cli.show_corpus import is_corpus, print_corpus
-
     console = Screen()
     paper, in_a_table, _ = what.partition(".")
-    if encoder and not (in_a_table and paper in _papers()):
+    if encoder and not (in_a_table and paper in papers()):
         raise UserError("--encoder belongs to a cell of a paper, such as diffaug.1.3.avg")
     if is_corpus(what):
         print_corpus(what, console)
@@ -51,16 +56,12 @@ def show(
         found = options.opened(store)
         print_record(found.find(what), found.place, console)
     elif _is_method(what):
-        from harness.cli.show_method import print_method
-
         print_method(what, console)
     elif "." in what:
         from harness.cli.show_cell import print_cell
 
         print_cell(what, encoder, store, console)
-    elif plugin := _in_a_space(what):
-        from harness.cli.show_method import print_method
-
+    elif plugin := plugin_in_spaces(what, (Path(), Path("search_spaces"))):
         print_method(plugin, console)
     else:
         raise UserError(
@@ -71,46 +72,19 @@ def show(
 
 def _near(what: str) -> list[str]:
     """The names that may be meant: of a plugin in the working directory, or of all methods."""
-    from pathlib import Path
-
     file = f"{what}.py"
-    return [file] if Path(file).exists() else _methods()
-
-
-def _methods() -> list[str]:
-    from harness.plugin import registry
-
-    return registry.names()
-
-
-def _papers() -> list[str]:
-    from harness.report.published.reported import papers
-
-    return papers()
-
-
-def _in_a_space(what: str) -> str | None:
-    """The path of a method that a search space of the working directory names by its path."""
-    from pathlib import Path
-
-    from harness.sweep.spaces.space_methods import plugin_in_spaces
-
-    return plugin_in_spaces(what, (Path(), Path("search_spaces")))
+    return [file] if Path(file).exists() else registry.names()
 
 
 def _is_method(what: str) -> bool:
     """Whether it is the name or the path of a method."""
-    from pathlib import Path
-
-    from harness.inputs import kind_of
-
     # A folder of the working directory is a method by its bare name, as for `harness run`.
     folder = kind_of(Path(what, "__init__.py")) != "nothing"
-    return "/" in what or what.endswith(".py") or folder or what in _methods()
+    return "/" in what or what.endswith(".py") or folder or what in registry.names()
 
 
 def print_record(
-    record: "Record", store: str, console: "Console", locator: str | None = None
+    record: "Record", store: str, console: Console, locator: str | None = None
 ) -> None:
     """Print the fields of a record, one per line, and the command that runs the trial again.
 
@@ -151,6 +125,48 @@ def _number(value: Any) -> str:
     return str(value)
 
 
-def _interval(spread: "Uncertainty") -> str:
+def _interval(spread: Uncertainty) -> str:
     interval = f"95 % from {spread.low:.2f} to {spread.high:.2f}"
     return f"standard error {spread.standard_error:.2f}, {interval}"
+
+
+def print_method(name: str, console: Console) -> None:
+    """Print every hyperparameter of the method with this name or path.
+
+    Raises UserError for a method that cannot be loaded.
+    """
+    config = registry.load(name).config_type
+    fields = described_fields(config)
+    _line(console, registry.docstring_line(registry.locate(name)))
+    for title, own in (("Its own hyperparameters", True), ("Shared with other methods", False)):
+        found = [field for field in fields if field.own == own]
+        if found:
+            console.print()
+            _line(console, f"{title} (--set NAME=VALUE):")
+        for field in found:
+            _print_field(field, console)
+
+
+def _print_field(field: DescribedField, console: Console) -> None:
+    """Print a field; the paper's values stand before its default."""
+    default = f"default {field.default}" if field.default else "no default"
+    kind = ", ".join(filter(None, [field.type, field.range, default]))
+    _line(console, f"{field.name} ({kind})", 2)
+    if field.meaning:
+        _line(console, field.meaning, 6)
+    if field.published:
+        _line(console, f"published: {'; '.join(field.published)}", 6)
+
+
+def _line(console: Console, text: str, indent: int = 0) -> None:
+    """Print a text, which is Markdown for the site, with all of its lines indented."""
+    blank = " " * indent
+    lines = textwrap.fill(
+        text.replace("`", ""),
+        console.width,
+        initial_indent=blank,
+        subsequent_indent=blank,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    console.print(lines, soft_wrap=True)

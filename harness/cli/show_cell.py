@@ -1,19 +1,27 @@
 """From a cell of a table to its trials, and to the command that runs them again."""
 
-from typing import TYPE_CHECKING
+import pyarrow.compute as pc
+from rich.console import Console
 
 from harness.cli import options
 from harness.cli.run_again import again
-from harness.errors import UserError
+from harness.errors import UserError, suggest
+from harness.plugin.registry import names
+from harness.report.cell_addresses import paper_cell, store_cell
+from harness.report.measured.groups import Cell, comparable_groups
+from harness.report.measured.measured_trials import TABLE_COLUMNS
+from harness.report.measured.quantities import PAPER_COLUMNS
+from harness.report.papers.paper_tables import paper_sheets, table_names
+from harness.report.published.answers import Answers
+from harness.report.published.commands import Commands
+from harness.report.published.reported import load_paper, papers
+from harness.report.sheets.rows import score_text
+from harness.report.stores.score_columns import decimals_of
+from harness.trials.record import WITHOUT_LARGE
+from harness.trials.store import Store
 
-if TYPE_CHECKING:
-    from rich.console import Console
 
-    from harness.report.measured.groups import Cell
-    from harness.trials.store import Store
-
-
-def print_cell(address: str, encoder: str | None, store: str | None, console: "Console") -> None:
+def print_cell(address: str, encoder: str | None, store: str | None, console: Console) -> None:
     """Print the cell that an address names: `3.avg`, or `diffaug.6.3.avg` of a paper.
 
     encoder: that of our trials, in the place of the paper's. Raises UserError where there is no
@@ -27,12 +35,7 @@ def print_cell(address: str, encoder: str | None, store: str | None, console: "C
         _print_compared(address, encoder, found, console)
 
 
-def _print_own(row: int, metric: str, store: "Store", console: "Console") -> None:
-    from harness.report.cell_addresses import store_cell
-    from harness.report.measured.groups import comparable_groups
-    from harness.report.measured.measured_trials import TABLE_COLUMNS
-    from harness.report.stores.score_columns import decimals_of
-
+def _print_own(row: int, metric: str, store: Store, console: Console) -> None:
     groups = comparable_groups(store.read(TABLE_COLUMNS).table)
     group, name, cell = store_cell(groups, row, metric)
     _line(console, f"{name} of {group.method} {group.setting} {group.encoder}")
@@ -41,16 +44,7 @@ def _print_own(row: int, metric: str, store: "Store", console: "Console") -> Non
     _print_score(cell, decimals, store, console)
 
 
-def _print_compared(address: str, encoder: str | None, store: "Store", console: "Console") -> None:
-    from harness.errors import suggest
-    from harness.plugin.registry import names
-    from harness.report.cell_addresses import paper_cell
-    from harness.report.measured.quantities import PAPER_COLUMNS
-    from harness.report.papers.paper_tables import paper_sheets, table_names
-    from harness.report.published.answers import Answers
-    from harness.report.published.commands import Commands
-    from harness.report.published.reported import load_paper, papers
-
+def _print_compared(address: str, encoder: str | None, store: Store, console: Console) -> None:
     paper, *parts = address.split(".")
     if paper not in papers() or len(parts) < 3:
         raise UserError(
@@ -85,10 +79,8 @@ def _verdict(agrees: bool | None) -> str:
     return {True: f" (inside {words})", False: f" (outside {words})", None: ""}[agrees]
 
 
-def _print_score(cell: "Cell", decimals: int, store: "Store", console: "Console") -> None:
+def _print_score(cell: Cell, decimals: int, store: Store, console: Console) -> None:
     """Print the mean, each trial with its score, and the commands of the first one."""
-    from harness.report.sheets.rows import score_text
-
     std = "" if cell.std is None else "mean±sample std of "
     trials = "1 trial" if cell.n == 1 else f"{cell.n} trials"
     _line(console, f"ours: {score_text(cell, decimals)} ({std}{trials})")
@@ -117,15 +109,11 @@ def _print_score(cell: "Cell", decimals: int, store: "Store", console: "Console"
     _line(console, f"again{others}: {' && '.join(_commands(first.key, cell.suite, store))}")
 
 
-def _commands(key: str, suite: str | None, store: "Store") -> list[str]:
+def _commands(key: str, suite: str | None, store: Store) -> list[str]:
     """The commands that run a trial again, and that measure it with the suite of a score.
 
     A model that was never a trial is only measured.
     """
-    import pyarrow.compute as pc
-
-    from harness.trials.record import WITHOUT_LARGE
-
     record = store.get(key)
     evaluations = store.read(WITHOUT_LARGE, pc.field("evaluates") == key).records()
     measured = [each for each in evaluations if suite in (None, each.suite)]
@@ -135,5 +123,5 @@ def _commands(key: str, suite: str | None, store: "Store") -> list[str]:
     return [again(each, store.place) for each in ([record] if own else [record, *measured[:1]])]
 
 
-def _line(console: "Console", text: str) -> None:
+def _line(console: Console, text: str) -> None:
     console.print(text, soft_wrap=True)

@@ -1,13 +1,17 @@
 """What a corpus is: shape, size, licence, first items, lengths, and overlaps with test sets."""
 
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Mapping
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+import numpy as np
+from rich.console import Console
 
-    from rich.console import Console
-
-    from harness.data.readers import Corpus
+from harness.data.corpora import PYTHON, SOURCES, file_of, source
+from harness.data.hub_tables import is_hub_name
+from harness.data.readers import Corpus
+from harness.data.registered_corpora import registers_corpus
+from harness.evaluation.overlap import overlaps
 
 FIRST = 3
 """Items that are printed"""
@@ -15,13 +19,6 @@ FIRST = 3
 
 def is_corpus(what: str) -> bool:
     """Whether it is the name of a corpus; a path that is a method's is none."""
-    import os
-    from pathlib import Path
-
-    from harness.data.corpora import PYTHON, SOURCES, file_of
-    from harness.data.hub_tables import is_hub_name
-    from harness.data.registered_corpora import registers_corpus
-
     if what.endswith(PYTHON):
         return registers_corpus(Path(what))
     # A file of another format is refused as a corpus, with the endings that are read.
@@ -32,11 +29,8 @@ def is_corpus(what: str) -> bool:
     return named and not Path(what).exists()
 
 
-def print_corpus(name: str, console: "Console") -> None:
+def print_corpus(name: str, console: Console) -> None:
     """Print all about a corpus. Raises UserError for one that is missing or damaged."""
-    from harness.data.corpora import source
-    from harness.evaluation.overlap import overlaps
-
     found = source(name)
     paths = found.paths()
     corpus = found.corpus(paths)
@@ -58,16 +52,14 @@ def print_corpus(name: str, console: "Console") -> None:
         console.print(line, soft_wrap=True)
 
 
-def _overlap(figures: "Mapping[str, int]") -> str:
+def _overlap(figures: Mapping[str, int]) -> str:
     """The figures of a test."""
     sentences = "{exact:>6} {normalised:>6} of {sentences:<6}".format_map(figures)
     return sentences + "{pairs_together:>6} of {pairs} pairs".format_map(figures)
 
 
-def _lengths(corpus: "Corpus") -> list[str]:
+def _lengths(corpus: Corpus) -> list[str]:
     """For each text of an item: its words, and how many are empty or occur before."""
-    import numpy as np
-
     lines = []
     for number, column in enumerate(corpus.columns, start=1):
         words = np.fromiter((len(text.split()) for text in column), np.int64, len(column))
@@ -83,7 +75,7 @@ def _lengths(corpus: "Corpus") -> list[str]:
     return lines
 
 
-def _first(corpus: "Corpus") -> list[str]:
+def _first(corpus: Corpus) -> list[str]:
     """The first items, with their labels or scores."""
     lines = []
     for item in range(min(FIRST, len(corpus))):

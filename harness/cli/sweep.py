@@ -3,19 +3,17 @@
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from harness.cli import options
-from harness.cli.paper_suites import announce, lacking_suites, measure
-from harness.cli.paper_target import runnable
-from harness.cli.plan import print_plan
+from harness.cli.output import Screen
 from harness.cli.sweeping import Means, print_problems, run_searches
 from harness.cli.table import print_filled, table
 from harness.cli.targets import SweepOptions
+from harness.files import written_whole
 from harness.inputs import finite
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from harness.sweep.run import SweepResult
     from harness.trials.store import Store
 
@@ -90,13 +88,17 @@ def sweep(
     )  # fmt: skip
     means.check()
     searches = chosen.searches()
+    console, found = Screen(), options.opened(store)
+    # A mistake in a name or a value was answered before these are imported.
+    from harness.cli.paper_suites import announce, lacking_suites, measure
+    from harness.cli.paper_target import runnable
+
     if dry_run:
-        print_plan(searches, store, cpus_per_trial)
+        from harness.cli.printed_plan import print_plan
+
+        print_plan(searches, found, cpus_per_trial)
         announce(chosen)
         return
-    from harness.cli.screen import Screen
-
-    console, found = Screen(), options.opened(store)
     runs = runnable(searches) if chosen.of_table else searches
     result = run_searches(runs, found, means, console, chosen.name)
     measured = measure(lacking_suites(chosen.measured()), found, means, console)
@@ -110,11 +112,10 @@ def sweep(
     print_problems(console, result, found, complete=complete)
 
 
-def _leave_table(console: "Console", store: "Store", space: str, result: "SweepResult") -> None:
+def _leave_table(console: Console, store: "Store", space: str, result: "SweepResult") -> None:
     """Write the table of the sweep as Parquet, and print what to do next."""
     import pyarrow.parquet as pq
 
-    from harness.files import written_whole
     from harness.plugin.registry import names
     from harness.report.measured.quantities import PAPER_COLUMNS
     from harness.report.sweep_table import next_commands, sweep_groups, sweep_table

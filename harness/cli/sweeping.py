@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import typer
+from rich.console import Console
 
 from harness.cli import options
 from harness.errors import UserError
+from harness.sweep.resources import Limits, Resources
+from harness.tracking.trackers import check
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from harness.sweep.resources import Limits, Resources
     from harness.sweep.run import SweepResult
     from harness.sweep.spaces.search import Search
     from harness.trials.store import Store
@@ -52,26 +52,20 @@ class Means:
         options.seconds_of(self.trial_timeout, "--trial-timeout")
         options.gpus_of(self.gpus_per_trial)
         if self.track is not None:
-            from harness.tracking.trackers import check
-
             check(self.track)
 
-    def resources(self) -> "Resources":
+    def resources(self) -> Resources:
         """What each trial occupies."""
-        from harness.sweep.resources import Resources
-
         return Resources(self.cpus_per_trial, options.gpus_of(self.gpus_per_trial))
 
-    def limits(self) -> "Limits":
+    def limits(self) -> Limits:
         """What each trial may take."""
-        from harness.sweep.resources import Limits
-
         memory = self.memory_per_trial and self.memory_per_trial * 2**30
         return Limits(options.seconds_of(self.trial_timeout, "--trial-timeout"), memory)
 
 
 def run_searches(
-    searches: "list[Search]", store: "Store", means: Means, console: "Console", name: str
+    searches: "list[Search]", store: "Store", means: Means, console: Console, name: str
 ) -> "SweepResult":
     """Run what the store lacks of the searches. `name`: that of the sweep, for a tracker."""
     options.use_cluster(means.address)
@@ -95,7 +89,7 @@ def run_searches(
 
 
 def print_problems(
-    console: "Console", result: "SweepResult", store: "Store", *, complete: bool
+    console: Console, result: "SweepResult", store: "Store", *, complete: bool
 ) -> None:
     """Print what the sweep could not do, and end with exit code 1 if there is anything.
 

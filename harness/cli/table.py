@@ -1,5 +1,9 @@
 """`harness table`: prints the results of a store, alone or beside the numbers of a paper."""
 
+import gc
+import shutil
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -7,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from harness.cli import options
-from harness.cli.output import echo
-from harness.inputs import finite
+from harness.cli.output import Screen, echo
+from harness.errors import UserError
+from harness.inputs import finite, kind_of
+from harness.report.published.reported import load_paper
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from harness.report.sheets.sheet import Sheet
 
 TableFormat = Literal["terminal", "markdown", "latex", "html", "csv", "json", "parquet"]
@@ -83,16 +87,9 @@ def table(
 
     Example: harness table --paper diffaug --table 1 --format latex --output table1.tex
     """
-    import gc
-    import sys
-
     # A large store becomes a million objects without a circle; the collector took a tenth of the
     # time to look through them.
     gc.disable()
-
-    from harness.errors import UserError
-    from harness.inputs import kind_of
-    from harness.report.formats.render import render_sheets
 
     if format == "parquet" and output is None:
         raise UserError("--format parquet is not for the screen; name a file with --output")
@@ -105,6 +102,10 @@ def table(
             f"--tolerance judges differences from the paper, and there are none with --encoder "
             f"{encoder}; leave one of them out"
         )
+    if paper is not None:
+        load_paper(paper)  # a wrong name is answered before what follows is imported
+    from harness.report.formats.render import render_sheets
+
     own = _Own(_names(rows, "--rows"), _names(columns, "--columns"), where)
     to_screen = output is None and sys.stdout.isatty()
     if paper is None:
@@ -124,8 +125,6 @@ def table(
 
 def width_of(*, to_screen: bool) -> int:
     """The characters in a line of a table."""
-    import shutil
-
     return shutil.get_terminal_size().columns if to_screen else NOT_A_TERMINAL_WIDTH
 
 
@@ -143,8 +142,6 @@ def _end_if_incomplete(sheets: "list[Sheet]", tolerance: float | None) -> None:
 
 def _write(content: bytes, output: Path) -> None:
     """Write a table to a file. Raises UserError when the file cannot be written."""
-    from harness.errors import UserError
-
     try:
         output.write_bytes(content)
     except OSError as error:
@@ -164,8 +161,6 @@ class _Own:
 
 def _names(given: str | None, option: str) -> tuple[str, ...]:
     """The names in a text like `method,encoder`. Raises UserError for an empty name."""
-    from harness.errors import UserError
-
     names = tuple(name.strip() for name in given.split(",")) if given is not None else ()
     if not all(names):
         raise UserError(f"{option} {given}: write names with commas between them, without gaps")
@@ -176,7 +171,6 @@ def _own_sheets(
     own: _Own, number: int | None, encoder: str | None, store: str | None
 ) -> "list[Sheet]":
     """The tables of the store, or the one that the user describes."""
-    from harness.errors import UserError
     from harness.report.measured.measured_trials import TABLE_COLUMNS
 
     found = options.opened(store)
@@ -194,10 +188,9 @@ def _own_sheets(
 
 
 def print_filled(
-    paper: str, number: int, encoder: str | None, store: str | None, values: "Mapping[str, Any]"
+    paper: str, number: int, encoder: str | None, store: str | None, values: Mapping[str, Any]
 ) -> None:
     """Print a table of a paper. values: hyperparameters that all our trials in it have."""
-    import sys
 
     from harness.report.formats.render import render_sheets
 
@@ -214,10 +207,9 @@ def _paper_sheets(
     store: str | None,
     *,
     ask: bool,
-    values: "Mapping[str, Any] | None" = None,
+    values: Mapping[str, Any] | None = None,
 ) -> "list[Sheet]":
     """The tables of a paper. `ask`: also those cells for which the store's models are asked."""
-    from harness.cli.screen import Screen
     from harness.plugin.registry import names
     from harness.report.measured.quantities import PAPER_COLUMNS
     from harness.report.papers.paper_tables import paper_sheets

@@ -5,14 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cli import options
-from harness.cli.paper_target import check_fillable, compared_tables, table_searches
 from harness.errors import UserError
-from harness.sweep.spaces.named_spaces import (
-    YAML_SUFFIXES,
-    shipped_spaces,
-    space_file,
-    space_name,
-)  # fmt: skip
+from harness.report.published.reported import load_paper
+from harness.sweep.spaces.named_spaces import YAML_SUFFIXES, shipped_spaces, space_file, space_name
 
 if TYPE_CHECKING:
     from harness.report.published.compared import ComparedTable
@@ -60,6 +55,9 @@ class SweepOptions:
             if self.paper is None and self.table is None:
                 return False
             raise UserError("a table is named by its paper and its number: --paper P --table N")
+        load_paper(self.paper)  # a wrong name is answered before what follows is imported
+        from harness.cli.paper_target import check_fillable
+
         check_fillable(self.paper, self.table)
         return True
 
@@ -76,6 +74,8 @@ class SweepOptions:
         Raises UserError for anything that is wrong in the options or in the search space.
         """
         if self.of_table:
+            from harness.cli.paper_target import table_searches
+
             return table_searches(
                 str(self.paper), int(self.table or 0), self._overrides(self._methods()), self.store
             )
@@ -88,6 +88,8 @@ class SweepOptions:
 
     def compared(self) -> "list[ComparedTable]":
         """The published table with the trials of the store, once for each encoder that is asked."""
+        from harness.cli.paper_target import compared_tables
+
         overrides = self._overrides(self._methods())
         return compared_tables(str(self.paper), int(self.table or 0), overrides, self.store)
 

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated
 
 from annotated_types import Interval
+from pydantic import TypeAdapter
 
 from harness.evaluation.scores import Origin
 
@@ -208,8 +209,6 @@ def card(name: str, dumped: str | None = None) -> SuiteCard:
 @functools.cache
 def parsed_card(dumped: str) -> SuiteCard:
     """The card that a text of JSON says. Raises ValueError for a field of another type."""
-    from pydantic import TypeAdapter  # a shipped suite needs none of it
-
     return TypeAdapter(SuiteCard).validate_json(dumped)
 
 

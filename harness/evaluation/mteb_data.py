@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from huggingface_hub import constants, snapshot_download
+from huggingface_hub.errors import LocalEntryNotFoundError
+
 from harness.data.hub import mirrors
 from harness.data.hub_tables import is_hub_name, plainly_named
 from harness.errors import NotHere, UserError, suggest
@@ -110,9 +113,6 @@ def _mirrored(repository: str) -> Path | None:
 
 
 def _not_downloaded(repository: str, revision: str) -> bool:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
     try:
         snapshot_download(repository, repo_type="dataset", revision=revision, local_files_only=True)
     except LocalEntryNotFoundError:
@@ -124,8 +124,6 @@ def _not_downloaded(repository: str, revision: str) -> bool:
 @functools.cache
 def hub_failure() -> str | None:
     """Why the Hub does not answer; None where it does. It is asked once."""
-    from huggingface_hub import constants
-
     if constants.HF_HUB_OFFLINE:
         return "HF_HUB_OFFLINE is set"
     try:

@@ -16,6 +16,7 @@ from harness.data.hub import model_folder
 from harness.encoders.masked_lm import Generator
 from harness.errors import UserError, extra
 from harness.evaluation.embedder import Embedder
+from harness.export.onnx import write_onnx
 from harness.export.plain import copy_tokenizer, write_plain
 from harness.export.probes import PROBES, check_equal
 from harness.files import written_whole
@@ -99,7 +100,6 @@ def _add_onnx(method: str, ours: np.ndarray, folder: Path, *, plain: bool) -> No
             f"the method {method} needs code of harness, which ONNX cannot have; export it without "
             f"--onnx"
         )
-    from harness.export.onnx import write_onnx
 
     write_onnx(encoder(folder).cpu(), ours, folder)
 

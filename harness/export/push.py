@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from huggingface_hub import HfApi, get_token
+
 from harness.errors import UserError, explained
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -24,8 +26,6 @@ def push(folder: Path, repository: str, title: str, *, private: bool) -> str:
     private: for a new repository. Returns the address of the repository. Raises UserError when the
     Hub refuses or is away.
     """
-    from huggingface_hub import HfApi, get_token
-
     if get_token() is None:
         raise UserError("the Hub needs a token: log in with `hf auth login`, or set HF_TOKEN")
     with explained(f"the Hub did not take {repository}: "):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
+from huggingface_hub import snapshot_download
 from safetensors import SafetensorError
 from safetensors.numpy import load_file as load_arrays
 from safetensors.torch import load_file
@@ -60,8 +61,6 @@ class RebuiltMethod(nn.Module):
         """
         folder = Path(model_name_or_path)
         if not folder.is_dir():
-            from huggingface_hub import snapshot_download
-
             known = ("revision", "token", "local_files_only")
             chosen = {name: options[name] for name in known if name in options}
             cache = options.get("cache_folder")

@@ -90,7 +90,7 @@ def run_sweep(
 
         heard = Everyone(watcher, tracking) if tracking else watcher
         sweep = Sweep(searches, store, start, watcher, heard)
-        sweep.check()
+        sweep.check(only_parts=only_parts)
         return sweep.serve(sweep.prepare() if only_parts else sweep.run())
 
 
@@ -131,10 +131,11 @@ class Sweep:
         own = [each for each in self.searches if each.starts_from is None]
         return [*implied(self.searches), *own]
 
-    def check(self) -> None:
+    def check(self, *, only_parts: bool = False) -> None:
         """Check every search that the store has not finished, before anything runs.
 
-        Raises UserError for trials that cannot run.
+        `only_parts`: whether no trial is going to run, so that none needs to fit a machine. Raises
+        UserError for trials that cannot run.
         """
         searches = [*implied(self.searches), *self.searches]
         trials = [_by_key(each.known_trials()) for each in searches]
@@ -143,7 +144,7 @@ class Sweep:
             if by_key.keys() - settled:
                 self._check_runnable(search)
         missing = {name: each[name] for each in trials for name in each.keys() - settled}
-        if missing:
+        if missing and not only_parts:
             self.pool.check_fits(missing.values())
 
     def _check_runnable(self, search: Search) -> None:

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from harness.claims import owner_of
 from harness.errors import visible
 from harness.files import written_whole
@@ -104,6 +106,4 @@ def _read(note: str | bytes) -> RunningTrial | None:
 
 @functools.cache
 def _notes() -> Any:
-    from pydantic import TypeAdapter  # only who looks at others needs it
-
     return TypeAdapter(RunningTrial)

@@ -47,7 +47,6 @@ def harness(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("HARNESS_HUB", raising=False)
     # What the command changes of its process is not for the tests that follow in it.
     monkeypatch.setenv("PYTHONSAFEPATH", "1")
-    monkeypatch.setattr(cli, "PRINTING", ())
 
     def call(*arguments: object) -> Answer:
         monkeypatch.setattr(sys, "argv", ["harness", *map(str, arguments)])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.cli.verbs import VERBS
 from harness.trials.store import Store
 from tests.cli.conftest import REPOSITORY, Swept
 
@@ -21,14 +22,14 @@ HEAVY = {
 }  # fmt: skip
 PROGRAM = """
 import atexit, sys
-atexit.register(lambda: print("imported", *{name.partition(".")[0] for name in sys.modules}))
+atexit.register(lambda: print("imported", *sys.modules))
 from harness.cli import main
 main()
 """
 
 
 def run(*arguments: object, cache: Path) -> tuple[int, str, set[str]]:
-    """The exit code of a command, what it printed, and the packages that it imported."""
+    """The exit code of a command, what it printed, and the modules that it imported."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *map(str, arguments)],
         capture_output=True, text=True, timeout=600, check=False, cwd=REPOSITORY,
@@ -59,14 +60,34 @@ def run(*arguments: object, cache: Path) -> tuple[int, str, set[str]]:
         ("swep", "sweep"),
         ("sweep simcse unsupp", "unsup"),
         ("sweep simcse unsup --encoder no/such --dry-run", "Not here yet"),
-        ("table --paper difaug", "diffaug"),
         ("eval --no-such", "No such option"),
     ],
 )
 def test_nothing_heavy(arguments: str, shown: str, cache: Path) -> None:
-    _, printed, imported = run(*arguments.split(), cache=cache)
+    words = arguments.split()
+    _, printed, imported = run(*words, cache=cache)
     assert shown in printed
     assert not imported & HEAVY
+    if words[0] not in VERBS:
+        assert not imported & {f"harness.cli.{module}" for module in VERBS.values()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ("plan simcse unsupp", "unsup"),
+        ("table --paper difaug", "diffaug"),
+        ("report --paper difaug --out none", "diffaug"),
+        ("figure --paper difaug --figure 4", "diffaug"),
+        ("eval no_such", "was not found"),
+        ("compare tiny-bert no_such", "was not found"),
+    ],
+)
+def test_a_wrong_name_imports_nothing_that_counts(arguments: str, shown: str, cache: Path) -> None:
+    code, printed, imported = run(*arguments.split(), cache=cache)
+    assert code == 2
+    assert shown in printed
+    assert not imported & {*HEAVY, "numpy", "pyarrow"}
 
 
 def test_nothing_heavy_over_a_store(swept: Swept, cache: Path, tmp_path: Path) -> None:
@@ -80,6 +101,8 @@ def test_nothing_heavy_over_a_store(swept: Swept, cache: Path, tmp_path: Path) -
         ("sweep", swept.space, "--store", swept.store),
         ("merge", swept.store, "--into", tmp_path / "merged"),
         ("publish", swept.store, tmp_path / "published"),
+        ("clean", "--dry-run", "--store", swept.store),
+        ("reproduce", "diffaug", "--table", "1", "--dry-run", "--store", swept.store),
     ):
         code, printed, imported = run(*command, cache=cache)
         assert code == 0 or "has no log" in printed, printed

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.screen import Screen
+from harness.cli.output import Screen
 from harness.errors import one_line, visible
 from tests.cli.conftest import Harness
 

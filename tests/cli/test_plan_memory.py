@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from harness.cli import printed_plan
 from harness.sweep.cluster.machines import Machine
 from harness.sweep.resources import Gpu
 
@@ -15,9 +16,7 @@ EIGHT = (*LARGE, "--set", "engine=ddp", "--set", "workers=8")
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
     """machine(found): this machine is like that."""
-    return lambda found: monkeypatch.setattr(
-        "harness.sweep.cluster.machines.this_machine", lambda: found
-    )
+    return lambda found: monkeypatch.setattr(printed_plan, "this_machine", lambda: found)
 
 
 def memory_of(out: str) -> list[str]:

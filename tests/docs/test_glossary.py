@@ -4,9 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-import typer.main
 
-from harness.cli.verbs import app
+from harness.cli.verbs import VERBS, command
 from harness.plugin import registry
 from harness.sweep.spaces.sampling import Sampler
 from harness.sweep.spaces.space import MethodSpace, Repeats, Select, Space, TrainedEncoder
@@ -42,8 +41,7 @@ def test_every_fixed_word_has_one_sentence() -> None:
 
 
 def test_the_options_exist() -> None:
-    commands = typer.main.get_group(app).commands.values()
-    options = {name for command in commands for each in command.params for name in each.opts}
+    options = {name for verb in VERBS for each in command(verb).params for name in each.opts}
     named = places("option")
     assert {"--set", "--configurations"} <= named
     assert not named - options

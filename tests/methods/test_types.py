@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.new import skeleton
+from harness.cli.plugins import skeleton
 from harness.plugin import registry
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]

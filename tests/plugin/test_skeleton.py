@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.new import SKELETONS, Skeleton, skeleton
+from harness.cli.plugins import SKELETONS, Skeleton, skeleton
 from harness.trials.checking import problems
 
 CHECKOUT = Path(__file__).resolve().parents[2]

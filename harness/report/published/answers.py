@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 from harness.errors import UserError
 from harness.report.measured.groups import Group
 from harness.report.measured.measured_trials import MeasuredTrial
+from harness.trials.store import Store
 
 if TYPE_CHECKING:
     from harness.trials.nearest import SentenceModel
-    from harness.trials.store import Store
 
 
 class Answers:
     """Asks the models whose weights a store keeps; each is loaded once."""
 
-    def __init__(self, store: "Store", status: Callable[[str], None]) -> None:
+    def __init__(self, store: Store, status: Callable[[str], None]) -> None:
         """`store`: with the records and the weights. `status`: called with what is being done."""
         self._store, self._status = store, status
         self._models: dict[str, SentenceModel | None] = {}

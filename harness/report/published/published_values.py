@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from harness.plugin import registry
 from harness.report.published.matching import ANY, Wanted
 
 
@@ -16,8 +17,6 @@ def published_values(target: Wanted) -> Mapping[str, Any]:
     """
     if target.needs:
         return {}
-    from harness.plugin import registry  # torch takes seconds to import
-
     config = registry.load(target.method).config_type(
         encoder=target.published_encoder or target.encoder,
         setting=target.setting,

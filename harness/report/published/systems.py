@@ -47,6 +47,9 @@ class ColumnRun(ReportedPart):
     """System -> what its rows must have besides"""
 
 
+_NOTHING_SAID = ColumnRun()
+
+
 class TableRuns(ReportedPart):
     """What is said of a table that its rows do not say; a column goes before the table."""
 
@@ -75,8 +78,10 @@ class Systems(ReportedPart):
 
     def column(self, table: str, column: str) -> ColumnRun:
         """What is said of a column of the table `<paper>.<table>`, with what the table says."""
-        runs = self.table_runs.get(table, TableRuns())
-        found = runs.columns.get(column, ColumnRun())
+        runs = self.table_runs.get(table)
+        if runs is None:  # as of most cells; a store is compared with thousands of them
+            return _NOTHING_SAID
+        found = runs.columns.get(column, _NOTHING_SAID)
         systems = {
             name: {**runs.systems.get(name, {}), **found.systems.get(name, {})}
             for name in {*runs.systems, *found.systems}

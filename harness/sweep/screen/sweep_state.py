@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from harness.claims import claimed, owner_of
 from harness.errors import visible
 from harness.files import written_whole
@@ -132,6 +134,4 @@ def _sweeps(store: Store) -> list[Path]:
 
 @functools.cache
 def _states() -> Any:
-    from pydantic import TypeAdapter  # only who looks at others needs it
-
     return TypeAdapter(SweepState)
