@@ -78,7 +78,7 @@ def eval_(
     from harness.shared_cache import check_caches
     from harness.trials.lookup import evaluation_key, named
 
-    names = list(dict.fromkeys(_names(suite)))
+    names = _names(suite)
     for called in names:
         check_name(called)
     found = options.opened(store)
@@ -108,15 +108,9 @@ def _names(text: str) -> list[str]:
     from pathlib import Path
 
     from harness.data.corpus_names import split_name
-    from harness.inputs import is_file
+    from harness.inputs import is_file, names_in
 
-    parts, names = _COMMA.split(text), list[str]()
-    while parts:
-        beginnings = [",".join(parts[:many]).strip() for many in range(len(parts), 1, -1)]
-        name = next((each for each in beginnings if is_file(Path(split_name(each)[0]))), None)
-        names.append(name or parts[0].strip())
-        parts = parts[len(_COMMA.split(names[-1])) :]
-    return names
+    return names_in(_COMMA.split(text), lambda name: is_file(Path(split_name(name)[0])))
 
 
 def _measure(
