@@ -26,10 +26,10 @@ REPOSITORY = re.compile(r"(?:models|datasets)(?:/[\w-][\w.-]*){1,2}", re.ASCII)
 """The pattern of a repository in a record"""
 COMMIT = re.compile("[0-9a-f]{40}")
 """The pattern of a commit"""
-_resolved: dict[tuple[str, RepositoryKind, str, str | None], str] = {}
+_resolved: dict[tuple[str, str, str, str | None], str] = {}
 """(folder of the downloads, kind, repository, revision) -> the commit that this process has for it;
 a branch may move on while trials run"""
-Resolved = Sequence[tuple[RepositoryKind, str, str | None, str]]
+Resolved = Sequence[tuple[str, str, str | None, str]]
 """(kind, repository, revision, its commit)"""
 
 
@@ -102,13 +102,18 @@ def snapshot(
 def resolved_here() -> Resolved:
     """The commits that this process has for revisions of the Hub."""
     here = str(downloads())
-    return [(*what, commit) for (folder, *what), commit in _resolved.items() if folder == here]
+    return [
+        (kind, repository, revision, commit)
+        for (folder, kind, repository, revision), commit in _resolved.items()
+        if folder == here
+    ]
 
 
 def resolve_as(commits: Resolved) -> None:
     """Read the same commits as the process that has sent them, wherever a branch is now."""
     here = str(downloads())
-    _resolved.update(((here, *what), commit) for *what, commit in commits)
+    for kind, repository, revision, commit in commits:
+        _resolved[here, kind, repository, revision] = commit
 
 
 def downloads() -> Path:

@@ -35,7 +35,7 @@ def without_wrong(table: pa.Table, column: Column, wrong: Callable[[], Wrong]) -
     if any(parents):
         known = wrong()
         reasons = [
-            own or (_inherited(parent) if parent in known else None)
+            own or (_inherited(parent) if parent and parent in known else None)
             for own, parent in zip(reasons, parents, strict=True)
         ]
     chosen = pa.array([reason is not None for reason in reasons])
