@@ -4,6 +4,7 @@ import errno
 import math
 import os
 import stat
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -111,6 +112,20 @@ def read_note(path: Path) -> bytes:
         if len(content := file.read(LARGEST_NOTE + 1)) > LARGEST_NOTE:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
     return content
+
+
+def names_in(parts: Sequence[str], known: Callable[[str], bool]) -> list[str]:
+    """The names in the parts of a text between its commas, each name once.
+
+    A comma is a part of a name that is `known` to have it.
+    """
+    names, rest = list[str](), list(parts)
+    while rest:
+        lengths = range(len(rest), 1, -1)
+        many = next((each for each in lengths if known(",".join(rest[:each]).strip())), 1)
+        names.append(",".join(rest[:many]).strip())
+        rest = rest[many:]
+    return list(dict.fromkeys(names))
 
 
 def why(error: Exception) -> str:

@@ -1,10 +1,14 @@
 """The command line: each verb is a function, which `harness.cli.verbs` finds in its file."""
 
+import errno
 import io
 import os
 import sys
+from contextlib import suppress
 from typing import TextIO
 
+UNWRITTEN = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What the system says of an output that takes no more: its reader has gone, or its disk is full"""
 INTERRUPTED = 130
 """Exit code after Ctrl-C, by the convention of shells: 128 + the number of the signal"""
 
@@ -14,7 +18,8 @@ def main() -> None:
 
     A user's mistake gives one sentence and exit code 2. A model without a score, and a sweep
     that cannot go on, give one sentence and exit code 1. Ctrl-C gives exit code 130, also while
-    modules are still being imported, and a reader of the output that has gone exit code 1.
+    modules are still being imported. An output that cannot be written gives one sentence and exit
+    code 1, and one whose reader has gone exit code 1 alone.
     """
     # Torch says on stderr, from its C++, what only its own developers can use.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -29,7 +34,13 @@ def main() -> None:
 
             code = run_verb(sys.argv[1:] or ["--help"])
             sys.stdout.flush()
-        except BrokenPipeError:
+        except OSError as error:
+            if error.filename is not None or error.errno not in UNWRITTEN:
+                raise
+            if error.errno != errno.EPIPE:
+                with suppress(OSError):
+                    said = f"Error: the output cannot be written ({error.strerror})"
+                    print(said, file=sys.stderr)
             _abandon_output()
             code = 1
     except KeyboardInterrupt:

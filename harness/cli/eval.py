@@ -17,7 +17,7 @@ from harness.data.corpus_names import split_name
 from harness.data.hub import model_folder
 from harness.errors import NotHere, UserError
 from harness.evaluation.scores import Uncertainty
-from harness.inputs import is_file
+from harness.inputs import is_file, names_in
 from harness.shared_cache import check_caches
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def eval_(
     from harness.evaluation.suites import suite as suite_called
     from harness.trials.lookup import evaluation_key, named
 
-    names = list(dict.fromkeys(_names(suite)))
+    names = _names(suite)
     for called in names:
         check_name(called)
     found = options.opened(store)
@@ -124,13 +124,7 @@ def eval_(
 
 def _names(text: str) -> list[str]:
     """The names of suites in a text; a comma is a part of a name where a file is called so."""
-    parts, names = _COMMA.split(text), list[str]()
-    while parts:
-        beginnings = [",".join(parts[:many]).strip() for many in range(len(parts), 1, -1)]
-        name = next((each for each in beginnings if is_file(Path(split_name(each)[0]))), None)
-        names.append(name or parts[0].strip())
-        parts = parts[len(_COMMA.split(names[-1])) :]
-    return names
+    return names_in(_COMMA.split(text), lambda name: is_file(Path(split_name(name)[0])))
 
 
 def _measure(

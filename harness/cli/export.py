@@ -70,15 +70,10 @@ def export(
     found = options.opened(store)
     build = checked(name, found, method)
     with working(f"exporting {name} into {folder}") as work:
-        plain = write(build, folder, method, found, work, onnx=onnx)
+        loaded_by = write(build, folder, method, found, work, onnx=onnx)
     echo(f"{folder}: embeddings equal to those of the trial, to 1e-5.")
-    if plain:
-        from harness.export.card import PLAIN_VERSIONS  # it imports what `write` needs
-
-        echo(
-            f'SentenceTransformer("{folder}") of sentence-transformers {PLAIN_VERSIONS} loads it '
-            f"without harness."
-        )
+    if loaded_by:
+        echo(f'SentenceTransformer("{folder}") loads it without harness. {loaded_by}.')
     else:
         echo(
             f'harness.encoder("{folder}") loads it; its method needs code of harness, which '
@@ -119,10 +114,13 @@ def write(
     steps: Steps,
     *,
     onnx: bool = False,
-) -> bool:
-    """Write the folder of a model with its card; whether sentence-transformers alone loads it."""
+) -> str | None:
+    """Write the folder of a model with its card.
+
+    Returns a sentence about the versions of sentence-transformers that load it alone, if any do.
+    """
     steps("loading torch and sentence-transformers")
-    from harness.export.card import model_card
+    from harness.export.card import loaded_by, model_card
     from harness.export.folder import check_library, write_folder
     from harness.export.onnx import check_onnx
 
@@ -138,9 +136,10 @@ def write(
         return model_card(model, group, plain=plain, command=again)
 
     with options.writing(folder):
-        return write_folder(
+        plain = write_folder(
             model.method, model.kit, model.facts, folder, card, onnx=onnx, steps=steps
         )
+    return loaded_by(model) if plain else None
 
 
 def _group(model: "Exportable", store: "Store") -> "Group | None":

@@ -106,11 +106,11 @@ def table(
         load_paper(paper)  # a wrong name is answered before what follows is imported
     from harness.report.formats.render import render_sheets
 
-    own = _Own(_names(rows, "--rows"), _names(columns, "--columns"), where)
+    own = _Own(_parts(rows), _parts(columns), where)
     to_screen = output is None and sys.stdout.isatty()
     if paper is None:
         sheets = _own_sheets(own, number, encoder, store)
-    elif own != _Own((), (), None):
+    elif own != _Own([], [], None):
         raise UserError("--rows, --columns and --where make a table of your own; leave --paper out")
     else:
         sheets = _paper_sheets(paper, number, encoder, store, ask=strict or number is not None)
@@ -154,17 +154,14 @@ def _write(content: bytes, output: Path) -> None:
 class _Own:
     """What a user wants of a table of the store."""
 
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
+    rows: list[str]
+    """Parts of names, which may have commas"""
+    columns: list[str]
     where: str | None
 
 
-def _names(given: str | None, option: str) -> tuple[str, ...]:
-    """The names in a text like `method,encoder`. Raises UserError for an empty name."""
-    names = tuple(name.strip() for name in given.split(",")) if given is not None else ()
-    if not all(names):
-        raise UserError(f"{option} {given}: write names with commas between them, without gaps")
-    return tuple(dict.fromkeys(names))
+def _parts(text: str | None) -> list[str]:
+    return [] if text is None else text.split(",")
 
 
 def _own_sheets(

@@ -97,8 +97,8 @@ def model_folder(name: str, *, download: bool = True) -> Path:
     if outside or "@" in repository or not name.isprintable():
         raise UserError(
             f'"{name}" cannot be the name of a model: write ORGANISATION/NAME as on the Hub, '
-            f"behind which @REVISION may stand (a tag, a commit, a branch without a slash, or "
-            f"refs/pr/1), or the path of a folder"
+            f"behind which @REVISION may stand (a branch, a tag, a commit or refs/pr/1), or the "
+            f"path of a folder"
         )
     for mirror in mirrors():
         folder = mirror / "models" / name

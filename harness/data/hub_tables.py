@@ -1,6 +1,7 @@
 """Data sets of the Hub by `ORGANISATION/NAME[@REVISION][/CONFIG][:SPLIT]`.
 
-They lie in a mirror, or are downloaded.
+They lie in a mirror, or are downloaded. In the name of a branch, a slash is written as `%2F`,
+because a configuration may follow the revision.
 """
 
 import functools
@@ -13,13 +14,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from harness.data.hub import mirrors
-from harness.data.revisions import REVISION, downloaded_revisions, snapshot
+from harness.data.revisions import SLASH_OF_DATA, downloaded_revisions, snapshot
 from harness.errors import NotHere, UserError, explained, suggest
 from harness.files import Stamp
 from harness.inputs import is_folder
 
 _NAME = re.compile(
-    rf"(?P<repository>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>{REVISION}))?"
+    r"(?P<repository>[\w-][\w.-]*/[\w-][\w.-]*)"
+    rf"(@(?P<revision>refs/(pr|convert)/\w[\w.-]*|\w[\w.-]*({SLASH_OF_DATA}\w[\w.-]*)*))?"
     r"(/(?P<config>[\w.-]+))?(:(?P<split>[\w.-]+))?"
 )
 
@@ -37,8 +39,8 @@ def hub_files(data: str, *, download: bool = True) -> list[Path]:
     """
     found = _NAME.fullmatch(data)
     assert found is not None
-    repository, revision, config = found["repository"], found["revision"], found["config"]
-    split = found["split"] or "train"
+    repository, config, split = found["repository"], found["config"], found["split"] or "train"
+    revision = found["revision"] and found["revision"].replace(SLASH_OF_DATA, "/")
     mirrored = _mirrored(f"{repository}@{revision}" if revision else repository)
     folder = mirrored or _downloaded(repository, revision, config, download)
     there = sorted(path for path in folder.rglob("*") if path.is_file())

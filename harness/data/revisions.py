@@ -15,18 +15,22 @@ from harness.data.trained_encoders import parts_of, trained_name
 from harness.errors import UserError
 
 RepositoryKind = Literal["models", "datasets"]
-REVISION = r"refs/(?:pr|convert)/\w[\w.-]*|\w[\w.-]*"
-"""The pattern of a revision: no part of it can lead out of a folder"""
 _NAME = re.compile(
-    rf"(?P<repository>[\w-][\w.-]*(?:/[\w-][\w.-]*)?)@(?P<revision>{REVISION})", re.ASCII
+    r"(?P<repository>[\w-][\w.-]*(?:/[\w-][\w.-]*)?)@(?P<revision>\w[\w.-]*(?:/\w[\w.-]*)*)",
+    re.ASCII,
 )
+"""The pattern of a model with a revision, of which no part can lead out of a folder"""
+SLASH_OF_DATA = "%2F"
+"""A slash in the branch of a data set, behind which the name of a configuration may stand"""
 REPOSITORY = re.compile(r"(?:models|datasets)(?:/[\w-][\w.-]*){1,2}", re.ASCII)
 """The pattern of a repository in a record"""
 COMMIT = re.compile("[0-9a-f]{40}")
 """The pattern of a commit"""
-_resolved: dict[tuple[str, RepositoryKind, str, str | None], str] = {}
+_resolved: dict[tuple[str, str, str, str | None], str] = {}
 """(folder of the downloads, kind, repository, revision) -> the commit that this process has for it;
 a branch may move on while trials run"""
+Resolved = Sequence[tuple[str, str, str | None, str]]
+"""(kind, repository, revision, its commit)"""
 
 
 def split_revision(model: str) -> tuple[str, str | None]:
@@ -95,6 +99,23 @@ def snapshot(
     return Path(folder)
 
 
+def resolved_here() -> Resolved:
+    """The commits that this process has for revisions of the Hub."""
+    here = str(downloads())
+    return [
+        (kind, repository, revision, commit)
+        for (folder, kind, repository, revision), commit in _resolved.items()
+        if folder == here
+    ]
+
+
+def resolve_as(commits: Resolved) -> None:
+    """Read the same commits as the process that has sent them, wherever a branch is now."""
+    here = str(downloads())
+    for kind, repository, revision, commit in commits:
+        _resolved[here, kind, repository, revision] = commit
+
+
 def downloads() -> Path:
     """The folder of what was downloaded from the Hub."""
     from huggingface_hub import constants
@@ -107,6 +128,10 @@ def downloaded_revisions(kind: RepositoryKind, repository: str) -> list[str]:
     folder = downloads() / "--".join((kind, *repository.split("/")))
     references = [path for path in (folder / "refs").rglob("*") if path.is_file()]
     names = [path.relative_to(folder / "refs").as_posix() for path in references]
+    if kind == "datasets":
+        names = [
+            each if each[:5] == "refs/" else each.replace("/", SLASH_OF_DATA) for each in names
+        ]
     names += [path.name for path in (folder / "snapshots").glob("*")]
     return [f"{repository}@{name}" for name in names]
 

@@ -3,7 +3,8 @@
 import copy
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 
 from harness.data.hub import mirrors
 from harness.data.hub_tables import is_hub_name, plainly_named
+from harness.data.revisions import COMMIT
 from harness.errors import NotHere, UserError, suggest
 from harness.evaluation.mteb_library import undisturbed
 from harness.files import digest_of
@@ -63,14 +65,41 @@ def _set_source(task: "AbsTask", source: Mapping[str, Any]) -> None:
     task.metadata = task.metadata.model_copy(update={"dataset": dict(source)})
 
 
-def files_of(task: "AbsTask") -> list[Path]:
-    """The files of the mirror or of a user that hold the data of a task, sorted."""
-    if task.is_aggregate:
-        return sorted({path for part in task.metadata.tasks for path in files_of(part)})
-    repository = task.metadata.dataset["path"]
-    place = _mirrored(repository) or here(Path(repository))
-    found = [path for path in place.rglob("*") if path.is_file()] if is_folder(place) else [place]
-    return sorted(path.resolve() for path in found if is_file(path))
+def files_of(tasks: Iterable["AbsTask"]) -> list[Path]:
+    """The files of the mirror or of a user that hold the data of tasks, sorted."""
+    found = set[Path]()
+    for task in each_alone(tasks):
+        repository = task.metadata.dataset["path"]
+        place = _mirrored(repository) or here(Path(repository))
+        inside = place.rglob("*") if is_folder(place) else [place]
+        found |= {path.resolve() for path in inside if is_file(path)}
+    return sorted(found)
+
+
+def commits_of(tasks: Iterable["AbsTask"]) -> dict[str, str]:
+    """`datasets/ORGANISATION/NAME` -> the commit of the Hub that tasks read; of several, all.
+
+    Data of a mirror or of a user have none, and neither have data that were not downloaded.
+    """
+    found = defaultdict[str, set[str]](set)
+    for task in each_alone(tasks):
+        repository = task.metadata.dataset["path"]
+        if is_hub_name(repository) and not (
+            _mirrored(repository) or here(Path(repository)).exists()
+        ):
+            commit = _downloaded(repository, task.metadata.dataset["revision"])
+            if commit is not None and COMMIT.fullmatch(commit):
+                found[f"datasets/{repository}"].add(commit)
+    return {name: ", ".join(sorted(found[name])) for name in sorted(found)}
+
+
+def each_alone(tasks: Iterable["AbsTask"]) -> Iterator["AbsTask"]:
+    """The tasks, and the parts of each aggregate in its place."""
+    for task in tasks:
+        if task.is_aggregate:
+            yield from each_alone(task.metadata.tasks)
+        else:
+            yield task
 
 
 def content(data: Any) -> str:
@@ -94,7 +123,7 @@ def _located(task: "AbsTask") -> dict[str, Any]:
     if (local := here(Path(repository))).exists():
         return source | {"path": str(local)}
     if is_hub_name(repository):
-        why = _not_downloaded(repository, source["revision"]) and hub_failure()
+        why = _downloaded(repository, source["revision"]) is None and hub_failure()
         if why:
             searched = " and ".join(str(mirror / "datasets") for mirror in mirrors())
             raise NotHere(
@@ -112,12 +141,16 @@ def _mirrored(repository: str) -> Path | None:
     return next((folder for folder in folders if is_folder(folder)), None)
 
 
-def _not_downloaded(repository: str, revision: str) -> bool:
+def _downloaded(repository: str, revision: str) -> str | None:
+    """The commit of the Hub's snapshot that was downloaded; None: there is none."""
     try:
-        snapshot_download(repository, repo_type="dataset", revision=revision, local_files_only=True)
+        return Path(
+            snapshot_download(
+                repository, repo_type="dataset", revision=revision, local_files_only=True
+            )
+        ).name
     except LocalEntryNotFoundError:
-        return True
-    return False
+        return None
 
 
 # A benchmark has dozens of tasks, and `datasets` itself asks six times in 23 seconds.

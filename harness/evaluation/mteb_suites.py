@@ -16,7 +16,7 @@ from harness.data.user_modules import UserCode
 from harness.errors import TrialFailure, UserError, explained
 from harness.evaluation import mteb_tasks
 from harness.evaluation.catalogue import CARDS, SuiteCard
-from harness.evaluation.mteb_data import content, files_of, loaded
+from harness.evaluation.mteb_data import commits_of, content, files_of, loaded
 from harness.evaluation.mteb_library import Vectors, evaluated
 from harness.evaluation.mteb_tasks import TITLE, Chosen
 from harness.evaluation.scores import Origin, Scores
@@ -88,9 +88,10 @@ def _suite(chosen: Chosen, dev: str | None, digests: Mapping[str, str]) -> Suite
         _card(chosen.title, tasks, selecting if dev else None),
         main_scores,
         data,
-        lambda: sorted({path for task in tasks.values() for path in files_of(task)}),
+        functools.partial(files_of, chosen.tasks),
         code_digest=digest_of([digests, dev]),
         embeds=True,
+        commits=functools.partial(commits_of, chosen.tasks),
     )
     if dev is not None or len(tasks) == 1:
         return whole
@@ -104,8 +105,9 @@ def _part(whole: Suite, name: str, task: "AbsTask", code_digest: str) -> Suite:
         whole,
         card=replace(whole.card, origins={name: whole.card.origins[name]}),
         data={name: whole.data[name]},
-        files=functools.partial(files_of, task),
+        files=functools.partial(files_of, [task]),
         code_digest=code_digest,
+        commits=functools.partial(commits_of, [task]),
     )
 
 

@@ -95,6 +95,8 @@ class Suite:
     embeds: bool = False
     """Whether the scoring function says itself which sentences it needs: in the place of vectors it
     gets a function from sentences to vectors, and its data need no texts"""
+    commits: Callable[[], dict[str, str]] = dict
+    """Returns the commits of the Hub's data that are not among the files; repository -> commit"""
     parts: tuple["Suite", ...] = ()
     """What `harness eval` measures and stores one by one; (): the suite as a whole"""
 

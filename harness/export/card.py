@@ -10,6 +10,7 @@ import yaml
 from harness import __version__
 from harness.data.revisions import repository_of
 from harness.export.exportable import Exportable, shown_encoder
+from harness.export.folder import library_model
 from harness.report.formats.render import escaped
 from harness.report.measured.groups import Group
 from harness.report.sheets.rows import score_text
@@ -19,8 +20,6 @@ from harness.trials.record import Record
 
 _FOLDERS = re.compile(r"(?<![\w.~])(~|\.{1,2})?(/[^\s/='\"]+)*/(?=[^\s/='\"])")
 """The folders in front of the last part of a path; others have it elsewhere"""
-PLAIN_VERSIONS = "3 to 6"
-"""The versions of sentence-transformers that load a folder without harness"""
 SCRIPT = """\
 ```python
 {imports}
@@ -47,7 +46,7 @@ def model_card(
         f"A sentence encoder: {_what(facts, trained=_is_trained(model))}. Measured with harness "
         f"{__version__}, trial `{facts['key'][:10]}`.\n",
         "## How to use it\n",
-        _usage(plain),
+        _usage(loaded_by(model) if plain else None),
         "## Scores\n",
         *_scores(model, group),
         "## Training\n",
@@ -85,13 +84,23 @@ def _what(facts: Mapping[str, Any], *, trained: bool) -> str:
     return f"method {facts['method']}, trained {setting}, seed {facts['seed']}"
 
 
-def _usage(plain: bool) -> str:
-    if plain:
+def loaded_by(model: Exportable) -> str:
+    """The sentence about the versions of sentence-transformers that load a folder of its modules.
+
+    A model of the library is copied, with the names that the version knew that wrote it.
+    """
+    copied = library_model(model.method) is not None
+    which = f"that load `{shown_encoder(model.kit.config.encoder)}`" if copied else "from 3 to 6"
+    return f"The versions of sentence-transformers {which} load it"
+
+
+def _usage(loaded: str | None) -> str:
+    if loaded is not None:
         script = SCRIPT.format(
             imports="from sentence_transformers import SentenceTransformer",
             load='SentenceTransformer("THIS FOLDER")',
         )
-        return f"{script}\nVersions {PLAIN_VERSIONS} of sentence-transformers load it.\n"
+        return f"{script}\n{loaded}.\n"
     return (
         "The method needs code that sentence-transformers does not have. It comes from the "
         "installed\npackage `harness-embeddings`; there is no code in this folder.\n\n"

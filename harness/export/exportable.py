@@ -77,14 +77,18 @@ def _check_kept(record: Record, store: Store) -> None:
             f"{short} is an evaluation of {record.encoder}, which no trial has trained; export the "
             f"model from where it is"
         )
-    if not record.finished:
-        raise UserError(f"trial {short} has not finished ({headline(record.reason)})")
+    _check_finished(record)
     if record.weights_digest is None and record.steps:
         why = "a search trial keeps none" if record.role == "search" else "they were not written"
         raise UserError(
             f"the weights of trial {short} are not in the store {store.place}: {why}; export a "
             f"final trial (`harness list trials`)"
         )
+
+
+def _check_finished(record: Record) -> None:
+    if not record.finished:
+        raise UserError(f"trial {record.key[:10]} has not finished ({headline(record.reason)})")
 
 
 def _of_file(path: Path, store: Store, method: str | None) -> Exportable:
@@ -98,6 +102,8 @@ def _of_file(path: Path, store: Store, method: str | None) -> Exportable:
             f"by its key"
         )
     record = store.get(state.facts["key"])
+    if record is not None:
+        _check_finished(record)
     return _built(state.facts, state.weights, store, method, record)
 
 

@@ -107,7 +107,7 @@ def _add_onnx(method: str, ours: np.ndarray, folder: Path, *, plain: bool) -> No
 def _written(embedder: Embedder, facts: Mapping[str, Any], width: int, folder: Path) -> bool:
     """Write the model in the way that fits; whether the folder is plain."""
     method = embedder.method
-    if (model := _library_model(method)) is not None:
+    if (model := library_model(method)) is not None:
         _copy(method, folder)
         return not isinstance(model[0], RebuiltMethod)
     if write_plain(embedder, folder):
@@ -116,7 +116,7 @@ def _written(embedder: Embedder, facts: Mapping[str, Any], width: int, folder: P
     return False
 
 
-def _library_model(method: Method[Any]) -> Any:
+def library_model(method: Method[Any]) -> Any:
     """The model of sentence-transformers that a method is; None for any other method."""
     own: Any = getattr(method, "encoder", None)
     return own if type(own).__module__.startswith("sentence_transformers.") else None

@@ -30,7 +30,7 @@ from harness.trials.record import Record
 from harness.trials.run import attempt
 from harness.trials.store import Store
 from harness.trials.trained_encoder import provide
-from harness.trials.trial import Trial, failed, portable
+from harness.trials.trial import Trial, arrived, failed, portable
 
 
 class LocalPool:
@@ -104,7 +104,7 @@ class LocalPool:
     def _run(self, job: Job, hearing: Hearing) -> Report:
         """Run a trial, and return the report of it."""
         # As a worker gets it: it forgets afterwards what its method declares.
-        trial, key = Trial(**portable(job.trial)), job.key
+        trial, key = arrived(portable(job.trial)), job.key
         streams, made = (sys.stdout, sys.stderr), list[Record]()
 
         def report(progress: Progress) -> None:

@@ -47,15 +47,17 @@ class Measurement:
         in any case. `steps`: hears what is being done. Raises UserError when the model cannot be
         loaded.
         """
-        self.model, self.steps = model, steps
+        self.steps, known = steps, model.record
         with names_of_records():
             weights = store.kept_weights(key(model.trial))
-            self.method, kit = trained(
+            self.method, kit, digest = trained(
                 model.trial,
                 weights,
-                model.record.weights_digest if model.record else None,
+                known.weights_digest if known else None,
                 lambda now: steps("training the model again", now.step, now.total_steps),
             )
+        self.model = replace(model, record=known and replace(known, weights_digest=digest))
+        """The model, with the weights that are measured, whatever its record names"""
         self.embedder = Embedder(self.method, kit)
         self.embedder.progress = partial(steps, "embedding sentences")
         found = trained_digest(self.method, kit)

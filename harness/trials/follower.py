@@ -12,7 +12,7 @@ import threading
 from harness.errors import Interrupted, reason
 from harness.ranks import is_lost
 from harness.trials.run import run_trial
-from harness.trials.trial import Trial
+from harness.trials.trial import Trial, arrived
 from harness.trials.workers import OTHERS_LEFT, Place
 
 
@@ -33,7 +33,7 @@ def be_a_rank() -> None:
     os.dup2(2, 1)
     threading.Thread(target=_end_with_rank_0, daemon=True).start()
     try:
-        trial, place = Trial(**told["trial"]), Place(**told["place"])
+        trial, place = arrived(told["trial"]), Place(**told["place"])
         _ = trial.declared
         os.write(answers, b"ready\n")
         follow(trial, place)

@@ -71,16 +71,18 @@ def named(
 
 
 def evaluation_key(model: MeasuredModel, suite: Suite) -> str:
-    """The key of an evaluation: the digest of the model's trial, the suite and its data.
+    """The key of an evaluation: the digest of the trial, its weights, the suite and its data.
 
-    That of dev tasks alone is another one.
+    Another machine may have trained other weights under the key of the trial. The key for dev tasks
+    alone is another one.
     """
     try:
         data = suite.digest()
     except UserError:
         data = "missing"
     alone = [] if suite.tests else ["dev"]
-    return digest_of([key(model.trial), suite.name, data, PROTOCOL, *alone], 32)
+    weights = [model.record.weights_digest] if model.record else []
+    return digest_of([key(model.trial), *weights, suite.name, data, PROTOCOL, *alone], 32)
 
 
 def _unstored(name: str, folder: Path, pooling: str | None) -> MeasuredModel:

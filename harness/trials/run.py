@@ -244,33 +244,34 @@ def _changed(method: Method[Any], kit: Kit) -> set[str]:
 
 def trained(
     trial: Trial, weights: Path, digest: str | None, report: Report
-) -> tuple[Method[Any], Kit]:
-    """A trial's method after training, and the kit that built it.
+) -> tuple[Method[Any], Kit, str | None]:
+    """A trial's method after training, the kit that built it, and the SHA-256 of its weights.
 
     Its weights are read from the file `weights`. Without this file, or when it is damaged or not
     the one of the record, the method is trained once more, which gives the same weights because of
     the same seed, and they are written to the file. `digest`: the SHA-256 of the file in the
-    record; None where the record has none.
+    record; None where the record has none, and then it is returned as well.
     """
     method, kit = built(trial)
     if not kit.declared.stages:
-        return method, kit
+        return method, kit, None
     if weights.is_file():
         try:
             if digest not in (None, content_digest(weights)):
                 raise UserError(f"the weights {weights} are not those that the record names")
             load_state(method, _changed(method, kit), weights)
-            return method, kit
+            return method, kit, digest
         except UserError as error:
             _logger.warning("%s; the trial is trained again", error)
             method, kit = built(trial)  # a part of the weights may have been loaded
     train(method, kit, trial, suite(kit.config.suite), Embedder(method, kit), report)
     found = keep(method, kit, weights, trial)
-    if digest is not None and found not in (digest, None):
-        discard(weights)  # the weights in a store are those that its records name
-        why = "perhaps because this machine is another one"
-        _logger.warning("the weights of %s differ from its record, %s", trial.label, why)
-    return method, kit
+    if digest is None or found in (digest, None):
+        return method, kit, digest
+    discard(weights)  # the weights in a store are those that its records name
+    why = "perhaps because this machine is another one"
+    _logger.warning("the weights of %s differ from its record, %s", trial.label, why)
+    return method, kit, found
 
 
 def trained_digest(method: Method[Any], kit: Kit) -> str:

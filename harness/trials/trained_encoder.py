@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from harness.data.trained_encoders import WEIGHTS, parts_of, trained_folder
-from harness.errors import UserError
+from harness.errors import UserError, headline
 from harness.files import content_digest
 from harness.manifests import MANIFEST, damage, seal
 from harness.trials.record import Record
@@ -47,10 +47,10 @@ def _is_of(folder: Path, record: Record | None) -> bool:
 
     Another store may have other weights of the same trial, which another kind of machine trained.
     """
-    if record is None or not record.finished:
+    if record is None:
         return True
     taken = folder / _TAKEN_FROM
-    return taken.is_file() and taken.read_text() == record.weights_digest
+    return record.finished and taken.is_file() and taken.read_text() == record.weights_digest
 
 
 def _weights(store: Store, record: Record | None, encoder: str, trial: str) -> Path:
@@ -59,6 +59,7 @@ def _weights(store: Store, record: Record | None, encoder: str, trial: str) -> P
     if record is None or not record.finished:
         raise UserError(
             f'encoder "{encoder}": trial {trial[:10]}, which trains it, has not finished'
+            + (f" ({headline(record.reason)})" if record is not None else "")
         )
     if not weights.is_file() or content_digest(weights) != record.weights_digest:
         raise UserError(

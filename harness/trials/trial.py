@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from harness import PROTOCOL, __version__
 from harness.data.hub import model_folder
-from harness.data.revisions import commits_of, short_name
+from harness.data.revisions import commits_of, resolve_as, resolved_here, short_name
 from harness.data.trained_encoders import parts_of
 from harness.evaluation.suites import Suite, suite
 from harness.files import digest_of
@@ -91,8 +91,15 @@ class Trial:
 
 
 def portable(trial: Trial) -> dict[str, Any]:
-    """The fields of a trial for another process, with the plugin by its path."""
-    return {**asdict(trial), "method": str(registry.locate(trial.method))}
+    """A trial for another process: the plugin by its path, and the commits read of the Hub."""
+    method = str(registry.locate(trial.method))
+    return {**asdict(trial), "method": method, "commits": resolved_here()}
+
+
+def arrived(sent: Mapping[str, Any]) -> Trial:
+    """The trial that another process has sent; this one then reads the same commits as that."""
+    resolve_as(sent["commits"])
+    return Trial(**{name: value for name, value in sent.items() if name != "commits"})
 
 
 def named(declared: Declared, variant: str) -> str:
@@ -185,9 +192,12 @@ def revisions(trial: Trial, measured: Suite) -> dict[str, str]:
     measured: the suite that gives the scores. Raises UserError when something is not at hand.
     """
     declared = trial.declared
-    models = [model_folder(name) for name in declared.models]
-    own = [*declared.corpus_files(), *declared.files, *suite(declared.config.suite).files()]
-    return commits_of([*models, *own, *measured.files()])
+    suites = [suite(declared.config.suite), measured]
+    paths = [*map(model_folder, declared.models), *declared.corpus_files(), *declared.files]
+    found = commits_of([*paths, *(path for each in suites for path in each.files())])
+    for each in suites:
+        found |= each.commits()
+    return dict(sorted(found.items()))
 
 
 def _path_of(trial: Trial) -> str | None:

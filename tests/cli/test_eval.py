@@ -409,11 +409,16 @@ def test_damaged_weights_that_no_record_names_are_trained_again(
 def test_other_weights_than_those_of_the_record_are_not_kept(
     harness: Any, trials: dict[str, Record], store: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As on a machine that trains other weights."""
+    """As on a machine that trains other weights; a score counts for the weights it measured."""
     trial = trials["final"]
+    assert harness("eval", trial.key, *GRADED_EVAL, "--store", store).code == 0
+    before = evaluation(store)
     (store / f"{trial.key}.parquet").unlink()
     Store(store).write(replace(trial, weights_digest="0" * 64))
-    assert harness("eval", trial.key, *GRADED_EVAL, "--store", store).code == 0
+    answer = harness("eval", trial.key, *GRADED_EVAL, "--store", store)
+    assert answer.code == 0
+    assert "graded (embedding" in answer.out  # and not from the store
+    assert evaluation(store) == before
     refused, differ = caplog.messages
     assert "is trained again" in refused
     assert trial.label in differ

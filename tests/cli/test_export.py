@@ -45,7 +45,10 @@ def test_a_trial_and_back(harness: Harness, store: Store, tmp_path: Path) -> Non
     trial, folder = finals(store)[0], tmp_path / "model"
     answer = harness("export", trial.key[:8], folder, "--store", store.folder)
     assert (answer.code, answer.err) == (0, "")
-    assert "loads it without harness" in answer.out
+    assert (
+        "loads it without harness. The versions of sentence-transformers from 3 to 6 load"
+        in answer.out
+    )
     modules = json.loads((folder / "modules.json").read_text())
     assert all(each["type"].startswith("sentence_transformers.") for each in modules)
     again = evaluated(harness, store, folder)

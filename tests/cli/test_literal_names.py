@@ -1,5 +1,7 @@
 """What a user names is taken literally: models, suites, plugins, stores, mirrors and caches."""
 
+import csv
+import io
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -70,6 +72,11 @@ def test_names_with_signs(
         listed = harness("list", "trials", "--store", store)
         assert listed.code == 0
         assert len(listed.out.splitlines()) == 2
+        columns = [f"suite {name}", "other"]
+        asked = ["--columns", ",".join(columns), "--store", store, "--format", "csv"]
+        table = harness("table", *asked)
+        assert table.code == 0, table.err
+        assert {row["metric"] for row in csv.DictReader(io.StringIO(table.out))} == {*columns}
     assert found[0] == found[1]
 
 

@@ -69,6 +69,16 @@ def test_a_closed_stream_gives_no_traceback(streams: str, tmp_path: Path) -> Non
 
 @pytest.mark.process
 @pytest.mark.slow
+@pytest.mark.parametrize("words", ["list methods", "--help", "table --format csv"])
+def test_a_full_disk_behind_the_output_is_one_sentence(words: str, tmp_path: Path) -> None:
+    store = f" --store {tmp_path}/none" if "table" in words else ""
+    found = _ended(f"{words}{store} > /dev/full", {})
+    assert found.returncode == 1
+    assert found.stderr == b"Error: the output cannot be written (No space left on device)\n"
+
+
+@pytest.mark.process
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "module"),
     [

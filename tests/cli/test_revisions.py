@@ -16,6 +16,9 @@ from harness.trials.store import Store
 from harness.trials.trial import Trial, revisions
 from tests.downloads import FIRST, SECOND, THIRD, downloaded, downloaded_model, downloaded_texts
 
+DATA_OF_MTEB = {
+    "STS12": "mteb/sts12-sts", "BIOSSES": "mteb/biosses-sts", "STS22": "mteb/sts22-crosslingual-sts"
+}  # fmt: skip
 Harness = Callable[..., Any]
 TRAINED = [
     "run", "simcse", "--set", "suite=graded", "--set", "max_steps=1", "--set", "batch_size=4",
@@ -95,6 +98,26 @@ def test_a_suite_of_the_hub_has_a_commit(tmp_path: Path, monkeypatch: pytest.Mon
     commits = {"models/some/tiny": FIRST}
     assert revisions(trial, suite("graded")) == commits
     assert revisions(trial, suite("sts")) == {f"datasets/{SIMCSE}": THIRD, **commits}
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("name", ["mteb:STS12", "mteb:BIOSSES", "mteb:STS22?dev=train"])
+def test_data_that_mteb_reads_have_a_commit(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each data set that was downloaded; those of a mirror have none."""
+    measured = suite(name)
+    [task] = measured.card.origins
+    repository, commit = DATA_OF_MTEB[task], measured.card.origins[task].revision
+    trial = Trial("pooling", {"encoder": "some/tiny", "suite": "graded"}, 0)
+    model = {"models/some/tiny": FIRST}
+    monkeypatch.delenv("HARNESS_HUB", raising=False)
+    assert revisions(trial, measured) == model
+    downloaded(tmp_path / "hub", f"datasets/{repository}", commit)
+    assert revisions(trial, measured) == {f"datasets/{repository}": commit, **model}
+    (tmp_path / "mirror" / "datasets" / repository).mkdir(parents=True)
+    monkeypatch.setenv("HARNESS_HUB", str(tmp_path / "mirror"))
+    assert revisions(trial, measured) == model
 
 
 def test_a_plan_knows_revisions_apart(harness: Harness, store: Store, tmp_path: Path) -> None:

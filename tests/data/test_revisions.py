@@ -14,12 +14,20 @@ from harness.data.corpora import source
 from harness.data.hub import found_by_name, model_folder
 from harness.data.revisions import commits_of, repository_of, short_name, without_revision
 from harness.errors import UserError
+from harness.evaluation.suites import suite
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
 from harness.sweep.cost import layer_parameters
 from harness.trials.public_texts import without_folder
-from harness.trials.trial import Trial
-from tests.downloads import FIRST, SECOND, THIRD, downloaded, downloaded_texts
+from harness.trials.trial import Trial, arrived, key, portable, revisions
+from tests.downloads import (
+    FIRST,
+    SECOND,
+    THIRD,
+    downloaded,
+    downloaded_model,
+    downloaded_texts,
+)
 
 KEY = "0123456789abcdef" * 2
 
@@ -29,10 +37,14 @@ def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two revisions of a model and of a data set, without a network."""
     monkeypatch.delenv("HARNESS_HUB", raising=False)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    for commit, revisions in ((FIRST, ("main", "v1")), (SECOND, ("v2", "refs/pr/1"))):
-        folder = downloaded(tmp_path, "models/some/tiny", commit, *revisions)
+    for commit, names in (
+        (FIRST, ("main", "v1")),
+        (SECOND, ("v2", "refs/pr/1", "new/v2", "a/b/c.d")),
+    ):
+        folder = downloaded(tmp_path, "models/some/tiny", commit, *names)
         (folder / "config.json").write_text("{}")
-    downloaded_texts(tmp_path, "some/texts", {(FIRST, "main"): "one", (SECOND, "v2"): "two"})
+    texts = {(FIRST, "main"): "one", (SECOND, "v2"): "two", (THIRD, "new/v3"): "three"}
+    downloaded_texts(tmp_path, "some/texts", texts)
     return tmp_path
 
 
@@ -40,7 +52,8 @@ def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("revision", "commit"),
     [
         ("", FIRST), ("@main", FIRST), ("@v1", FIRST), ("@v2", SECOND), ("@refs/pr/1", SECOND),
-        (f"@{SECOND}", SECOND), (f"@v2@{KEY}", SECOND),
+        ("@new/v2", SECOND), ("@a/b/c.d", SECOND), (f"@{SECOND}", SECOND), (f"@v2@{KEY}", SECOND),
+        (f"@new/v2@{KEY}", SECOND),
     ],
 )  # fmt: skip
 def test_a_revision_picks_a_snapshot(downloads: Path, revision: str, commit: str) -> None:
@@ -56,6 +69,9 @@ def test_a_revision_picks_a_snapshot(downloads: Path, revision: str, commit: str
 def test_several_revisions_of_one_repository() -> None:
     [first] = source("some/texts").paths()
     [second] = source("some/texts@v2:train").paths()
+    for name in ("some/texts@new%2Fv3", "some/texts@new%2Fv3/default:train"):
+        [third] = source(name).paths()
+        assert third.read_text().split()[1] == "three"
     assert [first.read_text().split()[1], second.read_text().split()[1]] == ["one", "two"]
     assert commits_of([second, first]) == {"datasets/some/texts": f"{FIRST}, {SECOND}"}
 
@@ -86,13 +102,15 @@ def test_an_unknown_revision_is_named(name: str, nearest: str, download: bool) -
     assert "\n" not in message
     with pytest.raises(UserError, match=r'data set "some/texts@v3".*did you mean "some/texts@v2"'):
         source("some/texts@v3").paths(download=download)
+    with pytest.raises(UserError, match=r'did you mean "some/texts@new%2Fv3"'):
+        source("some/texts@new%2Fv4").paths(download=download)
 
 
 @pytest.mark.parametrize(
     "revision",
     [
         "", "..", "../v1", "v1/..", "refs/pr/..", "refs/pr/../../v1", "refs/heads/../x", "/v1",
-        "v1/", ".v1", "a/b", "v1@v2", "v\n1", "refs/pr/1/2", "refs\\pr",
+        "v1/", ".v1", "a//b", "a/../b", "a/.b", "v1@v2", "v\n1", "refs\\pr",
     ],
 )  # fmt: skip
 def test_no_revision_is_a_path(downloads: Path, revision: str) -> None:
@@ -212,3 +230,26 @@ def test_what_is_known_of_a_model_is_known_of_its_revisions(revision: str) -> No
 )
 def test_texts_for_others_keep_the_names_of_the_hub(text: str, shown: str) -> None:
     assert without_folder(text) == shown
+
+
+@pytest.mark.parametrize("kind", ["models", "datasets"])
+def test_a_branch_that_moves_stays_in_a_sweep(
+    kind: str, downloads: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers, which are other processes, read the commits of the driver."""
+    values = {"encoder": "tiny-bert", "suite": "graded", "sentences": "some/texts", "max_steps": 1}
+    name = "some/texts"
+    if kind == "models":
+        name = "other/tiny"
+        downloaded_model(downloads, name, FIRST, "main", scale=1)
+        downloaded_model(downloads, name, SECOND, scale=2)
+        values |= {"encoder": name, "sentences": "graded-sentences"}
+    trial = Trial("simcse", values, 0)
+    before, sent = key(trial), json.loads(json.dumps(portable(trial)))
+    (downloads / f"{kind}/{name}".replace("/", "--") / "refs" / "main").write_text(SECOND)
+    monkeypatch.setattr("harness.data.revisions._resolved", {})  # as in another process
+    assert key(Trial("simcse", values, 0)) != before
+    monkeypatch.setattr("harness.data.revisions._resolved", {})
+    there = arrived(sent)
+    assert key(there) == before
+    assert revisions(there, suite("graded")) == {f"{kind}/{name}": FIRST}

@@ -16,6 +16,8 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from harness.data.trained_encoders import WEIGHTS, trained_folder
 from harness.errors import UserError
 from harness.evaluation.embedder import Embedder
+from harness.export.card import loaded_by
+from harness.export.exportable import Exportable
 from harness.export.folder import encoder, write_folder
 from harness.manifests import MANIFEST, seal
 from harness.plugin import registry
@@ -174,6 +176,9 @@ def test_a_folder_of_the_library(kit_for: KitFor, tiny_encoder: Path, tmp_path: 
     kit = kit_for("sentence_transformer", encoder=str(tmp_path / "theirs"))
     assert write_folder(kit.build(), kit, facts_for(kit), tmp_path / "ours")
     assert (tmp_path / "ours" / "ORIGINAL_README.md").is_file()
+    # The names in it are those that this version writes, and older versions may not know them.
+    said = loaded_by(Exportable(kit.build(), kit, facts_for(kit)))
+    assert said == "The versions of sentence-transformers that load `theirs` load it"
     kit = kit_for("pooling", pooling="last-two")
     write_folder(kit.build(), kit, facts_for(kit), tmp_path / "first")
     kit = kit_for("sentence_transformer", encoder=str(tmp_path / "first"))

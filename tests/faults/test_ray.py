@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -250,18 +251,66 @@ def test_what_fails_in_ray_later_is_one_sentence(monkeypatch: pytest.MonkeyPatch
         raise sessions.ray.exceptions.RaySystemError("lost")
 
 
+def forever(*_: object, **__: object) -> None:
+    """Do as Ray does: try again after every exception, so that what ends it may not be one."""
+    while True:
+        with suppress(Exception):
+            time.sleep(100)
+
+
 def test_slow_start_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Ray tries again after every exception, so the limit may not be one."""
-
-    def forever(*_: object, **__: object) -> None:
-        while True:
-            with suppress(Exception):
-                time.sleep(100)
-
     monkeypatch.setattr(sessions.ray, "init", forever)
     monkeypatch.setattr(sessions, "START_SECONDS", 0.3)
     with pytest.raises(SweepStopped, match="Ray did not start in"):
         sessions._begin("", tmp_path, dashboard=False)
+
+
+@pytest.mark.process
+def test_a_head_that_ends_while_it_starts_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Ray waits for it long after; the process is a zombie, because nobody waits for it."""
+    program = shutil.copy(shutil.which("sleep") or "", tmp_path / "gcs_server")
+    heads: list[subprocess.Popen[bytes]] = []
+
+    def start(*_: object, **__: object) -> None:
+        heads.append(subprocess.Popen([program, "100"]))
+        time.sleep(0.3)
+        assert sessions._head_lives()
+        os.kill(heads[0].pid, signal.SIGKILL)
+        forever()
+
+    monkeypatch.setattr(sessions.ray, "init", start)
+    monkeypatch.setattr(sessions, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(sessions, "LOST_SECONDS", 0.1)
+    with pytest.raises(SweepStopped, match=r"or its head was lost on the way$"):
+        sessions._begin("", tmp_path, dashboard=False)
+    assert [head.wait() for head in heads] == [-signal.SIGKILL]
+
+
+@pytest.mark.parametrize("goes", [False, True])
+def test_what_listens_and_never_answers_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, *, goes: bool
+) -> None:
+    """Ray waits, whether the listener stays, or goes while the cluster is joined."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def join(*_: object, **__: object) -> None:
+            if goes:
+                listener.close()
+            forever()
+
+        monkeypatch.setattr(sessions.ray, "init", join)
+        monkeypatch.setattr(sessions, "LOOK_SECONDS", 0.01)
+        monkeypatch.setattr(sessions, "LOST_SECONDS", 0.1)
+        monkeypatch.setattr(sessions, "JOIN_SECONDS", 100 if goes else 0.3)
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(UserError) as refused:
+            sessions._begin(address, Path(), dashboard=False)
+    assert str(refused.value) == (
+        f"no Ray cluster could be joined: RAY_ADDRESS is {address}, and what listens there does "
+        f"not answer as Ray does"
+    )
 
 
 @pytest.mark.parametrize(

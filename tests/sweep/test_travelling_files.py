@@ -6,7 +6,7 @@ has never seen it. Only the function that reads files of the other machine knows
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,7 @@ from harness.sweep.travelling.file_list import FileList
 from harness.sweep.travelling.local_files import LocalFiles, file_list
 from harness.sweep.travelling.received_files import brought
 from harness.sweep.workers import worker
-from harness.trials.trial import Trial, describe, key
+from harness.trials.trial import Trial, arrived, describe, key, portable
 
 PLUGIN = '''\
 from pathlib import Path
@@ -153,11 +153,6 @@ def forget() -> None:
     suites._own.cache_clear()
 
 
-def as_sent(trial: Trial) -> Trial:
-    """The trial as a worker gets it."""
-    return Trial(**{**asdict(trial), "method": str(registry.locate(trial.method))})
-
-
 def nobody(path: str) -> Iterator[bytes]:
     """Reads no file."""
     pytest.fail(f"{path} was read")
@@ -166,14 +161,14 @@ def nobody(path: str) -> Iterator[bytes]:
 def test_trial_is_the_same_on_a_machine_without_its_files(
     trial: Trial, laptop: Path, elsewhere: Callable[[], Read]
 ) -> None:
-    sent, found = as_sent(trial), FileList.read(file_list(trial).text().encode())
+    sent, found = portable(trial), FileList.read(file_list(trial).text().encode())
     expected, digests = describe(trial), digests_of(trial)
     read = elsewhere()
     with pytest.raises(UserError):
-        describe(sent)
+        describe(arrived(sent))
     relocate(brought(found, read))
 
-    there = Trial(**asdict(sent))
+    there = arrived(sent)
     assert key(there) == expected.key
     assert describe(there) == expected
     assert digests_of(there) == digests
@@ -219,11 +214,11 @@ def test_nothing_is_copied_where_the_files_are(
     trial: Trial, laptop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, expected = file_list(trial), key(trial)
-    sent = as_sent(trial)
+    sent = portable(trial)
     monkeypatch.chdir("/")  # a worker of Ray begins anywhere
     relocate(brought(found, nobody))
     assert Path.cwd() == laptop
-    assert key(Trial(**asdict(sent))) == expected
+    assert key(arrived(sent)) == expected
 
 
 def test_second_trial_finds_what_the_first_has_brought(
@@ -291,7 +286,7 @@ def test_machine_that_joined_later_with_other_data_runs_no_trial(
     trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "receive", lambda: None)
-    sent = {"trial": asdict(trial), "part": None, "files": {}}
+    sent = {"trial": portable(trial), "part": None, "files": {}}
     worker._arrive({**sent, "key": key(trial)})
     with pytest.raises(UserError, match=r"has other models or data than the machine where .*_HUB$"):
         worker._arrive({**sent, "key": "0" * 32})

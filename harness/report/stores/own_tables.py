@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from harness.errors import UserError
 from harness.evaluation.catalogue import Metric
+from harness.inputs import names_in
 from harness.report.measured.group_filter import filtered, traits
 from harness.report.measured.groups import Group, comparable_groups
 from harness.report.published.matching import best_on_dev
@@ -44,23 +45,24 @@ def own_sheet(
 ) -> Sheet:
     """A table with a row for each value of `rows`, and a column for each metric of `columns`.
 
-    Of several groups in a row, the one with the best dev score is shown. Without `columns` the
-    table has the dev score and the averages. Raises UserError for a name that no trial has.
+    A name with commas may be given in its parts. Of several groups in a row, the one with the best
+    dev score is shown. Without `columns` the table has the dev score and the averages. Raises
+    UserError for a name that no trial has.
     """
     groups = comparable_groups(reading.table)
     if not groups:
         return _empty(nothing_yet(reading.table, store), reading)
     known = {name for group in groups for name in traits(group)}
     metrics = named_metrics(groups)
-    _check("--rows", rows, known)
-    _check("--columns", columns, metrics)
+    rows = _named("--rows", rows, known) or DEFAULT_ROWS
+    columns = _named("--columns", columns, metrics)
     shown = filtered(groups, where)
     if not shown:
         return _empty(nothing_such(where), reading)
     names = columns or ["dev", *(name for name, each in metrics.items() if each.is_average)]
     wanted = {name: metrics[name] for name in names}
     numbers, notes = group_numbers(groups), unreadable(reading)
-    sheet = _sheet(shown, numbers, rows or DEFAULT_ROWS, wanted, notes)
+    sheet = _sheet(shown, numbers, rows, wanted, notes)
     return replace(sheet, show_options=store_option(store))
 
 
@@ -68,10 +70,15 @@ def _empty(note: str, reading: Reading) -> Sheet:
     return Sheet("", [], 0, [], "", [note, *unreadable(reading)], STORE_SCHEMA.empty_table)
 
 
-def _check(option: str, names: Sequence[str], known: Collection[str]) -> None:
+def _named(option: str, parts: Sequence[str], known: Collection[str]) -> list[str]:
+    names = names_in(parts, known.__contains__)
     for name in names:
+        if not name:
+            given = ",".join(parts)
+            raise UserError(f"{option} {given}: write names with commas between them, without gaps")
         if name not in known:
             raise UserError(f'{option}: no trial of the store has "{name}"{meant(name, known)}')
+    return names
 
 
 def _sheet(

@@ -30,6 +30,8 @@ START_SECONDS = 180.0
 """A local Ray takes 3 seconds to start, and half a minute on a crowded machine"""
 JOIN_SECONDS = 60.0
 REACH_SECONDS = 10.0
+LOOK_SECONDS = 2.0
+"""Time between two looks at whether Ray lives"""
 LOST_SECONDS = 30.0
 """Ray is lost when it did not answer for so long; Ray itself ends its drivers after 60 seconds"""
 _GOES_ON = (
@@ -87,8 +89,9 @@ def _join(address: str) -> str:
     refused = UserError(f"no Ray cluster could be joined: RAY_ADDRESS is {address}")
     # Every machine runs the harness of this one; the other packages it must have.
     runtime = {"py_modules": [str(PACKAGE)], "excludes": ["__pycache__"]}
+    silent = UserError(f"{refused}, and what listens there does not answer as Ray does")
     try:
-        with _alarm(refused, JOIN_SECONDS), _watched(lambda: _reachable(address)):
+        with _alarm(silent, JOIN_SECONDS), _watched(lambda: _reachable(address)):
             return _initialised(address, _Job(), runtime_env=runtime)
     except UserError:
         raise
@@ -104,7 +107,8 @@ def _start(folder: Path, *, dashboard: bool) -> str:
     for attempt in range(START_ATTEMPTS):
         before = children(os.getpid())
         try:
-            too_long = SweepStopped(f"Ray did not start in {START_SECONDS / 60:g} minutes")
+            limit = f"in {START_SECONDS / 60:g} minutes"
+            too_long = SweepStopped(f"Ray did not start {limit}, or its head was lost on the way")
             with _alarm(too_long, START_SECONDS), _watched(_head_lives):
                 return _initialised(
                     "local",
@@ -208,7 +212,7 @@ def _watched(lives: Callable[[], bool]) -> Iterator[None]:
 def _watch(lives: Callable[[], bool], ended: threading.Event) -> None:
     """Interrupt the main thread when Ray is lost, and end the program if that does not help."""
     answered = monotonic()
-    while not ended.wait(2.0):
+    while not ended.wait(LOOK_SECONDS):
         if lives():
             answered = monotonic()
         elif monotonic() - answered > LOST_SECONDS:

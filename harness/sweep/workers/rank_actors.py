@@ -18,7 +18,7 @@ from harness.sweep.travelling.received_files import receive
 from harness.trials.follower import follow
 from harness.trials.remote_store import store_at
 from harness.trials.trained_encoder import provide
-from harness.trials.trial import Trial, portable
+from harness.trials.trial import Trial, arrived, portable
 from harness.trials.workers import END_SECONDS, Launch, Others, Place, on_loopback
 
 
@@ -29,7 +29,7 @@ class Rank:
         """Get what the trial needs. Raises UserError when something is missing."""
         if files:
             receive(**files)
-        self.trial = Trial(**trial)
+        self.trial = arrived(trial)
         provide(store_at(store), self.trial.config.encoder)
 
     def follow(self, place: Place) -> None:

@@ -17,7 +17,7 @@ from harness.trials.record import Record
 from harness.trials.remote_store import store_at
 from harness.trials.store import Store
 from harness.trials.trained_encoder import provide
-from harness.trials.trial import Trial
+from harness.trials.trial import arrived
 
 
 def measure_model(settings: Mapping[str, Any], store: str, cpus: float) -> list[Record] | str:
@@ -51,7 +51,7 @@ def _records(settings: Mapping[str, Any], found: Store) -> list[Record]:
     """The record of each suite."""
     if settings["files"]:
         receive(**settings["files"])
-    trial = Trial(**settings["trial"])
+    trial = arrived(settings["trial"])
     provide(found, trial.config.encoder)
     model = MeasuredModel(settings["name"], trial, settings["record"])
     wanted = [(suite(name), tests) for name, tests in settings["suites"].items()]

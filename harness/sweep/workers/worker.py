@@ -32,7 +32,7 @@ from harness.trials.run import attempt
 from harness.trials.shared_parts import part_of
 from harness.trials.store import Store
 from harness.trials.trained_encoder import provide
-from harness.trials.trial import Trial, failed, portable
+from harness.trials.trial import Trial, arrived, failed, portable
 from harness.trials.trial import key as key_of
 from harness.trials.workers import Launch
 
@@ -60,7 +60,7 @@ def settings_of(job: Job, gpus: float, files: LocalFiles | None) -> dict[str, An
 
 def given_trial(settings: Mapping[str, Any]) -> Trial:
     """The trial that Tune hands to a worker."""
-    return Trial(**settings["trial"])
+    return arrived(settings["trial"])
 
 
 def run_one(
