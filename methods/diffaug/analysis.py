@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,7 +21,8 @@ from harness.errors import UserError
 from harness.modules.prefixes import VIEW_MODULES, PrefixModules
 from harness.plugin import Kit, TextBatch
 
-from .method import Method
+if TYPE_CHECKING:
+    from .method import Method
 
 SAMPLE = 1000
 """Items of a corpus that a curve is measured on"""
@@ -61,7 +63,7 @@ class PrefixAnalysis:
     trials are about the same text.
     """
 
-    def __init__(self, method: Method, kit: Kit, sentences: str, triplets: str) -> None:
+    def __init__(self, method: "Method", kit: Kit, sentences: str, triplets: str) -> None:
         """sentences, triplets: names of the corpora. The method must have prefixes.
 
         Raises UserError for an encoder that is not built like BERT.
@@ -179,7 +181,7 @@ def _prefix_norms(prefixes: PrefixModules) -> Tensor:
     return norms.mean(dim=(1, 2)).cpu()
 
 
-def _sample(method: Method, kit: Kit, corpus: str) -> list[TextBatch]:
+def _sample(method: "Method", kit: Kit, corpus: str) -> list[TextBatch]:
     tokens = kit.tokens(corpus, method.template)
     first = np.arange(min(SAMPLE, len(tokens)))
     options = StreamOptions(limit=method.training_pieces, batch_size=64, seed=0, items=first)

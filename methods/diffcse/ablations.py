@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,9 @@ from harness.plugin import Kit, TextBatch
 from harness.views.corruption import Edited
 
 from . import Config
-from .method import Method
+
+if TYPE_CHECKING:
+    from .method import Method
 
 Read = Callable[[TextBatch], Tensor]
 """Edited rows -> the discriminator's states, (rows, length, H), given the sentence vectors"""
