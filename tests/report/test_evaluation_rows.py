@@ -1,6 +1,7 @@
 """A trial and its evaluations are one trial in the tables."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from math import sqrt
 from typing import Any
 
@@ -79,6 +80,20 @@ def test_a_finished_evaluation_stands_before_a_partial_one(
     part = group_of(store).measured("transfer")
     assert part is not None
     assert (part.n, part.test["mr"].mean, part.test["trec"].mean) == ("1", 81.0, 90.0)
+
+
+@pytest.mark.parametrize("newest", range(3))
+def test_of_several_evaluations_the_newest_stands(
+    store: Store, add_trial: Add, add_evaluation: Add, newest: int
+) -> None:
+    """Whatever their keys are: the data of a suite, or the weights of a trial, may have changed."""
+    key = add_trial()
+    for number in range(3):
+        day = datetime(2026, 1, 3 if number == newest else 1, tzinfo=UTC)
+        add_evaluation("mine", {"mine": float(number)}, of=key, started=day)
+    part = group_of(store).measured("mine")
+    assert part is not None
+    assert part.test["mine"].mean == newest
 
 
 def test_equal_names_in_two_suites_are_two_metrics(

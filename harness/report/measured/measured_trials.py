@@ -39,7 +39,8 @@ Identity = tuple[Any, ...]
 
 _COLUMNS = (
     "key", "role", "status", "suite", "suite_card", "evaluates", "seed", "subset", "steps",
-    "selected_by", "dev_before", "dev", "test", "contamination", "uncertainty", "device", "commit",
+    "selected_by", "dev_before", "dev", "test", "contamination", "uncertainty", "device",
+    "commit", "started",
 )  # fmt: skip
 TABLE_COLUMNS = (*IDENTITY_COLUMNS, *_COLUMNS, "label_fraction", "search", "reason")
 """The columns of the store that a table needs"""
@@ -193,8 +194,8 @@ def _trials(draws: Mapping[Draw, list[dict[str, Any]]]) -> list[MeasuredTrial]:
 def _trial(draw: Draw, rows: Sequence[Mapping[str, Any]], unnamed_suite: str) -> MeasuredTrial:
     """The trial that several rows measured.
 
-    Of a metric that was measured twice, the value of the final row is taken, or else that of a
-    finished evaluation, or else that of a partial one.
+    Of a metric that was measured twice, the value of the final row is taken, or else that of the
+    newest finished evaluation, or else that of a partial one: the data of a suite may have changed.
     """
     rows = sorted(rows, key=_precedence)
     by_suite: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
@@ -216,8 +217,9 @@ def _trial(draw: Draw, rows: Sequence[Mapping[str, Any]], unnamed_suite: str) ->
     )
 
 
-def _precedence(row: Mapping[str, Any]) -> tuple[bool, bool, str]:
-    return row["role"] != "final", row["status"] != "finished", row["key"]
+def _precedence(row: Mapping[str, Any]) -> tuple[bool, bool, float, str]:
+    newest = -row["started"].timestamp() if row["started"] else 0.0
+    return row["role"] != "final", row["status"] != "finished", newest, row["key"]
 
 
 def _scores(suite: str, rows: Sequence[Mapping[str, Any]]) -> SuiteScores:
