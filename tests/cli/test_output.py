@@ -73,12 +73,10 @@ def test_a_closed_stream_gives_no_traceback(streams: str, tmp_path: Path) -> Non
     ("words", "module"),
     [
         ("list methods", b"typer"),
-        ("plan simcse quickstart", b"harness.sweep.plan"),
         (
             "run simcse --encoder tiny-bert --set suite=graded --set sentences=graded-sentences",
             b"torch",
         ),
-        ("sweep pooling quickstart --local", b"transformers"),
         ("sweep pooling quickstart --no-local", b"ray"),
         ("eval tiny-bert --suite graded", b"transformers"),
         ("table", b"pyarrow"),
