@@ -85,6 +85,7 @@ def largest_difference(found: Computed, expected: Computed) -> float:
     )
 
 
+# More than 20 s: the first case trains all of them, in the same two processes.
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize(("engine", "setting"), RUNS)
