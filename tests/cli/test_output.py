@@ -83,12 +83,10 @@ def test_a_full_disk_behind_the_output_is_one_sentence(words: str, tmp_path: Pat
     ("words", "module"),
     [
         ("list methods", b"typer"),
-        ("plan simcse quickstart", b"harness.sweep.plan"),
         (
             "run simcse --encoder tiny-bert --set suite=graded --set sentences=graded-sentences",
             b"torch",
         ),
-        ("sweep pooling quickstart --local", b"transformers"),
         ("sweep pooling quickstart --no-local", b"ray"),
         ("eval tiny-bert --suite graded", b"transformers"),
         ("table", b"pyarrow"),

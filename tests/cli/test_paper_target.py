@@ -170,6 +170,7 @@ def test_a_row_without_its_files_is_left_out(serially: Any, tmp_path: Path) -> N
         serially("flow", *words)
 
 
+# More than 20 s: Ray starts twice, since only workers have limits, and the table needs all of STS.
 @pytest.mark.process
 @pytest.mark.slow
 def test_further_suites_are_measured_on_workers(

@@ -1,11 +1,17 @@
-"""Corpora by name: what a name means, and how many items a corpus has."""
+"""Corpora by name, how many items one has, and the texts of a large one, which are on disk."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from harness.data import texts
 from harness.data.corpora import SOURCES, count_items, source
+from harness.data.texts import text_columns
 from harness.errors import UserError
+from harness.scratch import Scratch
+
+# Corpora by name: what a name means, and how many items a corpus has.
 
 
 def test_only_plain_sentences_are_unlabelled() -> None:
@@ -67,3 +73,36 @@ def test_the_real_corpora_have_their_published_sizes(name: str, columns: int, it
         assert corpus.labels is not None
         assert set(corpus.labels.tolist()) == {0, 1, 2}
         assert len(corpus.labels) == items
+
+
+# The texts of a large corpus, which are on disk.
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The places of the lines that were read."""
+    read, places = Scratch.line, list[int]()
+
+    def line(self: Scratch, place: int) -> bytes:
+        places.append(place)
+        return read(self, place)
+
+    monkeypatch.setattr(Scratch, "line", line)
+    return places
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [lambda column: [column[item] for item in range(25)], lambda column: column[:], list],
+    ids=["one by one", "a slice", "all"],
+)
+def test_neighbours_are_read_together(
+    ask: Callable[..., list[str]], reads: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(texts, "ITEMS_AT_ONCE", 10)
+    expected = [f"sentence {number}" for number in range(25)]
+    [column] = text_columns((text,) for text in expected)
+    assert ask(column) == expected
+    assert len(reads) == 3
+    assert column[-1] == expected[-1]
+    assert column[3:20:4] == expected[3:20:4]

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -60,7 +61,6 @@ def pairs(*labels: object) -> list[dict[str, Any]]:
     return [{"premise": f"p{n}", "hypothesis": "h", "label": v} for n, v in enumerate(labels)]
 
 
-@pytest.mark.parametrize("ending", FORMATS)
 @pytest.mark.parametrize(
     ("labels", "gap"),
     [
@@ -75,25 +75,25 @@ def pairs(*labels: object) -> list[dict[str, Any]]:
     ],
 )
 def test_a_pair_without_a_label_is_left_out(
-    tmp_path: Path, ending: str, labels: tuple[object, ...], gap: int
+    tmp_path: Path, labels: tuple[object, ...], gap: int
 ) -> None:
-    corpus = read(write(tmp_path / f"a{ending}", pairs(*labels)))
-    assert corpus.labels is not None
-    assert corpus.labels.tolist() == [0, 1, 2]
-    assert corpus.columns[0] == [f"p{n}" for n in range(4) if n != gap]
+    for ending in FORMATS:
+        corpus = read(write(tmp_path / f"a{ending}", pairs(*labels)))
+        assert corpus.labels is not None, ending
+        assert corpus.labels.tolist() == [0, 1, 2], ending
+        assert corpus.columns[0] == [f"p{n}" for n in range(4) if n != gap], ending
 
 
 HEADERS = ["anchor,positive,negative", "sent0,sent1,hard_neg", "premise,hypothesis,label",
            "sentence1,sentence2,score", "label,premise,hypothesis"]  # fmt: skip
 
 
-@pytest.mark.parametrize("header", HEADERS)
 @pytest.mark.parametrize(("ending", "sign"), [(".csv", ","), (".tsv", "\t"), (".csv.gz", ",")])
 def test_a_short_or_a_long_row_is_refused_under_every_header(
-    tmp_path: Path, header: str, ending: str, sign: str
+    tmp_path: Path, ending: str, sign: str
 ) -> None:
     path = tmp_path / f"a{ending}"
-    for row in ("1,1", "1", "1,1,1,1", ""):
+    for header, row in itertools.product(HEADERS, ("1,1", "1", "1,1,1,1", "")):
         text = f"{header}\n1,1,1\n{row}\n1,1,1\n".replace(",", sign).encode()
         path.write_bytes(gzip.compress(text) if ending.endswith(".gz") else text)
         with pytest.raises(UserError, match=r"line 3: 3 fields were expected, [0124] found"):
@@ -116,10 +116,7 @@ ITEMS = [text.strip() or " " for text in IRREGULAR]
 
 
 @pytest.mark.parametrize("ending", [*FORMATS, ".txt", ".txt.gz", ".CSV", ".Txt", ".JSONL.GZ"])
-@pytest.mark.parametrize("change", ["none", "crlf", "mark", "no end"])
-def test_a_text_has_the_same_items_in_every_format(
-    tmp_path: Path, ending: str, change: str
-) -> None:
+def test_a_text_has_the_same_items_in_every_format(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"a{ending}"
     if "txt" in ending.lower():
         content = "".join(text + "\n" for text in IRREGULAR).encode()
@@ -127,22 +124,20 @@ def test_a_text_has_the_same_items_in_every_format(
         write(path, [{"sentence": text} for text in IRREGULAR])
         content = path.read_bytes()
         content = gzip.decompress(content) if ending.lower().endswith(".gz") else content
+    changed = [content]
     if "parquet" not in ending:
-        content = content.replace(b"\r\n", b"\n")
-        content = {
-            "none": content,
-            "crlf": content.replace(b"\n", b"\r\n"),
-            "mark": b"\xef\xbb\xbf" + content,
-            "no end": content.removesuffix(b"\n"),
-        }[change]
-    path.write_bytes(gzip.compress(content) if ending.lower().endswith(".gz") else content)
-    assert read(path).columns == (ITEMS,)
+        lines = content.replace(b"\r\n", b"\n")
+        changed = [lines, lines.replace(b"\n", b"\r\n"), b"\xef\xbb\xbf" + lines]
+        changed.append(lines.removesuffix(b"\n"))
+    for each in changed:
+        path.write_bytes(gzip.compress(each) if ending.lower().endswith(".gz") else each)
+        assert read(path).columns == (ITEMS,), each
 
 
-@pytest.mark.parametrize("ending", FORMATS)
 @pytest.mark.parametrize("index", ["", "__index_level_0__", "Unnamed: 0"])
-def test_the_index_of_a_frame_is_no_column(tmp_path: Path, ending: str, index: str) -> None:
-    for roles in (("sentence",), ("first", "second"), ("first", "second", "score")):
+def test_the_index_of_a_frame_is_no_column(tmp_path: Path, index: str) -> None:
+    shapes = (("sentence",), ("first", "second"), ("first", "second", "score"))
+    for ending, roles in itertools.product(FORMATS, shapes):
         rows = [{index: n} | {role: str(n) for role in roles} for n in range(3)]
         path = write(tmp_path / f"a{ending}", rows)
         assert read(path).columns[0] == ["0", "1", "2"]
@@ -151,20 +146,7 @@ def test_the_index_of_a_frame_is_no_column(tmp_path: Path, ending: str, index: s
 
 
 @pytest.mark.parametrize("ending", FORMATS)
-@pytest.mark.parametrize(
-    ("column", "value", "kept"),
-    [
-        ("flag", "true", ["a", "c"]),
-        ("day", "2021-03-01", ["a", "d"]),
-        ("year", "2015.0", ["a", "b"]),
-        ("code", "007", ["b"]),
-        ("code", "", ["c", "d"]),
-        ("n", "3", ["d"]),
-    ],
-)
-def test_a_filter_compares_what_is_written(
-    tmp_path: Path, ending: str, column: str, value: str, kept: list[str]
-) -> None:
+def test_a_filter_compares_what_is_written(tmp_path: Path, ending: str) -> None:
     typed = ending not in (".csv", ".tsv", ".csv.gz")
     names = ("sentence", "flag", "day", "year", "code", "n")
     values = [
@@ -177,8 +159,16 @@ def test_a_filter_compares_what_is_written(
     if not typed:
         rows = [row | {"flag": str(row["flag"]).lower()} for row in rows]
     path = write(tmp_path / f"a{ending}", rows)
-    found = source(f"{path}?sentence=sentence&where.{column}={value}")
-    assert found.read(found.paths()).columns == (kept,)
+    for column, value, kept in (
+        ("flag", "true", ["a", "c"]),
+        ("day", "2021-03-01", ["a", "d"]),
+        ("year", "2015.0", ["a", "b"]),
+        ("code", "007", ["b"]),
+        ("code", "", ["c", "d"]),
+        ("n", "3", ["d"]),
+    ):
+        found = source(f"{path}?sentence=sentence&where.{column}={value}")
+        assert found.read(found.paths()).columns == (kept,), column
 
 
 NAMES = ["a[1].csv", "a*.csv", "what?.csv", "x=1?y=2.csv", "a b #c.csv", "100%25.csv", "a,b.csv",

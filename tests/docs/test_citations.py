@@ -1,14 +1,12 @@
-"""Citations: every page and every section that is cited exists, and so does every linked file.
-
-A citation is the name of a page, alone or with sections: `simcse.md, section 2.1`, or
-`simcse.md, sections 1.2 and 2.1`. It may go over a line end.
-"""
+"""Citations: every page, section and file that is cited exists; lines of Markdown are short."""
 
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+
+# Citations: every page and every section that is cited exists, and so does every linked file.
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 ROOT_PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
@@ -164,3 +162,26 @@ def test_other_forms_are_noticed(text: str) -> None:
 def test_sections_are_numbered_headings_outside_code() -> None:
     text = "# 9 Title\n## 1. One\n### 1.2 Two\n## Three\n```\n## 4. Code\n```\n"
     assert numbered_sections(text) == {"1", "1.2"}
+
+
+# Lines of Markdown are as short as those of the code.
+
+ROOT = Path(__file__).parents[2]
+LONGEST = 100
+
+
+def test_no_line_of_prose_is_longer_than_a_line_of_code() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("benchmarks/**/*.md")]
+    assert len(pages) > 20
+    too_long = [
+        f"{page.relative_to(ROOT)}:{number}"
+        for page in pages
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > LONGEST and not _whole(line)
+    ]
+    assert too_long == []
+
+
+def _whole(line: str) -> bool:
+    """Whether it cannot be broken: a row of a table, code, a numbered message or an address."""
+    return line.startswith(("|", "    ")) or line[:1].isdigit() or "](" in line or "http" in line

@@ -208,6 +208,7 @@ def victims(name: str, driver: int, marked: list[int]) -> list[int]:
     return found
 
 
+# More than 20 s: each victim needs a sweep of its own that is under way, and one that goes on.
 @pytest.mark.parametrize("seed", range(TRIES))
 def test_nothing_is_lost_whoever_is_killed(
     seed: int,
@@ -260,6 +261,7 @@ def hiding(*folders: Path) -> list[str]:
     return [] if tried.returncode else command
 
 
+# More than 20 s: four Rays start on one machine, and a lost node is noticed after some seconds.
 def test_a_node_of_three_is_lost(
     undisturbed: Results,
     targets: list[Path],
@@ -296,6 +298,7 @@ def test_a_node_of_three_is_lost(
     assert (cache / "travelled").exists() == bool(hidden)
 
 
+# More than 20 s: a real start, since signals are tested, and the end of Ray must be seen.
 def test_ctrl_c_leaves_nothing_running_and_the_sweep_goes_on(
     undisturbed: Results,
     targets: list[Path],

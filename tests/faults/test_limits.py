@@ -112,6 +112,8 @@ def rows(swept: tuple[Path, str, int]) -> Rows:
     return {row.configuration["fault"]: row for row in records if row.role == "search"}
 
 
+# More than 20 s: one trial must reach its limit of 30 seconds, and each fault costs a worker, which
+# starts anew.
 @pytest.mark.slow
 @pytest.mark.process
 def test_every_fault_is_a_record_and_the_others_go_on(

@@ -130,6 +130,7 @@ def finished(store: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in store.glob("*.parquet")}
 
 
+# More than 20 s: a cluster starts and loses its head under a sweep, which then goes on.
 @pytest.mark.slow
 @pytest.mark.process
 def test_a_lost_head_loses_nothing(

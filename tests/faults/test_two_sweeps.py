@@ -92,6 +92,7 @@ def together(start: Start, folder: Path) -> list[tuple[int | None, str]]:
     return [(process.returncode, out) for process, out in zip(both, outputs, strict=True)]
 
 
+# More than 20 s: two sweeps with a Ray each start at once.
 def test_two_sweeps_started_together_run_every_trial_once(
     together: list[tuple[int | None, str]], folder: Path
 ) -> None:

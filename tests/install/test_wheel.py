@@ -162,6 +162,7 @@ def test_it_lists_its_methods_and_spaces(installed: Installed) -> None:
     assert "diffaug-table6" in spaces
 
 
+# More than 20 s: Ray and its workers start in the fresh environment.
 def test_a_sweep_of_a_space_that_is_named_ends_with_a_row(installed: Installed) -> None:
     arguments = ["--set", "max_steps=2", "--seeds", "0", "--configurations", "1", *ONE_AT_A_TIME]
     printed = installed.harness("sweep", "simcse", "quickstart", *arguments)

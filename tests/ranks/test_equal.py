@@ -106,6 +106,7 @@ REFUSED = {
 """Engine -> cases that it refuses to train"""
 
 
+# More than 20 s: all methods by all engines; the two or three processes are the same for all.
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize("engine", ENGINES)

@@ -92,6 +92,7 @@ GOING_ON = [
 """How a trial is begun, and how copies of what it has left go on"""
 
 
+# More than 20 s: each engine goes on in processes of its own, which load DeepSpeed.
 @pytest.mark.parametrize(("first", "others"), GOING_ON, ids=["ddp", "zero-3", "zero-2"])
 def test_a_lost_worker_and_other_engines(
     run: Callable[..., Answer],
@@ -133,6 +134,7 @@ def test_a_lost_worker_and_other_engines(
         assert record.test["few"] == pytest.approx(undisturbed.test["few"], abs=1e-2)
 
 
+# More than 20 s: three Rays start on one machine.
 def test_a_sweep_mixes_sizes_on_three_nodes(tmp_path: Path, environment: dict[str, str]) -> None:
     """The trial of two workers has one on each of two nodes. Its second attempt goes on."""
     space, store = tmp_path / "space.yaml", tmp_path / "store"

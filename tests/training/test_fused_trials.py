@@ -2,13 +2,13 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks/gpu/fused.py"
+from tests.programs import run_module
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks/gpu"
 
 
 @pytest.mark.process
@@ -25,15 +25,11 @@ def test_fused_trials_equal_those_alone(method: str, values: list[str]) -> None:
     options = [argument for value in (*values, "precision=fp32") for argument in ("--set", value)]
     given = ["--encoder", "tiny-bert", "--trials", "3", "--steps", "2", "--batch", "8"]
     # The benchmark imports what lies beside it.
-    environment = {name: text for name, text in os.environ.items() if name != "PYTHONSAFEPATH"}
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--method", method, *given, *options],
-        env=environment, capture_output=True, text=True, timeout=1200, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found = {
-        name: float(value) for name, value in re.findall(r"^  (.+): (\S+)$", done.stdout, re.M)
-    }
+    done = run_module(
+        "fused", "--method", method, *given, *options, environment=os.environ, folder=BENCHMARKS
+    )
+    assert done.code == 0, done.err
+    found = {name: float(value) for name, value in re.findall(r"^  (.+): (\S+)$", done.out, re.M)}
     assert found["losses and norms of gradients, first step"] < 1e-6
     # A share of the norm of each tensor: the rows of other trials change the order of sums.
     assert found["gradients, first step"] < 5e-6

@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
+from harness.data.hub import model_folder
 from harness.errors import Interrupted
 from harness.plugin import registry
 from harness.training import shared_stages, step_curves
@@ -53,7 +55,8 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("clsr", {"checkpoint": "last", "precision": "bf16"}),
     ("esimcse", {"queue_ratio": 2.5, "momentum_start": "random", "precision": "bf16"}),
     ("flow", {"permutation": "invertible"}),
-    ("simcse", {"setting": "unsup", "precision": "fp16"}),
+    # Its first gradients are too large for fp16 as well, but infinite and not NaN.
+    ("simcse", {"setting": "unsup", "precision": "fp16", "encoder": "tiny-bert"}),
     ("simcse", {"setting": "unsup", "weight_decay": 0.1, "warmup_ratio": 0.3}),
 ]
 
@@ -73,8 +76,20 @@ def settings() -> Iterator[Any]:
 TrialOf = Callable[..., Trial]
 
 
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A random encoder that reads as tiny-bert does, with a quarter of its width."""
+    folder = tmp_path_factory.mktemp("narrow")
+    tiny = str(model_folder("tiny-bert"))
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2}
+    torch.manual_seed(0)
+    BertForMaskedLM(BertConfig.from_pretrained(tiny, **sizes)).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tiny).save_pretrained(folder)
+    return str(folder)
+
+
 @pytest.fixture
-def trial_of(tmp_path: Path) -> TrialOf:
+def trial_of(tmp_path: Path, narrow: str) -> TrialOf:
     """trial_of(method, **configuration): a trial of seven steps, measured on few sentences."""
     suite = write_few_pairs(tmp_path)
 
@@ -82,7 +97,7 @@ def trial_of(tmp_path: Path) -> TrialOf:
         given = registry.load(name).config_type.model_fields
         small = {
             key: value
-            for key, value in {**SMALL, "suite": str(suite)}.items()
+            for key, value in {**SMALL, "suite": str(suite), "encoder": narrow}.items()
             if key in given and len(get_args(given[key].annotation)) != 1
         }
         return Trial(name, {**small, **values}, seed=3)

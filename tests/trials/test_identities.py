@@ -51,21 +51,22 @@ def test_encoders_of_two_stores_are_those_of_their_weights(
 
 
 @pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("clsr", {"pairs": "graded-pairs"}),
-        ("flow", {"corpus": "graded-sentences", "vector_dropout": False}),
-    ],
+    ("name", "corpus", "options"),
+    [("clsr", "pairs", {}), ("flow", "corpus", {"vector_dropout": False})],
 )
 def test_frozen_vectors_are_those_of_the_precision(
     name: str,
+    corpus: str,
     options: dict[str, Any],
     tiny_encoder: Path,
+    sentences: Path,
+    pairs: Path,
     kit_for: KitFor,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An encoder that is stored in bf16 computes in bf16, unless fp32 is asked for."""
+    options = {corpus: str(pairs if corpus == "pairs" else sentences), **options}
     encoder = shutil.copytree(tiny_encoder, tmp_path / "stored in bf16")
     [path] = encoder.glob("*.safetensors")
     tensors = {each: value.bfloat16() for each, value in load_file(path).items()}

@@ -1,13 +1,38 @@
-"""The history of a trial in the store, which the harness and other readers get back."""
+"""A trial's dev score without its tests, and its history in the store."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import duckdb
 import pandas as pd
+import pytest
 
+from harness.evaluation.suites import suite
+from harness.trials.evaluate import Measurement, evaluation_key, evaluations
+from harness.trials.lookup import model
 from harness.trials.record import Record
 from harness.trials.store import Store
+
+# A suite's dev score without its tests.
+
+
+@pytest.mark.slow
+def test_dev_alone_is_a_record_of_its_own(tmp_path: Path) -> None:
+    """It embeds and scores dev only, and does not stand for the whole suite."""
+    store, whole = Store(tmp_path / "store"), suite("graded")
+    asked = model("tiny-bert", store, pooling=None, method=None)
+    measurement = Measurement(asked, store)
+    [alone] = evaluations(measurement, [whole.dev_alone])
+    sentences = len(set(map(str.lower, whole.texts(whole.dev))))
+    assert (alone.status, alone.suite, alone.test) == ("finished", "graded", {})
+    assert measurement.embedder.sentences == sentences
+    [full] = evaluations(Measurement(asked, store), [whole])
+    assert full.test
+    assert alone.dev == full.dev
+    assert alone.key == evaluation_key(asked, whole.dev_alone) != full.key
+
+
+# The history of a trial in the store, which the harness and other readers get back.
 
 HISTORY = [
     {"step": 0, "stage": "augmentation", "metric": "divergence", "value": 0.1 + 0.2},
