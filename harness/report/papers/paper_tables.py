@@ -131,6 +131,7 @@ class _ScoreSheet:
                     directions,
                     average=average,
                     metrics=[each.metric for each in rows[0]],
+                    store=self.commands.store,
                 ),
             )
             for heading, rows in self.table.sections

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -60,8 +59,7 @@ def own_sheet(
     names = columns or ["dev", *(name for name, each in metrics.items() if each.is_average)]
     wanted = {name: metrics[name] for name in names}
     numbers, notes = group_numbers(groups), unreadable(reading)
-    sheet = _sheet(shown, numbers, rows or DEFAULT_ROWS, wanted, notes)
-    return replace(sheet, show_options=store_option(store))
+    return _sheet(shown, numbers, rows or DEFAULT_ROWS, wanted, notes, store)
 
 
 def _empty(note: str, reading: Reading) -> Sheet:
@@ -80,6 +78,7 @@ def _sheet(
     rows: Sequence[str],
     metrics: Mapping[str, NamedMetric],
     notes: list[str],
+    store: Path | str,
 ) -> Sheet:
     alike: dict[tuple[str, ...], list[Group]] = defaultdict(list)
     for group in groups:
@@ -97,7 +96,7 @@ def _sheet(
         title="",
         columns=[*rows, "n", *(column.heading for column in columns)],
         text_columns=len(rows),
-        sections=[Section("", rank_rows(made, columns, averages))],
+        sections=[Section("", rank_rows(made, columns, averages, store))],
         caption=_caption(list(chosen.values()), list(metrics.values())),
         notes=[
             *leak_notes(made),
@@ -108,6 +107,7 @@ def _sheet(
         make_records=lambda: _records(list(chosen.values()), list(metrics.values())),
         metrics=list(metrics),
         averages=[*averages, "dev"],
+        show_options=store_option(store),
     )
 
 

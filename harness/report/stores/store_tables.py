@@ -108,7 +108,7 @@ def _sheet(
         title="" if own else f"suite {groups[0].suite}",
         columns=[*names, "n", *(column.heading for column in columns)],
         text_columns=len(names),
-        sections=[Section("", rank_rows(rows, columns, averages))],
+        sections=[Section("", rank_rows(rows, columns, averages, store))],
         caption=_caption(groups, selected=any(column.heading == "dev" for column in dev)),
         notes=leak_notes(rows),
         make_records=lambda: records_of(groups),
