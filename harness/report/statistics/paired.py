@@ -22,8 +22,10 @@ def paired_p_value(
     """
     if suite not in CARDS:
         return math.nan
-    first, second = scores
-    drawn = _drawn(StoreFolders(store).weights_folder, suite, first[0], second[0]).get(metric)
+    kept = [pairs_file(StoreFolders(store).weights(key), suite) for key, _ in scores]
+    if not all(file.is_file() for file in kept):
+        return math.nan
+    drawn = _drawn(suite, *kept).get(metric)
     if drawn is None:
         return math.nan
     one, two = (
@@ -35,7 +37,6 @@ def paired_p_value(
 
 
 @lru_cache(16)
-def _drawn(folder: Path, suite: str, first: str, second: str) -> dict[str, np.ndarray | None]:
-    files = [pairs_file(folder / f"{key}.safetensors", suite) for key in (first, second)]
-    pairs = [kept_pairs(file) for file in files]
+def _drawn(suite: str, first: Path, second: Path) -> dict[str, np.ndarray | None]:
+    pairs = [kept_pairs(first), kept_pairs(second)]
     return resampled_scores(CARDS[suite], pairs) if all(pairs) else {}
