@@ -119,7 +119,7 @@ def test_what_is_bold(sheet: Sheet) -> None:
 
 def test_one_trial_has_no_spread_and_a_constant_is_marked(sheet: Sheet) -> None:
     rows = {row.names[0]: row for row in sheet.score_rows if row.names[2] == "bert-base-uncased"}
-    assert rows["pooling"].n == "1="
+    assert rows["pooling"].n == "–"
     assert cell(sheet, "pooling", "avg").text == "50.00"
     assert cell(sheet, "simcse", "avg", "roberta-base").text == "97.00"
 

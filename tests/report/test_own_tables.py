@@ -103,7 +103,7 @@ def test_columns_of_several_suites_have_an_n_of_their_own(
     add_evaluation("transfer", tasks | {"transfer-avg": 80.0}, of=keys[0])
     sheet = own(store, "method", "avg,transfer-avg,dev")
     assert list(sheet.columns) == ["method", "n", "avg", "transfer-avg", "dev"]
-    assert sheet.sections[0].lines == [["simcse", "2/1/2", "75.00±1.41", "80.00", "80.00±0.00"]]
+    assert sheet.sections[0].lines == [["simcse", "2, 1", "75.00±1.41", "80.00", "80.00±0.00"]]
     assert own(store, "method").metrics == ["dev", "avg", "transfer-avg"]
 
 

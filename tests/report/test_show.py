@@ -163,7 +163,7 @@ def test_a_cell_on_another_encoder(
     add_trial(encoder="tiny-bert", score=61.0)
     commands = Commands(registry.names(), store.place)
     sheets = paper_sheets(store.read(), "diffaug", commands, "1", encoder="tiny-bert")
-    words = shlex.split(address_note(sheets).partition(": ")[0])
+    words = shlex.split(address_note(sheets, 300).partition(": ")[2])
     assert words == [
         *("harness", "show", "diffaug.1.5.avg"),
         *("--encoder", "tiny-bert", "--store", str(store.folder)),
@@ -218,8 +218,8 @@ def test_the_line_under_a_table_names_a_cell_that_is_there(
     store: Store, add_trial: AddTrial, shown: Shown
 ) -> None:
     add_trial()
-    note = address_note(store_sheets(store.read(), store.folder))
-    assert note.startswith(f"harness show 1.avg --store {store.folder}: ")
+    note = address_note(store_sheets(store.read(), store.folder), 300)
+    assert note.endswith(f": harness show 1.avg --store {store.folder}\n")
     assert shown("1.avg")
 
 

@@ -9,6 +9,7 @@ from harness.report.measured.quantities import Quantity
 from harness.report.published.commands import Commands
 from harness.report.published.compared import ComparedNumber, ComparedTable
 from harness.report.sheets.notes import foreign
+from harness.report.sheets.rows import n_text
 
 
 class Sources:
@@ -40,6 +41,20 @@ class Sources:
             *(f"[{index}] {origin}" for index, origin in enumerate(origins, 1)),
             *(f"published, {column}: {n}" for column, n in self._runs.items()),
         ]
+
+
+def n_notes(rows: Iterable[Sequence[ComparedNumber]]) -> list[str]:
+    """Which column has which n, for the rows whose columns have several."""
+    notes: dict[str, None] = {}  # a set in the order of the table
+    for row in rows:
+        columns: dict[str, list[str]] = defaultdict(list)
+        for each in row:
+            if each.n not in (None, "0"):
+                columns[str(each.n)].append(each.column)
+        if len(columns) > 1:
+            found = "; ".join(f"{n} in {', '.join(names)}" for n, names in columns.items())
+            notes[f"n = {n_text(list(columns))}: {found}"] = None
+    return list(notes)
 
 
 def mark_notes(numbers: Sequence[ComparedNumber]) -> list[str]:

@@ -10,7 +10,13 @@ from harness.evaluation.catalogue import CARDS
 from harness.report.measured.measured_trials import MeasuredTrial
 from harness.report.papers.example_tables import example_sheet
 from harness.report.papers.hyperparameter_tables import hyperparameter_sheet
-from harness.report.papers.paper_notes import Sources, choice_notes, filling_notes, mark_notes
+from harness.report.papers.paper_notes import (
+    Sources,
+    choice_notes,
+    filling_notes,
+    mark_notes,
+    n_notes,
+)
 from harness.report.papers.paper_records import paper_records
 from harness.report.published.answers import Answers
 from harness.report.published.commands import Commands
@@ -20,8 +26,8 @@ from harness.report.published.reported import Paper, load_paper
 from harness.report.sheets.leaks import leak_notes, leaks_of
 from harness.report.sheets.notes import made_on, unreadable
 from harness.report.sheets.ranking import ranked
-from harness.report.sheets.rows import FOREIGN, ComparedRow, SheetCell, value_text
-from harness.report.sheets.sheet import OVER_SUBSETS, Section, Sheet
+from harness.report.sheets.rows import FOREIGN, ComparedRow, SheetCell, n_text
+from harness.report.sheets.sheet import OVER_SUBSETS, Section, Sheet, best_of
 from harness.trials.reading import Reading
 from harness.trials.store_folders import store_option
 
@@ -98,12 +104,13 @@ class _ScoreSheet:
             caption=" ".join(filter(None, [_caption(self.table), made_on(self._trials())])),
             notes=[
                 *self.sources.notes,
+                *n_notes(self.table.rows),
                 *mark_notes(self.numbers),
                 *leak_notes(rows),
                 *choice_notes(self.numbers),
                 *filling_notes(self.table, self.commands, self.encoder),
             ],
-            make_records=lambda: paper_records(self.table, self.commands),
+            make_records=lambda: paper_records(self.table, self.commands, best=best_of(rows)),
             metrics=columns,
             averages=[column for column in columns if column == "Avg."],
             show_options=[
@@ -166,7 +173,7 @@ class _ScoreSheet:
             decimals=each.decimals,
             published=each.published,
             published_std=each.published_std,
-            printed="" if numeric or each.value is None else value_text(each.value),
+            printed=each.printed,
             source="" if each.origin == reported_origin(each) else self.sources.mark(each.origin),
             mark=("*" if each.stands_in else "") + (FOREIGN if each.foreign else ""),
             leaks=leaks_of(each.cell, each.metric),
@@ -195,9 +202,8 @@ def reported_origin(each: ComparedNumber) -> str:
 
 
 def _n(row: list[ComparedNumber]) -> str:
-    """One n where all columns have the same, else the n of each column."""
-    numbers = [each.n for each in row if each.n is not None]
-    return numbers[0] if len(set(numbers)) == 1 else "/".join(numbers)
+    """The n of the columns, each once; columns without a score of ours say it by being empty."""
+    return n_text([each.n for each in row if each.n is not None])
 
 
 def _caption(table: ComparedTable) -> str:

@@ -24,7 +24,9 @@ class ComparedNumber:
     row: ReportedRow
     column: str
     value: Value
-    """The published value as the paper prints it"""
+    """The published value"""
+    printed: str
+    """As the paper prints it; "" for one that it left out"""
     published_std: float | None
     origin: str
     measure: Measure

@@ -16,6 +16,10 @@ LEAK = "‡"
 """The mark at scores of tests that stand in the training data"""
 
 
+BEST = "★"
+"""The sign of what is bold, where nothing can be printed in bold"""
+
+
 class Bold(str):
     """Text that is printed in bold."""
 
@@ -46,7 +50,7 @@ class SheetCell:
     published: float | None = None
     published_std: float | None = None
     printed: str = ""
-    """The published value where it is no number, such as `yes`"""
+    """The published value as the paper prints it, such as `68.40` or `yes`"""
     source: str = ""
     """A mark at the published number that cites its source, such as `[2]`"""
     mark: str = ""
@@ -99,10 +103,8 @@ class SheetCell:
     @property
     def published_text(self) -> str:
         """The published value as text, with its source; "" where there is none."""
-        if self.published is None:
-            return self.printed
         std = "" if self.published_std is None else f"±{self.published_std}"
-        return f"{self.published:.{self.decimals}f}{std}{self.source and f' {self.source}'}"
+        return f"{self.printed}{std}{self.printed and self.source and f' {self.source}'}"
 
     @property
     def delta_text(self) -> str:
@@ -162,14 +164,21 @@ class ComparedRow(ScoreRow):
         lines = [[*self.names, "published", self.published_n, *published]]
         if any(cell.score for cell in self.cells):
             parts = component_lines(self.cells)
+            differences = [cell.delta_text for cell in self.cells]
             lines += [
                 ["", "ours", self.n, *(cell.text for cell in self.cells)],
                 *(["", name, "", *numbers] for name, numbers in parts),
-                ["", "Δ", "", *(cell.delta_text for cell in self.cells)],
+                *([["", "Δ", "", *differences]] if any(differences) else []),
             ]
         elif self.without:
             lines.append(["", self.without, "", *("" for _ in self.cells)])
         return lines
+
+
+def n_text(numbers: Sequence[str]) -> str:
+    """The numbers of trials of several columns, each once: `3, 5x3`."""
+    found = [n for n in dict.fromkeys(numbers) if n != "0"]
+    return ", ".join(found) or "0"
 
 
 def value_text(value: float | bool | str) -> str:

@@ -71,7 +71,7 @@ def _on_test(best: Group, winner: System, suite: str) -> str:
     if metric is None or part is None:
         return ", and has no test score."
     compared = Compared(winner, winner, metric)
-    seeds = "" if best.n.startswith("1") else f" over {best.n} seeds"
+    seeds = f" over {best.n} seeds" if len(best.trials) > 1 else ""
     return (
         f"; test: {score_text(part.test[metric], compared.decimals)}{seeds} on {compared.heading}."
     )
