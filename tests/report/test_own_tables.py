@@ -86,7 +86,9 @@ def test_of_several_groups_dev_chooses_and_a_note_says_so(
     add_trial({"learning_rate": 3e-5}, 90.0, dev={"stsb-dev": 80.0})
     sheet = own(store, "method", "avg")
     assert sheet.sections[0].lines == [["simcse", "1", "70.00"]]
-    assert sheet.notes[0].endswith("the best mean dev score is shown: row 1 (2 groups)")
+    assert sheet.notes[0].endswith(
+        "the best mean dev score is shown: row 1 (simcse learning_rate=1e-05, one of 2)"
+    )
 
 
 def test_todays_protocol_goes_before_another(store: Store, add_trial: AddTrial) -> None:

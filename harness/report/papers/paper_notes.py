@@ -11,6 +11,9 @@ from harness.report.published.compared import ComparedNumber, ComparedTable
 from harness.report.sheets.notes import foreign
 from harness.report.sheets.rows import n_text
 
+OTHER_SYSTEM = "§"
+"""The mark at a row whose published number is of another system than ours"""
+
 
 class Sources:
     """The sources of published numbers; each is cited by its place among them."""
@@ -60,11 +63,18 @@ def n_notes(rows: Iterable[Sequence[ComparedNumber]]) -> list[str]:
 def mark_notes(numbers: Sequence[ComparedNumber]) -> list[str]:
     """What the marks at our numbers mean, and why some of them have no difference."""
     return [
+        *_other_systems(numbers),
         *_stand_ins(numbers),
         *foreign(_shown_groups(numbers)),
         *_quantities(numbers),
         *_encoders(numbers),
     ]
+
+
+def _other_systems(numbers: Iterable[ComparedNumber]) -> list[str]:
+    """Notes about the rows of which the published number is of another system than ours."""
+    found = {each.unlike: each.row.label for each in numbers if each.unlike}
+    return [f"{OTHER_SYSTEM} {label}: {why}; no Δ" for why, label in found.items()]
 
 
 def _shown_groups(numbers: Iterable[ComparedNumber]) -> Iterator[Group]:

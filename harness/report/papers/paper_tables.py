@@ -11,6 +11,7 @@ from harness.report.measured.measured_trials import MeasuredTrial
 from harness.report.papers.example_tables import example_sheet
 from harness.report.papers.hyperparameter_tables import hyperparameter_sheet
 from harness.report.papers.paper_notes import (
+    OTHER_SYSTEM,
     Sources,
     choice_notes,
     filling_notes,
@@ -18,11 +19,13 @@ from harness.report.papers.paper_notes import (
     n_notes,
 )
 from harness.report.papers.paper_records import paper_records
+from harness.report.papers.setups import unlike_notes
 from harness.report.published.answers import Answers
 from harness.report.published.commands import Commands
 from harness.report.published.compared import ComparedNumber, ComparedTable
 from harness.report.published.comparison import Comparer
 from harness.report.published.reported import Paper, load_paper
+from harness.report.published.systems import load_systems
 from harness.report.sheets.leaks import leak_notes, leaks_of
 from harness.report.sheets.notes import made_on, unreadable
 from harness.report.sheets.ranking import ranked
@@ -105,7 +108,9 @@ class _ScoreSheet:
             notes=[
                 *self.sources.notes,
                 *n_notes(self.table.rows),
+                *load_systems().notes(self.table.paper.paper, self.table.name),
                 *mark_notes(self.numbers),
+                *unlike_notes(self.numbers, self.commands.methods),
                 *leak_notes(rows),
                 *choice_notes(self.numbers),
                 *filling_notes(self.table, self.commands, self.encoder),
@@ -155,7 +160,10 @@ class _ScoreSheet:
         reported = row[0].row
         own = reported.origin == "this paper"
         return ComparedRow(
-            names=(f"{reported.label} {self.sources.mark(reported.origin)}",),
+            names=(
+                f"{reported.label} {self.sources.mark(reported.origin)}"
+                f"{OTHER_SYSTEM if any(each.unlike for each in row) else ''}",
+            ),
             n=_n(row),
             cells=tuple(map(self._cell, row)),
             address=f"{self.table.paper.paper}.{self.table.number}.{place}",
@@ -178,7 +186,7 @@ class _ScoreSheet:
             mark=("*" if each.stands_in else "") + (FOREIGN if each.foreign else ""),
             leaks=leaks_of(each.cell, each.metric),
             comparable=not each.foreign,
-            same_setup=each.same_setup,
+            why_not=each.why_not,
             expected=numeric and self._can_be_filled(each),
         )
 

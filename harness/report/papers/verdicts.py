@@ -85,6 +85,8 @@ def verdict(each: ComparedNumber) -> str:
     if each.cell is None:
         missing = "not measured" if each.found else "not run"
         return "needs input" if each.wanted.needs and not each.found else missing
+    if each.unlike:
+        return "another system"
     if each.foreign:
         return "another protocol"
     if each.wanted.published_encoder:

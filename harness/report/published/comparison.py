@@ -96,6 +96,7 @@ class Comparer:
             origin=str(row.origins[index] if row.origins else row.origin or "this paper"),
             measure=measure,
             decimals=table.printed_decimals(index),
+            unlike=self._systems.unlike(f"{paper.paper}.{name}", row) if target else "",
             wanted=target,
             found=found,
             quantity=self._quantity(measure, found, str(table.query), column),

@@ -61,8 +61,8 @@ class SheetCell:
     """Whether our score may be subtracted from and ranked; else its mark says why not"""
     expected: bool = False
     """Whether trials of ours can fill it; else the published number is only quoted"""
-    same_setup: bool = True
-    """Whether ours has the encoder and the units of the published number; else there is no Δ"""
+    why_not: str = ""
+    """Why ours is not compared with the published number; "": it is"""
     best: bool = False
     """Whether it is the best of its column, or not significantly worse"""
     group: int | None = None
@@ -71,8 +71,7 @@ class SheetCell:
     @property
     def delta(self) -> float | None:
         """Our mean minus the published number, where both are there and comparable."""
-        alike = self.comparable and self.same_setup
-        if self.score is None or self.published is None or not alike:
+        if self.score is None or self.published is None or self.why_not:
             return None
         return self.score.mean - self.published
 
