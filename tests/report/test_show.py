@@ -241,3 +241,21 @@ def test_a_method_has_every_hyperparameter_with_its_meaning(shown: Shown) -> Non
 
 def test_a_method_is_found_by_its_path(shown: Shown) -> None:
     assert shown("methods/simcse")[0].startswith("SimCSE: ")
+
+
+@pytest.mark.parametrize(
+    ("method", "field", "words"),
+    [
+        ("diffaug", "stage1_steps", "semisup, with auxiliary_weight=0: 2000"),
+        ("diffaug", "accumulation", "sup, with label_fraction=0.5: 1"),
+        ("dcpcse", "learning_rate", "with prompts=shallow: 0.001"),
+        ("dcpcse", "batch_size", "with prompts=shallow: 256"),
+        ("diffcse", "masking_ratio", "with edit=insert: 0.15"),
+    ],
+)
+def test_a_default_that_depends_on_another_field_is_shown(
+    method: str, field: str, words: str, shown: Shown
+) -> None:
+    text = " ".join(" ".join(shown(method)).split())
+    own = text[text.index(f" {field} (") :]
+    assert words in own[: own.index(" (", len(field) + 5) + 400]
