@@ -4,8 +4,19 @@ import os
 import sys
 from importlib.abc import MetaPathFinder
 
-PRINTING = ("list", "logs", "merge", "plan", "publish", "show", "sweep", "table", "watch")
-"""Verbs that print what is stored; a sweep may compute as well"""
+PRINTING = (
+    "compare",
+    "list",
+    "logs",
+    "merge",
+    "plan",
+    "publish",
+    "show",
+    "sweep",
+    "table",
+    "watch",
+)
+"""Verbs that print what is stored; a sweep and a comparison may compute as well"""
 INTERRUPTED = 130
 """Exit code after Ctrl-C, by the convention of shells: 128 + the number of the signal"""
 
