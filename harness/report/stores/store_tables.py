@@ -135,7 +135,8 @@ def _row(
         tuple(column.sheet_cell(group) for column in columns),
         address=str(number),
         complete=tasks <= group.test.keys(),
-        block=(group.setting, group.encoder, percent_text(group.label_fraction)),
+        # A method without a choice of labels stands beside those that use all of them.
+        block=(group.setting, group.encoder, percent_text(group.label_fraction or 1)),
     )
 
 
