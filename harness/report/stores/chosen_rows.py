@@ -79,8 +79,8 @@ def _named(word: str, groups: Sequence[Group]) -> list[Group]:
     ]
 
 
-def _way(group: Group) -> tuple[str, str, float | None]:
-    return group.setting, group.encoder, group.label_fraction
+def _way(group: Group) -> tuple[str, str, float]:
+    return group.setting, group.encoder, group.label_fraction or 1
 
 
 def _with_names(pair: tuple[Group, Group]) -> tuple[Row, Row]:
