@@ -59,7 +59,7 @@ def training_curves(search: SweepSearch) -> pa.Table:
         points = trial.record.history
         first = next((point for point in points if point["metric"] == "dev"), None)
         if first is not None and trial.record.dev_before is not None:
-            points = [first | {"step": 0, "value": trial.record.dev_before}, *points]
+            points = [{**first, "step": 0, "value": trial.record.dev_before}, *points]
         terms = any(point["metric"].startswith("loss/") for point in points)
         rows += [known | dict(each) for each in points if _is_drawn(each["metric"], terms=terms)]
     return pa.Table.from_pylist(rows, schema=CURVES)
