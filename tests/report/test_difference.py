@@ -10,8 +10,8 @@ from harness.report.statistics.difference import (
     over_both,
     over_pairs,
     over_seeds,
-    quantile,
 )
+from harness.report.statistics.students_t import quantile
 
 RANDOM = np.random.default_rng(0)
 CONSTANT = Scored((73.0,), ((0, 0),), trained=False)

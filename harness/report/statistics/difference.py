@@ -17,10 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.report.statistics.students_t import two_sided
+from harness.report.statistics.students_t import LEVEL, quantile, two_sided
 
-LEVEL = 0.95
-"""The share of the distribution that lies inside an interval"""
 DRAWS = 20
 """Draws of seeds for each resample of the pairs"""
 
@@ -100,17 +98,6 @@ def over_both(first: Scored, second: Scored) -> Difference | None:
     seeds = error * np.random.default_rng(0).standard_t(freedom, whole)
     basis = "hierarchical bootstrap over seeds and test pairs"
     return _of_draws(first.mean - second.mean, np.tile(shared, DRAWS) + seeds, basis)
-
-
-def quantile(freedom: float | np.ndarray) -> np.ndarray:
-    """The values that Student's t exceeds in size with a probability of 5 %."""
-    freedom = np.asarray(freedom, float)
-    low, high = np.zeros_like(freedom), np.full_like(freedom, 100.0)
-    for _ in range(60):  # a bisection, since the quantile needs scipy
-        middle = (low + high) / 2
-        above = two_sided(middle, freedom) > 1 - LEVEL
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
-    return high
 
 
 def _of_draws(value: float, moved: np.ndarray, basis: str) -> Difference:

@@ -20,8 +20,8 @@ from harness.report.statistics.compared_systems import (
     main_metric,
     stored_systems,
 )
-from harness.report.statistics.difference import quantile
 from harness.report.statistics.significance import SIGNIFICANT, holm
+from harness.report.statistics.students_t import quantile
 from harness.report.stores.chosen_rows import names
 
 MOST_SEEDS = 100
