@@ -98,7 +98,7 @@ def _compare_rows(
                 f"{name} was measured by protocol {group.provenance['protocol']}, whose scores are "
                 f"not compared with those of today; run it again"
             )
-    systems = stored_systems([one, two], str(chosen), store.weights)
+    systems = stored_systems([one, two], str(chosen), store.kept_pairs)
     if single and any(system.lacking for system in systems):
         return False
     if not shared_metrics(*systems):

@@ -106,12 +106,11 @@ def eval_(
 
 def _pairs_are_kept(model: "MeasuredModel", suite: "Suite", store: "Store") -> bool:
     """Whether the cosines of the test pairs are there, where the suite has scored pairs."""
-    from harness.evaluation.kept_pairs import pairs_file
     from harness.evaluation.sts import correlations
     from harness.trials.trial import key
 
-    weights = store.weights(key(model.trial))
-    return suite.score is not correlations or pairs_file(weights, suite.name).is_file()
+    kept = store.kept_pairs(key(model.trial), suite.name)
+    return suite.score is not correlations or kept.is_file()
 
 
 def _names(text: str) -> list[str]:

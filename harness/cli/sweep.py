@@ -126,7 +126,7 @@ def _leave_table(console: "Console", store: "Store", space: str, result: "SweepR
     if not groups:
         return
     console.print("\nWhich one won:")
-    for line in verdicts(groups, store.weights):
+    for line in verdicts(groups, store.kept_pairs):
         console.print(f"  {line}", soft_wrap=True)
     path = store.tables_folder / f"{space}.parquet"
     try:

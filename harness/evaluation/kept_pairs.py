@@ -20,11 +20,6 @@ ScoredPairs = Mapping[str, np.ndarray]
 """Test -> (2, pairs) float64: the cosine of each pair, and its gold score"""
 
 
-def pairs_file(weights: Path, suite: str) -> Path:
-    """The file of the pairs of a suite. `weights`: the file of the trial's weights beside it."""
-    return weights.with_name(f"{weights.stem}.{suite.replace('/', '_')}.parquet")
-
-
 def keep_pairs(pairs: ScoredPairs, path: Path) -> None:
     """Write the pairs whole or not at all; a full disk is logged, since the scores are right."""
     if not pairs:

@@ -14,7 +14,7 @@ from harness.device import device
 from harness.errors import UserError, reason
 from harness.evaluation.embedder import Embedder
 from harness.evaluation.kept_embeddings import KeptEmbeddings
-from harness.evaluation.kept_pairs import keep_pairs, pairs_file
+from harness.evaluation.kept_pairs import keep_pairs
 from harness.evaluation.overlap import contamination
 from harness.evaluation.scores import Scores
 from harness.evaluation.suites import Embeddings, Suite
@@ -25,6 +25,7 @@ from harness.trials.lookup import MeasuredModel, evaluation_key
 from harness.trials.record import Record, Status
 from harness.trials.run import sizes, trained, trained_digest
 from harness.trials.store import Store
+from harness.trials.store_folders import pairs_file
 from harness.trials.trial import describe, key, revisions
 
 Missing = dict[tuple[str, str], str]

@@ -17,7 +17,7 @@ from harness.device import device, in_precision, kind_of_machine, resolve_precis
 from harness.errors import Postponed, TrialFailure, UserError, WorkerLost, reason
 from harness.evaluation.embedder import Embedder
 from harness.evaluation.fitting import check_trains
-from harness.evaluation.kept_pairs import keep_pairs, pairs_file
+from harness.evaluation.kept_pairs import keep_pairs
 from harness.evaluation.overlap import contamination
 from harness.evaluation.scores import Scores
 from harness.evaluation.suites import Suite, suite
@@ -38,6 +38,7 @@ from harness.training.seeds import seed_everything
 from harness.training.sharded import readable
 from harness.trials.record import Record
 from harness.trials.running import noted
+from harness.trials.store_folders import pairs_file
 from harness.trials.trial import Trial, describe, facts_of, failed, key
 from harness.trials.workers import Launch, together
 

@@ -18,12 +18,11 @@ import pytest
 
 from harness.arrays import SharedArrays
 from harness.claims import claimed
-from harness.evaluation.kept_pairs import pairs_file
 from harness.files import discard, sealed_json
 from harness.owners import Owner
 from harness.trials.record import Record
 from harness.trials.store import Store
-from harness.trials.store_folders import CLAIM
+from harness.trials.store_folders import CLAIM, pairs_file
 
 KEYS = {"finished": "1" * 32, "failed": "2" * 32, "unknown": "3" * 32}
 HALF = f".arrays.{'0' * 32}.tmp"

@@ -10,12 +10,13 @@ from scipy import stats
 
 from harness import PROTOCOL
 from harness.evaluation.correlation import correlation
-from harness.evaluation.kept_pairs import keep_pairs, pairs_file
+from harness.evaluation.kept_pairs import keep_pairs
 from harness.report.measured.groups import comparable_groups
 from harness.report.statistics.compared_systems import Compared, stored_systems
 from harness.report.stores.winner import seeds_needed, verdicts
 from harness.trials.record import Record
 from harness.trials.store import Store
+from harness.trials.store_folders import pairs_file
 from tests.cli.conftest import Harness
 
 GOLD = np.linspace(0, 5, 150)
@@ -177,7 +178,7 @@ def test_a_row_of_an_empty_store_and_of_another_protocol(
 
 
 def told(store: Store) -> list[str]:
-    return verdicts(comparable_groups(store.read().table), store.weights)
+    return verdicts(comparable_groups(store.read().table), store.kept_pairs)
 
 
 def test_dev_alone_chooses_the_winner(store: Store, add: Add) -> None:
@@ -220,7 +221,7 @@ def test_as_many_seeds_as_are_needed_settle_it(store: Store, add: Add) -> None:
     add("simcse", 0.30, 3, dev=60.0)
     add("d2cse", 0.33, 3, kept=False)
     groups = [(group.method, group) for group in comparable_groups(store.read().table)]
-    each = Compared(*stored_systems(groups, "graded", store.weights), "graded")
+    each = Compared(*stored_systems(groups, "graded", store.kept_pairs), "graded")
     n = seeds_needed(each)
     assert n is not None
     scored = [system.scored["graded"].values for system in (each.first, each.second)]

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from harness.evaluation.correlation import correlation
-from harness.evaluation.kept_pairs import keep_pairs, kept_pairs, pairs_file
+from harness.evaluation.kept_pairs import keep_pairs, kept_pairs
 from harness.report.statistics.paired import paired_p_value
 from harness.report.stores.store_tables import store_sheets
 from harness.trials.store import Store
+from harness.trials.store_folders import pairs_file
 
 AddTrial = Callable[..., str]
 Keep = Callable[..., float]

@@ -10,11 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness import cli
-from harness.evaluation.kept_pairs import keep_pairs, kept_pairs, pairs_file
+from harness.evaluation.kept_pairs import keep_pairs, kept_pairs
 from harness.files import content_digest
 from harness.trials.merging import merge
 from harness.trials.record import Record
 from harness.trials.store import Store
+from harness.trials.store_folders import pairs_file
 from tests.trials.test_store import record
 
 

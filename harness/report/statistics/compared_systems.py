@@ -9,7 +9,7 @@ import numpy as np
 from harness.evaluation.bootstrap import on_all_pairs
 from harness.evaluation.catalogue import CARDS, DISPLAY, SuiteCard
 from harness.evaluation.comparison import resampled_scores
-from harness.evaluation.kept_pairs import ScoredPairs, kept_pairs, pairs_file
+from harness.evaluation.kept_pairs import ScoredPairs, kept_pairs
 from harness.report.measured.groups import Group
 from harness.report.statistics.difference import (
     Difference,
@@ -193,15 +193,15 @@ def shared_metrics(first: System, second: System) -> list[str]:
 
 
 def stored_systems(
-    groups: Sequence[tuple[str, Group]], suite: str, weights: Callable[[str], Path]
+    groups: Sequence[tuple[str, Group]], suite: str, kept_pairs_of: Callable[[str, str], Path]
 ) -> list[System]:
     """The rows of a store as systems. groups: the name of each row, and its trials.
 
-    weights: the file of a trial's weights, beside which the cosines of its test pairs are kept.
+    kept_pairs_of: `Store.kept_pairs`.
     """
     parts = [(name, part) for name, group in groups if (part := group.measured(suite))]
     kept = {
-        trial.key: _kept(part, at, pairs_file(weights(trial.key), suite))
+        trial.key: _kept(part, at, kept_pairs_of(trial.key, suite))
         for _, part in parts
         for at, trial in enumerate(part.trials)
     }

@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.evaluation.catalogue import CARDS
 from harness.evaluation.comparison import resampled_scores
-from harness.evaluation.kept_pairs import kept_pairs, pairs_file
+from harness.evaluation.kept_pairs import kept_pairs
 from harness.report.statistics.difference import Scored, over_pairs
 from harness.trials.store_folders import StoreFolders
 
@@ -22,7 +22,7 @@ def paired_p_value(
     """
     if suite not in CARDS:
         return math.nan
-    kept = [pairs_file(StoreFolders(store).weights(key), suite) for key, _ in scores]
+    kept = [StoreFolders(store).kept_pairs(key, suite) for key, _ in scores]
     if not all(file.is_file() for file in kept):
         return math.nan
     drawn = _drawn(suite, *kept).get(metric)

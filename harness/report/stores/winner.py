@@ -30,10 +30,10 @@ SHOWN = 8
 """The most systems that the verdict names one by one"""
 
 
-def verdicts(groups: Sequence[Group], weights: Callable[[str], Path]) -> list[str]:
+def verdicts(groups: Sequence[Group], kept_pairs: Callable[[str, str], Path]) -> list[str]:
     """Sentences about the groups of a sweep: for each encoder and suite, which system won.
 
-    weights: the file of a trial's weights, beside which the cosines of its test pairs are kept.
+    kept_pairs: that of the store.
     """
     alike: dict[tuple[str, ...], list[Group]] = defaultdict(list)
     for group in groups:
@@ -44,15 +44,19 @@ def verdicts(groups: Sequence[Group], weights: Callable[[str], Path]) -> list[st
     return [
         f"{f'On {encoder}: ' if several else ''}{line}" if at == 0 else line
         for (encoder, suite, _), found in alike.items()
-        for at, line in enumerate(_verdict(found, suite, weights))
+        for at, line in enumerate(_verdict(found, suite, kept_pairs))
     ]
 
 
-def _verdict(groups: Sequence[Group], suite: str, weights: Callable[[str], Path]) -> list[str]:
+def _verdict(
+    groups: Sequence[Group], suite: str, kept_pairs: Callable[[str, str], Path]
+) -> list[str]:
     called = dict(zip((group.identity for group in groups), names(groups), strict=True))
     best = best_on_dev(groups)
     order = [best, *(group for group in groups if group is not best)]
-    systems = stored_systems([(called[group.identity], group) for group in order], suite, weights)
+    systems = stored_systems(
+        [(called[group.identity], group) for group in order], suite, kept_pairs
+    )
     winner, others = systems[0], systems[1:]
     dev = best.dev.get(best.selects)
     chosen = f"the best dev score, {score_text(dev)}" if dev else "the best dev score"
