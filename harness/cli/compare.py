@@ -1,4 +1,4 @@
-"""`harness compare`: tests whether two models differ."""
+"""`harness compare`: which of two systems is better, and how sure that is."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -9,86 +9,188 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.cli import options
-from harness.cli.eval import MethodOption, ModelArgument, PoolingOption, check_model
+from harness.cli.eval import MethodOption, PoolingOption, check_model
 from harness.cli.output import Screen
 from harness.cli.progress import working
+from harness.errors import UserError
 from harness.shared_cache import check_caches
 from harness.steps import prefixed
 
 if TYPE_CHECKING:
-    from harness.trials.lookup import MeasuredModel
+    from harness.report.measured.groups import Group
+    from harness.report.statistics.compared_systems import System
+    from harness.report.stores.chosen_rows import Row
+    from harness.trials.store import Store
+
+SystemArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="SYSTEM",
+        help="A row of `harness table` by its number, a method with rows in the store, the key of "
+        "a trial, the Hub name of a model, or a folder.",
+        show_default=False,
+    ),
+]
 
 
 def compare(
-    a: ModelArgument,
-    b: ModelArgument,
+    a: SystemArgument,
+    b: SystemArgument,
     suite: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--suite",
-            help="sts, graded (the pairs that come with harness), or a table of scored pairs, such "
-            "as pairs.csv.",
+            help="The suite whose scores are compared. Default: that of the rows; for models "
+            "outside of the store, sts. These need sts, graded (the pairs that come with harness), "
+            "or a table of scored pairs, such as pairs.csv.",
         ),
-    ] = "sts",
+    ] = None,
     pooling: PoolingOption = None,
     method: MethodOption = None,
     store: options.StoreOption = None,
 ) -> None:
-    """Compare two models on the same sentence pairs.
+    """Say which of two systems is better, by how much, and how sure that is.
 
-    It prints the difference of their Spearman x100, with the interval and the p-value of a paired
-    bootstrap.
+    The difference has an interval and a p-value over seeds, over test pairs, and over both.
 
-    Example: harness compare 4f2a sentence-transformers/all-MiniLM-L6-v2
+    Example: harness compare 1 4
     """
-    check_caches()
-    for each in (a, b):
-        check_model(each)
-    from harness.evaluation.comparison import differences, pairs_of_tests
+    found, console = options.opened(store), Screen()
+    rows = None if pooling or method else _rows(a, b, found)
+    if rows is not None:
+        for at, (one, two) in enumerate(rows):
+            console.print("\n" * (at > 0), end="")
+            if not _compare_rows(one, two, suite, found, console):
+                break
+        else:
+            return
+    _print(_models(a, b, suite or "sts", pooling, method, found), ["", ""], console)
+
+
+def _rows(a: str, b: str, store: "Store") -> "list[tuple[Row, Row]] | None":
+    """The rows of the store that are meant; None where one of the two names no row."""
+    from harness.report.measured.groups import comparable_groups
+    from harness.report.measured.measured_trials import TABLE_COLUMNS
+    from harness.report.stores.chosen_rows import rows_named
+
+    return rows_named((a, b), comparable_groups(store.read(TABLE_COLUMNS).table))
+
+
+def _compare_rows(
+    one: "Row", two: "Row", suite: str | None, store: "Store", console: Console
+) -> bool:
+    """Print the comparison of two rows; False where their models must be asked instead."""
+    from harness.report.statistics.compared_systems import shared_metrics, stored_systems
+
+    groups = (one[1], two[1])
+    measured = [{str(part.suite): part for part in group.parts} for group in groups]
+    shared = [name for name in measured[0] if name in measured[1]]
+    single = all(len(group.trials) == 1 for group in groups)
+    chosen = suite or (shared[0] if shared else None)
+    if chosen not in shared:
+        if single:
+            return False
+        there = f"both have {', '.join(shared)}" if shared else "they have no suite in common"
+        raise UserError(
+            f"{one[0]} and {two[0]} have no scores of the suite {chosen or ''} ({there}); "
+            f"`harness eval KEY --suite {chosen or 'SUITE'}` measures a trial"
+        )
+    for name, group in (one, two):
+        if not group.current:
+            raise UserError(
+                f"{name} was measured by protocol {group.provenance['protocol']}, whose scores are "
+                f"not compared with those of today; run it again"
+            )
+    systems = stored_systems([one, two], str(chosen), store.kept_pairs)
+    if single and any(system.lacking for system in systems):
+        return False
+    if not shared_metrics(*systems):
+        raise UserError(f"{one[0]} and {two[0]} have no test score of {chosen} in common")
+    _print(systems, [_trials(group) for group in groups], console)
+    return True
+
+
+def _trials(group: "Group") -> str:
+    """How many trials a row has, as text."""
+    if not group.trials[0].trained:
+        return ", which trains nothing"
+    seeds = "1 seed" if len(group.trials) == 1 else f"{group.n} seeds"
+    return f", {seeds}, {group.encoder}, {group.setting}"
+
+
+def _models(
+    a: str, b: str, suite: str, pooling: str | None, method: str | None, store: "Store"
+) -> "list[System]":
+    """The two models, run on the pairs of a suite."""
+    from harness.evaluation.comparison import check_pairs, resampled_scores, scored_pairs
+    from harness.evaluation.comparison import test_scores as scores_of
     from harness.evaluation.suites import check_name
     from harness.evaluation.suites import suite as suite_called
+    from harness.report.statistics.compared_systems import System
+    from harness.report.statistics.difference import Scored
     from harness.trials.lookup import named
 
+    check_caches()
     check_name(suite)
-    found = options.opened(store)
-    resolved = [named(each, found, pooling=pooling, method=method) for each in (a, b)]
+    for each in (a, b):
+        check_model(each)
+    resolved = [named(each, store, pooling=pooling, method=method) for each in (a, b)]
     with working(f"comparing {a} and {b} on {suite}") as work:
         measured = suite_called(suite)
-        pairs_of_tests(measured)  # it raises before models are loaded or trained
+        check_pairs(measured)  # it raises before models are loaded or trained
         models = [each() for each in resolved]
         work("loading torch and the models")
         from harness.trials.evaluate import Measurement
 
-        measurements = [
-            Measurement(each, found, steps=prefixed(name, work))
+        pairs = [
+            scored_pairs(measured, Measurement(each, store, steps=prefixed(name, work)).embed)
             for name, each in zip("AB", models, strict=True)
         ]
-        rows = differences(measured, measurements[0].embed, measurements[1].embed, work)
-    lines = []
-    for task, (one, two, compared) in rows.items():
-        scores = [f"{one:.2f}", f"{two:.2f}", f"{compared.difference:+.2f}"]
-        interval = f"{compared.uncertainty.low:+.2f} to {compared.uncertainty.high:+.2f}"
-        lines.append([task, *scores, interval, f"{compared.p_value:.3f}"])
-    _print(Screen(), models, lines)
+        work("resampling the pairs of the tests")
+        drawn = resampled_scores(measured.card, pairs)
+        systems = []
+        for at, (model, own) in enumerate(zip(models, pairs, strict=True)):
+            trained = bool(model.trial.declared.stages)
+            scored = {
+                metric: Scored(
+                    (value,),
+                    ((0, model.trial.seed),),
+                    trained,
+                    None if (found := drawn.get(metric)) is None else found[[at]],
+                )
+                for metric, value in scores_of(measured, own).items()
+            }
+            systems.append(System(model.label, measured.card, scored))
+    return systems
 
 
-def _print(
-    console: Console, models: "Sequence[MeasuredModel]", lines: Sequence[Sequence[str]]
-) -> None:
-    """Print the names of the two models and the table, which has one line per task."""
+def _print(systems: "Sequence[System]", about: Sequence[str], console: Console) -> None:
+    """Print a table with a line for each test, then what is known of the main one, in words."""
 
     from harness.evaluation.bootstrap import RESAMPLES
+    from harness.report.statistics.compared_systems import Compared, main_metric, shared_metrics
 
-    table = Table("task", box=box.SIMPLE_HEAD)
+    first, second = systems
+    table = Table("test", box=box.SIMPLE_HEAD)
     for title in ("A", "B", "A - B", "95 % interval", "p"):
         table.add_column(title, justify="right")
-    for line in lines:
-        table.add_row(*line)
-    console.print(f"A: {models[0].label}\nB: {models[1].label}", soft_wrap=True)
+    for metric in shared_metrics(first, second):
+        each = Compared(first, second, metric)
+        places, known = f".{each.decimals}f", each.headline
+        interval = f"{known.low:+{places}} to {known.high:+{places}}" if known else "not known"
+        p = f"{known.p_value:.3f}" if known else ""
+        scores = [format(mean, places) for mean in each.means]
+        table.add_row(metric, *scores, f"{each.value:+{places}}", interval, p)
+    for name, system, more in zip("AB", systems, about, strict=True):
+        console.print(f"{name}: {system.name}{more}", soft_wrap=True)
     console.print(table)
-    console.print(
-        f"Spearman x100; {RESAMPLES} resamples of the sentence pairs, the same for both models. "
-        "p: two-sided, for no difference. There is one checkpoint of each model, so p does not "
-        "cover the spread over seeds.",
-        soft_wrap=True,
-    )
+    main = Compared(first, second, str(main_metric(first, second)))
+    for line in main.lines():
+        console.print(line, soft_wrap=True)
+    console.print(f"\n{main.verdict()}", soft_wrap=True)
+    if main.pairs:
+        console.print(
+            f"{first.card.units}; p: two-sided, for no difference; {RESAMPLES} resamples of the "
+            f"test pairs, the same for all models.",
+            soft_wrap=True,
+        )

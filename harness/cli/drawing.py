@@ -129,13 +129,21 @@ def _drawn_models(
 
 
 def written(
-    figures: Sequence[ReportFigure], folder: Path, format: FigureFormat, steps: Steps
+    figures: Sequence[ReportFigure],
+    folder: Path,
+    format: FigureFormat,
+    steps: Steps,
+    *,
+    bare: bool = False,
 ) -> list[Path]:
-    """Write each figure into the folder of `--output`, which is there; the paths of the files."""
+    """Write each figure into the folder of `--output`, which is there; the paths of the files.
+
+    bare: without title and caption.
+    """
 
     paths: list[Path] = []
     with options.writing(folder, "--output"):
-        for path in write_figures(figures, folder, format):
+        for path in write_figures(figures, folder, format, bare=bare):
             paths.append(path)
             steps("drawing figures", len(paths), len(figures))
     return paths

@@ -88,7 +88,8 @@ def eval_(
 ) -> None:
     """Measure a model with one or more suites, and store the scores.
 
-    A suite whose scores are in the store is not measured again.
+    A suite whose scores are in the store is not measured again, unless the cosines of its test
+    pairs, which `harness compare` needs, are not kept there.
 
     Example: harness eval sentence-transformers/all-MiniLM-L6-v2 --suite sts,transfer
     """
@@ -112,7 +113,7 @@ def eval_(
             console.print(model.label, soft_wrap=True)
             for each in suites:
                 record = found.get(evaluation_key(model, each))
-                if record is not None and record.finished:
+                if record is not None and record.finished and _pairs_are_kept(model, each, found):
                     _print(console, each, record, "in the store")
                 else:
                     missing.append(each)
@@ -120,6 +121,15 @@ def eval_(
             _check_data(missing)
         if missing and not _measure(console, work, model, missing, found, keep=keep_embeddings):
             raise typer.Exit(1)
+
+
+def _pairs_are_kept(model: "MeasuredModel", suite: "Suite", store: "Store") -> bool:
+    """Whether the cosines of the test pairs are there, where the suite has scored pairs."""
+    from harness.evaluation.sts import correlations
+    from harness.trials.trial import key
+
+    kept = store.kept_pairs(key(model.trial), suite.name)
+    return suite.score is not correlations or kept.is_file()
 
 
 def _names(text: str) -> list[str]:

@@ -38,6 +38,10 @@ def figure(
     format: Annotated[
         Literal["png", "svg", "pdf"], typer.Option(help="The format of the files.")
     ] = "png",
+    bare: Annotated[
+        bool,
+        typer.Option("--bare", help="Leave out titles and captions, for print; they are printed."),
+    ] = False,
 ) -> None:
     """Draw a sweep, or a figure of a paper beside what the paper says, from what the store has.
 
@@ -65,9 +69,9 @@ def figure(
         if made:
             with options.writing(output, "--output"):
                 output.mkdir(parents=True, exist_ok=True)
-        paths = drawing.written(made, output, format, work)
-    for path in paths:
-        echo(str(path))
+        paths = drawing.written(made, output, format, work, bare=bare)
+    for path, each in zip(paths, made, strict=True):
+        echo(f"{path}: {each.title}. {each.caption}" if bare else str(path))
     for note in notes:
         echo(note)
 

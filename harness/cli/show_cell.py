@@ -70,7 +70,8 @@ def _print_compared(address: str, encoder: str | None, store: Store, console: Co
             console, f"ours: {f'{why}; {fill}' if cell.expected else 'the number is only quoted'}"
         )
         return
-    _line(console, f"difference: {cell.delta_text or 'not compared'}{_verdict(cell.agrees)}")
+    why = f"not compared: {cell.why_not}" if cell.why_not else "not compared"
+    _line(console, f"difference: {cell.delta_text or why}{_verdict(cell.agrees)}")
     _print_score(cell.score, cell.decimals, store, console)
 
 

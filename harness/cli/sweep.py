@@ -118,6 +118,7 @@ def _leave_table(console: Console, store: "Store", space: str, result: "SweepRes
 
     from harness.plugin.registry import names
     from harness.report.measured.quantities import PAPER_COLUMNS
+    from harness.report.stores.winner import verdicts
     from harness.report.sweep_table import next_commands, sweep_groups, sweep_table
     from harness.trials.flat import write_flat
 
@@ -125,6 +126,9 @@ def _leave_table(console: Console, store: "Store", space: str, result: "SweepRes
     groups = sweep_groups(trials, result.finals)
     if not groups:
         return
+    console.print("\nWhich one won:")
+    for line in verdicts(groups, store.kept_pairs):
+        console.print(f"  {line}", soft_wrap=True)
     path = store.tables_folder / f"{space}.parquet"
     try:
         with written_whole(path) as file:

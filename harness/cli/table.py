@@ -1,6 +1,7 @@
 """`harness table`: prints the results of a store, alone or beside the numbers of a paper."""
 
 import gc
+import os
 import shutil
 import sys
 from collections.abc import Mapping
@@ -125,7 +126,10 @@ def table(
 
 def width_of(*, to_screen: bool) -> int:
     """The characters in a line of a table."""
-    return shutil.get_terminal_size().columns if to_screen else NOT_A_TERMINAL_WIDTH
+    # COLUMNS goes before the size of a terminal, and says what is wanted of a pipe.
+    if to_screen or os.environ.get("COLUMNS", "").isdecimal():
+        return shutil.get_terminal_size((NOT_A_TERMINAL_WIDTH, 24)).columns
+    return NOT_A_TERMINAL_WIDTH
 
 
 def _end_if_incomplete(sheets: "list[Sheet]", tolerance: float | None) -> None:

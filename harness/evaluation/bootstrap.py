@@ -7,11 +7,9 @@ once, where scipy would sort every resample, and the result is exact, ties inclu
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from harness.errors import TrialFailure
 from harness.evaluation.correlation import check_defined
 from harness.evaluation.scores import Uncertainty
 
@@ -24,48 +22,17 @@ COUNTS_PER_BLOCK = 65_536
 """Counts that are held at once, so that they stay in the cache of a core"""
 
 
-@dataclass(frozen=True)
-class PairedComparison:
-    """How two systems differ on the same pairs."""
-
-    difference: float
-    """Spearman x100 of the first system minus that of the second"""
-    uncertainty: Uncertainty
-    """The uncertainty of the difference"""
-    p_value: float
-    """Two-sided, under the hypothesis of no difference; at least 1 / (resamples + 1)"""
-
-
 def uncertainty(
     cosines: np.ndarray, gold: np.ndarray, *, seed: int = 0, resamples: int = RESAMPLES
-) -> Uncertainty:
+) -> Uncertainty | None:
     """The standard error and interval of the Spearman correlation of cosines with gold scores.
 
-    cosines, gold: (pairs,). Raises TrialFailure where no correlation is defined.
+    cosines, gold: (pairs,). None where the pairs are so few that a resample has no correlation.
+    Raises TrialFailure where no correlation is defined.
     """
-    return uncertainty_of_replicates(replicates([cosines], gold, seed=seed, resamples=resamples)[0])
-
-
-def paired_comparison(observed: float, differences: np.ndarray) -> PairedComparison:
-    """Compare two systems by the difference of their scores.
-
-    observed: the difference on all pairs. differences: (resamples,), the difference in every
-    resample. The p-value is the share of resamples whose difference is as far from the observed one
-    as the observed one is from 0 (Berg-Kirkpatrick, Burkett and Klein 2012, two-sided).
-    """
-    # Resamples vary around the observed difference, so their distance from it stands for how far a
-    # difference is from 0 by chance. With one added, no p-value is 0.
-    as_far = int((np.abs(differences - observed) >= abs(observed)).sum())
-    return PairedComparison(
-        observed, uncertainty_of_replicates(differences), (as_far + 1) / (len(differences) + 1)
-    )
-
-
-def uncertainty_of_replicates(values: np.ndarray) -> Uncertainty:
-    """The uncertainty of a score whose values in the resamples are given, (resamples,).
-
-    They may be sums or differences of the replicates of several sets.
-    """
+    values = replicates([cosines], gold, seed=seed, resamples=resamples)[0]
+    if np.isnan(values).any():
+        return None
     outside = (100 - LEVEL) / 2
     low, high = np.percentile(values, [outside, 100 - outside]).tolist()
     return Uncertainty(float(values.std(ddof=1)), low, high)
@@ -88,7 +55,8 @@ def replicates(
     """Spearman x100 of each system in every resample, (systems, resamples).
 
     systems: the cosines of each system, (pairs,). gold: (pairs,). All systems see the same
-    resamples. Raises TrialFailure where no correlation is defined.
+    resamples. NaN where all values of a resample are equal, as it happens with few pairs. Raises
+    TrialFailure where no correlation is defined.
     """
     for cosines in systems:
         check_defined(cosines, gold)
@@ -98,6 +66,13 @@ def replicates(
     return np.concatenate(
         [_correlations(counts, ranks) for counts in _resamples(len(gold), seed, resamples)], axis=1
     )
+
+
+def on_all_pairs(cosines: np.ndarray, gold: np.ndarray) -> float:
+    """Spearman x100 of the cosines with the gold scores, each (pairs,), without scipy."""
+    check_defined(cosines, gold)
+    counts = np.ones((1, len(gold)), np.int64)
+    return float(_correlations(counts, [_Ranks(gold), _Ranks(cosines)])[0, 0])
 
 
 def _resamples(size: int, seed: int, resamples: int) -> Iterator[np.ndarray]:
@@ -122,12 +97,8 @@ def _correlations(counts: np.ndarray, ranks: list["_Ranks"]) -> np.ndarray:
     found = []
     for system in systems:
         squares = gold_square * np.einsum("rn,rn,rn->r", counts, system, system)
-        if not squares.all():
-            raise TrialFailure(
-                f"{counts.shape[1]} pairs are too few for a bootstrap: in a resample all values "
-                f"are equal, so it has no correlation"
-            )
-        found.append(100 * np.einsum("rn,rn->r", weighted, system) / np.sqrt(squares))
+        roots = np.sqrt(np.where(squares == 0, np.nan, squares))
+        found.append(100 * np.einsum("rn,rn->r", weighted, system) / roots)
     return np.stack(found)
 
 

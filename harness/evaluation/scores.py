@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Uncertainty:
@@ -25,12 +27,15 @@ class Scores:
     """Further figures, named `task/figure`"""
     uncertainty: dict[str, Uncertainty] = field(default_factory=dict)
     """Metric -> its uncertainty, where it is known"""
+    pairs: dict[str, np.ndarray] = field(default_factory=dict)
+    """Test of scored pairs -> (2, pairs): the cosine of each pair, and its gold score"""
 
     def __or__(self, other: "Scores") -> "Scores":
         return Scores(
             self.metrics | other.metrics,
             self.details | other.details,
             self.uncertainty | other.uncertainty,
+            self.pairs | other.pairs,
         )
 
 

@@ -31,8 +31,11 @@ def correlations(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
         for name, score in parts.items()
         for kind in ("spearman", "pearson")
     }
-    spread = uncertainty(pair_cosines(first, second), pairs.gold)
-    return Scores({task: found.aggregated["all"].spearman}, details, {task: spread})
+    cosines = pair_cosines(first, second)
+    known = uncertainty(cosines, pairs.gold)
+    spread = {task: known} if known else {}
+    score = {task: found.aggregated["all"].spearman}
+    return Scores(score, details, spread, {task: np.stack([cosines, pairs.gold])})
 
 
 def selecting(pairs: Pairs, vectors: np.ndarray) -> float:

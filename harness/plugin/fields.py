@@ -36,7 +36,8 @@ class DescribedField:
     type: str
     default: str
     published: list[str]
-    """The paper's values, each with its setting and encoder; `*` is any encoder"""
+    """The paper's values, each with its setting and encoder, `*` being any encoder; then the
+    defaults that follow from the value of another field"""
     meaning: str
     range: str
     own: bool
@@ -45,12 +46,13 @@ class DescribedField:
 
 def described_fields(config: type[MethodConfig]) -> list[DescribedField]:
     """All hyperparameters of a method: first its own, then those that it shares with others."""
+    dependent = _dependent(config)
     found = [
         DescribedField(
             name,
             _type(field.annotation),
             _default(config, field),
-            _published(config.published, name),
+            [*_published(config.published, name), *dependent.get(name, ())],
             _description(config, name),
             ", ".join(_bounds(field)),
             _declared_in(config, name),
@@ -111,6 +113,47 @@ def _published(published: Mapping[tuple[str, str], Mapping[str, Any]], name: str
         for (setting, encoder), values in published.items()
         if name in values
     ]
+
+
+def _dependent(config: type[MethodConfig]) -> dict[str, list[str]]:
+    """Field -> its defaults under other values of one other field, in words.
+
+    The method says it in a function (`dependent_defaults`), which is asked for every choice of
+    every field, for 0, and for a half of what is a share.
+    """
+    settings = get_args(config.model_fields["setting"].annotation)
+    cases: dict[tuple[str, str, str], list[str]] = {}
+    for setting in settings:
+        usual = config.dependent_defaults({"setting": setting})
+        for name, field in config.model_fields.items():
+            for value in () if name == "setting" else _others(field):
+                given = {"setting": setting, name: value}
+                for target, found in config.dependent_defaults(given).items():
+                    if usual.get(target) != found:
+                        case = (target, f"{name}={_value(value)[1:-1]}", _value(found))
+                        cases.setdefault(case, []).append(str(setting))
+    words: dict[str, list[str]] = {}
+    for (target, condition, value), found in cases.items():
+        where = "" if len(found) == len(settings) else f"{', '.join(found)}, "
+        words.setdefault(target, []).append(f"{where}with `{condition}`: {value}")
+    return words
+
+
+def _others(field: FieldInfo) -> list[Any]:
+    """Values of a field other than its default, one of each kind."""
+    if get_origin(field.annotation) is Literal:
+        found = list(get_args(field.annotation))
+    elif field.annotation is bool:
+        found = [True, False]
+    elif field.annotation in (int, float):
+        share = any(isinstance(bound, Le) and bound.le == 1 for bound in field.metadata)
+        above = any(
+            isinstance(bound, Gt) or getattr(bound, "ge", 0) > 0 for bound in field.metadata
+        )
+        found = [*([] if above else [0]), *([0.5] if share else [])]
+    else:
+        found = []
+    return [value for value in found if value != field.default]
 
 
 def _description(config: type[MethodConfig], name: str) -> str:

@@ -12,6 +12,7 @@ from harness.report.measured.groups import Group, comparable_groups
 from harness.report.published.comparison import Comparer
 from harness.report.published.reported import load_paper, papers
 from harness.report.stores.store_records import records_of
+from harness.report.stores.store_tables import group_numbers
 from harness.trials.store_folders import store_option
 
 
@@ -43,7 +44,6 @@ def next_commands(
     `known`: the names of the methods that can be named without a path.
     """
     best = groups[0]
-    others = [key for group in groups for key in group.keys if key != best.keys[0]]
     own = best.trials[0].own or "sts"
     named = all(group.method in known for group in groups)
     if place := _place_in_papers(groups, trials):
@@ -56,10 +56,10 @@ def next_commands(
     else:
         why = "the best trial: its values and scores, and the command that repeats it"
         one = why, ["show", best.keys[0][:10]]
-    if named and others and own in ("sts", "graded"):
-        rival = groups[1].keys[0] if len(groups) > 1 else others[0]
-        two = ["compare", best.keys[0][:10], rival[:10], "--suite", own]
-        last = "whether two models differ by more than chance", two
+    if len(groups) > 1:
+        numbers = group_numbers(comparable_groups(trials))
+        two = ["compare", *(str(numbers[group.identity]) for group in groups[:2])]
+        last = "whether two rows differ by more than chance, test by test", two
     else:
         last = "all trials, with the keys that `harness show` takes", ["list", "trials"]
     return [

@@ -35,7 +35,7 @@ CACHES = {
 """Folder of the cache -> what is in it"""
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}\.(tmp|gone)|\.probe-[0-9a-f]{32}")
 _STUDY = re.compile(r".+\.journal(\.lock|\.damaged-[0-9]+)?")
-_WEIGHTS = re.compile(r"[0-9a-f]{32}\.(safetensors|json)")
+_WEIGHTS = re.compile(r"[0-9a-f]{32}\.(safetensors|json|.+\.parquet)")
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,12 @@ def _of_store(store: Store) -> Iterator[Removable]:
     unreadable = [name for name, _ in store.read().unreadable]
     finished = store.finished_keys()
     # A damaged file may be the record of the trial whose weights these are.
-    known = finished | {Path(name).stem for name in unreadable}
+    evaluated = set(store.read(("evaluates",)).table["evaluates"].to_pylist())
+    known = finished | evaluated | {Path(name).stem for name in unreadable}
     tried = {*store.read(()).table["key"].to_pylist(), *(Path(name).stem for name in unreadable)}
     searches = set(store.read(("search",)).table["search"].to_pylist())
     weights = [path for path in _children(store.weights_folder) if _WEIGHTS.fullmatch(path.name)]
-    lost = [path for path in weights if path.stem not in known]
+    lost = [path for path in weights if path.name.partition(".")[0] not in known]
     # A folder beside a store may be a link of a stranger: only files of our names are ours.
     logs = [path for path in _children(store.logs_folder) if LOG_NAME.fullmatch(path.name)]
     logs = [path for path in logs if path.stem not in tried]

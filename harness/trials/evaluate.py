@@ -14,6 +14,7 @@ from harness.device import device
 from harness.errors import UserError, reason
 from harness.evaluation.embedder import Embedder
 from harness.evaluation.kept_embeddings import KeptEmbeddings
+from harness.evaluation.kept_pairs import keep_pairs
 from harness.evaluation.overlap import contamination
 from harness.evaluation.scores import Scores
 from harness.evaluation.suites import Embeddings, Suite
@@ -24,6 +25,7 @@ from harness.trials.lookup import MeasuredModel, evaluation_key
 from harness.trials.record import Record, Status
 from harness.trials.run import sizes, trained, trained_digest
 from harness.trials.store import Store
+from harness.trials.store_folders import pairs_file
 from harness.trials.trial import describe, key, revisions
 
 Missing = dict[tuple[str, str], str]
@@ -58,6 +60,8 @@ class Measurement:
             )
         self.model = replace(model, record=known and replace(known, weights_digest=digest))
         """The model, with the weights that are measured, whatever its record names"""
+        self.weights = weights
+        """The file of the trial's weights, beside which the cosines of test pairs are kept"""
         self.embedder = Embedder(self.method, kit)
         self.embedder.progress = partial(steps, "embedding sentences")
         found = trained_digest(self.method, kit)
@@ -96,6 +100,8 @@ def evaluations(measurement: Measurement, suites: Sequence[Suite]) -> Iterator[R
             started, clock = datetime.now(UTC), time.perf_counter()
             embedder.seconds, embedder.sentences = shared
             found = _scores(measurement, suite, vectors, missing)
+            pairs = _together(found[task] for task in suite.tests if task in found).pairs
+            keep_pairs(pairs, pairs_file(measurement.weights, suite.name))
             seconds = shared[0] + time.perf_counter() - clock
             memory.measure()
             record = _record(measurement, suite, found, _reasons(suite, missing), memory)

@@ -4,6 +4,7 @@ A trial that several machines ran is compared: of two results of one key the one
 stays, and another result is named. What has finished goes before what has not.
 """
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.errors import UserError
-from harness.files import content_digest
+from harness.files import content_digest, written_whole
 from harness.steps import Steps, unheard
 from harness.trials.record import RANK, Record, record_of
 from harness.trials.store import LAST_CHARACTER, Store
@@ -73,6 +74,7 @@ def merge(sources: Sequence[Store], into: Store, steps: Steps = unheard) -> Merg
         for done, (key, digest) in enumerate(digests.items()):
             steps(f"copying the weights of {source.place}", done, len(digests))
             _take_weights(source, into, key, digest)
+            _take_pairs(source, into, key)
         found.new += len(digests)
         both = reading.table.num_rows - new.num_rows
         compared = partial(steps, f"comparing records of {source.place}", total=both)
@@ -135,6 +137,7 @@ def _compare(
             if mine is None or RANK[theirs.status] > RANK[mine.status]:
                 into.write(theirs)
                 _take_weights(source, into, theirs.key, theirs.weights_digest)
+                _take_pairs(source, into, theirs.key)
                 found.new += 1
                 continue
             found.known += 1
@@ -163,6 +166,15 @@ def _take_weights(source: Store, into: Store, key: str, digest: str | None) -> N
     # A link leads to a file that the source does not have.
     if path.is_file() and not path.is_symlink() and content_digest(path) == digest:
         into.keep_weights(key, path)
+
+
+def _take_pairs(source: Store, into: Store, key: str) -> None:
+    """Copy the kept cosines of a trial's test pairs; whoever compares checks them by its scores."""
+    for path in sorted(source.weights_folder.glob(f"{key}.*.parquet")):
+        target = into.weights_folder / path.name
+        if path.is_file() and not path.is_symlink() and not target.exists():
+            with written_whole(target) as temporary:
+                shutil.copyfile(path, temporary)
 
 
 def check_places(sources: Sequence[Store], into: Store) -> None:

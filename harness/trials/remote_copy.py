@@ -67,8 +67,9 @@ class RemoteCopy:
     def _send_finished(self, path: Path) -> None:
         key = path.name.removesuffix(SUFFIX)
         weights = self.weights / f"{key}.safetensors"
-        if weights.is_file() and not self.remote_weights.has(weights.name):
-            self.remote_weights.upload(weights, weights.name)
+        for kept in (weights, *sorted(self.weights.glob(f"{key}.*.parquet"))):
+            if kept.is_file() and not self.remote_weights.has(kept.name):
+                self.remote_weights.upload(kept, kept.name)
         if not self.remote.has(path.name):  # of two equal results, the first one stays
             self.remote.upload(path, path.name)
         self.remote.remove(f"{key}{UNFINISHED}")

@@ -83,6 +83,14 @@ class RemoteStore(Store):
                 self.copy.remote_weights.download(path.name, path)
         return path
 
+    def kept_pairs(self, key: str, suite: str) -> Path:
+        """As `Store.kept_pairs`; the file is fetched from the bucket when it has one."""
+        path = super().kept_pairs(key, suite)
+        if not path.is_file():
+            with self._going_on("the cosines are not fetched"), suppress(FileNotFoundError):
+                self.copy.remote_weights.download(path.name, path)
+        return path
+
     def kept_log(self, key: str) -> Path:
         """The file of a trial's output; that of the bucket, unless the trial runs here."""
         path = self.log(key)

@@ -17,6 +17,7 @@ from harness.device import device, in_precision, kind_of_machine, resolve_precis
 from harness.errors import Postponed, TrialFailure, UserError, WorkerLost, reason
 from harness.evaluation.embedder import Embedder
 from harness.evaluation.fitting import check_trains
+from harness.evaluation.kept_pairs import keep_pairs
 from harness.evaluation.overlap import contamination
 from harness.evaluation.scores import Scores
 from harness.evaluation.suites import Suite, suite
@@ -37,6 +38,7 @@ from harness.training.seeds import seed_everything
 from harness.training.sharded import readable
 from harness.trials.record import Record
 from harness.trials.running import noted
+from harness.trials.store_folders import pairs_file
 from harness.trials.trial import Trial, describe, facts_of, failed, key
 from harness.trials.workers import Launch, together
 
@@ -58,11 +60,12 @@ def attempt(
     """Run a trial and return its record; a failure gives a record with its reason.
 
     `report`: called with the progress of the training. `weights`: the file for the trained weights
-    of a final trial. `running`: the folder of the running trial (`Store.running`), in which it
-    keeps its checkpoint, from which it goes on when it was stopped before. None: a trial that is
-    stopped begins again at step 0. Raises Interrupted when the trial gave way, Postponed when
-    another process makes what the trial needs and this one does not wait for it, and, where other
-    trials share its GPU (`shares_gpu`), torch.OutOfMemoryError when its memory is used up.
+    of a final trial; the cosines of its test pairs are kept beside it. `running`: the folder of the
+    running trial (`Store.running`), in which it keeps its checkpoint, from which it goes on when it
+    was stopped before. None: a trial that is stopped begins again at step 0. Raises Interrupted
+    when the trial gave way, Postponed when another process makes what the trial needs and this one
+    does not wait for it, and, where other trials share its GPU (`shares_gpu`),
+    torch.OutOfMemoryError when its memory is used up.
     `launch`: starts the other processes of a trial with several workers; None: on this machine.
     Raises WorkerLost when one of them ends before its time. When `report` raises Pruned, the
     training ends, and the record has the best dev score until then.
@@ -114,6 +117,8 @@ def run_trial(
         kept = keep(method, kit, weights, trial) if final else None
         with readable(method):
             found = measured.score_test(embedder) if final else Scores({})
+        if weights is not None:
+            keep_pairs(found.pairs, pairs_file(weights, measured.name))
     why = f"its search pruned it after {outcome.steps} steps" if outcome.pruned else None
     return replace(
         describe(trial),

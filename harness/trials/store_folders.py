@@ -22,6 +22,11 @@ def store_option(store: Path | str) -> list[str]:
     return [] if str(store) == str(DEFAULT_STORE) else ["--store", str(store)]
 
 
+def pairs_file(weights: Path, suite: str) -> Path:
+    """The file of the pairs of a suite. `weights`: the file of the trial's weights beside it."""
+    return weights.with_name(f"{weights.stem}.{suite.replace('/', '_')}.parquet")
+
+
 def logged_keys(names: Iterable[str]) -> set[str]:
     """The keys of the trials whose logs have these names; another file is no log."""
     return {name.removesuffix(".txt") for name in names if LOG_NAME.fullmatch(name)}
@@ -67,6 +72,10 @@ class StoreFolders:
     def kept_weights(self, key: str) -> Path:
         """The file of the trained weights that the store has of a trial, if it has them."""
         return self.weights(key)
+
+    def kept_pairs(self, key: str, suite: str) -> Path:
+        """The file of a trial's cosines on the test pairs of a suite, if the store has them."""
+        return pairs_file(self.weights(key), suite)
 
     @property
     def studies_folder(self) -> Path:

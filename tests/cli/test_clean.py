@@ -22,7 +22,7 @@ from harness.files import discard, sealed_json
 from harness.owners import Owner
 from harness.trials.record import Record
 from harness.trials.store import Store
-from harness.trials.store_folders import CLAIM
+from harness.trials.store_folders import CLAIM, pairs_file
 
 KEYS = {"finished": "1" * 32, "failed": "2" * 32, "unknown": "3" * 32}
 HALF = f".arrays.{'0' * 32}.tmp"
@@ -250,3 +250,15 @@ def test_what_cannot_be_removed_is_named(
         folder = world / "cache" / kind / "arrays"
         assert f"{folder} cannot be removed (Permission denied)\n" in answer.err
         assert folder.is_dir()
+
+
+def test_kept_cosines_go_with_their_trial(clean: Any, world: Path) -> None:
+    store = Store(world / "store")
+    kept, lost = (
+        pairs_file(store.weights(KEYS[name]), "graded") for name in ("finished", "unknown")
+    )
+    for path in (kept, lost):
+        os.utime(put(path), (0, 0))
+    clean("--yes")
+    assert kept.exists()
+    assert not lost.exists()

@@ -150,3 +150,22 @@ def test_a_store_without_sweeps(harness: Any, tmp_path: Path) -> None:
     answer = harness("figure", "--sweep", "quickstart", "--store", tmp_path / "store")
     assert answer.code == 2
     assert "has no trial of a sweep: run harness sweep" in answer.err
+
+
+@pytest.mark.slow
+def test_a_bare_figure_has_no_words_of_its_own_and_says_them(
+    harness: Any, store: Path, tmp_path: Path
+) -> None:
+    written = {}
+    for option in ([], ["--bare"]):
+        folder = tmp_path / f"figures{len(option)}"
+        answer = harness(
+            "figure", "--sweep", "abcdef", "--store", store, "--output", folder,
+            "--format", "svg", *option,
+        )  # fmt: skip
+        assert answer.code == 0, answer.err
+        [path] = folder.glob("*-curves.svg")
+        written[bool(option)] = path.read_text(encoding="utf-8"), answer.out
+    assert len(written[True][0]) < len(written[False][0])
+    assert "curves of 9 trials. Dev (graded-dev), losses" in written[True][1]
+    assert "losses" not in written[False][1]

@@ -98,6 +98,8 @@ def test_nothing_heavy_over_a_store(swept: Swept, cache: Path, tmp_path: Path) -
         ("logs", key, "--store", swept.store),
         ("table", "--store", swept.store),
         ("table", "--paper", "diffaug", "--store", swept.store),
+        ("compare", "1", "1", "--store", swept.store),
+        ("compare", "simcse", "simcse", "--store", swept.store),
         ("sweep", swept.space, "--store", swept.store),
         ("merge", swept.store, "--into", tmp_path / "merged"),
         ("publish", swept.store, tmp_path / "published"),

@@ -315,6 +315,10 @@ def test_it_fits_a_phone_and_paper(
 ) -> None:
     page = opened(report(), viewport={"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.locator(f"{TABLE} .scrolls").inner_text() == "This table scrolls sideways."
+    scores = page.locator(f"{TABLE} tbody .score").first.bounding_box()
+    assert scores is not None
+    assert scores["x"] + scores["width"] <= 390, "the first scores are seen without scrolling"
     page.emulate_media(media="print")
     assert not page.locator("nav").is_visible()
     assert page.locator(f"{TABLE} table").is_visible()

@@ -108,3 +108,19 @@ def test_a_split_without_pairs_and_a_shipped_name_are_refused(tmp_path: Path) ->
     path = write(tmp_path / "sts.csv", ROWS, "sentence1,sentence2,score")
     with pytest.raises(UserError, match="the name of a shipped one; rename"):
         suite(str(path))
+
+
+@pytest.mark.parametrize("count", [3, 4, 6])
+def test_a_score_with_few_pairs_is_there_without_an_interval(count: int, tmp_path: Path) -> None:
+    """A resample of 4 pairs may have one pair four times, which has no correlation."""
+    rows = [f"one {at},two {at},{at},test" for at in range(count)]
+    path = tmp_path / "few.csv"
+    path.write_text("\n".join(["sentence1,sentence2,score,split", *rows]), encoding="utf-8")
+    found = suite(str(path)).score_test(
+        lambda texts, **_: np.random.default_rng(0).normal(size=(len(texts), 8))
+    )
+    assert list(found.metrics) == ["few"]
+    assert -100 <= found.metrics["few"] <= 100
+    assert found.pairs["few"].shape == (2, count)
+    if count < 6:
+        assert found.uncertainty == {}

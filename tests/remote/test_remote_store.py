@@ -51,8 +51,12 @@ def test_machines_share_records_and_weights(machine: Machine) -> None:
     weights = a.weights(record(1).key)
     weights.parent.mkdir(parents=True)
     weights.write_bytes(os.urandom(LARGE))
+    pairs = a.kept_pairs(record(1).key, "graded")
+    pairs.write_bytes(b"cosines of the test pairs")
     a.write(record(1))
     assert a.folder != b.folder
+    assert b.kept_pairs(record(1).key, "graded").read_bytes() == pairs.read_bytes()
+    assert not b.kept_pairs(record(2).key, "graded").exists()
     assert b.get(record(1).key) == a.get(record(1).key)
     assert b.kept_weights(record(1).key).read_bytes() == weights.read_bytes()
     assert not b.kept_weights(record(2).key).exists()

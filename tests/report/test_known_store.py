@@ -119,7 +119,7 @@ def test_what_is_bold(sheet: Sheet) -> None:
 
 def test_one_trial_has_no_spread_and_a_constant_is_marked(sheet: Sheet) -> None:
     rows = {row.names[0]: row for row in sheet.score_rows if row.names[2] == "bert-base-uncased"}
-    assert rows["pooling"].n == "1="
+    assert rows["pooling"].n == "–"
     assert cell(sheet, "pooling", "avg").text == "50.00"
     assert cell(sheet, "simcse", "avg", "roberta-base").text == "97.00"
 
@@ -154,3 +154,14 @@ def test_groups_that_cannot_be_told_apart(known: Store, add_trial: AddTrial) -> 
         "diffcse": 1, "simcse": 1, "promptbert": 1, "d2cse": 2, "pooling": 3, "esimcse": None,
         "consert": None,
     }  # fmt: skip
+
+
+def test_a_method_without_labels_is_ranked_with_those_that_use_all(
+    store: Store, add_trial: AddTrial
+) -> None:
+    """Mean pooling has no share of the labels, and SimCSE has all of them."""
+    for seed in (0, 1, 2):
+        add_trial({"label_fraction": 1}, 70.0 + seed, seed=seed)
+    add_trial(method="pooling", score=80.0, steps=0)
+    (sheet,) = store_sheets(store.read(), store.folder)
+    assert {row.names[0] for row in sheet.score_rows if row.cells[-1].best} == {"pooling"}

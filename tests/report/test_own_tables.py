@@ -86,7 +86,9 @@ def test_of_several_groups_dev_chooses_and_a_note_says_so(
     add_trial({"learning_rate": 3e-5}, 90.0, dev={"stsb-dev": 80.0})
     sheet = own(store, "method", "avg")
     assert sheet.sections[0].lines == [["simcse", "1", "70.00"]]
-    assert sheet.notes[0].endswith("the best mean dev score is shown: row 1 (2 groups)")
+    assert sheet.notes[0].endswith(
+        "the best mean dev score is shown: row 1 (simcse learning_rate=1e-05, one of 2)"
+    )
 
 
 def test_todays_protocol_goes_before_another(store: Store, add_trial: AddTrial) -> None:
@@ -103,7 +105,7 @@ def test_columns_of_several_suites_have_an_n_of_their_own(
     add_evaluation("transfer", tasks | {"transfer-avg": 80.0}, of=keys[0])
     sheet = own(store, "method", "avg,transfer-avg,dev")
     assert list(sheet.columns) == ["method", "n", "avg", "transfer-avg", "dev"]
-    assert sheet.sections[0].lines == [["simcse", "2/1/2", "75.00±1.41", "80.00", "80.00±0.00"]]
+    assert sheet.sections[0].lines == [["simcse", "2, 1", "75.00±1.41", "80.00", "80.00±0.00"]]
     assert own(store, "method").metrics == ["dev", "avg", "transfer-avg"]
 
 

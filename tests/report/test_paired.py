@@ -1,22 +1,20 @@
-"""Two checkpoints of one seed each: a paired bootstrap, where their embeddings are kept."""
+"""Two trials of one seed each: a paired bootstrap, where the store keeps their cosines."""
 
 import math
 from collections.abc import Callable
-from itertools import chain
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from harness.evaluation.comparison import differences
-from harness.evaluation.kept_embeddings import KeptEmbeddings
-from harness.evaluation.suites import suite
-from harness.files import cache_folder
-from harness.report.statistics import paired
+from harness.evaluation.correlation import correlation
+from harness.evaluation.kept_pairs import keep_pairs, kept_pairs
+from harness.report.statistics.paired import paired_p_value
 from harness.report.stores.store_tables import store_sheets
 from harness.trials.store import Store
+from harness.trials.store_folders import pairs_file
 
 AddTrial = Callable[..., str]
+Keep = Callable[..., float]
 
 BY_GRADED = {
     "configuration": {"suite": "graded"},
@@ -26,28 +24,20 @@ BY_GRADED = {
     "steps": 100,
 }
 
+HARD = np.random.default_rng(0).normal(size=200)
+"""What makes a pair hard for every model"""
+
 
 @pytest.fixture
-def keep(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
-    """keep(key, noise, weights): embeddings of the graded pairs; with more noise they are worse."""
-    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
-    measured = suite("graded")
-    texts = list(chain.from_iterable(measured.load(test).texts for test in measured.tests))
-    plain = np.random.default_rng(0).normal(size=(len(texts), 16)).astype(np.float32)
+def keep(store: Store) -> Keep:
+    """keep(key, noise): the cosines of made-up pairs beside the store; their Spearman x100."""
+    gold = np.linspace(0, 5, 200)
 
-    def keep(key: str, noise: float, weights: str = "0" * 16) -> None:
-        pairs = measured.load(measured.tests[0])
-        vectors = dict(zip(texts, plain, strict=True))
+    def keep(key: str, noise: float, gold: np.ndarray = gold) -> float:
         random = np.random.default_rng(int(key, 16))
-        for first, second, gold in zip(pairs.first, pairs.second, pairs.gold, strict=True):
-            far = (5 - gold) / 5 + noise * random.random()
-            vectors[second] = vectors[first] + far * vectors[second]
-        folder = cache_folder() / "embeddings" / key / weights / "test"
-        folder.mkdir(parents=True)
-        written = KeptEmbeddings(
-            folder, lambda asked, **_: np.stack([vectors[text] for text in asked]), write=True
-        )
-        written(list(vectors))
+        cosines = gold / 5 + noise * (HARD[: len(gold)] + 0.3 * random.normal(size=len(gold)))
+        keep_pairs({"graded": np.stack([cosines, gold])}, pairs_file(store.weights(key), "graded"))
+        return correlation(cosines, gold).spearman
 
     return keep
 
@@ -58,43 +48,55 @@ def best_methods(store: Store) -> set[str]:
 
 
 def test_what_is_not_significantly_worse_is_bold(
-    store: Store, add_trial: AddTrial, keep: Callable[[str, float], None]
+    store: Store, add_trial: AddTrial, keep: Keep
 ) -> None:
-    keys = {
-        method: add_trial(method=method, test={"graded": score}, **BY_GRADED)
-        for method, score in (("simcse", 80.0), ("diffcse", 79.9), ("d2cse", 30.0))
-    }
-    assert best_methods(store) == {"simcse"}, "without embeddings nothing is known"
-    keep(keys["simcse"], 0.1)
-    keep(keys["diffcse"], 0.1)
-    keep(keys["d2cse"], 9.0)
-    paired._p_values.cache_clear()
-    paired._p_values.cache_clear()
+    for number, (method, noise) in enumerate((("simcse", 0.4), ("diffcse", 0.5), ("d2cse", 9.0))):
+        key = f"{number:032x}"
+        add_trial(method=method, test={"graded": keep(key, noise)}, **BY_GRADED)
+        pairs_file(store.weights(key), "graded").rename(store.folder.parent / key)
+    assert best_methods(store) == {"diffcse"}, "without cosines nothing is known"
+    for number in range(3):
+        key = f"{number:032x}"
+        (store.folder.parent / key).rename(pairs_file(store.weights(key), "graded"))
     assert best_methods(store) == {"simcse", "diffcse"}
 
 
-def test_vectors_of_two_weights_of_a_trial_are_not_compared(keep: Callable[..., None]) -> None:
-    """Nobody knows which of them the scores of the table are of."""
-    one, other = "1" * 32, "2" * 32
-    keep(one, 0.1)
-    keep(other, 0.2)
-    paired._p_values.cache_clear()
-    assert 0 <= paired.paired_p_value("graded", one, other, "graded") <= 1
-    keep(other, 0.2, "1" * 16)
-    assert math.isnan(paired.paired_p_value("graded", one, other, "graded"))
-
-
-def test_the_p_value_is_that_of_harness_compare(keep: Callable[[str, float], None]) -> None:
+def test_the_p_value_counts_the_resamples_as_far_as_the_difference(
+    store: Store, keep: Keep
+) -> None:
+    """Against a plain loop in which scipy ranks each resample; both are random."""
     first, second = "a" * 32, "b" * 32
-    keep(first, 0.2)
-    keep(second, 1.0)
-    embeds = [paired._kept(key) for key in (first, second)]
-    _, _, expected = differences(suite("graded"), *embeds)["graded"]
-    assert paired.paired_p_value("graded", first, second, "graded") == expected.p_value
-    assert paired.paired_p_value("graded", second, first, "graded") == expected.p_value
+    scores = (first, keep(first, 0.5)), (second, keep(second, 0.6))
+    found = paired_p_value(store.folder, "graded", scores, "graded")
+    assert paired_p_value(store.folder, "graded", scores[::-1], "graded") == pytest.approx(found)
+    kept = [kept_pairs(pairs_file(store.weights(key), "graded"))["graded"] for key, _ in scores]
+    random, differences = np.random.default_rng(1), []
+    for _ in range(400):
+        drawn = random.integers(0, 200, 200)
+        one, two = (correlation(*each[:, drawn]).spearman for each in kept)
+        differences.append(one - two)
+    observed = scores[0][1] - scores[1][1]
+    expected = np.mean(np.abs(np.asarray(differences) - observed) >= abs(observed))
+    assert found == pytest.approx(float(expected), abs=0.08)
 
 
-def test_what_cannot_be_compared_has_no_p_value(keep: Callable[[str, float], None]) -> None:
-    keep("c" * 32, 0.2)
-    for name, other in (("graded", "d" * 32), ("retrieval", "c" * 32)):
-        assert np.isnan(paired.paired_p_value(name, "c" * 32, other, "graded"))
+def test_what_cannot_be_compared_has_no_p_value(store: Store, keep: Keep) -> None:
+    """Nothing kept, another suite, other gold scores, too few pairs, and a damaged file."""
+    one, other = ("c" * 32, keep("c" * 32, 0.2)), ("d" * 32, 50.0)
+
+    def p(suite: str = "graded", first: tuple[str, float] = one) -> float:
+        return paired_p_value(store.folder, suite, (first, other), "graded")
+
+    assert math.isnan(p())
+    keep("d" * 32, 0.3, np.linspace(0, 4, 200))
+    other = "e" * 32, keep("e" * 32, 0.3, np.linspace(0, 4, 200))
+    assert math.isnan(p()), "other gold scores"
+    assert math.isnan(p("retrieval"))
+    few = np.array([0.0, 1.0, 3.0, 5.0])
+    one = "1" * 32, keep("1" * 32, 0.1, few)
+    other = "2" * 32, keep("2" * 32, 0.1, few)
+    assert math.isnan(p(first=one)), "4 pairs"
+    pairs_file(store.weights("2" * 32), "graded").write_bytes(b"no Parquet")
+    other = "2" * 32, 51.0
+    one = "3" * 32, keep("3" * 32, 0.1)
+    assert math.isnan(p(first=one))

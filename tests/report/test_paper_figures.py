@@ -189,3 +189,12 @@ def test_points_of_another_protocol_are_named(store: Store, add_trial: AddTrial)
     add_trial({"prompt_length": 3}, method="dcpcse", encoder="mini-bert", protocol=1)
     _, notes = store_figure("dcpcse-figure2", store, "mini-bert")
     assert notes[1:] == [f"shown although trained or measured by protocol 1, not {PROTOCOL}"]
+
+
+@pytest.mark.parametrize("name", ["diffaug-figure3", "diffaug-figure4", "dcpcse-figure2"])
+def test_a_figure_without_a_trial_of_ours_is_a_sentence(name: str, store: Store) -> None:
+    """An axis without a line says nothing."""
+    figures, [note] = store_figure(name, store, None)
+    assert figures == []
+    assert note.startswith("the store ")
+    assert f"run: harness sweep {name}" in note

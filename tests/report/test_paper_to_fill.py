@@ -75,7 +75,7 @@ def test_the_sts_column_asks_for_sts(paper_table: Paper, add_evaluation: Add) ->
     }
     add_evaluation("geometry", {"alignment": 0.2, "uniformity": -1.5}, of=NEVER_RUN, **pooled)
     table = paper_table("diffcse", 11, DEFAULT_STORE)
-    assert table.row("Avg. BERT base")[1][2:] == ["1=/1=/0", "0.200", "-1.500", ""]
+    assert table.row("Avg. BERT base")[1][2:] == ["–", "0.200", "-1.500", ""]
     assert table.evaluations == [
         "bert-base-uncased first-last-embeddings sts",
     ]

@@ -163,7 +163,7 @@ def test_a_cell_on_another_encoder(
     add_trial(encoder="tiny-bert", score=61.0)
     commands = Commands(registry.names(), store.place)
     sheets = paper_sheets(store.read(), "diffaug", commands, "1", encoder="tiny-bert")
-    words = shlex.split(address_note(sheets).partition(": ")[0])
+    words = shlex.split(address_note(sheets, 300).partition(": ")[2])
     assert words == [
         *("harness", "show", "diffaug.1.5.avg"),
         *("--encoder", "tiny-bert", "--store", str(store.folder)),
@@ -218,8 +218,8 @@ def test_the_line_under_a_table_names_a_cell_that_is_there(
     store: Store, add_trial: AddTrial, shown: Shown
 ) -> None:
     add_trial()
-    note = address_note(store_sheets(store.read(), store.folder))
-    assert note.startswith(f"harness show 1.avg --store {store.folder}: ")
+    note = address_note(store_sheets(store.read(), store.folder), 300)
+    assert note.endswith(f": harness show 1.avg --store {store.folder}\n")
     assert shown("1.avg")
 
 
@@ -241,3 +241,21 @@ def test_a_method_has_every_hyperparameter_with_its_meaning(shown: Shown) -> Non
 
 def test_a_method_is_found_by_its_path(shown: Shown) -> None:
     assert shown("methods/simcse")[0].startswith("SimCSE: ")
+
+
+@pytest.mark.parametrize(
+    ("method", "field", "words"),
+    [
+        ("diffaug", "stage1_steps", "semisup, with auxiliary_weight=0: 2000"),
+        ("diffaug", "accumulation", "sup, with label_fraction=0.5: 1"),
+        ("dcpcse", "learning_rate", "with prompts=shallow: 0.001"),
+        ("dcpcse", "batch_size", "with prompts=shallow: 256"),
+        ("diffcse", "masking_ratio", "with edit=insert: 0.15"),
+    ],
+)
+def test_a_default_that_depends_on_another_field_is_shown(
+    method: str, field: str, words: str, shown: Shown
+) -> None:
+    text = " ".join(" ".join(shown(method)).split())
+    own = text[text.index(f" {field} (") :]
+    assert words in own[: own.index(" (", len(field) + 5) + 400]

@@ -100,7 +100,7 @@ def test_many_failures_are_counted_and_the_first_named(store: Store, add_trial: 
         add_trial(status="failed", seed=seed, reason="loss is nan", dev={}, test={})
     text = printed(store.read())
     assert "8 failed trials: " in text
-    assert "seed 4 (loss is nan); and 3 more\n" in text
+    assert "seed 4 (loss is nan); and 3 more " in f"{' '.join(text.split())} "
 
 
 def test_an_empty_store_says_what_to_run(store: Store, add_trial: AddTrial) -> None:

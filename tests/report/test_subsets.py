@@ -112,7 +112,7 @@ def test_table_shows_the_fraction_and_both_components(store: Store, add_trial: A
     (sheet,) = store_sheets(store.read(), store.folder)
     assert list(sheet.columns[:5]) == ["method", "setting", "encoder", "labels", "n"]
     assert [[*line[:1], *line[3:5], line[-1]] for line in sheet.sections[0].lines] == [
-        ["pooling", "", "1=", "75.00"],
+        ["pooling", "", "–", "75.00"],
         ["simcse", "1 %", "2x2", "74.50±4.43"],
         ["std between subsets", "", "", "4.69"],
         ["std within subsets", "", "", "2.24"],
@@ -180,7 +180,7 @@ def test_a_share_of_the_labels_answers_its_own_column(store: Store, add_trial: A
     start = max(index for index, line in enumerate(lines) if line[0].startswith("SimCSE ["))
     assert [line[1:] for line in lines[start : start + 5]] == [
         ["published", "", "", "75.26±0.4", "79.04±0.2", "81.58±0.1"],
-        ["ours", "0/2x2/0/1", "", "74.50±4.43", "", "81.00"],
+        ["ours", "2x2, 1", "", "74.50±4.43", "", "81.00"],
         ["std between subsets", "", "", "4.69", "", ""],
         ["std within subsets", "", "", "2.24", "", ""],
         ["Δ", "", "", "-0.76≈", "", "-0.58"],

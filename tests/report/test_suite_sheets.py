@@ -11,11 +11,9 @@ import pandas
 import pytest
 
 from harness.evaluation.catalogue import SuiteCard
-from harness.report.formats.render import render_sheets
 from harness.report.sheets.sheet import Sheet
 from harness.report.stores.store_tables import store_sheets
 from harness.trials.store import Store
-from harness.trials.store_folders import DEFAULT_STORE
 
 Add = Callable[..., str]
 
@@ -28,17 +26,6 @@ GEOMETRY = {
     "first-component": 0.061,
 }
 NEVER_RUN = "f" * 32
-
-WITHOUT_EVALUATIONS = """\
-#  method   setting  encoder             n  dev before         dev       STS12       STS13       STS14       STS15       STS16       STS-B      SICK-R        Avg.
-──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-1  pooling  unsup    bert-base-uncased  1=       50.00       80.00       60.00       60.00       60.00       60.00       60.00       60.00       60.00       60.00
-2  simcse   unsup    bert-base-uncased   2  50.00±0.00  80.00±0.00  75.00±1.41  75.00±1.41  75.00±1.41  75.00±1.41  75.00±1.41  75.00±1.41  75.00±1.41  75.00±1.41
-
-Spearman x100, mean±sample std over n seeds; selected on dev (STS-B dev), test never selects. 1=: nothing is trained, so there is no seed.
-1 failed trial: simcse unsup bert-base-uncased seed 3 (loss is nan)
-harness show 1.avg: its trials, and the command that runs them again
-"""  # noqa: E501
 
 
 def sheets(store: Store) -> dict[str, Sheet]:
@@ -54,15 +41,6 @@ def table_text(*arguments: object) -> str:
     """The output of `harness table` in a process of its own."""
     command = [sys.executable, "-m", "harness", "table", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-def test_a_store_without_evaluations_is_printed_as_ever(store: Store, add_trial: Add) -> None:
-    for score in (74.0, 76.0):
-        add_trial(score=score)
-    add_trial(method="pooling", score=60.0, steps=0)
-    add_trial(status="failed", reason="loss is nan", dev={}, test={})
-    sheets = store_sheets(store.read(), DEFAULT_STORE)
-    assert render_sheets(sheets, "terminal", 165).decode() == WITHOUT_EVALUATIONS
 
 
 def test_naming_the_trials_suite_changes_nothing(store: Store, add_trial: Add) -> None:
@@ -234,7 +212,7 @@ def test_a_model_that_was_never_a_trial(store: Store, add_trial: Add, add_evalua
     (sheet,) = sheets(store).values()
     assert sheet.columns[:5] == ["method", "setting", "encoder", "n", "R@1"]
     assert lines(sheet) == [
-        ["pooling", "unsup", "bert-base-uncased", "1=", "80.00", "85.00", "88.00", "90.00"]
+        ["pooling", "unsup", "bert-base-uncased", "–", "80.00", "85.00", "88.00", "90.00"]
     ]
     assert "selected" not in sheet.caption
     add_evaluation("retrieval", RETRIEVAL, of=add_trial())

@@ -75,10 +75,11 @@ def test_configurations_are_means_over_their_search_trials(searches: list[SweepS
 
 
 def test_curves_have_dev_terms_rates_and_norms(searches: list[SweepSearch]) -> None:
-    """The summed loss is not drawn beside its terms, nor is what a method watches."""
+    """The summed loss is not drawn beside its terms; dev before training is the first point."""
     rows = training_curves(searches[1]).to_pylist()
     assert [(row["metric"], row["step"], row["value"]) for row in rows] == [
-        ("loss/contrastive", 1, 0.5), ("dev", 2, 80.0), ("gradient_norm", 2, 3.0),
+        ("dev", 0, 50.0), ("loss/contrastive", 1, 0.5), ("dev", 2, 80.0),
+        ("gradient_norm", 2, 3.0), ("divergence", 2, 9.0),
     ]  # fmt: skip
     assert {(row["trial"], row["place"]) for row in rows} == {
         ("learning_rate=3e-05 seed 42 (search)", 4)

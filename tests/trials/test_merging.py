@@ -4,15 +4,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from harness import cli
+from harness.evaluation.kept_pairs import keep_pairs, kept_pairs
 from harness.files import content_digest
 from harness.trials.merging import merge
 from harness.trials.record import Record
 from harness.trials.store import Store
+from harness.trials.store_folders import pairs_file
 from tests.trials.test_store import record
 
 
@@ -97,12 +100,16 @@ def test_weights_come_along(stores: Callable[..., Store], tmp_path: Path) -> Non
     digest = content_digest(weights)
     one = stores("one", *(record(number, weights_digest=digest) for number in (1, 2, 3)))
     one.keep_weights(record(1).key, weights)
+    pairs = pairs_file(one.weights(record(3).key), "graded")
+    keep_pairs({"graded": np.array([[0.5, 0.25], [5.0, 1.0]])}, pairs)
     weights.write_bytes(b"damaged")
     one.keep_weights(record(2).key, weights)
     into = stores("into")
     merge([one], into)
     assert into.weights(record(1).key).read_bytes() == b"some weights"
     assert not into.weights(record(2).key).exists()
+    kept = kept_pairs(pairs_file(into.weights(record(3).key), "graded"))
+    assert kept["graded"].tolist() == [[0.5, 0.25], [5.0, 1.0]]
 
 
 def damage(store: Store, number: int) -> None:

@@ -96,6 +96,8 @@ def _line(name: str, line: ScoreLine, groups: Collection[Group], store: Store) -
     if lacking:
         what = f"{line.hyperparameter} {', '.join(lacking)} of {line.method} on {line.encoder}"
         notes.append(f"the store lacks {what}; run: {_sweep(name, line.encoder, store)}")
+    if not ours:
+        return [], notes  # an empty axis says less than the note
     notes += drawn_all_the_same(found.values())
     said = "; ".join(f"at {point.at:g}: {point.note}" for point in points)
     return [

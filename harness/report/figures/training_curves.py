@@ -44,7 +44,10 @@ _Row = Mapping[str, Any]
 
 
 def training_curves(search: SweepSearch) -> pa.Table:
-    """The curves of all trials of a search (CURVES); what a method watches is left out."""
+    """The curves of all trials of a search (CURVES), also of what a method watches.
+
+    The dev score before training is the first point of a dev curve.
+    """
     rows = []
     for place, trial in enumerate(search.trials):
         known = {
@@ -54,6 +57,9 @@ def training_curves(search: SweepSearch) -> pa.Table:
             "place": place,
         }
         points = trial.record.history
+        first = next((point for point in points if point["metric"] == "dev"), None)
+        if first is not None and trial.record.dev_before is not None:
+            points = [{**first, "step": 0, "value": trial.record.dev_before}, *points]
         terms = any(point["metric"].startswith("loss/") for point in points)
         rows += [known | dict(each) for each in points if _is_drawn(each["metric"], terms=terms)]
     return pa.Table.from_pylist(rows, schema=CURVES)
@@ -61,9 +67,7 @@ def training_curves(search: SweepSearch) -> pa.Table:
 
 def _is_drawn(metric: str, *, terms: bool) -> bool:
     """`terms`: whether there are loss terms, which say more than their sum."""
-    if metric == "loss":
-        return not terms
-    return metric in ("dev", GRADIENT_NORM) or metric.startswith(("loss/", "rate/"))
+    return metric != "loss" or not terms
 
 
 def curves_figure(search: SweepSearch) -> ReportFigure:
@@ -74,8 +78,9 @@ def curves_figure(search: SweepSearch) -> ReportFigure:
     return ReportFigure(
         name=f"{search.file_name}-curves",
         title=f"{search.label}: curves of {trials} trials",
-        caption=f"Dev ({search.metric}), losses without their weights, learning rates, and norms "
-        f"of all gradients before clipping, by step of the whole trial. Long curves but dev are "
+        caption=f"Dev ({search.metric}), losses without their weights, learning rates, norms of "
+        f"all gradients before clipping, and what the method watches, by step of the whole trial; "
+        f"dev at step 0 is before training. Long curves but dev are "
         f"means over {AVERAGED} kept steps. The trials with the best dev scores are named, the "
         f"best one first.{pale}",
         table=table,
@@ -104,7 +109,8 @@ def smoothed(steps: list[int], values: list[float]) -> tuple[list[int], list[flo
 
 def _order(metric: str) -> tuple[int, str]:
     kinds = ("dev", "loss", "rate", GRADIENT_NORM)
-    return kinds.index(metric.partition("/")[0]), metric
+    kind = metric.partition("/")[0]
+    return kinds.index(kind) if kind in kinds else len(kinds), metric
 
 
 def _panel(axis: Axes, metric: str, rows: Iterable[_Row]) -> None:

@@ -20,19 +20,21 @@ DOTS_PER_INCH = 200
 
 
 def write_figures(
-    figures: Sequence[ReportFigure], folder: Path, format: FigureFormat
+    figures: Sequence[ReportFigure], folder: Path, format: FigureFormat, *, bare: bool = False
 ) -> Iterator[Path]:
     """Write each figure into a folder that exists; yields the paths.
 
-    Raises OSError when a file cannot be written.
+    bare: without title and caption, for a page that has its own. Raises OSError when a file cannot
+    be written.
     """
     for each in figures:
         with matplotlib.rc_context():
             matplotlib.rcdefaults()  # what a user has set elsewhere must not change the bytes
             matplotlib.rcParams.update(STYLE)
             drawn = each.draw(each.table)
-            drawn.suptitle(each.title, x=0.01, ha="left", fontsize=10, fontweight="bold")
-            drawn.supxlabel("\n".join(each.caption_lines), x=0.01, ha="left", fontsize=8)
+            if not bare:
+                drawn.suptitle(each.title, x=0.01, ha="left", fontsize=10, fontweight="bold")
+                drawn.supxlabel("\n".join(each.caption_lines), x=0.01, ha="left", fontsize=8)
             path = folder / f"{each.name}.{format}"
             drawn.savefig(path, format=format, dpi=DOTS_PER_INCH, metadata=_METADATA[format])
         yield path

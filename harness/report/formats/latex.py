@@ -45,9 +45,7 @@ def latex_text(sheet: Sheet) -> str:
         return "".join(f"% {' '.join(note.split())}\n" for note in sheet.notes)
     columns = "l" * sheet.text_columns + "r" * (len(sheet.columns) - sheet.text_columns)
     caption = " ".join(
-        part
-        for part in (f"{sheet.title}." if sheet.title else "", sheet.caption, sheet.legend())
-        if part
+        part for part in (f"{sheet.title}." if sheet.title else "", sheet.caption) if part
     )
     return "\n".join(
         [
@@ -61,7 +59,11 @@ def latex_text(sheet: Sheet) -> str:
             *(line for section in sheet.sections for line in _section(section, len(sheet.columns))),
             r"\bottomrule",
             r"\end{tabular}",
-            *(f"\\par\\footnotesize {escape_latex(note)}" for note in sheet.notes),
+            *(
+                f"\\par\\footnotesize {escape_latex(note)}"
+                for note in (sheet.legend(), *sheet.notes)
+                if note
+            ),
             r"\end{table}",
             "",
         ]

@@ -28,7 +28,7 @@ def render_sheets(sheets: Sequence[Sheet], format: str, width: int, *, bold: boo
     """
     if format == "terminal":
         tables = "\n".join(terminal_text(sheet, width, bold=bold) for sheet in sheets)
-        return (tables + address_note(sheets)).encode()
+        return (tables + address_note(sheets, width)).encode()
     return _FORMATS[format](sheets)
 
 

@@ -14,8 +14,8 @@ from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
 from rich.text import Text
 
-from harness.errors import one_line, visible
-from harness.report.sheets.rows import Bold, ScoreRow, SheetLine
+from harness.errors import one_line
+from harness.report.sheets.rows import BEST, Bold, ScoreRow, SheetLine
 from harness.report.sheets.sheet import Section, Sheet
 
 _CONSOLE = Console(file=io.StringIO())
@@ -26,21 +26,33 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 def terminal_text(sheet: Sheet, width: int, *, bold: bool = False) -> str:
     """The sheet as text with lines of at most `width` characters.
 
-    Two parts may be wider. A note stays on one line, because it may hold a command. A table keeps
-    every digit and breaks no word. `bold`: whether the best scores are printed in bold.
+    Two parts may be wider. A command stays on one line of its own, so that it can be copied. A
+    table keeps every digit and breaks no word. `bold`: whether the best scores are printed in bold;
+    else they have a sign.
     """
     parts = [_printed(sheet.title, width) + "\n"] if sheet.title else []
     if sheet.columns:
-        layout = _Layout(sheet)
+        layout = _Layout(sheet, bold=bold)
         blocks = _blocks(layout, width)
         parts += [_table(layout, block, width, bold=bold) + "\n" for block in blocks]
     caption = " ".join(filter(None, [sheet.caption, sheet.legend(bold=bold)]))
     parts += [_printed(caption, width)] if caption else []
-    parts += [f"{visible(note)}\n" for note in sheet.notes]
+    parts += [_note(note, width) for note in sheet.notes]
     return "".join(parts)
 
 
-def address_note(sheets: Sequence[Sheet]) -> str:
+def _note(text: str, width: int) -> str:
+    """A note in lines that break between words; the command at its end has a line of its own."""
+    text = _shown(text)
+    if cell_len(text) <= width:
+        return f"{text}\n"
+    said, colon, command = text.rpartition(": harness ")
+    if not colon:
+        return _printed(text, width)
+    return f"{_printed(f'{said}:', width)}  harness {command}\n"
+
+
+def address_note(sheets: Sequence[Sheet], width: int) -> str:
     """A line that says how to ask for a cell of the tables; "" where no cell has an address."""
     for sheet, row in ((each, row) for each in sheets for row in each.score_rows):
         scores = dict(zip(sheet.metrics, (cell.score for cell in row.cells), strict=False))
@@ -49,9 +61,8 @@ def address_note(sheets: Sequence[Sheet]) -> str:
         name = next(shown, None)
         if row.address and name:
             words = ["harness", "show", f"{row.address}.{address_name(name)}", *sheet.show_options]
-            return (
-                f"{visible(shlex.join(words))}: its trials, and the command that runs them again\n"
-            )
+            what = "The trials of a cell, and the command that runs them again"
+            return _note(f"{what}: {shlex.join(words)}", width)
     return ""
 
 
@@ -63,11 +74,14 @@ def address_name(metric: str) -> str:
 class _Layout:
     """All lines of a table, with the number of its row before each, and their widths."""
 
-    def __init__(self, sheet: Sheet) -> None:
+    def __init__(self, sheet: Sheet, *, bold: bool) -> None:
         self.sheet, self.texts = sheet, sheet.text_columns + 1
         """The leading columns that are text, the number of the row among them"""
         self.heading = ["#", *map(_shown, sheet.columns)]
-        self.sections = [(section.name, _numbered(section)) for section in sheet.sections]
+        self.sections = [
+            (section.name, [_signed(line, bold=bold) for line in _numbered(section)])
+            for section in sheet.sections
+        ]
         cells = [self.heading, *(line for _, lines in self.sections for line in lines)]
         columns = list(zip(*cells, strict=True))
         self.widths = [max(map(cell_len, column)) for column in columns]
@@ -152,6 +166,11 @@ def _numbered(section: Section) -> list[SheetLine]:
             found.append([number, *map(_shown, line)])
             number = ""  # it stands before the first line of a row only
     return found
+
+
+def _signed(line: SheetLine, *, bold: bool) -> SheetLine:
+    """The line, in which what cannot be printed in bold has a sign."""
+    return line if bold else [f"{cell}{BEST}" if isinstance(cell, Bold) else cell for cell in line]
 
 
 def _table(layout: _Layout, block: _Block, width: int, *, bold: bool) -> str:

@@ -20,6 +20,9 @@ from harness.report.measured.measured_trials import (
 )
 from harness.report.measured.variance import Components, Draw, design, squares, variance_components
 
+NO_SEED = "–"
+"""In the place of n: nothing is trained, so there is no seed"""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -111,9 +114,11 @@ class Group:
     def n(self) -> str:
         """The number of trials as text, or `5x3` for subsets x seeds.
 
-        `1=` means that nothing was trained, so that there is no seed to vary.
+        `–` means that nothing was trained, so that there is no seed to vary.
         """
-        return "1=" if len(self.trials) == 1 and not self.trials[0].trained else design(self.draws)
+        return (
+            NO_SEED if len(self.trials) == 1 and not self.trials[0].trained else design(self.draws)
+        )
 
     @property
     def subsets(self) -> int:

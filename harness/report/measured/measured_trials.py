@@ -95,6 +95,8 @@ class MeasuredTrial:
     """The hardware of its own row, or else of an evaluation of it"""
     commit: str | None = None
     """The commit of the harness that measured it"""
+    steps: int | None = None
+    """The optimiser steps of its training"""
 
     @cached_property
     def dev(self) -> dict[str, float]:
@@ -214,6 +216,7 @@ def _trial(draw: Draw, rows: Sequence[Mapping[str, Any]], unnamed_suite: str) ->
         suites=suites,
         device=first["device"],
         commit=first["commit"],
+        steps=first["steps"],
     )
 
 

@@ -1,5 +1,6 @@
 """Quantities that published tables have beside scores: cost and size, as the store records them."""
 
+import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -7,10 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from harness.data.hub import model_shape
+from harness.errors import UserError
 from harness.report.measured.groups import Cell, cell_of
 from harness.report.measured.measured_trials import TABLE_COLUMNS, MeasuredTrial
 
 _SOURCES = ("training_seconds", "peak_gpu_memory_mib", "parameters_total", "parameters_added")
+_IDENTITY = ("encoder", "configuration")
 PAPER_COLUMNS = (*TABLE_COLUMNS, *_SOURCES)
 """The columns of the store that the tables of a paper need"""
 
@@ -31,8 +35,32 @@ class Quantity:
 
 
 def _added_share(row: Row) -> float | None:
+    """The parameters of an augmentation, in percent of the encoder (diffaug.md, section 6)."""
     total, added = row["parameters_total"], row["parameters_added"]
-    return None if total is None or added is None else 100 * added / (total - added)
+    if total is None or added is None:
+        return None
+    values = json.loads(row["configuration"] or "{}")
+    if "augmentation" not in values:
+        return 0.0  # dropout and edited texts add nothing
+    shape = _shape(str(row["encoder"]))
+    if shape is None:
+        return None
+    layers, hidden = shape
+    # A prefix has a key and a value in each layer; the others have two matrices at two places.
+    prefix = values["augmentation"] == "prefix"
+    one = 2 * values["prefix_length"] if prefix else 2 * 2 * values["rank"]
+    return float(100 * 2 * one * layers * hidden / (total - added))
+
+
+def _shape(encoder: str) -> tuple[int, int] | None:
+    """The layers of an encoder and the width of its vectors; None where it is not here."""
+    if encoder == "bert-base-uncased":
+        return 12, 768
+    try:
+        shape = model_shape(encoder, download=False)
+        return int(shape["num_hidden_layers"]), int(shape["hidden_size"])
+    except (UserError, KeyError, TypeError, ValueError):
+        return None
 
 
 def _scaled(column: str, unit: float) -> Callable[[Row], float | None]:
@@ -45,8 +73,10 @@ QUANTITIES: Mapping[str, Quantity] = {
         Quantity(
             "added-parameters",
             _added_share,
-            "Ours: everything outside the pretrained encoder, in percent of it; heads, classifiers "
-            "and networks that only training needs are in it.",
+            "Added parameters: those of both sets of prefixes, adapters or low-rank changes, in "
+            "percent of the encoder (on BERT base, 294,912 for prefixes of length 8, 0 for "
+            "dropout); heads and networks that only training needs are not counted.",
+            compared=True,
         ),
         Quantity(
             "training-minutes",
@@ -76,7 +106,7 @@ class Costs:
 
     def __init__(self, trials: pa.Table) -> None:
         """`trials`: rows with PAPER_COLUMNS; without a column, its quantities are unknown."""
-        names = [name for name in _SOURCES if name in trials.column_names]
+        names = [name for name in (*_SOURCES, *_IDENTITY) if name in trials.column_names]
         self._trials = trials.select(["key", *names])
 
     def cell(self, quantity: Quantity, trials: tuple[MeasuredTrial, ...]) -> Cell | None:
@@ -92,5 +122,5 @@ class Costs:
 
     def _rows(self, keys: Collection[str]) -> dict[str, Row]:
         wanted = pc.is_in(self._trials["key"], pa.array(sorted(keys), pa.string()))
-        empty = dict.fromkeys(_SOURCES)
+        empty = dict.fromkeys((*_SOURCES, *_IDENTITY))
         return {row["key"]: {**empty, **row} for row in self._trials.filter(wanted).to_pylist()}

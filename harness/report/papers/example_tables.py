@@ -7,6 +7,7 @@ from harness.report.papers.paper_records import paper_records
 from harness.report.published.answers import Answers, chosen
 from harness.report.published.commands import Commands
 from harness.report.published.compared import ComparedNumber, ComparedTable
+from harness.report.published.systems import load_systems
 from harness.report.sheets.rows import SheetLine
 from harness.report.sheets.sheet import Section, Sheet
 from harness.trials.store_folders import store_option
@@ -48,9 +49,10 @@ def example_sheet(
         caption=EXAMPLES_CAPTION,
         notes=[
             *([f"The gold answer: {table.table.gold}"] if table.table.gold else []),
+            *load_systems().notes(table.paper.paper, table.name),
             *mark_notes(numbers),
             *choice_notes(numbers),
-            *_asking(table, commands, answers),
+            *_asking(table, commands, encoder, answers),
             *filling_notes(table, commands, encoder),
         ],
         make_records=lambda: paper_records(table, commands, ours),
@@ -76,11 +78,14 @@ def _lines(row: list[ComparedNumber], ours: list[str]) -> list[SheetLine]:
     ]
 
 
-def _asking(table: ComparedTable, commands: Commands, answers: Answers | None) -> list[str]:
+def _asking(
+    table: ComparedTable, commands: Commands, encoder: str | None, answers: Answers | None
+) -> list[str]:
     """Notes: why a model of the store was not asked, and the command that asks it."""
     if answers is None:
         command = ["harness", "table", "--paper", table.paper.paper, "--table", table.number]
         models_there = any(each.found for each in table.numbers)
+        command += ["--encoder", encoder] if encoder else []
         ask = shlex.join([*command, *store_option(commands.store)])
         return [f"To ask the store's models: {ask}"] if models_there else []
     notes: dict[str, None] = {}  # a set in the order of the table

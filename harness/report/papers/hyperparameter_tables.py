@@ -6,6 +6,7 @@ from harness.report.published.commands import Commands
 from harness.report.published.compared import ComparedNumber, ComparedTable
 from harness.report.published.published_values import published_values
 from harness.report.published.reported import Value
+from harness.report.published.systems import load_systems
 from harness.report.sheets.rows import SheetLine, value_text
 from harness.report.sheets.sheet import Section, Sheet
 
@@ -29,7 +30,7 @@ def hyperparameter_sheet(table: ComparedTable, commands: Commands) -> Sheet:
         text_columns=2,
         sections=_sections(table, ours, sources),
         caption=HYPERPARAMETERS_CAPTION,
-        notes=sources.notes,
+        notes=[*sources.notes, *load_systems().notes(table.paper.paper, table.name)],
         make_records=lambda: paper_records(table, commands, ours),
         shortfalls=[
             f"{table.paper.paper}.{table.number} {each.row.label}, {each.column}: the default is "

@@ -9,6 +9,10 @@ from harness.report.measured.quantities import Quantity
 from harness.report.published.commands import Commands
 from harness.report.published.compared import ComparedNumber, ComparedTable
 from harness.report.sheets.notes import foreign
+from harness.report.sheets.rows import n_text
+
+OTHER_SYSTEM = "§"
+"""The mark at a row whose published number is of another system than ours"""
 
 
 class Sources:
@@ -42,14 +46,35 @@ class Sources:
         ]
 
 
+def n_notes(rows: Iterable[Sequence[ComparedNumber]]) -> list[str]:
+    """Which column has which n, for the rows whose columns have several."""
+    notes: dict[str, None] = {}  # a set in the order of the table
+    for row in rows:
+        columns: dict[str, list[str]] = defaultdict(list)
+        for each in row:
+            if each.n not in (None, "0"):
+                columns[str(each.n)].append(each.column)
+        if len(columns) > 1:
+            found = "; ".join(f"{n} in {', '.join(names)}" for n, names in columns.items())
+            notes[f"n = {n_text(list(columns))}: {found}"] = None
+    return list(notes)
+
+
 def mark_notes(numbers: Sequence[ComparedNumber]) -> list[str]:
     """What the marks at our numbers mean, and why some of them have no difference."""
     return [
+        *_other_systems(numbers),
         *_stand_ins(numbers),
         *foreign(_shown_groups(numbers)),
         *_quantities(numbers),
         *_encoders(numbers),
     ]
+
+
+def _other_systems(numbers: Iterable[ComparedNumber]) -> list[str]:
+    """Notes about the rows of which the published number is of another system than ours."""
+    found = {each.unlike: each.row.label for each in numbers if each.unlike}
+    return [f"{OTHER_SYSTEM} {label}: {why}; no Δ" for why, label in found.items()]
 
 
 def _shown_groups(numbers: Iterable[ComparedNumber]) -> Iterator[Group]:

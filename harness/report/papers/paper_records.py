@@ -1,5 +1,7 @@
 """The rows of a published table as data: one for each value of the paper."""
 
+from collections.abc import Collection
+
 import pyarrow as pa
 
 from harness.report.published.commands import Commands
@@ -30,16 +32,24 @@ PAPER_SCHEMA = pa.schema(
 
 
 def paper_records(
-    table: ComparedTable, commands: Commands, ours: dict[int, str] | None = None
+    table: ComparedTable,
+    commands: Commands,
+    ours: dict[int, str] | None = None,
+    best: Collection[int] | None = None,
 ) -> pa.Table:
-    """A row for each value. `ours`: place of a value among all -> ours, where it is no number."""
-    rows = [_record(table, each, commands) for each in table.numbers]
+    """A row for each value. best: as `best_of`.
+
+    `ours`: place of a value among all -> ours, where it is no number.
+    """
+    rows = [_record(table, each, commands, best) for each in table.numbers]
     for place, text in (ours or {}).items():
         rows[place]["ours"] = text
     return pa.Table.from_pylist(rows, schema=PAPER_SCHEMA)
 
 
-def _record(table: ComparedTable, each: ComparedNumber, commands: Commands) -> dict[str, object]:
+def _record(
+    table: ComparedTable, each: ComparedNumber, commands: Commands, best: Collection[int] | None
+) -> dict[str, object]:
     target, group = each.wanted, each.found.group if each.found else None
     return {
         "paper": table.paper.paper,
@@ -53,12 +63,12 @@ def _record(table: ComparedTable, each: ComparedNumber, commands: Commands) -> d
         "encoder": target.encoder if target else None,
         "column": each.column,
         "origin": each.origin,
-        "value": None if each.value is None else str(each.value),
+        "value": each.printed or None,
         "published": each.published,
         "published_std": each.published_std,
         "suite": each.measured.suite if each.cell and each.measured else None,
         "protocol": group.provenance["protocol"] if group else None,
-        **cell_record(each.cell),
+        **cell_record(each.cell, best),
         "delta": each.delta,
         "candidates": each.found.candidates if each.found else 0,
         "keys": key_list(each.cell.keys) if each.cell else "",

@@ -10,18 +10,27 @@ from harness.evaluation.catalogue import CARDS
 from harness.report.measured.measured_trials import MeasuredTrial
 from harness.report.papers.example_tables import example_sheet
 from harness.report.papers.hyperparameter_tables import hyperparameter_sheet
-from harness.report.papers.paper_notes import Sources, choice_notes, filling_notes, mark_notes
+from harness.report.papers.paper_notes import (
+    OTHER_SYSTEM,
+    Sources,
+    choice_notes,
+    filling_notes,
+    mark_notes,
+    n_notes,
+)
 from harness.report.papers.paper_records import paper_records
+from harness.report.papers.setups import unlike_notes
 from harness.report.published.answers import Answers
 from harness.report.published.commands import Commands
 from harness.report.published.compared import ComparedNumber, ComparedTable
 from harness.report.published.comparison import Comparer
 from harness.report.published.reported import Paper, load_paper
+from harness.report.published.systems import load_systems
 from harness.report.sheets.leaks import leak_notes, leaks_of
 from harness.report.sheets.notes import made_on, unreadable
 from harness.report.sheets.ranking import ranked
-from harness.report.sheets.rows import FOREIGN, ComparedRow, SheetCell, value_text
-from harness.report.sheets.sheet import OVER_SUBSETS, Section, Sheet
+from harness.report.sheets.rows import FOREIGN, ComparedRow, SheetCell, n_text
+from harness.report.sheets.sheet import OVER_SUBSETS, Section, Sheet, best_of
 from harness.trials.reading import Reading
 from harness.trials.store_folders import store_option
 
@@ -98,12 +107,15 @@ class _ScoreSheet:
             caption=" ".join(filter(None, [_caption(self.table), made_on(self._trials())])),
             notes=[
                 *self.sources.notes,
+                *n_notes(self.table.rows),
+                *load_systems().notes(self.table.paper.paper, self.table.name),
                 *mark_notes(self.numbers),
+                *unlike_notes(self.numbers, self.commands.methods),
                 *leak_notes(rows),
                 *choice_notes(self.numbers),
                 *filling_notes(self.table, self.commands, self.encoder),
             ],
-            make_records=lambda: paper_records(self.table, self.commands),
+            make_records=lambda: paper_records(self.table, self.commands, best=best_of(rows)),
             metrics=columns,
             averages=[column for column in columns if column == "Avg."],
             show_options=[
@@ -131,6 +143,7 @@ class _ScoreSheet:
                     directions,
                     average=average,
                     metrics=[each.metric for each in rows[0]],
+                    store=self.commands.store,
                 ),
             )
             for heading, rows in self.table.sections
@@ -147,7 +160,10 @@ class _ScoreSheet:
         reported = row[0].row
         own = reported.origin == "this paper"
         return ComparedRow(
-            names=(f"{reported.label} {self.sources.mark(reported.origin)}",),
+            names=(
+                f"{reported.label} {self.sources.mark(reported.origin)}"
+                f"{OTHER_SYSTEM if any(each.unlike for each in row) else ''}",
+            ),
             n=_n(row),
             cells=tuple(map(self._cell, row)),
             address=f"{self.table.paper.paper}.{self.table.number}.{place}",
@@ -165,12 +181,12 @@ class _ScoreSheet:
             decimals=each.decimals,
             published=each.published,
             published_std=each.published_std,
-            printed="" if numeric or each.value is None else value_text(each.value),
+            printed=each.printed,
             source="" if each.origin == reported_origin(each) else self.sources.mark(each.origin),
             mark=("*" if each.stands_in else "") + (FOREIGN if each.foreign else ""),
             leaks=leaks_of(each.cell, each.metric),
             comparable=not each.foreign,
-            same_setup=each.same_setup,
+            why_not=each.why_not,
             expected=numeric and self._can_be_filled(each),
         )
 
@@ -194,9 +210,8 @@ def reported_origin(each: ComparedNumber) -> str:
 
 
 def _n(row: list[ComparedNumber]) -> str:
-    """One n where all columns have the same, else the n of each column."""
-    numbers = [each.n for each in row if each.n is not None]
-    return numbers[0] if len(set(numbers)) == 1 else "/".join(numbers)
+    """The n of the columns, each once; columns without a score of ours say it by being empty."""
+    return n_text([each.n for each in row if each.n is not None])
 
 
 def _caption(table: ComparedTable) -> str:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ class Setups:
 
     def __init__(self, trials: pa.Table) -> None:
         """`trials`: rows with SETUP_COLUMNS."""
-        self._trials = trials.select(["key", "steps", *_FACTS])
+        self._trials = trials.select(["key", *_FACTS])
 
     def notes(self, numbers: Iterable[ComparedNumber]) -> list[str]:
         """Sentences: devices, versions, protocol, and what differs from the paper in each row."""
@@ -67,8 +67,7 @@ class Setups:
         ]
 
     def _steps(self, group: Group) -> list[str]:
-        steps = {row["steps"] for row in self._of(group.keys) if row["steps"]}
-        return [f"{' or '.join(map(str, sorted(steps)))} steps"] if steps else []
+        return _steps_text(trial.steps for trial in group.trials)
 
     def _of(self, keys: Iterable[str]) -> list[dict[str, Any]]:
         wanted = pa.array(sorted(keys), pa.string())
@@ -76,6 +75,23 @@ class Setups:
             pc.is_in(self._trials["key"], wanted)
         ).to_pylist()
         return sorted(rows, key=lambda row: row["key"])
+
+
+def unlike_notes(numbers: Iterable[ComparedNumber], methods: Collection[str]) -> list[str]:
+    """What differs from the paper's set-up in the trials of a table, with the rows that differ.
+
+    methods: the names of the methods that are here; of others nothing is known.
+    """
+    found: dict[Wanted, tuple[str, Group]] = {}
+    for each in numbers:
+        if each.found and each.wanted and each.cell and each.wanted.method in methods:
+            found.setdefault(each.wanted, (each.row.label, each.found.group))
+    alike: dict[str, dict[str, None]] = defaultdict(dict)  # a set in the order of the table
+    for wanted, (label, group) in found.items():
+        if differs := unlike_published(wanted, group):
+            text = "; ".join([*differs, *_steps_text(trial.steps for trial in group.trials)])
+            alike[text][f"{label} ({wanted.setting})"] = None
+    return [f"Unlike the paper, {', '.join(labels)}: {text}" for text, labels in alike.items()]
 
 
 def unlike_published(wanted: Wanted, group: Group) -> list[str]:
@@ -90,6 +106,11 @@ def unlike_published(wanted: Wanted, group: Group) -> list[str]:
             if name in published and name not in _NOT_COMPARED and value != published[name]
         ),
     ]
+
+
+def _steps_text(steps: Iterable[int | None]) -> list[str]:
+    known = sorted({each for each in steps if each})
+    return [f"{' or '.join(map(str, known))} steps"] if known else []
 
 
 def _text(value: Any) -> str:

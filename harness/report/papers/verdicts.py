@@ -58,7 +58,7 @@ _AVERAGES = {name for card in CARDS.values() for name in (card.average, *card.av
 def _line(each: ComparedNumber) -> SheetLine:
     cell, found, places = each.cell, prediction(each.cell), f".{each.decimals}f"
     names = [f"{each.row.label} ({_setting(each)})", each.column, each.n or ""]
-    published = format(each.published, places)
+    published = each.printed
     if cell is None:
         return [*names, "", "", "", "", published, "", verdict(each)]
     std = "" if cell.std is None else f"±{cell.std:{places}}"
@@ -85,6 +85,8 @@ def verdict(each: ComparedNumber) -> str:
     if each.cell is None:
         missing = "not measured" if each.found else "not run"
         return "needs input" if each.wanted.needs and not each.found else missing
+    if each.unlike:
+        return "another system"
     if each.foreign:
         return "another protocol"
     if each.wanted.published_encoder:

@@ -24,11 +24,15 @@ class ComparedNumber:
     row: ReportedRow
     column: str
     value: Value
-    """The published value as the paper prints it"""
+    """The published value"""
+    printed: str
+    """As the paper prints it; "" for one that it left out"""
     published_std: float | None
     origin: str
     measure: Measure
     decimals: int
+    unlike: str
+    """In what the published number is of another system than ours; "": it is of the same"""
     wanted: Wanted | None
     """The trials that would reproduce the value; None when it is only quoted"""
     found: Found | None
@@ -73,11 +77,21 @@ class ComparedNumber:
         return self.found is not None and not self.found.group.current
 
     @property
-    def same_setup(self) -> bool:
-        """Whether ours has the paper's encoder, and measures what the paper measures."""
-        counted = not (isinstance(self.measure, Quantity) and not self.measure.compared)
-        alike = counted and not self.stands_in
-        return alike and not (self.wanted and self.wanted.published_encoder)
+    def why_not(self) -> str:
+        """Why ours is not subtracted from the published number; "": it is."""
+        if self.unlike:
+            return self.unlike
+        if self.foreign and self.found:
+            return f"ours was measured by protocol {self.found.group.provenance['protocol']}"
+        if self.wanted and self.wanted.published_encoder:
+            return (
+                f"ours is on {self.wanted.encoder} in the place of {self.wanted.published_encoder}"
+            )
+        if self.stands_in and self.metric:
+            return f"ours is of the suite {STAND_INS[self.metric.suite]}, which measures otherwise"
+        if isinstance(self.measure, Quantity) and not self.measure.compared:
+            return "the two are counted differently"
+        return ""
 
     @property
     def n(self) -> str | None:
@@ -114,7 +128,7 @@ class ComparedNumber:
     @property
     def delta(self) -> float | None:
         """Our score minus the published one, where both are there and can be compared."""
-        if self.cell is None or self.published is None or self.foreign or not self.same_setup:
+        if self.cell is None or self.published is None or self.why_not:
             return None
         return self.cell.mean - self.published
 

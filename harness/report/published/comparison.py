@@ -14,7 +14,7 @@ from harness.report.measured.quantities import Costs, Quantity
 from harness.report.published.answers import Answers
 from harness.report.published.compared import ComparedNumber, ComparedTable
 from harness.report.published.matching import Finder, Found, Wanted, run_of, wanted_for
-from harness.report.published.measures import Measure, Special, decimals, measure_of
+from harness.report.published.measures import Measure, Special, measure_of
 from harness.report.published.reported import Paper, ReportedRow
 from harness.report.published.systems import ColumnRun, load_systems
 
@@ -91,10 +91,12 @@ class Comparer:
             row=row,
             column=column,
             value=row.values[index],
+            printed=row.printed[index],
             published_std=row.std[index] if row.std else None,
             origin=str(row.origins[index] if row.origins else row.origin or "this paper"),
             measure=measure,
-            decimals=decimals(table, index, measure),
+            decimals=table.printed_decimals(index),
+            unlike=self._systems.unlike(f"{paper.paper}.{name}", row) if target else "",
             wanted=target,
             found=found,
             quantity=self._quantity(measure, found, str(table.query), column),

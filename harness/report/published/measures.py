@@ -3,7 +3,7 @@
 from enum import Enum
 
 from harness.errors import UserError
-from harness.evaluation.catalogue import CARDS, Metric, metric_named, metric_under
+from harness.evaluation.catalogue import Metric, metric_named, metric_under
 from harness.report.measured.quantities import QUANTITIES, Quantity
 from harness.report.published.reported import ReportedTable
 from harness.report.published.systems import ColumnRun
@@ -46,10 +46,3 @@ def measure_of(table: ReportedTable, index: int, said: ColumnRun) -> Measure:
             f'results/reported/systems.yaml: there is no metric or quantity "{said.metric}"'
         )
     return metric
-
-
-def decimals(table: ReportedTable, index: int, measure: Measure) -> int:
-    """Digits after the point in a column: two for percentages, else as many as the paper prints."""
-    if isinstance(measure, Metric) and CARDS[measure.suite].decimals == 2:
-        return 2
-    return table.printed_decimals(index)

@@ -2,7 +2,7 @@
 
 import functools
 from pathlib import Path
-from typing import Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -56,12 +56,20 @@ class ReportedRow(ReportedPart):
     origin: str | None = None  # "this paper", "run by this paper", "quoted:<who>", ...
     origins: list[str] | None = None  # one for each value, where the values have different ones
     values: list[Value] = Field(default=[])
+    printed: list[str] = Field(default=[])  # the values as the paper prints them, with every zero
     std: list[float | None] | None = None
     check_avg: float | None = None  # the mean of the columns, where the printed Avg. differs
     picked: int | None = None
     hits_of_194: list[int] | None = None
     gold_rank: int | None = None
     field: str | None = None  # in a table of hyperparameters: the field of the method's Config
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keep_the_text_of_numbers(cls, row: Any) -> Any:
+        if not isinstance(row, dict):
+            return row
+        return {**row, "printed": [printed_text(value) for value in row.get("values") or ()]}
 
 
 class RowGroup(ReportedPart):
@@ -103,8 +111,7 @@ class ReportedTable(ReportedPart):
 
     def printed_decimals(self, index: int) -> int:
         """Digits after the point of the numbers in a column, as many as the longest has."""
-        values = [str(row.values[index]) for row in self.rows]
-        return max(len(value.partition(".")[2]) for value in values)
+        return max(len(row.printed[index].partition(".")[2]) for row in self.rows)
 
     @model_validator(mode="after")
     def _rows_are_as_long_as_the_header(self) -> Self:
@@ -154,6 +161,32 @@ class Paper(BaseModel):
         return self
 
 
+class _Number(float):
+    """A number of a file with its text, in which a zero at the end stays."""
+
+    text: str
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """libyaml, where PyYAML was built with it, reads the same safe YAML ten times faster."""
+
+
+def _number(loader: Any, node: yaml.ScalarNode) -> _Number:
+    found = _Number(loader.construct_yaml_float(node))
+    found.text = node.value
+    return found
+
+
+_Loader.add_constructor("tag:yaml.org,2002:float", _number)
+
+
+def printed_text(value: Value) -> str:
+    """A published value as text: `yes`, `0.0470`; "" for one that the paper left out."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return getattr(value, "text", "" if value is None else str(value))
+
+
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -173,9 +206,8 @@ def _paper(path: Path) -> Paper:
 
 def load_yaml(path: Path, model: type[_Model]) -> _Model:
     """The content of a file. Raises UserError for a file that does not have this shape."""
-    # libyaml reads the same safe subset of YAML ten times faster, where PyYAML was built with it.
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return model.model_validate(yaml.load(path.read_text(encoding="utf-8"), Loader=loader))
+        text = path.read_text(encoding="utf-8")
+        return model.model_validate(yaml.load(text, Loader=_Loader))
     except (OSError, yaml.YAMLError, ValidationError) as error:
         raise UserError(f"{path} cannot be used: {error}") from error

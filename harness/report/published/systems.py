@@ -56,6 +56,10 @@ class TableRuns(ReportedPart):
     metric: str | None = None
     systems: dict[str, Hyperparameters] = Field(default={})
     columns: dict[str, ColumnRun] = Field(default={})
+    notes: list[str] = Field(default=[])
+    """What stands under the table"""
+    unlike: dict[str, dict[str, str]] = Field(default={})
+    """System -> setting -> in what the paper's number is of another system than ours"""
 
 
 class FigureRuns(ReportedPart):
@@ -75,6 +79,18 @@ class Systems(ReportedPart):
     """`<paper>.<table>` -> what is said of it"""
     figures: dict[str, FigureRuns] = Field(default={})
     """`<paper>.<figure>` -> its curves"""
+    papers: dict[str, str] = Field(default={})
+    """Paper -> what stands under all of its tables"""
+
+    def notes(self, paper: str, table: str) -> list[str]:
+        """What stands under the table `table` of a paper."""
+        own = self.table_runs.get(f"{paper}.{table}", TableRuns()).notes
+        return [*own, *([self.papers[paper]] if paper in self.papers else [])]
+
+    def unlike(self, table: str, row: ReportedRow) -> str:
+        """In what a row of the table `<paper>.<table>` is of another system than ours; "": none."""
+        runs = self.table_runs.get(table, TableRuns())
+        return runs.unlike.get(row.system, {}).get(row.setting or "", "")
 
     def column(self, table: str, column: str) -> ColumnRun:
         """What is said of a column of the table `<paper>.<table>`, with what the table says."""

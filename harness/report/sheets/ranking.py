@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -23,14 +24,15 @@ def ranked(
     rows: Sequence[_Row],
     directions: Sequence[int],
     average: int | None,
-    metrics: Sequence[Metric | None] = (),
+    metrics: Sequence[Metric | None],
+    store: Path | str,
 ) -> list[_Row]:
     """The rows with their best cells marked, and with their groups where they are many.
 
     directions: for each column 1 where higher is better, -1 where lower is, 0 where it is not
     ranked. average: the column by which rows are grouped; None: they are not. metrics: the metric
-    of each column, by which two models of one seed each are compared where their embeddings are
-    kept. Incomplete rows and scores that cannot be compared are left out.
+    of each column, by which two models of one seed each are compared where `store` keeps their
+    cosines. Incomplete rows and scores that cannot be compared are left out.
     """
     blocks: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for index, row in enumerate(rows):
@@ -41,7 +43,9 @@ def ranked(
         columns = [
             _samples([rows[index].cells[at] for index in block]) for at in range(len(directions))
         ]
-        best = best_cells(columns, directions, _PairedTest([rows[at] for at in block], metrics))
+        best = best_cells(
+            columns, directions, _PairedTest([rows[at] for at in block], metrics, store)
+        )
         grouped = _groups(columns[average], directions[average]) if average is not None else {}
         for place, index in enumerate(block):
             cells = [
@@ -60,13 +64,15 @@ class _PairedTest:
 
     rows: Sequence[ScoreRow]
     metrics: Sequence[Metric | None]
+    store: Path | str
 
     def __call__(self, first: int, second: int, column: int) -> float:
-        metric = self.metrics[column] if self.metrics else None
-        if metric is None:
+        metric = self.metrics[column]
+        one, two = (self.rows[row].cells[column].score for row in (first, second))
+        if metric is None or one is None or two is None:
             return math.nan
-        one, two = (self.rows[row].cells[column].keys[0] for row in (first, second))
-        return paired_p_value(metric.suite, one, two, metric.name)
+        scores = (one.keys[0], one.mean), (two.keys[0], two.mean)
+        return paired_p_value(self.store, metric.suite, scores, metric.name)
 
 
 def _samples(cells: Sequence[SheetCell]) -> Samples:

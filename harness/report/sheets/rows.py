@@ -16,6 +16,10 @@ LEAK = "‡"
 """The mark at scores of tests that stand in the training data"""
 
 
+BEST = "★"
+"""The sign of what is bold, where nothing can be printed in bold"""
+
+
 class Bold(str):
     """Text that is printed in bold."""
 
@@ -46,7 +50,7 @@ class SheetCell:
     published: float | None = None
     published_std: float | None = None
     printed: str = ""
-    """The published value where it is no number, such as `yes`"""
+    """The published value as the paper prints it, such as `68.40` or `yes`"""
     source: str = ""
     """A mark at the published number that cites its source, such as `[2]`"""
     mark: str = ""
@@ -57,8 +61,8 @@ class SheetCell:
     """Whether our score may be subtracted from and ranked; else its mark says why not"""
     expected: bool = False
     """Whether trials of ours can fill it; else the published number is only quoted"""
-    same_setup: bool = True
-    """Whether ours has the encoder and the units of the published number; else there is no Δ"""
+    why_not: str = ""
+    """Why ours is not compared with the published number; "": it is"""
     best: bool = False
     """Whether it is the best of its column, or not significantly worse"""
     group: int | None = None
@@ -67,8 +71,7 @@ class SheetCell:
     @property
     def delta(self) -> float | None:
         """Our mean minus the published number, where both are there and comparable."""
-        alike = self.comparable and self.same_setup
-        if self.score is None or self.published is None or not alike:
+        if self.score is None or self.published is None or self.why_not:
             return None
         return self.score.mean - self.published
 
@@ -99,10 +102,8 @@ class SheetCell:
     @property
     def published_text(self) -> str:
         """The published value as text, with its source; "" where there is none."""
-        if self.published is None:
-            return self.printed
         std = "" if self.published_std is None else f"±{self.published_std}"
-        return f"{self.published:.{self.decimals}f}{std}{self.source and f' {self.source}'}"
+        return f"{self.printed}{std}{self.printed and self.source and f' {self.source}'}"
 
     @property
     def delta_text(self) -> str:
@@ -162,14 +163,21 @@ class ComparedRow(ScoreRow):
         lines = [[*self.names, "published", self.published_n, *published]]
         if any(cell.score for cell in self.cells):
             parts = component_lines(self.cells)
+            differences = [cell.delta_text for cell in self.cells]
             lines += [
                 ["", "ours", self.n, *(cell.text for cell in self.cells)],
                 *(["", name, "", *numbers] for name, numbers in parts),
-                ["", "Δ", "", *(cell.delta_text for cell in self.cells)],
+                *([["", "Δ", "", *differences]] if any(differences) else []),
             ]
         elif self.without:
             lines.append(["", self.without, "", *("" for _ in self.cells)])
         return lines
+
+
+def n_text(numbers: Sequence[str]) -> str:
+    """The numbers of trials of several columns, each once: `3, 5x3`."""
+    found = [n for n in dict.fromkeys(numbers) if n != "0"]
+    return ", ".join(found) or "0"
 
 
 def value_text(value: float | bool | str) -> str:

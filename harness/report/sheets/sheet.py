@@ -1,6 +1,6 @@
 """A table as typed cells (sections of rows) and as data (records)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 
 from harness.report.measured.groups import Cell
-from harness.report.sheets.rows import ScoreRow, SheetCell, SheetLine
+from harness.report.sheets.rows import BEST, ScoreRow, SheetCell, SheetLine
 
 OVER_SUBSETS = (
     "n = 5x3: 3 seeds on each of 5 random subsets of the labels, mean±std over all of them."
 )
 """The sentence under a table whose trials differ in the label subset"""
-BOLD_NOTE = (
-    "Bold: the best of its column among the rows that it is compared with, and what is not "
+BEST_NOTE = (
+    "the best of its column among the rows that it is compared with, and what is not "
     "significantly worse (Welch over seeds, Holm over columns, 5 %)."
 )
 GROUP_NOTE = (
@@ -47,6 +47,10 @@ CELL_COLUMNS = (
     ("standard_error", pa.float64()),
     ("low", pa.float64()),
     ("high", pa.float64()),
+    (
+        "best",
+        pa.bool_(),
+    ),  # bold: the best of its column, or not significantly worse; null: unranked
     ("trials", TRIALS),  # the score of each trial
 )
 """The columns of a cell in CSV, which has no `trials`, in JSON and in Parquet"""
@@ -110,10 +114,10 @@ class Sheet:
     def legend(self, *, bold: bool = True) -> str:
         """What the marks in the table mean, for those that it has.
 
-        `bold`: whether the format can show it.
+        `bold`: whether the format can show it; else its sign is explained.
         """
         shown = [
-            (bold and any(cell.best for cell in self.cells), BOLD_NOTE),
+            (any(cell.best for cell in self.cells), f"{'Bold' if bold else BEST}: {BEST_NOTE}"),
             (any(cell.group for cell in self.cells), GROUP_NOTE),
             (any(cell.agrees is not None for cell in self.cells), AGREES_NOTE),
         ]
@@ -125,8 +129,13 @@ class Sheet:
         return self.make_records()
 
 
-def cell_record(cell: Cell | None) -> dict[str, Any]:
-    """The values of CELL_COLUMNS for a cell."""
+def best_of(rows: Iterable[ScoreRow]) -> set[int]:
+    """The scores that are the best of their columns, by the `id` of each."""
+    return {id(cell.score) for row in rows for cell in row.cells if cell.best}
+
+
+def cell_record(cell: Cell | None, best: Collection[int] | None) -> dict[str, Any]:
+    """The values of CELL_COLUMNS for a cell. best: as `best_of`; None: nothing was ranked."""
     parts, spread = (cell.components, cell.uncertainty) if cell else (None, None)
     return {
         "mean": cell.mean if cell else None,
@@ -137,6 +146,7 @@ def cell_record(cell: Cell | None) -> dict[str, Any]:
         "standard_error": spread.standard_error if spread else None,
         "low": spread.low if spread else None,
         "high": spread.high if spread else None,
+        "best": None if best is None else id(cell) in best,
         "trials": _trials(cell) if cell else [],
     }
 

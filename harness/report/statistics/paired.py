@@ -1,58 +1,42 @@
-"""The paired bootstrap between two models of one seed each, from embeddings that are kept.
-
-`harness eval KEY --keep-embeddings` keeps them. Where those of two models are there, their scores
-on the same sentence pairs are compared as in `harness compare`.
-"""
+"""The paired bootstrap between two models of one seed each, from the cosines that a store keeps."""
 
 import math
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
 
-from harness.errors import TrialFailure, UserError
-from harness.files import cache_folder
+import numpy as np
 
-if TYPE_CHECKING:
-    from harness.evaluation.suites import Embed
-
-SUITES = ("sts", "graded")
-"""The suites whose scores are correlations over sentence pairs"""
+from harness.evaluation.catalogue import CARDS
+from harness.evaluation.comparison import resampled_scores
+from harness.evaluation.kept_pairs import kept_pairs
+from harness.report.statistics.difference import Scored, over_pairs
+from harness.trials.store_folders import StoreFolders
 
 
-def paired_p_value(suite: str, first: str, second: str, metric: str) -> float:
-    """The p-value for no difference between the trials with these keys in a metric of a suite.
+def paired_p_value(
+    store: Path | str, suite: str, scores: tuple[tuple[str, float], tuple[str, float]], metric: str
+) -> float:
+    """The p-value for no difference between two trials of a store in a metric of a suite.
 
-    NaN where it cannot be computed: for another suite, without kept embeddings, or without data.
+    scores: the key and the score of each. NaN where the cosines of one are not kept.
     """
-    if suite not in SUITES or not all(map(_folder, (first, second))):
+    if suite not in CARDS:
         return math.nan
-    return _p_values(suite, *sorted((first, second))).get(metric, math.nan)
+    kept = [StoreFolders(store).kept_pairs(key, suite) for key, _ in scores]
+    if not all(file.is_file() for file in kept):
+        return math.nan
+    drawn = _drawn(suite, *kept).get(metric)
+    if drawn is None:
+        return math.nan
+    one, two = (
+        Scored((score,), ((0, 0),), trained=True, resampled=drawn[[at]])
+        for at, (_, score) in enumerate(scores)
+    )
+    found = over_pairs(one, two)
+    return found.p_value if found else math.nan
 
 
-@cache
-def _p_values(suite: str, first: str, second: str) -> dict[str, float]:
-    from harness.evaluation.comparison import differences
-    from harness.evaluation.suites import suite as named
-
-    try:
-        found = differences(named(suite), _kept(first), _kept(second))
-    except (TrialFailure, UserError):
-        return {}
-    return {metric: compared.p_value for metric, (_, _, compared) in found.items()}
-
-
-def _kept(key: str) -> "Embed":
-    from harness.evaluation.kept_embeddings import KeptEmbeddings
-
-    def missing(texts: list[str], **_: object) -> NoReturn:
-        raise TrialFailure(f"the embeddings of {len(texts)} sentences are not kept")
-
-    folder = _folder(key)
-    assert folder is not None
-    return KeptEmbeddings(folder, missing, write=False)
-
-
-def _folder(key: str) -> Path | None:
-    """The vectors of a trial; None where there are none, or those of several weights."""
-    found = [*(cache_folder() / "embeddings" / key).glob("*/test")]
-    return found[0] if len(found) == 1 else None
+@lru_cache(16)
+def _drawn(suite: str, first: Path, second: Path) -> dict[str, np.ndarray | None]:
+    pairs = [kept_pairs(first), kept_pairs(second)]
+    return resampled_scores(CARDS[suite], pairs) if all(pairs) else {}

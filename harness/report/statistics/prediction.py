@@ -3,8 +3,11 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from harness.report.measured.groups import Cell
 from harness.report.statistics.significance import prediction_interval
+from harness.report.statistics.students_t import two_sided
 
 
 @dataclass(frozen=True)
@@ -28,11 +31,10 @@ class Prediction:
 
     def p_value(self, published: float) -> float:
         """The probability that one more run is at least as far from our mean as `published`."""
-        from scipy.special import stdtr
-
         if not self.std:
             return float(math.isclose(self.mean, published))
-        return float(2 * stdtr(self.n - 1, -abs(published - self.mean) / self._spread))
+        t = np.array(abs(published - self.mean) / self._spread)
+        return float(two_sided(t, np.array(self.n - 1.0)))
 
     @property
     def _spread(self) -> float:

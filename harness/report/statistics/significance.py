@@ -8,12 +8,14 @@ spread, nor have one seed and a constant, so their p-value is NaN, unless the ca
 test.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
-from harness.report.statistics.students_t import two_sided
+from harness.report.statistics.students_t import quantile, two_sided
 
 SIGNIFICANT = 0.05
 """A difference is significant where its corrected p-value is at most this"""
@@ -51,10 +53,14 @@ def agrees(mean: float, std: float | None, n: int, published: float) -> bool | N
 
 def prediction_interval(mean: float, std: float, n: int) -> tuple[float, float]:
     """The two ends between which the score of one more seed is with a probability of 95 %."""
-    from scipy.special import stdtrit
-
-    reach = float(stdtrit(n - 1, 1 - SIGNIFICANT / 2)) * std * float(np.sqrt(1 + 1 / n))
+    reach = _reach(n - 1) * std * math.sqrt(1 + 1 / n)
     return mean - reach, mean + reach
+
+
+@cache
+def _reach(freedom: int) -> float:
+    """Standard errors between the mean of Student's t and either end of its 95 % interval."""
+    return float(quantile(freedom))
 
 
 def p_values(first: Samples, second: Samples) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +10,7 @@ from harness.errors import UserError
 from harness.evaluation.catalogue import Metric
 from harness.inputs import names_in
 from harness.report.measured.group_filter import filtered, traits
-from harness.report.measured.groups import Group, comparable_groups
+from harness.report.measured.groups import NO_SEED, Group, comparable_groups
 from harness.report.published.matching import best_on_dev
 from harness.report.sheets.leaks import leak_notes
 from harness.report.sheets.notes import (
@@ -22,8 +21,9 @@ from harness.report.sheets.notes import (
     nothing_yet,
     unreadable,
 )
-from harness.report.sheets.rows import ScoreRow
-from harness.report.sheets.sheet import OVER_SUBSETS, Section, Sheet
+from harness.report.sheets.rows import ScoreRow, n_text
+from harness.report.sheets.sheet import OVER_SUBSETS, Section, Sheet, best_of
+from harness.report.stores.chosen_rows import names as names_of_groups
 from harness.report.stores.named_metrics import NamedMetric, meant, named_metrics
 from harness.report.stores.row_names import text_of
 from harness.report.stores.score_columns import ScoreColumn, decimals_of, rank_rows
@@ -62,8 +62,7 @@ def own_sheet(
     names = columns or ["dev", *(name for name, each in metrics.items() if each.is_average)]
     wanted = {name: metrics[name] for name in names}
     numbers, notes = group_numbers(groups), unreadable(reading)
-    sheet = _sheet(shown, numbers, rows, wanted, notes)
-    return replace(sheet, show_options=store_option(store))
+    return _sheet(shown, numbers, rows, wanted, notes, store)
 
 
 def _empty(note: str, reading: Reading) -> Sheet:
@@ -87,6 +86,7 @@ def _sheet(
     rows: Sequence[str],
     metrics: Mapping[str, NamedMetric],
     notes: list[str],
+    store: Path | str,
 ) -> Sheet:
     alike: dict[tuple[str, ...], list[Group]] = defaultdict(list)
     for group in groups:
@@ -100,11 +100,12 @@ def _sheet(
     columns = [_column(name, metrics, list(chosen.values())) for name in metrics]
     averages = [name for name, each in metrics.items() if each.is_average]
     made = [_row(names, group, columns, numbers) for names, group in chosen.items()]
+    ranked = rank_rows(made, columns, averages, store)
     return Sheet(
         title="",
         columns=[*rows, "n", *(column.heading for column in columns)],
         text_columns=len(rows),
-        sections=[Section("", rank_rows(made, columns, averages))],
+        sections=[Section("", ranked)],
         caption=_caption(list(chosen.values()), list(metrics.values())),
         notes=[
             *leak_notes(made),
@@ -112,9 +113,12 @@ def _sheet(
             *_choices(alike, chosen, numbers),
             *notes,
         ],
-        make_records=lambda: _records(list(chosen.values()), list(metrics.values())),
+        make_records=lambda: _records(
+            list(chosen.values()), list(metrics.values()), best_of(ranked)
+        ),
         metrics=list(metrics),
         averages=[*averages, "dev"],
+        show_options=store_option(store),
     )
 
 
@@ -150,7 +154,7 @@ def _row(
     cells = tuple(column.sheet_cell(group) for column in columns)
     scored = [cell.score for cell in cells]
     sizes = {cell.n for cell in scored if cell}
-    n = "/".join(str(cell.n if cell else 0) for cell in scored)
+    n = n_text([str(cell.n if cell else 0) for cell in scored])
     return ScoreRow(
         names,
         group.n if sizes <= {len(group.trials)} else n,
@@ -167,8 +171,8 @@ def _caption(groups: list[Group], metrics: Sequence[NamedMetric]) -> str:
     ]
     parts = [
         f"{'; '.join(units)}; mean±sample std over n seeds; selected on dev, test never selects.",
-        "1=: nothing is trained, so there is no seed."
-        if any(group.n == "1=" for group in groups)
+        f"{NO_SEED}: nothing is trained, so there is no seed."
+        if any(group.n == NO_SEED for group in groups)
         else "",
         OVER_SUBSETS if any(group.subsets > 1 for group in groups) else "",
         made_on(trial for group in groups for trial in group.trials),
@@ -183,9 +187,10 @@ def _choices(
 ) -> list[str]:
     """A note about the rows for which there were several groups of comparable trials."""
     several = [
-        f"row {numbers[group.identity]} ({len(alike[names])} groups)"
+        f"row {numbers[group.identity]} ({names_of_groups(found)[found.index(group)]}, one of "
+        f"{len(found)})"
         for names, group in chosen.items()
-        if len(alike[names]) > 1
+        if len(found := alike[names]) > 1
     ]
     if not several:
         return []
@@ -196,9 +201,11 @@ def _choices(
     ]
 
 
-def _records(groups: Sequence[Group], metrics: Sequence[NamedMetric]) -> pa.Table:
+def _records(
+    groups: Sequence[Group], metrics: Sequence[NamedMetric], best: Collection[int]
+) -> pa.Table:
     """The scores of the columns as data."""
-    table = records_of(part for group in groups for part in group.parts)
+    table = records_of((part for group in groups for part in group.parts), best)
     tests = {(str(each.part.suite), each.metric) for each in metrics if each.part}
     dev = {each.metric for each in metrics if each.part is None}
     keep = [

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness.evaluation.catalogue import DISPLAY, Metric
 from harness.report.measured.groups import Cell, Group
@@ -97,11 +98,14 @@ def decimals_of(groups: list[Group], name: str) -> int:
 
 
 def rank_rows(
-    rows: Sequence[ScoreRow], columns: Sequence[ScoreColumn], averages: Sequence[str]
+    rows: Sequence[ScoreRow],
+    columns: Sequence[ScoreColumn],
+    averages: Sequence[str],
+    store: Path | str,
 ) -> list[ScoreRow]:
     """The rows with their best cells marked, and in groups by the average, or the only metric."""
     ranking = [index for index, column in enumerate(columns) if column.direction]
     named = [index for index in ranking if columns[index].name in averages]
     average = next(iter(named or (ranking if len(ranking) == 1 else [])), None)
     ways = [column.direction for column in columns]
-    return ranked(rows, ways, average, [column.metric for column in columns])
+    return ranked(rows, ways, average, [column.metric for column in columns], store)

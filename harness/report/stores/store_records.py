@@ -1,6 +1,6 @@
 """The scores of groups as data: the table that CSV, JSON and Parquet hold."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 
@@ -22,8 +22,8 @@ STORE_SCHEMA = pa.schema(
 )
 
 
-def records_of(groups: Iterable[Group]) -> pa.Table:
-    """The scores of groups, each of one suite, as a table of STORE_SCHEMA."""
+def records_of(groups: Iterable[Group], best: Collection[int] | None = None) -> pa.Table:
+    """The scores of groups, each of one suite, as a table of STORE_SCHEMA. best: as `best_of`."""
     rows = [
         {
             **dict(zip(IDENTITY_COLUMNS, group.identity, strict=True)),
@@ -32,7 +32,7 @@ def records_of(groups: Iterable[Group]) -> pa.Table:
             "keys": key_list(group.keys),
             "split": split,
             "metric": metric,
-            **cell_record(cell),
+            **cell_record(cell, best),
         }
         for group in groups
         for split, metric, cell in split_cells(group)

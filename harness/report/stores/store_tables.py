@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from harness.evaluation.catalogue import DISPLAY, rank
 from harness.report.measured.group_filter import filtered
-from harness.report.measured.groups import Group, comparable_groups
+from harness.report.measured.groups import NO_SEED, Group, comparable_groups
 from harness.report.measured.measured_trials import Identity
 from harness.report.sheets.leaks import leak_notes
 from harness.report.sheets.notes import (
@@ -22,7 +22,7 @@ from harness.report.sheets.notes import (
     unreadable,
 )
 from harness.report.sheets.rows import ScoreRow
-from harness.report.sheets.sheet import OVER_SUBSETS, Section, Sheet, percent_text
+from harness.report.sheets.sheet import OVER_SUBSETS, Section, Sheet, best_of, percent_text
 from harness.report.stores.named_metrics import shared_metrics
 from harness.report.stores.row_names import Searched, names_of, searched_by
 from harness.report.stores.score_columns import (
@@ -104,14 +104,15 @@ def _sheet(
     ]
     average = groups[0].card.average
     averages = [each.name for each in columns if each.metric and each.metric.name == average]
+    ranked = rank_rows(rows, columns, averages, store)
     return Sheet(
         title="" if own else f"suite {groups[0].suite}",
         columns=[*names, "n", *(column.heading for column in columns)],
         text_columns=len(names),
-        sections=[Section("", rank_rows(rows, columns, averages))],
+        sections=[Section("", ranked)],
         caption=_caption(groups, selected=any(column.heading == "dev" for column in dev)),
         notes=leak_notes(rows),
-        make_records=lambda: records_of(groups),
+        make_records=lambda: records_of(groups, best_of(ranked)),
         metrics=[column.name for column in columns],
         averages=[*averages, "dev"],
         show_options=store_option(store),
@@ -134,18 +135,19 @@ def _row(
         tuple(column.sheet_cell(group) for column in columns),
         address=str(number),
         complete=tasks <= group.test.keys(),
-        block=(group.setting, group.encoder, percent_text(group.label_fraction)),
+        # A method without a choice of labels stands beside those that use all of them.
+        block=(group.setting, group.encoder, percent_text(group.label_fraction or 1)),
     )
 
 
 def _caption(groups: list[Group], *, selected: bool) -> str:
     card, selects = groups[0].card, groups[0].selects
     chosen = f"; selected on dev ({DISPLAY.get(selects, selects)}), test never selects."
-    untrained = any(group.n == "1=" for group in groups)
+    untrained = any(group.n == NO_SEED for group in groups)
     parts = [
         f"{card.units}, mean±sample std over n seeds" + (chosen if selected else "."),
         card.protocol,
-        "1=: nothing is trained, so there is no seed." if untrained else "",
+        f"{NO_SEED}: nothing is trained, so there is no seed." if untrained else "",
         OVER_SUBSETS if any(group.subsets > 1 for group in groups) else "",
         made_on(trial for group in groups for trial in group.trials),
     ]

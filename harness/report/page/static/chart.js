@@ -5,6 +5,7 @@
 const LOOKS = 7; // colours, dashes and markers in page.css and below
 const NAMED_LINES = 5; // of more lines than LOOKS, so many have a look of their own
 const HEIGHT = 320;
+const MOST_LABELS = 8; // an axis of parallel coordinates with so many values has a label for each
 const EDGE = { top: 12, right: 16, bottom: 44, left: 64 };
 const MARKERS = ["M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0", "M-4-4h8v8h-8z", "M0-5L5 4H-5z", "M0-5L5 0L0 5L-5 0z",
   "M-5-2h3v-3h4v3h3v4h-3v3h-4v-3h-3z", "M0 5L5-4H-5z", "M-5 0L3-5V5z"];
@@ -151,11 +152,17 @@ function drawParallel(chart, rows, width, points) {
     const look = row === best ? "look-1" : "pale";
     return svgElement("polyline", { class: `line ${look}`, points: places.join(" ") });
   });
+  // A search has few values of most hyperparameters, and each of them has its label.
+  const labels = names.map((name, at) => {
+    const values = [...new Set(rows.map((row) => chart.value(name, row)).filter((value) => value !== null))];
+    if (at === 0 || values.length > MOST_LABELS) return scales[at].ticks;
+    return values.map((value) => ({ place: scales[at].place(value), text: valueText(value) }));
+  });
   const parts = names.flatMap((name, at) => {
     const x = across.place(name);
     return [
       svgElement("line", { class: "axis", x1: x, x2: x, y1: EDGE.top, y2: HEIGHT - EDGE.bottom }),
-      ...scales[at].ticks.map((tick) => svgElement("text", { x: x - 5, y: tick.place, class: "tick end" }, tick.text)),
+      ...labels[at].map((tick) => svgElement("text", { x: x - 5, y: tick.place, class: "tick end" }, tick.text)),
       svgElement("text", { x, y: HEIGHT - (at % 2 ? 10 : 26), class: "middle" }, name),
     ];
   });

@@ -30,8 +30,21 @@ class Grid {
     );
     this.drawHead();
     this.draw();
+    this.showScores();
     window.addEventListener("beforeprint", () => this.showRows(PRINTED_ROWS));
     window.addEventListener("afterprint", () => this.showRows(PAGE_ROWS));
+  }
+
+  // Says that a table is wider than its place; where it is narrow, the scores come first.
+  showScores() {
+    const region = this.table.parentElement;
+    if (region.scrollWidth <= region.clientWidth) return;
+    region.before(element("p", { class: "scrolls" }, "This table scrolls sideways."));
+    const score = this.table.querySelector("tbody .score");
+    const name = score && score.closest("tr").querySelector('th[scope="row"]');
+    if (name && window.matchMedia("(max-width: 40rem)").matches) {
+      region.scrollLeft += score.getBoundingClientRect().left - name.getBoundingClientRect().right;
+    }
   }
 
   showRows(count) {

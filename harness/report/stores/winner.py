@@ -1,0 +1,143 @@
+"""The verdict on a sweep: which system won, by how much, and who cannot be told apart from it.
+
+Dev scores alone choose the winner. Test scores say by how much it is better, and nothing else.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from harness.evaluation.catalogue import DISPLAY
+from harness.report.measured.groups import Group
+from harness.report.published.matching import best_on_dev
+from harness.report.sheets.rows import score_text
+from harness.report.statistics.compared_systems import (
+    Compared,
+    System,
+    main_metric,
+    stored_systems,
+)
+from harness.report.statistics.significance import SIGNIFICANT, holm
+from harness.report.statistics.students_t import quantile
+from harness.report.stores.chosen_rows import names
+
+MOST_SEEDS = 100
+"""More seeds than these are not proposed"""
+SHOWN = 8
+"""The most systems that the verdict names one by one"""
+
+
+def verdicts(groups: Sequence[Group], kept_pairs: Callable[[str, str], Path]) -> list[str]:
+    """Sentences about the groups of a sweep: for each encoder and suite, which system won.
+
+    kept_pairs: that of the store.
+    """
+    alike: dict[tuple[str, ...], list[Group]] = defaultdict(list)
+    for group in groups:
+        own = [part for part in group.parts if part.own]
+        if own and group.current and not math.isinf(group.dev_mean):
+            alike[group.encoder, str(own[0].suite), group.selects].append(group)
+    several = len(alike) > 1
+    return [
+        f"{f'On {encoder}: ' if several else ''}{line}" if at == 0 else line
+        for (encoder, suite, _), found in alike.items()
+        for at, line in enumerate(_verdict(found, suite, kept_pairs))
+    ]
+
+
+def _verdict(
+    groups: Sequence[Group], suite: str, kept_pairs: Callable[[str, str], Path]
+) -> list[str]:
+    called = dict(zip((group.identity for group in groups), names(groups), strict=True))
+    best = best_on_dev(groups)
+    order = [best, *(group for group in groups if group is not best)]
+    systems = stored_systems(
+        [(called[group.identity], group) for group in order], suite, kept_pairs
+    )
+    winner, others = systems[0], systems[1:]
+    dev = best.dev.get(best.selects)
+    chosen = f"the best dev score, {score_text(dev)}" if dev else "the best dev score"
+    lines = [
+        f"{winner.name} wins with {chosen} ({DISPLAY.get(best.selects, best.selects)})"
+        f"{_on_test(best, winner, suite)}"
+    ]
+    if len(groups) == 1:
+        return [f"{lines[0]} It is the only one, so there is nothing to compare it with."]
+    return [*lines, *_against(winner, others)]
+
+
+def _on_test(best: Group, winner: System, suite: str) -> str:
+    metric = main_metric(winner, winner)
+    part = best.measured(suite)
+    if metric is None or part is None:
+        return ", and has no test score."
+    compared = Compared(winner, winner, metric)
+    seeds = f" over {best.n} seeds" if len(best.trials) > 1 else ""
+    return (
+        f"; test: {score_text(part.test[metric], compared.decimals)}{seeds} on {compared.heading}."
+    )
+
+
+def _against(winner: System, others: Sequence[System]) -> list[str]:
+    """A sentence for each other system, and what more seeds would resolve."""
+    found = [
+        Compared(winner, other, metric)
+        for other in others
+        if (metric := main_metric(winner, other))
+    ]
+    heads = [each.headline for each in found]
+    p_values = holm(np.array([head.p_value if head else np.nan for head in heads]))
+    settled = [bool(p <= SIGNIFICANT) for p in p_values]
+    lines = [each.verdict(settled=sure) for each, sure in zip(found, settled, strict=True)]
+    open_ones = [each for each, sure in zip(found, settled, strict=True) if not sure]
+    corrected = "; p-values are corrected for several comparisons (Holm)" if len(found) > 1 else ""
+    more = [f"and {len(lines) - SHOWN} more{corrected}"] if len(lines) > SHOWN else []
+    return [*lines[:SHOWN], *more, *_more_seeds(open_ones)]
+
+
+def _more_seeds(compared: Sequence[Compared]) -> list[str]:
+    """What more seeds would resolve among the systems that cannot be told apart."""
+    needed = {each.second.name: seeds_needed(each) for each in compared if each.seeds}
+    lines = [
+        f"About {n} seeds of each would tell {compared[0].first.name} from {name}, if the "
+        f"difference stays as it is."
+        for name, n in needed.items()
+        if n is not None
+    ]
+    never = [name for name, n in needed.items() if n is None]
+    single = [
+        each.second.name
+        for each in compared
+        if each.seeds is None
+        and any(system.scored[each.metric].trained for system in (each.first, each.second))
+    ]
+    return [
+        *lines[:SHOWN],
+        *([f"No likely number of seeds would tell it from {', '.join(never)}."] if never else []),
+        *([f"With one seed, its spread is not known: {', '.join(single)}."] if single else []),
+    ]
+
+
+def seeds_needed(compared: Compared) -> int | None:
+    """How many seeds of each would make the difference significant, if it stays as it is.
+
+    None where no number up to MOST_SEEDS does, since the test pairs alone leave more doubt.
+    """
+    systems = [system.scored[compared.metric] for system in (compared.first, compared.second)]
+    spreads = [
+        float(np.var(each.values, ddof=1))
+        for each in systems
+        if each.trained and len(each.values) > 1
+    ]
+    sides = sum(each.trained for each in systems)
+    if not spreads:
+        return None
+    variance = sides * sum(spreads) / len(spreads)
+    pairs = compared.pairs.reach if compared.pairs else 0.0
+    n = np.arange(2, MOST_SEEDS + 1)
+    reach = quantile(sides * (n - 1)) * np.sqrt(variance / n)
+    enough = n[np.hypot(reach, pairs) < abs(compared.value)]
+    return int(enough[0]) if len(enough) else None

@@ -1,0 +1,267 @@
+"""`harness compare` of rows by number, methods, and trials by key; and the verdict on a sweep."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from harness import PROTOCOL
+from harness.evaluation.correlation import correlation
+from harness.evaluation.kept_pairs import keep_pairs
+from harness.report.measured.groups import comparable_groups
+from harness.report.statistics.compared_systems import Compared, stored_systems
+from harness.report.stores.winner import seeds_needed, verdicts
+from harness.trials.record import Record
+from harness.trials.store import Store
+from harness.trials.store_folders import pairs_file
+from tests.cli.conftest import Harness
+
+GOLD = np.linspace(0, 5, 150)
+Add = Callable[..., list[str]]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def add(store: Store) -> Add:
+    """add(method, noise, seeds, dev): trials with the cosines of made-up pairs; their keys."""
+
+    def add(
+        method: str, noise: float, seeds: int, dev: float = 50.0, kept: bool = True, **more: Any
+    ) -> list[str]:
+        hard = np.random.default_rng(9).normal(size=len(GOLD))
+        keys = []
+        for seed in range(seeds):
+            number = len(store.read().table)
+            random = np.random.default_rng(number)
+            cosines = GOLD / 5 + noise * (hard + 0.3 * random.normal(size=len(GOLD)))
+            key = f"{number:04x}{'f' * 28}"
+            trained = more.get("steps", 10) != 0
+            values = {
+                "setting": "unsup", "encoder": "tiny-bert", "configuration": {"suite": "graded"},
+                "steps": 10, "suite": "graded", "selected_by": "graded-dev", "source_digest": "s",
+                "data_digest": "d", "model_digest": "m", "protocol": PROTOCOL,
+            }  # fmt: skip
+            score = correlation(cosines, GOLD).spearman
+            record = Record(
+                **{
+                    "key": key, "status": "finished", "role": "final", "method": method,
+                    "seed": seed if trained else 42, "dev": {"graded-dev": dev + 0.1 * seed},
+                    "test": {"graded": score}, **values, **more,
+                }
+            )  # fmt: skip
+            store.write(record)
+            if kept:
+                pairs = {"graded": np.stack([cosines, GOLD])}
+                keep_pairs(pairs, pairs_file(store.weights(key), "graded"))
+            keys.append(key)
+        return keys
+
+    return add
+
+
+def compared(harness: Harness, store: Store, *words: object) -> str:
+    answer = harness("compare", *words, "--store", store.folder)
+    assert answer.code == 0, answer.err
+    return answer.out
+
+
+def test_rows_methods_and_keys_are_compared_over_seeds_and_pairs(
+    harness: Harness, store: Store, add: Add
+) -> None:
+    keys = add("simcse", 0.3, 3), add("pooling", 3.0, 1, steps=0)
+    rows = compared(harness, store, 2, 1)
+    assert rows == compared(harness, store, "simcse", "pooling")
+    assert "A: simcse, 3 seeds, tiny-bert, unsup\nB: pooling, which trains nothing\n" in rows
+    lines = {line.partition(":")[0]: line for line in rows.splitlines()}
+    assert "(t-test, 3 seeds against a constant)" in lines["over seeds"]
+    assert "(bootstrap of the test pairs, mean over the seeds)" in lines["over test pairs"]
+    assert "(hierarchical bootstrap over seeds and test pairs)" in lines["over both"]
+    (verdict,) = (line for line in rows.splitlines() if line.startswith("simcse is better"))
+    assert "than pooling on graded: +" in verdict
+    assert "other seeds would move it by up to" in verdict
+    assert "other test sentences by up to" in verdict
+    one = compared(harness, store, keys[0][0][:8], keys[1][0][:8])
+    assert "over seeds: not known: a trained system has one seed" in one
+    assert "over both" not in one
+    assert "what other seeds would do is not known" in one
+
+
+def test_without_kept_pairs_the_seeds_alone_say_something(
+    harness: Harness, store: Store, add: Add
+) -> None:
+    keys = add("simcse", 0.3, 3, kept=False)
+    add("d2cse", 3.0, 3)
+    shown = compared(harness, store, "simcse", "d2cse")
+    assert "(paired t-test, 3 common seeds)" in shown
+    assert f"the test cosines of trial {keys[0][:10]} and of 2 more trials are not kept" in shown
+    assert f"`harness eval {keys[0][:10]} --suite graded` keeps them" in shown
+    assert "what other test sentences would do is not known" in shown
+
+
+def test_pairs_that_do_not_give_the_stored_score_do_not_count(
+    harness: Harness, store: Store, add: Add
+) -> None:
+    """They are of other weights, or of another table of the same name."""
+    add("simcse", 0.3, 2)
+    [key] = add("d2cse", 0.5, 1)
+    pairs = {"graded": np.stack([GOLD[::-1], GOLD])}
+    keep_pairs(pairs, pairs_file(store.weights(key), "graded"))
+    assert "are not kept" in compared(harness, store, "simcse", "d2cse")
+
+
+def test_methods_are_compared_where_they_ran_alike(
+    harness: Harness, store: Store, add: Add
+) -> None:
+    for setting in ("unsup", "sup"):
+        add("simcse", 0.3, 2, setting=setting)
+        add("d2cse", 0.5, 2, setting=setting)
+    add("diffcse", 0.5, 2, setting="semisup")
+    shown = compared(harness, store, "simcse", "d2cse")
+    assert shown.count("A: simcse, 2 seeds, tiny-bert, ") == 2
+    across = compared(harness, store, 3, 4)  # supervised and unsupervised rows
+    assert "A: diffcse semisup" in across or "A: simcse sup" in across
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (("3", "9"), ("there is no row 9", "1 to 3")),
+        (("0", "1"), ("there is no row 0",)),
+        (("1", "2", "--suite", "sts"), ("no scores of the suite sts", "both have graded")),
+        (("1", "simcsee"), ('"simcsee" names no row', 'did you mean "simcse"?')),
+    ],
+)
+def test_a_wrong_name_gets_one_sentence(
+    words: tuple[str, ...], parts: tuple[str, ...], harness: Harness, store: Store, add: Add
+) -> None:
+    add("simcse", 0.3, 2)
+    add("d2cse", 0.3, 2)
+    add("diffcse", 0.3, 2, setting="sup")
+    answer = harness("compare", *words, "--store", store.folder)
+    assert answer.code == 2, answer.out
+    assert answer.err.startswith("Error: ")
+    for part in parts:
+        assert part in answer.err
+
+
+def test_methods_without_a_common_way_are_not_compared(
+    harness: Harness, store: Store, add: Add
+) -> None:
+    for encoder in ("tiny-bert", "mini-bert"):
+        add("simcse", 0.3, 1, encoder=encoder)
+        add("d2cse", 0.3, 1, encoder=encoder, setting="sup")
+    answer = harness("compare", "simcse", "d2cse", "--store", store.folder)
+    assert answer.code == 2
+    assert "no setting and encoder in common; name two rows" in answer.err
+
+
+def test_a_row_of_an_empty_store_and_of_another_protocol(
+    harness: Harness, store: Store, add: Add
+) -> None:
+    answer = harness("compare", 1, 2, "--store", store.folder)
+    assert (answer.code, answer.err) == (2, "Error: there is no row 1: the store is empty\n")
+    add("simcse", 0.3, 2)
+    add("d2cse", 0.3, 2, protocol=PROTOCOL - 1)
+    answer = harness("compare", "simcse", "d2cse", "--store", store.folder)
+    assert answer.code == 2
+    assert f"d2cse was measured by protocol {PROTOCOL - 1}" in answer.err
+
+
+# The verdict on a sweep
+
+
+def told(store: Store) -> list[str]:
+    return verdicts(comparable_groups(store.read().table), store.kept_pairs)
+
+
+def test_dev_alone_chooses_the_winner(store: Store, add: Add) -> None:
+    """The best on test is another one, and is named as better all the same."""
+    add("simcse", 3.0, 3, dev=60.0)
+    add("d2cse", 0.3, 3, dev=50.0)
+    lines = told(store)
+    assert lines[0].startswith("simcse wins with the best dev score, 60.10±0.10 (graded-dev); ")
+    assert lines[1].startswith("d2cse is better than simcse on graded: +")
+    assert len(lines) == 2, "nothing is open that more seeds would resolve"
+
+
+def test_who_cannot_be_told_apart_and_what_more_seeds_would_resolve(store: Store, add: Add) -> None:
+    add("simcse", 0.30, 3, dev=60.0)
+    add("d2cse", 0.302, 3, dev=50.0)
+    add("pooling", 5.0, 1, steps=0, setting="sup")
+    lines = told(store)
+    assert lines[0].startswith("simcse unsup wins")
+    assert any("cannot be told apart on graded" in line for line in lines)
+    assert any(line.startswith("simcse unsup is better than pooling sup") for line in lines)
+    assert any("seeds" in line and "tell" in line for line in lines[3:])
+
+
+def test_a_sweep_of_one_configuration_has_nothing_to_compare(store: Store, add: Add) -> None:
+    add("simcse", 0.3, 2)
+    [line] = told(store)
+    assert line.endswith("It is the only one, so there is nothing to compare it with.")
+
+
+def test_each_encoder_has_a_winner(store: Store, add: Add) -> None:
+    for encoder in ("tiny-bert", "mini-bert"):
+        add("simcse", 0.3, 2, encoder=encoder)
+        add("d2cse", 0.5, 2, encoder=encoder)
+    found = [line for line in told(store) if " wins with " in line]
+    assert sorted(line.partition(":")[0] for line in found) == ["On mini-bert", "On tiny-bert"]
+
+
+def test_as_many_seeds_as_are_needed_settle_it(store: Store, add: Add) -> None:
+    """With the proposed number of seeds, the half interval is below the difference."""
+    add("simcse", 0.30, 3, dev=60.0)
+    add("d2cse", 0.33, 3, kept=False)
+    groups = [(group.method, group) for group in comparable_groups(store.read().table)]
+    each = Compared(*stored_systems(groups, "graded", store.kept_pairs), "graded")
+    n = seeds_needed(each)
+    assert n is not None
+    scored = [system.scored["graded"].values for system in (each.first, each.second)]
+    variance = np.mean([np.var(values, ddof=1) for values in scored])
+
+    def reach(n: int) -> float:
+        return float(stats.t.ppf(0.975, 2 * (n - 1)) * np.sqrt(2 * variance / n))
+
+    assert reach(n) < abs(each.value)
+    assert n == 2 or reach(n - 1) >= abs(each.value)
+
+
+def test_two_models_on_four_pairs_have_a_difference_without_an_interval(
+    harness: Harness, store: Store, tmp_path: Path
+) -> None:
+    rows = ["one,two,1", "a dog,a cat,3", "red,blue,2", "hello you,hello there,5"]
+    pairs = tmp_path / "few.csv"
+    pairs.write_text("\n".join(["sentence1,sentence2,score", *rows]), encoding="utf-8")
+    answer = harness("compare", "tiny-bert", "tiny-bert", "--suite", pairs, "--store", store.folder)
+    assert answer.code == 0, answer.err
+    assert "not known" in answer.out
+    measured = harness("eval", "tiny-bert", "--suite", pairs, "--store", store.folder)
+    assert measured.code == 0, measured.out + measured.err
+    assert "missing in" not in measured.out
+
+
+def test_a_table_in_a_pipe_is_as_wide_as_columns_says(
+    harness: Harness, store: Store, add: Add, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Notes break between words, and a command at their end keeps a line of its own."""
+    add("simcse", 0.3, 2)
+    add("simcse", 0.3, 5, status="failed", reason="the loss is not finite any more after a while")
+    lines = {}
+    for width in ("70", "140"):
+        monkeypatch.setenv("COLUMNS", width)
+        answer = harness("table", "--store", store.folder)
+        assert answer.code == 0, answer.err
+        lines[width] = answer.out.splitlines()
+        said = [line for line in lines[width] if "harness show" not in line]
+        assert max(map(len, said)) <= int(width)
+    assert len(lines["70"]) > len(lines["140"])
+    notes = " ".join(lines["70"])
+    assert "the loss is not finite any more after a while" in notes

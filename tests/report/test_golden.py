@@ -1,0 +1,117 @@
+"""Every format of `harness table` over a store of known means, byte by byte.
+
+`python -m tests.report.test_golden` writes the files of `golden/` anew; look at what has changed.
+"""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.report.formats.render import render_sheets
+from harness.report.papers.paper_tables import paper_sheets
+from harness.report.published.commands import Commands
+from harness.report.sheets.sheet import Sheet
+from harness.report.stores.own_tables import own_sheet
+from harness.report.stores.store_tables import store_sheets
+from harness.trials.store import Store
+from tests.report.conftest import METHODS, TASKS, record, typed
+
+GOLDEN = Path(__file__).parent / "golden"
+PLACE = "results/of-mine"
+"""The name of the store in commands"""
+FILES = {
+    "store.txt": ("store", "terminal"),
+    "store-narrow.txt": ("store", "terminal"),
+    "store-bold.txt": ("store", "terminal"),
+    "store.md": ("store", "markdown"),
+    "store.tex": ("store", "latex"),
+    "store.html": ("store", "html"),
+    "store.csv": ("store", "csv"),
+    "own.json": ("own", "json"),
+    "own.txt": ("own", "terminal"),
+    "paper.txt": ("paper", "terminal"),
+    "paper.md": ("paper", "markdown"),
+    "paper.tex": ("paper", "latex"),
+}
+"""File -> what is printed, and its format"""
+
+
+def known_store(folder: Path) -> Store:
+    """Three methods with seeds, one that trains nothing, label subsets, and what is left out."""
+    store = Store(folder)
+    numbers = iter(range(100))
+
+    def add(score: float, configuration: dict[str, Any] | None = None, **more: Any) -> None:
+        made = record(next(numbers), configuration)
+        store.write(typed(made | {"test": dict.fromkeys(TASKS, score), "protocol": None} | more))
+
+    for seed, score in enumerate((75.0, 76.0, 77.0)):
+        add(score, seed=seed)
+        add(score + 0.5, {"prompt_length": 16}, seed=seed, method="dcpcse")
+        add(score - 9.0, seed=seed, method="diffcse", dev={"stsb-dev": 70.0 + seed})
+    add(54.81, {"pooling": "mean"}, method="pooling", steps=0)
+    for subset, scores in enumerate(((70.0, 72.0), (76.0, 80.0))):
+        for seed, score in enumerate(scores):
+            labels = {"label_fraction": 0.01, "subset": subset}
+            add(score, labels, seed=seed, setting="sup")
+    add(99.0, role="search")
+    add(99.0, status="failed", reason="loss is nan", dev={}, test={})
+    return store
+
+
+def sheets(what: str, store: Store) -> list[Sheet]:
+    reading = store.read()
+    if what == "own":
+        return [own_sheet(reading, PLACE, ("method", "prompt_length"), ("stsb", "avg", "dev"))]
+    if what == "paper":
+        return paper_sheets(reading, "diffaug", Commands(METHODS, Path(PLACE)), "1")
+    return store_sheets(reading, PLACE)
+
+
+def printed(name: str, store: Store) -> bytes:
+    what, kind = FILES[name]
+    width = 80 if "narrow" in name else 180
+    return render_sheets(sheets(what, store), kind, width, bold="bold" in name)
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return known_store(tmp_path_factory.mktemp("known") / "store")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_table_is_printed_as_in_its_golden_file(name: str, known: Store) -> None:
+    assert printed(name, known).decode() == (GOLDEN / name).read_text(encoding="utf-8")
+
+
+def test_every_golden_file_is_of_a_table() -> None:
+    assert {path.name for path in GOLDEN.iterdir()} == {*FILES}
+
+
+def test_what_is_best_has_a_sign_in_every_format(known: Store) -> None:
+    """Bold in a terminal; a sign with its explanation in a pipe; a column in CSV; a LaTeX note."""
+    signed = [line for line in printed("store.txt", known).decode().splitlines() if "★" in line]
+    assert any(
+        line.startswith("★: the best of its column") or "★: the best" in line for line in signed
+    )
+    assert any("76.00±1.00★" in line for line in signed)
+    assert "★" not in printed("store-bold.txt", known).decode()
+    heading, *rows = printed("store.csv", known).decode().splitlines()
+    best = heading.split(",").index("best")
+    assert {row.split(",")[best] for row in rows} <= {"True", "False", ""}
+    assert r"\par\footnotesize Bold: the best of its column" in printed("store.tex", known).decode()
+
+
+def main() -> None:
+    """Write all files anew."""
+    GOLDEN.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        store = known_store(Path(folder) / "store")
+        for name in FILES:
+            (GOLDEN / name).write_bytes(printed(name, store))
+
+
+if __name__ == "__main__":
+    main()
