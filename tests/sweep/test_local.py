@@ -75,7 +75,7 @@ def test_what_one_process_cannot_do_is_refused(option: str, serially: Callable[.
 
 
 def test_short_sweeps_and_single_slots_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.sweep.cost.speed", lambda _: 2e10)  # that of an idle machine
+    monkeypatch.setattr("harness.sweep.cost.speed", lambda _: 6e10)  # that of an idle machine
 
     def here(cores: int, cpus: float = 1, *options: str, **limits: float) -> bool:
         monkeypatch.setattr("os.cpu_count", lambda: cores)
