@@ -12,16 +12,13 @@ from rich.console import Console
 from harness.cli import options
 from harness.cli.output import Screen
 from harness.cli.run_again import again
-from harness.cli.show_corpus import is_corpus, print_corpus
 from harness.errors import UserError, suggest
 from harness.evaluation.scores import Uncertainty
 from harness.inputs import kind_of
-from harness.plugin import registry
-from harness.plugin.fields import DescribedField, described_fields
 from harness.report.published.reported import papers
-from harness.sweep.spaces.space_methods import plugin_in_spaces
 
 if TYPE_CHECKING:
+    from harness.plugin.fields import DescribedField
     from harness.trials.record import Record
 
 
@@ -46,6 +43,10 @@ def show(
 
     Example: harness show 3.avg
     """
+    # These take 0.1 s, which `harness show --help` and a wrong option need not.
+    from harness.cli.show_corpus import is_corpus, print_corpus
+    from harness.sweep.spaces.space_methods import plugin_in_spaces
+
     console = Screen()
     paper, in_a_table, _ = what.partition(".")
     if encoder and not (in_a_table and paper in papers()):
@@ -72,12 +73,16 @@ def show(
 
 def _near(what: str) -> list[str]:
     """The names that may be meant: of a plugin in the working directory, or of all methods."""
+    from harness.plugin import registry
+
     file = f"{what}.py"
     return [file] if Path(file).exists() else registry.names()
 
 
 def _is_method(what: str) -> bool:
     """Whether it is the name or the path of a method."""
+    from harness.plugin import registry
+
     # A folder of the working directory is a method by its bare name, as for `harness run`.
     folder = kind_of(Path(what, "__init__.py")) != "nothing"
     return "/" in what or what.endswith(".py") or folder or what in registry.names()
@@ -135,6 +140,9 @@ def print_method(name: str, console: Console) -> None:
 
     Raises UserError for a method that cannot be loaded.
     """
+    from harness.plugin import registry
+    from harness.plugin.fields import described_fields
+
     config = registry.load(name).config_type
     fields = described_fields(config)
     _line(console, registry.docstring_line(registry.locate(name)))
@@ -147,7 +155,7 @@ def print_method(name: str, console: Console) -> None:
             _print_field(field, console)
 
 
-def _print_field(field: DescribedField, console: Console) -> None:
+def _print_field(field: "DescribedField", console: Console) -> None:
     """Print a field; the paper's values stand before its default."""
     default = f"default {field.default}" if field.default else "no default"
     kind = ", ".join(filter(None, [field.type, field.range, default]))
