@@ -76,7 +76,7 @@ def test_the_readme_has_configurations_of_the_quickstart() -> None:
         for name, value in chosen.items():
             assert value in {text_of(each) for each in grid[name]}
         trained = "learning_rate" in chosen
-        assert n == (f"{len(space.final.seeds)}" if trained else "1=")
+        assert n == (f"{len(space.final.seeds)}" if trained else "–")
         assert all(("±" in score) == trained for score in scores)
 
 
