@@ -277,3 +277,15 @@ def test_a_sweep_keeps_the_cosines_of_its_finals_and_ends_with_its_verdict(swept
     finals = [each.key for each in store.read().records() if each.role == "final"]
     assert len(finals) == 2
     assert all(store.kept_pairs(key, "graded").is_file() for key in finals)
+
+
+def test_of_many_systems_those_with_the_best_dev_scores_are_compared(
+    store: Store, add: Add
+) -> None:
+    for number in range(11):
+        add(f"method{number}", 0.3 + number / 10, 1, dev=60.0 - number, kept=False)
+    lines = told(store)
+    assert lines[0].startswith("method0 wins with the best dev score")
+    assert "method8" in " ".join(lines)
+    assert "method9" not in " ".join(lines)
+    assert lines[-1] == "Not compared: 2 more, whose dev scores are lower."
