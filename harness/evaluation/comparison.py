@@ -6,7 +6,7 @@ from itertools import chain
 import numpy as np
 
 from harness.errors import UserError
-from harness.evaluation.bootstrap import replicates
+from harness.evaluation.bootstrap import RESAMPLES, replicates
 from harness.evaluation.correlation import correlation
 from harness.evaluation.cosines import pair_cosines
 from harness.evaluation.kept_pairs import ScoredPairs
@@ -50,7 +50,7 @@ def test_scores(suite: Suite, pairs: ScoredPairs) -> dict[str, float]:
 
 
 def resampled_scores(
-    card: SuiteCard, models: Sequence[ScoredPairs]
+    card: SuiteCard, models: Sequence[ScoredPairs], resamples: int = RESAMPLES
 ) -> dict[str, np.ndarray | None]:
     """Test -> the scores of the models in resamples of its pairs, (models, resamples).
 
@@ -58,7 +58,7 @@ def resampled_scores(
     have other gold scores or the pairs are too few.
     """
     tests = dict.fromkeys(task for model in models for task in model)
-    found = {task: _resampled([model.get(task) for model in models]) for task in tests}
+    found = {task: _resampled([model.get(task) for model in models], resamples) for task in tests}
     if card.average is not None:
         of = card.averages.get(card.average, card.tasks(tests))
         known = [found.get(task) for task in of]
@@ -67,12 +67,12 @@ def resampled_scores(
     return found
 
 
-def _resampled(models: Sequence[np.ndarray | None]) -> np.ndarray | None:
+def _resampled(models: Sequence[np.ndarray | None], resamples: int) -> np.ndarray | None:
     known = [model for model in models if model is not None]
     if len(known) < len(models) or not all(
         np.array_equal(model[1], known[0][1]) for model in known
     ):
         return None
     # All models in the same resamples: what makes a pair easy for all of them cancels out.
-    drawn = replicates([model[0] for model in known], known[0][1])
+    drawn = replicates([model[0] for model in known], known[0][1], resamples=resamples)
     return None if np.isnan(drawn).any() else drawn

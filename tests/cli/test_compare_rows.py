@@ -17,7 +17,7 @@ from harness.report.stores.winner import seeds_needed, verdicts
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.store_folders import pairs_file
-from tests.cli.conftest import Harness
+from tests.cli.conftest import Harness, Swept
 
 GOLD = np.linspace(0, 5, 150)
 Add = Callable[..., list[str]]
@@ -265,3 +265,27 @@ def test_a_table_in_a_pipe_is_as_wide_as_columns_says(
     assert len(lines["70"]) > len(lines["140"])
     notes = " ".join(lines["70"])
     assert "the loss is not finite any more after a while" in notes
+
+
+@pytest.mark.process
+def test_a_sweep_keeps_the_cosines_of_its_finals_and_ends_with_its_verdict(swept: Swept) -> None:
+    out = swept.answer.out
+    told = out[out.index("Which one won:") : out.index("Next:")]
+    assert "simcse wins with the best dev score" in told
+    assert "on graded. It is the only one" in told
+    store = Store(swept.store)
+    finals = [each.key for each in store.read().records() if each.role == "final"]
+    assert len(finals) == 2
+    assert all(store.kept_pairs(key, "graded").is_file() for key in finals)
+
+
+def test_of_many_systems_those_with_the_best_dev_scores_are_compared(
+    store: Store, add: Add
+) -> None:
+    for number in range(11):
+        add(f"method{number}", 0.3 + number / 10, 1, dev=60.0 - number, kept=False)
+    lines = told(store)
+    assert lines[0].startswith("method0 wins with the best dev score")
+    assert "method8" in " ".join(lines)
+    assert "method9" not in " ".join(lines)
+    assert lines[-1] == "Not compared: 2 more, whose dev scores are lower."

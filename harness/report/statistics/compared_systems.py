@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.evaluation.bootstrap import on_all_pairs
+from harness.evaluation.bootstrap import RESAMPLES, on_all_pairs
 from harness.evaluation.catalogue import CARDS, DISPLAY, SuiteCard
 from harness.evaluation.comparison import resampled_scores
 from harness.evaluation.kept_pairs import ScoredPairs, kept_pairs
@@ -193,11 +193,14 @@ def shared_metrics(first: System, second: System) -> list[str]:
 
 
 def stored_systems(
-    groups: Sequence[tuple[str, Group]], suite: str, kept_pairs_of: Callable[[str, str], Path]
+    groups: Sequence[tuple[str, Group]],
+    suite: str,
+    kept_pairs_of: Callable[[str, str], Path],
+    resamples: int = RESAMPLES,
 ) -> list[System]:
     """The rows of a store as systems. groups: the name of each row, and its trials.
 
-    kept_pairs_of: `Store.kept_pairs`.
+    kept_pairs_of: `Store.kept_pairs`. resamples: of the test pairs.
     """
     parts = [(name, part) for name, group in groups if (part := group.measured(suite))]
     kept = {
@@ -207,7 +210,7 @@ def stored_systems(
     }
     known = [key for key, pairs in kept.items() if pairs]
     card = parts[0][1].card if parts else CARDS["sts"]
-    drawn = resampled_scores(card, [kept[key] for key in known]) if known else {}
+    drawn = resampled_scores(card, [kept[key] for key in known], resamples) if known else {}
     return [_system(name, part, known, drawn) for name, part in parts]
 
 

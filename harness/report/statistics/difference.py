@@ -12,7 +12,6 @@ in the spread over seeds already; so the bootstrap of the pairs counts only what
 """
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -193,9 +192,3 @@ def _chance(resampled: np.ndarray | None) -> float:
         return 0.0
     own = resampled - resampled.mean(axis=0)
     return float(np.var(own, axis=1).sum()) / (n - 1) / n
-
-
-def averaged(scored: Mapping[str, np.ndarray], tests: Sequence[str]) -> np.ndarray:
-    """The mean over tests of the scores in resamples, (trials, resamples)."""
-    found: np.ndarray = np.mean([scored[test] for test in tests], axis=0)
-    return found
