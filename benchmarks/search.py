@@ -27,14 +27,14 @@ from unittest.mock import MagicMock
 
 import torch
 
-from harness.sweep.pool import Hearing, Job, Lanes, Report
-from harness.sweep.searching.configurations import Configurations
-from harness.sweep.searching.study import Study
-from harness.sweep.spaces.axes import SamplerValues
-from harness.sweep.spaces.sampling import Asha, Pruner, Sampler
-from harness.sweep.spaces.search import Search
-from harness.sweep.spaces.space import Repeats
-from harness.sweep.trial_runs import TrialRuns
+from harness.sweeps.pool import Hearing, Job, Lanes, Report
+from harness.sweeps.searching.configurations import Configurations
+from harness.sweeps.searching.study import Study
+from harness.sweeps.spaces.axes import SamplerValues
+from harness.sweeps.spaces.sampling import Asha, Pruner, Sampler
+from harness.sweeps.spaces.search import Search
+from harness.sweeps.spaces.space import Repeats
+from harness.sweeps.trial_runs import TrialRuns
 from harness.trials.run import attempt
 from harness.trials.store import Store
 from harness.trials.trial import Trial, describe

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from harness.sweep.spaces.overrides import Overrides, searches
-from harness.sweep.spaces.space import load_space
+from harness.sweeps.spaces.overrides import Overrides, searches
+from harness.sweeps.spaces.space import load_space
 from harness.trials.run import attempt
 from harness.trials.store import Store
 

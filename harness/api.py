@@ -23,11 +23,11 @@ from harness.report.formats.render import render_sheets
 from harness.report.measured.measured_trials import TABLE_COLUMNS
 from harness.report.sheets.sheet import Sheet
 from harness.shared_cache import check_caches
-from harness.sweep.plan import Plan, plan_sweep
-from harness.sweep.resources import Limits, Resources
-from harness.sweep.screen.watcher import RoundPlan
-from harness.sweep.spaces.axes import Values
-from harness.sweep.spaces.search import Search
+from harness.sweeps.plan import Plan, plan_sweep
+from harness.sweeps.resources import Limits, Resources
+from harness.sweeps.screen.watcher import RoundPlan
+from harness.sweeps.spaces.axes import Values
+from harness.sweeps.spaces.search import Search
 from harness.training.interruption import in_a_thread
 from harness.training.progress import Progress
 from harness.trials.record import Record
@@ -140,9 +140,9 @@ def searches(
         >>> [found.label for found in harness.api.searches("quickstart", "simcse")]
         ['simcse unsup tiny-bert']
     """
-    from harness.sweep.spaces import overrides
-    from harness.sweep.spaces.named_spaces import space_file
-    from harness.sweep.spaces.space import load_space
+    from harness.sweeps.spaces import overrides
+    from harness.sweeps.spaces.named_spaces import space_file
+    from harness.sweeps.spaces.space import load_space
 
     chosen = overrides.Overrides(
         methods=tuple(methods), encoders=tuple(encoders), values=dict(values or {}),
@@ -182,7 +182,7 @@ def sweep(
     Example: a notebook shows a bar, and then the table.
         table = harness.sweep("quickstart", "simcse", "pooling")
     """
-    from harness.sweep.run import SweepResult, run_sweep
+    from harness.sweeps.run import SweepResult, run_sweep
 
     found, opened = searches(space, *methods, **narrow), _store(store)
 

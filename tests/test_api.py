@@ -15,13 +15,13 @@ import pytest
 import harness
 import harness.api
 from harness.errors import UserError
-from harness.sweep.plan import Plan
+from harness.sweeps.plan import Plan
 from harness.trials.store import Store
 from tests.sweep.test_local import SLOWLY
 
 NOTEBOOK = """\
-import harness.api
-table = harness.api.sweep("quickstart", "pooling", store="trials", local=True)
+import harness
+table = harness.sweep("quickstart", "pooling", store="trials", local=True)
 table
 """
 
@@ -39,7 +39,7 @@ def test_the_examples_of_the_docstrings(tmp_path: Path, monkeypatch: pytest.Monk
 def trials(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with the search of one method."""
     folder = tmp_path_factory.mktemp("api") / "trials"
-    harness.api.sweep("quickstart", "pooling", store=folder, local=True)
+    harness.sweep("quickstart", "pooling", store=folder, local=True)
     return folder
 
 
@@ -51,7 +51,7 @@ def test_a_sweep_is_that_of_the_command_line(trials: Path) -> None:
     assert made._repr_html_().count("<table>") == 1
     assert b"\\begin{tabular}" in made.render("latex")
     assert harness.plan("quickstart", "pooling", store=trials).to_run == 0
-    again = harness.api.sweep("quickstart", "pooling", store=trials, local=True)
+    again = harness.sweep("quickstart", "pooling", store=trials, local=True)
     assert str(again) == str(made)
     assert set(harness.load(trials).role) == {"search", "final"}
 
@@ -59,9 +59,7 @@ def test_a_sweep_is_that_of_the_command_line(trials: Path) -> None:
 @pytest.mark.slow
 def test_where_a_loop_runs_a_sweep_has_a_thread_of_its_own(tmp_path: Path) -> None:
     async def cell() -> str:
-        return str(
-            harness.api.sweep("quickstart", "pooling", store=tmp_path / "trials", local=True)
-        )
+        return str(harness.sweep("quickstart", "pooling", store=tmp_path / "trials", local=True))
 
     assert "first-last" in asyncio.run(cell())
 
@@ -80,7 +78,7 @@ def test_a_table_beside_a_paper(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: harness.api.sweep("quickstat"), 'did you mean "quickstart"'),
+        (lambda: harness.sweep("quickstat"), 'did you mean "quickstart"'),
         (lambda: harness.plan("quickstart", "simsce"), 'did you mean "simcse"'),
         (lambda: harness.run("simcse", learning_rat=1e-5), 'did you mean "learning_rate"'),
         (lambda: harness.table(paper="diffaug", rows=["method"]), "leave paper out"),

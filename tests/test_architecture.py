@@ -54,7 +54,7 @@ def copied(tmp_path: Path) -> Path:
         ("harness/losses/nli.py", "harness.plugin.kit", "only packages below its own"),
         ("harness/training/loop.py", "harness.evaluation.sts", "only packages below its own"),
         (
-            "harness/sweep/run.py",
+            "harness/sweeps/run.py",
             "harness.report.measured.groups",
             "only packages below its own",
         ),

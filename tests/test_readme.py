@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.quickstart import TABLE, table_of
-from harness.sweep.spaces.space import load_space
+from harness.sweeps.spaces.space import load_space
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 

@@ -39,7 +39,7 @@ from harness.evaluation.embedder import Embedder
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.sweep.cost import layer_parameters
+from harness.sweeps.cost import layer_parameters
 from harness.training.loop import Trainer
 from harness.training.memory import give_back
 from harness.training.seeds import seed_everything

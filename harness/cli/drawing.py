@@ -23,10 +23,10 @@ from harness.report.published.commands import Commands
 from harness.report.published.comparison import Comparer
 from harness.shared_cache import check_caches
 from harness.steps import Steps, prefixed
-from harness.sweep.spaces.named_spaces import shipped_spaces, space_file, space_name
-from harness.sweep.spaces.overrides import Overrides
-from harness.sweep.spaces.overrides import searches as searches_of
-from harness.sweep.spaces.space import load_space
+from harness.sweeps.spaces.named_spaces import shipped_spaces, space_file, space_name
+from harness.sweeps.spaces.overrides import Overrides
+from harness.sweeps.spaces.overrides import searches as searches_of
+from harness.sweeps.spaces.space import load_space
 from harness.trials.lookup import MeasuredModel, named
 from harness.trials.store import Store
 

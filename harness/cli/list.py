@@ -15,7 +15,7 @@ from harness.errors import NotHere, UserError, headline, one_line
 from harness.evaluation.catalogue import CARDS
 from harness.inputs import read_text
 from harness.report.published.reported import load_paper, papers
-from harness.sweep.spaces.named_spaces import shipped_spaces
+from harness.sweeps.spaces.named_spaces import shipped_spaces
 
 NEWEST = 50
 """The number of trials that are listed unless all are asked for"""

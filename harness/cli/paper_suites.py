@@ -12,8 +12,8 @@ from harness.cli.targets import SweepOptions
 from harness.errors import UserError
 from harness.evaluation.suites import suite
 from harness.report.published.compared import ComparedTable
-from harness.sweep.measuring import Asked, measured
-from harness.sweep.pools import pool
+from harness.sweeps.measuring import Asked, measured
+from harness.sweeps.pools import pool
 from harness.trials.lookup import model
 from harness.trials.record import Record
 from harness.trials.store import Store

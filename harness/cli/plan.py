@@ -7,7 +7,7 @@ from harness.cli.output import Screen
 from harness.cli.progress import working
 from harness.cli.targets import SweepOptions
 from harness.files import cache_folder
-from harness.sweep.resources import Limits, Resources
+from harness.sweeps.resources import Limits, Resources
 
 
 def plan(
@@ -75,9 +75,9 @@ def prepare(
     console = Screen()
     with working(f"preparing what the trials of {len(searches)} searches share") as work:
         work("loading torch and Ray")
-        from harness.sweep.run import run_sweep
-        from harness.sweep.screen.preparation import Preparation
-        from harness.sweep.screen.sweep_state import publishing
+        from harness.sweeps.run import run_sweep
+        from harness.sweeps.screen.preparation import Preparation
+        from harness.sweeps.screen.sweep_state import publishing
 
         resources = Resources(cpus_per_trial, gpus)
         with publishing(found) as publish:

@@ -13,7 +13,7 @@ from harness.cli.targets import SweepOptions
 from harness.report.published.reported import load_paper
 
 if TYPE_CHECKING:
-    from harness.sweep.spaces.search import Search
+    from harness.sweeps.spaces.search import Search
 
 
 def reproduce(

@@ -21,7 +21,7 @@ from harness.training.progress import Progress
 from harness.trials.kept_output import kept_output
 
 if TYPE_CHECKING:
-    from harness.sweep.screen.watcher import TrialWatcher
+    from harness.sweeps.screen.watcher import TrialWatcher
     from harness.trials.record import Record
     from harness.trials.store import Store
     from harness.trials.trial import Trial
@@ -46,7 +46,7 @@ def run(
     """
     from harness.plugin import registry
     from harness.plugin.resolution import resolve
-    from harness.sweep.spaces.written_values import read_values
+    from harness.sweeps.spaces.written_values import read_values
 
     options.whole_numbers(str(seed), "--seed")  # it refuses a seed that numpy cannot take
     plugin = registry.load(method)

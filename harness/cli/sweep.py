@@ -14,7 +14,7 @@ from harness.files import written_whole
 from harness.inputs import finite
 
 if TYPE_CHECKING:
-    from harness.sweep.run import SweepResult
+    from harness.sweeps.run import SweepResult
     from harness.trials.store import Store
 
 

@@ -10,12 +10,12 @@ from rich.console import Console
 
 from harness.cli import options
 from harness.errors import UserError
-from harness.sweep.resources import Limits, Resources
+from harness.sweeps.resources import Limits, Resources
 from harness.tracking.trackers import check
 
 if TYPE_CHECKING:
-    from harness.sweep.run import SweepResult
-    from harness.sweep.spaces.search import Search
+    from harness.sweeps.run import SweepResult
+    from harness.sweeps.spaces.search import Search
     from harness.trials.store import Store
 
 
@@ -69,9 +69,9 @@ def run_searches(
 ) -> "SweepResult":
     """Run what the store lacks of the searches. `name`: that of the sweep, for a tracker."""
     options.use_cluster(means.address)
-    from harness.sweep.run import run_sweep
-    from harness.sweep.screen.sweep_state import publishing
-    from harness.sweep.screen.terminal import Terminal
+    from harness.sweeps.run import run_sweep
+    from harness.sweeps.screen.sweep_state import publishing
+    from harness.sweeps.screen.terminal import Terminal
 
     dashboard = means.dashboard
     if dashboard is None:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from harness.cli import options
 from harness.errors import UserError
 from harness.report.published.reported import load_paper
-from harness.sweep.spaces.named_spaces import YAML_SUFFIXES, shipped_spaces, space_file, space_name
+from harness.sweeps.spaces.named_spaces import YAML_SUFFIXES, shipped_spaces, space_file, space_name
 
 if TYPE_CHECKING:
     from harness.report.published.compared import ComparedTable
-    from harness.sweep.spaces.overrides import Overrides
-    from harness.sweep.spaces.search import Search
+    from harness.sweeps.spaces.overrides import Overrides
+    from harness.sweeps.spaces.search import Search
 
 
 def split_targets(targets: list[str]) -> tuple[tuple[str, ...], Path]:
@@ -81,8 +81,8 @@ class SweepOptions:
             )
         methods, path = split_targets(self.targets)
         # A name that no search space has is answered before these are imported.
-        from harness.sweep.spaces.overrides import searches
-        from harness.sweep.spaces.space import load_space
+        from harness.sweeps.spaces.overrides import searches
+        from harness.sweeps.spaces.space import load_space
 
         return searches(*load_space(path), self._overrides(methods))
 
@@ -110,7 +110,7 @@ class SweepOptions:
         return tuple(self.targets)
 
     def _overrides(self, methods: tuple[str, ...]) -> "Overrides":
-        from harness.sweep.spaces.overrides import Overrides
+        from harness.sweeps.spaces.overrides import Overrides
 
         if self.configurations is not None and (self.published or self.of_table):
             raise UserError(

@@ -1,6 +1,6 @@
 """Keeps what a trial prints in this process, and shows it as before.
 
-In a sweep the watchdog keeps the output of a worker (`harness.sweep.workers.watchdog`).
+In a sweep the watchdog keeps the output of a worker (`harness.sweeps.workers.watchdog`).
 """
 
 import sys

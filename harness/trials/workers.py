@@ -1,7 +1,7 @@
 """The processes of one trial: rank 0 starts the others, and says why one of them ended.
 
 Ranks of one machine find one another through a file and talk on loopback alone. A sweep starts them
-on its cluster instead (harness.sweep.workers.rank_actors).
+on its cluster instead (harness.sweeps.workers.rank_actors).
 """
 
 import json

@@ -93,7 +93,7 @@ def test_a_check_asks_first(refused: Any) -> None:
 def test_a_sweep_asks_before_ray_starts(
     refused: Any, space: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.sweep.cluster.ray_pool.RayPool", None)
+    monkeypatch.setattr("harness.sweeps.cluster.ray_pool.RayPool", None)
     refused("a file", ["sweep", space(), "--store", tmp_path / "store"])
 
 

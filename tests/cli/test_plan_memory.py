@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from harness.cli import printed_plan
-from harness.sweep.cluster.machines import Machine
-from harness.sweep.resources import Gpu
+from harness.sweeps.cluster.machines import Machine
+from harness.sweeps.resources import Gpu
 
 LARGE = ("plan", "simcse", "quickstart", "--published", "--encoder", "bert-large-uncased")
 """4 x 334,092,288 bytes of weights, which one worker of a trial needs four times"""

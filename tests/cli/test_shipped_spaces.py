@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from harness.sweep.spaces.named_spaces import shipped_spaces
-from harness.sweep.spaces.overrides import Overrides, searches
-from harness.sweep.spaces.space import load_space
+from harness.sweeps.spaces.named_spaces import shipped_spaces
+from harness.sweeps.spaces.overrides import Overrides, searches
+from harness.sweeps.spaces.space import load_space
 
 CELLS = {
     "clsr-table2": 10,  # 5 sizes of the batch, on two corpora

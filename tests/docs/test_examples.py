@@ -9,7 +9,7 @@ import pytest
 
 from harness.cli.verbs import VERBS, command
 from harness.evaluation.suites import suite
-from harness.sweep.spaces.space import load_space
+from harness.sweeps.spaces.space import load_space
 from harness.trials.checking import problems
 from tests.mteb_tasks import write_tasks
 

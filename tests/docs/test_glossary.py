@@ -7,8 +7,8 @@ import pytest
 
 from harness.cli.verbs import VERBS, command
 from harness.plugin import registry
-from harness.sweep.spaces.sampling import Sampler
-from harness.sweep.spaces.space import MethodSpace, Repeats, Select, Space, TrainedEncoder
+from harness.sweeps.spaces.sampling import Sampler
+from harness.sweeps.spaces.space import MethodSpace, Repeats, Select, Space, TrainedEncoder
 from harness.trials.record import SCHEMA
 
 GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"

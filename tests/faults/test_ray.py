@@ -21,10 +21,10 @@ import pytest
 
 from harness.errors import SweepStopped, UserError
 from harness.owners import OWNER, Owner
-from harness.sweep.cluster import machine_check
-from harness.sweep.cluster import ray_session as sessions
-from harness.sweep.cluster import session_folder as folders
-from harness.sweep.cluster.machine_check import check_same, digests_of, digests_of_code
+from harness.sweeps.cluster import machine_check
+from harness.sweeps.cluster import ray_session as sessions
+from harness.sweeps.cluster import session_folder as folders
+from harness.sweeps.cluster.machine_check import check_same, digests_of, digests_of_code
 from harness.trials.store import Store
 from harness.trials.trial import Trial
 from tests.clusters import cluster
@@ -55,7 +55,7 @@ class Method(Bag):
 '''
 HASTY = """\
 from harness.cli import main
-from harness.sweep.cluster import ray_session
+from harness.sweeps.cluster import ray_session
 
 ray_session.LOST_SECONDS = 5.0
 main()
@@ -323,7 +323,7 @@ def test_what_listens_and_never_answers_is_one_sentence(
     ],
 )
 def test_reason_of_a_dead_worker_is_one_sentence(tmp_path: Path, said: str, why: str) -> None:
-    from harness.sweep.cluster.tune_run import death
+    from harness.sweeps.cluster.tune_run import death
 
     (tmp_path / "error.txt").write_text(f"Failure # 1\n{said}\n\tclass_name: A\n")
     assert why in death(str(tmp_path / "error.txt"))

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from harness.plugin import registry
-from harness.sweep.spaces.overrides import Overrides, searches
-from harness.sweep.spaces.space import load_space
+from harness.sweeps.spaces.overrides import Overrides, searches
+from harness.sweeps.spaces.space import load_space
 from harness.trials.checking import problems
 
 SPACES = Path(__file__).resolve().parents[2] / "search_spaces"

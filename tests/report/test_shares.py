@@ -13,7 +13,7 @@ from harness.report.published.comparison import Comparer
 from harness.report.published.reported import load_paper
 from harness.report.published.shares import shares
 from harness.report.published.systems import load_systems
-from harness.sweep.spaces.space import load_space
+from harness.sweeps.spaces.space import load_space
 from harness.trials.store import Store
 
 Add = Callable[..., str]

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from harness.sweep.pool import Hearing, Job, Lanes, Report, report_of
-from harness.sweep.searching.configurations import Configurations
-from harness.sweep.searching.study import Study
-from harness.sweep.spaces.overrides import Overrides, searches
-from harness.sweep.spaces.search import Search
-from harness.sweep.spaces.space import load_space
-from harness.sweep.trial_runs import TrialRuns
+from harness.sweeps.pool import Hearing, Job, Lanes, Report, report_of
+from harness.sweeps.searching.configurations import Configurations
+from harness.sweeps.searching.study import Study
+from harness.sweeps.spaces.overrides import Overrides, searches
+from harness.sweeps.spaces.search import Search
+from harness.sweeps.spaces.space import load_space
+from harness.sweeps.trial_runs import TrialRuns
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import Trial, describe

@@ -12,13 +12,13 @@ import torch
 
 from harness.cli.options import gpus_of
 from harness.errors import UserError
-from harness.sweep.cluster.machines import affordable, listed_gpus
-from harness.sweep.pool import Job
-from harness.sweep.resources import Gpu, Resources
-from harness.sweep.run import Sweep
-from harness.sweep.spaces.search import Search
-from harness.sweep.workers import worker
-from harness.sweep.workers.gpu_share import (
+from harness.sweeps.cluster.machines import affordable, listed_gpus
+from harness.sweeps.pool import Job
+from harness.sweeps.resources import Gpu, Resources
+from harness.sweeps.run import Sweep
+from harness.sweeps.spaces.search import Search
+from harness.sweeps.workers import worker
+from harness.sweeps.workers.gpu_share import (
     CONTEXT_MIB,
     HEADROOM,
     MOST_TOGETHER,

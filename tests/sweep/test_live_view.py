@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.sweep.screen import live_view
-from harness.sweep.screen.live_view import BARS, CURVE_WIDTH, sparkline
-from harness.sweep.screen.sweep_state import SweepState, publishing, running_sweeps
-from harness.sweep.screen.terminal import Terminal
-from harness.sweep.screen.watcher import RoundPlan
+from harness.sweeps.screen import live_view
+from harness.sweeps.screen.live_view import BARS, CURVE_WIDTH, sparkline
+from harness.sweeps.screen.sweep_state import SweepState, publishing, running_sweeps
+from harness.sweeps.screen.terminal import Terminal
+from harness.sweeps.screen.watcher import RoundPlan
 from harness.training.progress import Progress
 from harness.trials.running import RunningTrial
 from harness.trials.store import Store

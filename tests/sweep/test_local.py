@@ -13,10 +13,10 @@ import pytest
 
 from harness.errors import UserError
 from harness.files import shipped
-from harness.sweep.pools import runs_here
-from harness.sweep.resources import Limits, Resources
-from harness.sweep.spaces.overrides import Overrides, searches
-from harness.sweep.spaces.space import load_space
+from harness.sweeps.pools import runs_here
+from harness.sweeps.resources import Limits, Resources
+from harness.sweeps.spaces.overrides import Overrides, searches
+from harness.sweeps.spaces.space import load_space
 from harness.trials.record import Record
 from harness.trials.store import Store
 from tests.sweeping import write_few_pairs
@@ -75,7 +75,7 @@ def test_what_one_process_cannot_do_is_refused(option: str, serially: Callable[.
 
 
 def test_short_sweeps_and_single_slots_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.sweep.cost.speed", lambda _: 6e10)  # that of an idle machine
+    monkeypatch.setattr("harness.sweeps.cost.speed", lambda _: 6e10)  # that of an idle machine
 
     def here(cores: int, cpus: float = 1, *options: str, **limits: float) -> bool:
         monkeypatch.setattr("os.cpu_count", lambda: cores)

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from harness.sweep.cluster.tune_run import RUNS, STARTS, Events, Jobs
-from harness.sweep.pool import POSTPONED, Hearing, Job, Report
-from harness.sweep.workers.limits import STOPPED
+from harness.sweeps.cluster.tune_run import RUNS, STARTS, Events, Jobs
+from harness.sweeps.pool import POSTPONED, Hearing, Job, Report
+from harness.sweeps.workers.limits import STOPPED
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 

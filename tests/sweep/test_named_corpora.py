@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UserError
-from harness.sweep.spaces.overrides import Overrides, searches
-from harness.sweep.spaces.space import load_space
+from harness.sweeps.spaces.overrides import Overrides, searches
+from harness.sweeps.spaces.space import load_space
 
 SPACE = """\
 suite: graded

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from harness.cli.verbs import app
 from harness.errors import UserError
-from harness.sweep.spaces.overrides import Overrides, searches
-from harness.sweep.spaces.search import Search
-from harness.sweep.spaces.space import load_space
+from harness.sweeps.spaces.overrides import Overrides, searches
+from harness.sweeps.spaces.search import Search
+from harness.sweeps.spaces.space import load_space
 from harness.trials.store import Store
 from harness.trials.trial import describe
 from tests.sweeping import TRAINED

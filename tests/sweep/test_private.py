@@ -40,7 +40,7 @@ from types import SimpleNamespace
 import psutil
 
 from harness.cli import main
-from harness.sweep.cluster import session_folder
+from harness.sweeps.cluster import session_folder
 
 session_folder.shutil = SimpleNamespace(rmtree=lambda *_, **__: None)  # the folder of Ray stays
 folder = Path(sys.argv[1])
@@ -136,7 +136,7 @@ def test_a_sweep_gives_nothing_away_and_imports_nothing_of_the_folder(
         (python_command("harness.trials.follower"), "{}\n", "KeyError: 'trial'"),
         (
             python_command(
-                "harness.sweep.workers.watchdog", str(os.getpid()), "0", options=("-S",)
+                "harness.sweeps.workers.watchdog", str(os.getpid()), "0", options=("-S",)
             ),
             "",
             "",

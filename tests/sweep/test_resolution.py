@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.sweep.resolution import TYPICAL, resolution, smallest_difference
-from harness.sweep.spaces.overrides import Overrides, searches
-from harness.sweep.spaces.search import Search
-from harness.sweep.spaces.space import load_space
+from harness.sweeps.resolution import TYPICAL, resolution, smallest_difference
+from harness.sweeps.spaces.overrides import Overrides, searches
+from harness.sweeps.spaces.search import Search
+from harness.sweeps.spaces.space import load_space
 from harness.trials.record import Record
 from harness.trials.store import Store
 

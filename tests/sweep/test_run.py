@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.sweep.pool import Lanes, Slot
-from harness.sweep.run import Sweep
-from harness.sweep.spaces.overrides import Overrides, searches
-from harness.sweep.spaces.search import Search
-from harness.sweep.spaces.space import load_space
+from harness.sweeps.pool import Lanes, Slot
+from harness.sweeps.run import Sweep
+from harness.sweeps.spaces.overrides import Overrides, searches
+from harness.sweeps.spaces.search import Search
+from harness.sweeps.spaces.space import load_space
 from harness.trials.store import Store
 from tests.sweep.conftest import HEAD, HandPool, Watcher, settled
 

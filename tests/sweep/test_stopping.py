@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.claims import Claim
-from harness.sweep import stopping
-from harness.sweep.stopping import Stopping
+from harness.sweeps import stopping
+from harness.sweeps.stopping import Stopping
 from harness.trials.run import GIVE_WAY
 from harness.trials.store import Store
 

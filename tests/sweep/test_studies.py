@@ -13,11 +13,11 @@ from optuna.trial import TrialState
 from harness import PROTOCOL
 from harness.claims import Claim
 from harness.errors import UserError
-from harness.sweep import trial_runs
-from harness.sweep.searching.configurations import Configurations
-from harness.sweep.searching.scored import COST_MARGIN, chosen_of, sampled_of, tried_of
-from harness.sweep.searching.study import Study
-from harness.sweep.spaces.search import Search
+from harness.sweeps import trial_runs
+from harness.sweeps.searching.configurations import Configurations
+from harness.sweeps.searching.scored import COST_MARGIN, chosen_of, sampled_of, tried_of
+from harness.sweeps.searching.study import Study
+from harness.sweeps.spaces.search import Search
 from harness.trials.store import Store
 from harness.trials.trial import Trial
 from tests.sweep.conftest import HandPool, Killed, over, play, settled, to_run

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from harness.sweep.spaces.overrides import Overrides, searches
-from harness.sweep.spaces.search import Search
-from harness.sweep.spaces.space import load_space
+from harness.sweeps.spaces.overrides import Overrides, searches
+from harness.sweeps.spaces.search import Search
+from harness.sweeps.spaces.space import load_space
 from harness.trials.store import Store
 
 SPACE = """\

@@ -18,12 +18,12 @@ from harness.errors import UserError
 from harness.evaluation import suites
 from harness.plugin import registry
 from harness.relocation import relocate
-from harness.sweep.cluster.machine_check import digests_of
-from harness.sweep.travelling import received_files
-from harness.sweep.travelling.file_list import FileList
-from harness.sweep.travelling.local_files import LocalFiles, file_list
-from harness.sweep.travelling.received_files import brought
-from harness.sweep.workers import worker
+from harness.sweeps.cluster.machine_check import digests_of
+from harness.sweeps.travelling import received_files
+from harness.sweeps.travelling.file_list import FileList
+from harness.sweeps.travelling.local_files import LocalFiles, file_list
+from harness.sweeps.travelling.received_files import brought
+from harness.sweeps.workers import worker
 from harness.trials.trial import Trial, arrived, describe, key, portable
 
 PLUGIN = '''\

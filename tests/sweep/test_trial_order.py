@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.sweep.cluster.tune_run import NextInLine
+from harness.sweeps.cluster.tune_run import NextInLine
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from harness.claims import Claim
-from harness.sweep import trial_runs
-from harness.sweep.trial_runs import TrialRuns
+from harness.sweeps import trial_runs
+from harness.sweeps.trial_runs import TrialRuns
 from harness.trials.shared_parts import Part
 from harness.trials.store import Store
 from harness.trials.trial import Trial

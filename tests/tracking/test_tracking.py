@@ -179,7 +179,7 @@ def test_sweep_is_tracked_as_its_records(process: Any, write_plugin: Any, tmp_pa
 @pytest.mark.process
 def test_nothing_is_imported_when_tracking_is_off() -> None:
     code = (
-        "import sys, harness.cli.run, harness.cli.sweep, harness.sweep.run; "
+        "import sys, harness.cli.run, harness.cli.sweep, harness.sweeps.run; "
         "print([n for n in ('wandb', 'mlflow', 'tensorboard', 'trackio') if n in sys.modules])"
     )
     done = subprocess.run(

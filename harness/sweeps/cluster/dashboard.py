@@ -1,0 +1,114 @@
+"""Ray's dashboard during a sweep: where it is, its trials by name, and their figures."""
+
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from harness.sweeps.cluster.metrics import Metrics
+from harness.sweeps.cluster.trial_tasks import TrialTasks
+from harness.trials.trial import Trial
+
+MOST_RUNNING = 100_000
+"""Trials that may run at a time; an asynchronous actor refuses further tasks"""
+PAGE_SECONDS = 5.0
+
+
+class Dashboard:
+    """Shows the trials of a sweep in Ray's dashboard. It is a TrialWatcher.
+
+    Ray must have been started. Nothing here waits for Ray, so a dashboard that is lost costs the
+    sweep nothing.
+    """
+
+    def __init__(self) -> None:
+        tasks = ray.remote(num_cpus=0, max_restarts=-1, max_concurrency=MOST_RUNNING)(TrialTasks)
+        self._tasks = tasks.remote()
+        self._metrics = Metrics()
+        self._numbers = count()
+        self._running: dict[str, tuple[int, Any]] = {}
+        """Name of what runs -> the number and the reference of its task"""
+        self._trials: set[str] = set()
+        """The labels of the trials among them; the others are parts that trials share"""
+
+    def started(self, trial: Trial) -> None:
+        """A worker has taken the trial."""
+        self._begin(trial.label)
+        self._trials.add(trial.label)
+        self._metrics.running(len(self._trials))
+
+    def progressed(self, trial: Trial, report: Mapping[str, Any]) -> None:
+        """The trial has done more steps."""
+        self._metrics.progressed(trial, report)
+        self._metrics.running(len(self._trials))
+
+    def ended(self, trial: Trial, report: Mapping[str, Any]) -> None:
+        """The trial has finished or failed."""
+        self._leave(trial, report["reason"] if report["status"] == "failed" else None)
+        self._metrics.ended(report["status"])
+
+    def postponed(self, trial: Trial, why: str) -> None:
+        """The trial waits for another process."""
+        self._leave(trial, None)
+
+    def preparing(self, title: str) -> None:
+        """A worker makes a part that trials share."""
+        self._begin(title)
+
+    def prepared(self, title: str, reason: str | None, waiting: int) -> None:
+        """A part has been made, or cannot be."""
+        self._end(title, reason)
+        if reason is None:
+            self._metrics.made(waiting)
+
+    def stopping(self, running: int) -> None:
+        """The sweep is interrupted."""
+
+    def _leave(self, trial: Trial, reason: str | None) -> None:
+        self._end(trial.label, reason)
+        self._trials.discard(trial.label)
+        self._metrics.running(len(self._trials))
+
+    def _begin(self, name: str) -> None:
+        if name not in self._running:  # else its first worker was lost
+            number = next(self._numbers)
+            self._running[name] = (number, self._tasks.run.options(name=name).remote(number))
+
+    def _end(self, name: str, reason: str | None) -> None:
+        number, _ = self._running.pop(name, (None, None))
+        if number is not None:
+            self._tasks.end.options(enable_task_events=False).remote(number, reason)
+
+
+def where_it_is(url: str, folder: Path) -> str:
+    """A sentence with the dashboard's address, and with what it takes to open the page.
+
+    `url`: HOST:PORT of the page; "" when there is none. `folder`: a folder that only this user can
+    read. The token of a local Ray is written there.
+    """
+    if not url:
+        return "This cluster has no dashboard; `ray start --head --include-dashboard=true` has one."
+    said = f"Ray dashboard: http://{url}"
+    if not os.environ.get("RAY_ADDRESS"):
+        file = folder / "dashboard-token"
+        file.touch(mode=0o600)
+        file.write_text(os.environ["RAY_AUTH_TOKEN"], encoding="utf-8")
+        return f"{said} (this machine only; the page asks for a token, which is in {file})"
+    if _asks_for_token(url):
+        return f"{said} (it asks for the token of the cluster, which `ray get-auth-token` prints)"
+    return said
+
+
+def _asks_for_token(url: str) -> bool:
+    try:
+        urllib.request.urlopen(f"http://{url}/api/version", timeout=PAGE_SECONDS).close()
+    except urllib.error.HTTPError as error:
+        return error.code in (401, 403)
+    except OSError:
+        pass  # it may be reached from elsewhere
+    return False

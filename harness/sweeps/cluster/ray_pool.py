@@ -1,0 +1,258 @@
+"""Runs trials on Ray Tune: on a local Ray, or on the cluster that RAY_ADDRESS names.
+
+A sweep is one run of Tune. Its searcher hands out the jobs that tasks of the sweep await, and turns
+the loop of these tasks; its callback resolves what has ended. The store keeps the results, and what
+Tune keeps is deleted after the sweep.
+"""
+
+import asyncio
+import os
+import secrets
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+os.environ.update(
+    RAY_USAGE_STATS_ENABLED="0",  # no telemetry
+    RAY_CHDIR_TO_TRIAL_DIR="0",  # paths of the command line stay valid in a worker
+    RAY_AIR_NEW_OUTPUT="0",
+    RAY_DEDUP_LOGS_SKIP_REGEX=".",  # a worker that died is a failed trial; Ray prints paragraphs
+    RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="1",  # a trial without a GPU sees none
+    # Ray adds 15 to the niceness of workers, so that they starve when anything else runs.
+    RAY_worker_niceness="0",
+    TUNE_DISABLE_AUTO_CALLBACK_LOGGERS="1",
+    TUNE_DISABLE_SIGINT_HANDLER="1",  # harness.cli handles Ctrl-C
+    TUNE_GLOBAL_CHECKPOINT_S="86400",  # no snapshots: the store is the ledger
+    TUNE_DISABLE_STRICT_METRIC_CHECKING="1",
+    TUNE_MAX_PENDING_TRIALS_PG="100000",  # a job is handed out when there is a slot for it
+    RAY_IGNORE_UNHANDLED_ERRORS="1",  # a failed trial is a record
+)
+if not os.environ.get("RAY_ADDRESS"):
+    # Other users of this machine reach the ports of a local Ray, so only this process and its
+    # workers know the token. Ray reads all of this when it is imported.
+    os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
+    # A Ray without a cluster listens on loopback alone; the name is that of its first use.
+    os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0")
+
+import ray
+from ray import tune
+from ray.tune.execution import class_cache
+
+from harness.errors import shortened
+from harness.sweeps.cluster.dashboard import Dashboard, where_it_is
+from harness.sweeps.cluster.machine_check import check_machines
+from harness.sweeps.cluster.machines import Machine, affordable, all_machines, check_workers
+from harness.sweeps.cluster.ray_session import ray_session
+from harness.sweeps.cluster.room import check_fits, largest_room
+from harness.sweeps.cluster.tune_run import Awaited, Events, Jobs, NextInLine, trial_worker
+from harness.sweeps.pool import TURNS, Hearing, Job, Lanes, Report
+from harness.sweeps.resources import Limits, Resources
+from harness.sweeps.screen.watcher import SweepWatcher
+from harness.sweeps.stopping import Stopping
+from harness.sweeps.travelling.local_files import LocalFiles
+from harness.sweeps.workers import worker
+from harness.sweeps.workers.gpu_share import GpuShares
+from harness.training.interruption import ended_by_sigterm
+from harness.trials.store import Store
+from harness.trials.trial import Trial, commit
+
+# Tune sends these variables of the driver to its workers, and Ray logs what is sent: no secrets.
+# The AWS keys among them a worker has from where its Ray was started.
+class_cache.ENV_VARS_TO_PROPAGATE = {"RAY_CHDIR_TO_TRIAL_DIR"}
+
+
+LOOK_SECONDS = 1.0
+"""Time between two looks at the machines of a cluster, which may join and leave"""
+
+
+class RayPool:
+    """A connection to Ray for the length of a sweep. It is made when the first trial needs it."""
+
+    def __init__(
+        self,
+        store: Store,
+        resources: Resources,
+        limits: Limits,
+        samples: Iterable[Trial],
+        watcher: SweepWatcher | None,
+        *,
+        dashboard: bool,
+    ) -> None:
+        """`samples`: a trial of each search, for which a cluster is checked before the first one.
+
+        `watcher`: hears where Ray's dashboard is, of a sweep that stops, and of a job without a
+        worker. `dashboard`: whether the trials are shown there.
+        """
+        self.store, self.resources, self.limits = store, resources, limits
+        self._samples, self._watcher, self._shown = list(samples), watcher, dashboard
+        self._files: LocalFiles | None = None
+        """What travels to the machines of a cluster; a local Ray has the files"""
+        self.sweep = uuid.uuid4().hex
+        self._session = ExitStack()
+        self._dashboard: Dashboard | None = None
+        self._looked, self._slots = 0.0, 1
+
+    def __enter__(self) -> "RayPool":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._session.__exit__(*error)
+
+    @cached_property
+    def _folder(self) -> Path:
+        """Connect to Ray, and return a folder for Tune's files.
+
+        Raises UserError when the cluster cannot be joined, when one of its machines cannot run
+        the trials, or when none can hold one, and SweepStopped when a local Ray does not start.
+        """
+        session, page = self._session.enter_context(ray_session(dashboard=self._shown))
+        # Ray's own handler would end the driver before its trials have written their checkpoints.
+        self._session.enter_context(ended_by_sigterm())
+        self.resources = affordable(self.resources)
+        if os.environ.get("RAY_ADDRESS"):
+            node = ray.get_runtime_context().get_node_id()
+            self._files = LocalFiles(session / "files", node)
+            check_machines([worker.trial_settings(each, self._files) for each in self._samples])
+        if self._shown and self._watcher:
+            self._watcher.notice(where_it_is(page, session))
+            self._dashboard = Dashboard()
+        return session / "tune"
+
+    @property
+    def slots(self) -> int:
+        """How many trials run at a time. It connects to Ray, with the errors of that."""
+        assert self._folder
+        if time.monotonic() - self._looked > LOOK_SECONDS:
+            total = ray.cluster_resources()
+            self._shares.count = total.get("GPU", 0)
+            slots = int(total.get("CPU", 0) / self.resources.cpus)
+            if least := self._shares.least:
+                slots = min(slots, int(self._shares.count / least))
+            self._looked, self._slots = time.monotonic(), max(1, slots)
+        return self._slots
+
+    @cached_property
+    def _machines(self) -> list[Machine]:
+        """What the machines have. It connects to Ray, with the errors of that."""
+        assert self._folder
+        return all_machines()
+
+    @cached_property
+    def _shares(self) -> GpuShares:
+        gpus = [gpu for machine in self._machines for gpu in machine.gpus]
+        return GpuShares(self.resources.gpus or 0, gpus, 0, self.store)
+
+    def check_fits(self, trials: Iterable[Trial]) -> None:
+        """Raises UserError for a trial that needs more memory than any machine has."""
+        on_gpu = bool(self._shares.wanted)
+        room = largest_room(self._machines, on_gpu=on_gpu, limit=self.limits.memory_bytes)
+        for trial in map(replace, trials):  # a trial keeps what is asked here
+            check_fits(trial, room)
+            check_workers(trial, self.resources, ray.cluster_resources())
+
+    @cached_property
+    def _jobs(self) -> Jobs:
+        say = self._watcher.notice if self._watcher else lambda _: None
+        shares, dashboard = self._shares, self._dashboard
+        return Jobs(self.store, self.sweep, shares, self._files, dashboard, say)
+
+    async def run(self, job: Job, hearing: Hearing) -> Report:
+        """Run a job in a slot that the caller holds; Tune gives it a worker."""
+        return await self._jobs.give(job, hearing)
+
+    def serve(
+        self, loop: asyncio.AbstractEventLoop, sweep: asyncio.Task[None], lanes: Lanes
+    ) -> None:
+        """Run the task of a sweep to its end. `lanes`: those of its tasks that wait for slots."""
+
+        def turn() -> bool:
+            """Let the tasks go on until they wait; whether the sweep has ended.
+
+            What more turns would do is done when Tune asks again, after a tenth of a second.
+            """
+            lanes.give()
+            for _ in range(2 * TURNS):
+                loop.call_soon(loop.stop)
+                loop.run_forever()
+            return sweep.done()
+
+        lanes.open(lambda held: held < self.slots and not self._shares.waiting)
+        say = self._watcher.stopping if self._watcher else lambda _: None
+        stopping = Stopping(self.store, self.sweep, self._jobs.running, say)
+        with stopping.heeded():
+            while not sweep.done() and not stopping.asked:
+                self._tuner(turn, stopping).fit()
+        if stopping.asked:
+            raise KeyboardInterrupt
+
+    def sent(self, trial: Trial) -> dict[str, Any]:
+        """A trial as `each` takes it to a worker, with the list of the files that travel."""
+        assert self._folder
+        return worker.trial_settings(trial, self._files)
+
+    def each(
+        self, call: Callable[[dict[str, Any], str, float], Any], given: Sequence[dict[str, Any]]
+    ) -> Iterator[tuple[int, Any]]:
+        """Call a function on a worker for each of these; yield (number, what it returned).
+
+        They come as they end. The function also gets the address of the store and its number of
+        CPU cores. It is called again, once, when its worker has died, and then the reason is
+        yielded.
+        """
+        wanted = self._shares.wanted
+        gpus = 1.0 if wanted == "auto" else wanted
+        remote = ray.remote(num_cpus=self.resources.cpus, num_gpus=gpus, max_retries=1)(call)
+        address, cpus = self.store.address, self.resources.cpus
+        running = {remote.remote(each, address, cpus): place for place, each in enumerate(given)}
+        while running:
+            [ended], _ = ray.wait(list(running), num_returns=1)
+            try:
+                found = ray.get(ended)
+            except ray.exceptions.RayError as error:
+                found = shortened(" ".join(str(error).split()), 500)
+            yield running.pop(ended), found
+
+    def _tuner(self, turn: Callable[[], bool], stopping: Stopping) -> tune.Tuner:
+        """The run of Tune, which ends with the sweep. `turn`: lets the sweep's tasks go on."""
+        bound = partial(
+            worker.run_one,
+            store=self.store.address,
+            sweep=self.sweep,
+            commit=commit(),
+            cpus=self.resources.cpus,
+            limits=self.limits,
+        )
+        return tune.Tuner(
+            trial_worker(bound, partial(_resources, cpus=self.resources.cpus)),
+            tune_config=tune.TuneConfig(
+                search_alg=Awaited(self._jobs, turn),
+                scheduler=NextInLine(lambda: self.slots),
+                num_samples=-1,  # until the searcher ends it
+                reuse_actors=True,  # imports and start-up once per worker, not per trial
+                trial_name_creator=_name,
+                trial_dirname_creator=lambda trial: str(trial.trial_id),
+            ),
+            run_config=tune.RunConfig(
+                storage_path=str(self._folder),
+                verbose=0,
+                # The trial of a lost worker is given to another one here.
+                failure_config=tune.FailureConfig(max_failures=0),
+                callbacks=[Events(self._jobs, stopping)],
+            ),
+        )
+
+
+def _name(trial: Any) -> str:
+    """The name of a trial for Tune, whose names are unique and have no spaces."""
+    return f"{worker.given_trial(trial.config).label} {trial.trial_id[-5:]}".replace(" ", "_")
+
+
+def _resources(settings: dict[str, Any], *, cpus: float) -> Any:
+    """What a job occupies."""
+    bundles = [{"CPU": cpus, "GPU": settings["gpus"]} for _ in range(settings["workers"])]
+    return tune.PlacementGroupFactory(bundles)

@@ -1,0 +1,275 @@
+"""Ray for the length of a sweep: a local one, or the cluster that RAY_ADDRESS names.
+
+Starting it, joining it and losing it have a time limit and a sentence each.
+"""
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import ray
+from ray.job_config import JobConfig
+
+from harness.errors import SweepStopped, UserError, shortened
+from harness.files import PACKAGE
+from harness.sweeps.cluster.orphans import no_orphans
+from harness.sweeps.cluster.session_folder import session_folder
+from harness.sweeps.workers.process_memory import children
+
+START_ATTEMPTS = 2
+"""How often a local Ray is started that does not come up, which happens on a crowded machine"""
+START_SECONDS = 180.0
+"""A local Ray takes 3 seconds to start, and half a minute on a crowded machine"""
+JOIN_SECONDS = 60.0
+REACH_SECONDS = 10.0
+LOOK_SECONDS = 2.0
+"""Time between two looks at whether Ray lives"""
+LOST_SECONDS = 30.0
+"""Ray is lost when it did not answer for so long; Ray itself ends its drivers after 60 seconds"""
+_GOES_ON = (
+    "so the sweep ends here; what has finished is in the store, and the same command goes on from "
+    "there"
+)
+_LOST = f"Ray has stopped answering, {_GOES_ON}"
+Endpoint = tuple[str, int]
+
+
+@contextmanager
+def ray_session(*, dashboard: bool = False) -> Iterator[tuple[Path, str]]:
+    """Start Ray or join the cluster; yield a folder of this sweep for temporary files.
+
+    With the folder comes the HOST:PORT of Ray's dashboard; "" when there is none. `dashboard`:
+    whether a local Ray has its dashboard, which only this machine can open.
+
+    Raises UserError when the cluster cannot be joined, and SweepStopped when a local Ray does not
+    start, or when Ray fails or is lost during the block. It must be used in the main thread.
+    """
+    with no_orphans(), session_folder() as folder, _output_into(folder / "core.log"):
+        page = _begin(os.environ.get("RAY_ADDRESS", ""), folder, dashboard=dashboard)
+        endpoints = _endpoints()
+        try:
+            with _alarm(SweepStopped(_LOST)), _watched(lambda: all(map(_answers, endpoints))):
+                yield folder, page
+        except Exception as error:
+            if not all(map(_answers, endpoints)):
+                raise SweepStopped(_LOST) from None
+            if isinstance(error, ray.exceptions.RayError):
+                raise SweepStopped(f"Ray has failed, {_GOES_ON} ({_why(error)})") from None
+            raise
+        finally:
+            if all(map(_answers, endpoints)):  # else it would wait for what is gone
+                ray.shutdown()
+
+
+class _Job(JobConfig):  # type: ignore[misc]
+    """What Ray's workers are told: they do not import from the working folder of the driver."""
+
+    def _runtime_env_has_working_dir(self) -> bool:
+        return True
+
+
+def _begin(address: str, folder: Path, *, dashboard: bool) -> str:
+    """Start a local Ray, whose files are in the folder, or join the cluster at the address.
+
+    Returns HOST:PORT of its dashboard.
+    """
+    return _join(address) if address else _start(folder, dashboard=dashboard)
+
+
+def _join(address: str) -> str:
+    _check_reachable(address)
+    refused = UserError(f"no Ray cluster could be joined: RAY_ADDRESS is {address}")
+    # Every machine runs the harness of this one; the other packages it must have.
+    runtime = {"py_modules": [str(PACKAGE)], "excludes": ["__pycache__"]}
+    silent = UserError(f"{refused}, and what listens there does not answer as Ray does")
+    try:
+        with _alarm(silent, JOIN_SECONDS), _watched(lambda: _reachable(address)):
+            return _initialised(address, _Job(), runtime_env=runtime)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{refused} ({_why(error)})") from None
+
+
+def _start(folder: Path, *, dashboard: bool) -> str:
+    # The workers find this harness here, and nothing that lies beside it.
+    code = folder / "code"
+    code.mkdir()
+    (code / PACKAGE.name).symlink_to(PACKAGE)
+    for attempt in range(START_ATTEMPTS):
+        before = children(os.getpid())
+        try:
+            limit = f"in {START_SECONDS / 60:g} minutes"
+            too_long = SweepStopped(f"Ray did not start {limit}, or its head was lost on the way")
+            with _alarm(too_long, START_SECONDS), _watched(_head_lives):
+                return _initialised(
+                    "local",
+                    _Job(_py_driver_sys_path=[str(code)]),
+                    include_dashboard=dashboard,
+                    dashboard_host="127.0.0.1",
+                    # Ray makes its folder writable for everybody, but not the one above.
+                    _temp_dir=str(folder / f"r{attempt}"),
+                )
+        except SweepStopped:
+            raise
+        except Exception as error:  # Ray raises Exception itself, too
+            why = _why(error)
+            ray.shutdown()
+            for process in set(children(os.getpid())) - set(before):
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+    raise SweepStopped(f"Ray did not start, also at a second try ({why})")
+
+
+def _initialised(address: str, job: JobConfig, **options: Any) -> str:
+    """Call `ray.init`, and return HOST:PORT of the dashboard."""
+    context = ray.init(
+        address, job_config=job, log_to_driver=False, logging_level="ERROR", **options
+    )
+    return context.dashboard_url or ""
+
+
+def _why(error: Exception) -> str:
+    said = str(error).partition("Traceback (most recent call last)")[0]
+    return shortened(" ".join(said.split()) or type(error).__name__, 500)
+
+
+def _check_reachable(address: str) -> None:
+    """Raises UserError for an address at which nothing listens; Ray would try for minutes."""
+    if address == "auto":
+        return
+    if address.startswith("ray://"):
+        raise UserError(
+            f"RAY_ADDRESS is {address}, and a sweep does not run through Ray Client: let this "
+            f"machine join the cluster (`ray start --address=HOST:PORT --num-cpus=0`), and write "
+            f"HOST:PORT"
+        )
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise UserError(
+            f"RAY_ADDRESS is {address}: write HOST:PORT, or auto for the cluster of this machine"
+        )
+    if not _answers((host, int(port))):
+        raise UserError(
+            f"RAY_ADDRESS is {address}, and nothing answers there; `ray start --head` prints the "
+            f"right address, and without RAY_ADDRESS a sweep starts a Ray of its own"
+        )
+
+
+def _endpoints() -> list[Endpoint]:
+    """Where the head of the cluster and this machine's raylet listen."""
+    context = ray.get_runtime_context()
+    host, _, port = context.gcs_address.rpartition(":")
+    own = [node for node in ray.nodes() if node["NodeID"] == context.get_node_id()]
+    return [(host, int(port)), *((n["NodeManagerAddress"], n["NodeManagerPort"]) for n in own)]
+
+
+def _answers(endpoint: Endpoint) -> bool:
+    try:
+        socket.create_connection(endpoint, timeout=REACH_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def _reachable(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    return address == "auto" or _answers((host, int(port)))
+
+
+def _head_lives() -> bool:
+    """Whether the head of a local Ray runs, or is not there yet.
+
+    While it is started nobody waits for its process, so that one which has ended is a zombie.
+    """
+    for process in children(os.getpid()):
+        with suppress(OSError):
+            name, _, rest = Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")
+            if "(gcs_server" in name and rest.split()[0] in "ZX":
+                return False
+    return True
+
+
+@contextmanager
+def _watched(lives: Callable[[], bool]) -> Iterator[None]:
+    """In the block, a thread looks whether Ray lives."""
+    ended = threading.Event()
+    threading.Thread(target=_watch, args=(lives, ended), daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
+
+
+def _watch(lives: Callable[[], bool], ended: threading.Event) -> None:
+    """Interrupt the main thread when Ray is lost, and end the program if that does not help."""
+    answered = monotonic()
+    while not ended.wait(LOOK_SECONDS):
+        if lives():
+            answered = monotonic()
+        elif monotonic() - answered > LOST_SECONDS:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+            # The main thread may wait inside of Ray, where no signal reaches it.
+            if not ended.wait(10.0):
+                # The live view has left the cursor behind its last line.
+                begin = "\n" if sys.stderr.isatty() else ""
+                print(f"{begin}Error: {_LOST}", file=sys.stderr, flush=True)
+                os._exit(1)
+
+
+class _Alarm(BaseException):
+    """It is no Exception, because Ray tries again after those."""
+
+
+@contextmanager
+def _alarm(error: Exception, seconds: float = 0.0) -> Iterator[None]:
+    """In the block, the signal SIGALRM raises `error`; it comes after `seconds`, if not 0."""
+    rang = False
+
+    def ring(*_: object) -> None:
+        nonlocal rang
+        rang = True
+        raise _Alarm
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    except BaseException:  # what is raised while Ray is left does not matter
+        if rang:
+            raise error from None
+        raise
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def _output_into(path: Path) -> Iterator[None]:
+    """In the block, what Ray says to its own developers goes into a file.
+
+    Its core writes to the file descriptor 2, and Python's `sys.stderr` writes to a copy of it.
+    """
+    sys.stderr.flush()
+    kept, python = os.dup(2), sys.stderr
+    with path.open("wb") as file:
+        os.dup2(file.fileno(), 2)
+    sys.stderr = os.fdopen(kept, "w", buffering=1, closefd=False)
+    logger = logging.getLogger("ray")
+    handlers, logger.handlers = logger.handlers, [logging.FileHandler(path)]
+    try:
+        yield
+    finally:
+        logger.handlers = handlers
+        sys.stderr.flush()
+        sys.stderr = python
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -1,0 +1,332 @@
+"""The run of Ray Tune that does the jobs of a sweep.
+
+Tune asks a searcher for jobs, and tells a callback what becomes of them. Between the two stand
+`Jobs`: those that tasks of the sweep await, and what happens when a worker dies.
+"""
+
+import asyncio
+import shlex
+import shutil
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import tune
+from ray.tune.experiment import Trial as TuneTrial
+from ray.tune.schedulers import FIFOScheduler
+from ray.tune.search import Searcher
+from ray.tune.trainable import wrap_function
+
+from harness.errors import UserError
+from harness.sweeps.pool import POSTPONED, Hearing, Job, Report
+from harness.sweeps.screen.watcher import TrialWatcher
+from harness.sweeps.stopping import Stopping
+from harness.sweeps.travelling.local_files import LocalFiles
+from harness.sweeps.workers import worker
+from harness.sweeps.workers.gpu_share import GpuShares
+from harness.sweeps.workers.limits import stopped, with_log
+from harness.trials.store import Store
+from harness.trials.store_folders import store_option
+from harness.trials.trial import failed
+
+UNPLACED_SECONDS = 60.0
+"""Time after which a job without a worker is said to wait for one"""
+RUNS = 2
+"""How often a job begins, if its worker dies"""
+STARTS = 5
+"""How often a job gets a worker that dies before it begins.
+
+A machine that is lost gets workers for some seconds more, until Ray misses it."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A job that Tune has, or will ask for next."""
+
+    job: Job
+    hearing: Hearing
+    ended: asyncio.Future[Report]
+
+
+class Jobs:
+    """The jobs of a sweep that Tune does, or will ask for next."""
+
+    def __init__(
+        self,
+        store: Store,
+        sweep: str,
+        shares: GpuShares,
+        files: LocalFiles | None,
+        dashboard: TrialWatcher | None,
+        say: Callable[[str], None],
+    ) -> None:
+        """`sweep`: identifier of this run of a sweep. `files`: what travels to other machines.
+
+        `dashboard`: shows the trials. `say`: hears of jobs that wait long for a worker.
+        """
+        self.store, self.sweep, self.shares, self.files = store, sweep, shares, files
+        self._dashboard, self._say = dashboard, say
+        self.next: deque[Running] = deque()
+        """The jobs for which Tune has not asked yet"""
+        self.running: dict[str, Running] = {}
+        """Key -> every job that has not ended"""
+        self._begun: set[str] = set()
+        """The keys of the jobs that have begun"""
+        self._deaths: Counter[tuple[str, bool]] = Counter()
+        """(key, whether it had begun) -> how often its worker has died"""
+        self._unplaced: float | None = None
+        """Since when no job has a worker"""
+
+    def give(self, job: Job, hearing: Hearing) -> asyncio.Future[Report]:
+        """Give Tune a job; the result is the report of its end."""
+        given = Running(job, hearing, asyncio.get_running_loop().create_future())
+        self.running[job.key] = given
+        self.next.append(given)
+        return given.ended
+
+    def settings(self, given: Running) -> dict[str, Any]:
+        """A job as Tune hands it to a worker, with its share of a GPU."""
+        return worker.settings_of(given.job, self.shares.begun(given.job), self.files)
+
+    def started(self, key: str) -> None:
+        """A worker has the job."""
+        given = self.running[key]
+        self._begun.add(key)
+        given.hearing.started()
+        if self._dashboard:
+            part = given.job.part
+            if part:
+                self._dashboard.preparing(part.title)
+            else:
+                self._dashboard.started(given.job.trial)
+
+    def progressed(self, key: str, report: Report) -> None:
+        """A job trains; a trial that is to be pruned finds a note of it."""
+        given = self.running[key]
+        if given.hearing.progressed(report):
+            self.store.leave_note(self.store.running(key) / worker.PRUNE)
+        if self._dashboard and not given.job.part:
+            self._dashboard.progressed(given.job.trial, report)
+
+    def ended(self, key: str, report: Report, *, stopping: bool) -> None:
+        """A worker has ended a job, or has put it off."""
+        given = self.running[key]
+        self.shares.ended(key, given.job.trial, report)
+        if (report.get("lost") and not self._runs_again(key)) or not report.get("recorded", True):
+            report = self._recorded_failure(given.job, report["reason"])
+        self._resolve(given, report, stopping=stopping)
+
+    def died(self, key: str, error_file: str | None, *, stopping: bool) -> None:
+        """The worker of a job has died."""
+        given = self.running[key]
+        self.shares.ended(key, given.job.trial, {})
+        running, why = self.store.running(key), death(error_file)
+        ended = stopped(running, self.sweep)
+        if not ended and self._runs_again(key):
+            again = {"status": POSTPONED, "reason": f"{why}; it runs again", "waits_for": key}
+            self._resolve(given, again, stopping=stopping)
+            return
+        reason = with_log(ended or why, self.store.log(key))
+        report = self._recorded_failure(given.job, reason)
+        if ended and not given.job.part:  # one that died by itself keeps its checkpoint
+            shutil.rmtree(running, ignore_errors=True)
+        self._resolve(given, report, stopping=stopping)
+
+    def _resolve(self, given: Running, report: Report, *, stopping: bool) -> None:
+        job = given.job
+        del self.running[job.key]
+        self._begun.discard(job.key)
+        if self._dashboard:
+            if job.part:
+                self._dashboard.prepared(job.part.title, report["reason"], 0)
+            elif report["status"] == POSTPONED:
+                self._dashboard.postponed(job.trial, report["reason"])
+            else:
+                self._dashboard.ended(job.trial, report)
+        # A trial that gives way to the end of the sweep is not to begin again.
+        if given.ended.done() or (stopping and report["status"] == POSTPONED):
+            return
+        given.ended.set_result({**report, "logs": self._logs(job.key)})
+
+    def _logs(self, key: str) -> str:
+        """The command that prints the output of a trial."""
+        return shlex.join(["harness", "logs", key[:10], *store_option(self.store.place)])
+
+    def _runs_again(self, key: str) -> bool:
+        """Whether a job whose worker has died gets another one."""
+        begun = key in self._begun
+        self._begun.discard(key)
+        self._deaths[key, begun] += 1
+        return self._deaths[key, begun] < (RUNS if begun else STARTS)
+
+    def _recorded_failure(self, job: Job, reason: str) -> Report:
+        """Record that a trial failed, which its worker has not done; return the report of it."""
+        # A worker may die after it has written its record, and the store keeps a finished one.
+        try:
+            if not job.part:
+                self.store.write(failed(job.trial, reason, here=False))
+        except UserError as error:  # a full disk does not stop the trials that can still be stored
+            reason = f"{reason}; {error}"
+        return {"status": "failed", "reason": reason, "dev": None}
+
+    def look(self) -> None:
+        """Say so where jobs have waited long for a worker, and no other job runs."""
+        if not self.running or self.running.keys() & self._begun:
+            self._unplaced = None
+        elif self._unplaced is None:
+            self._unplaced = time.monotonic()
+        elif time.monotonic() - self._unplaced > UNPLACED_SECONDS:
+            self._unplaced = float("inf")
+            free, trial = ray.available_resources(), next(iter(self.running.values())).job.trial
+            self._say(
+                f"No worker has begun for {UNPLACED_SECONDS:.0f} s: {trial.label} wants "
+                f"{trial.workers} x --cpus-per-trial and GPUs: {self.shares.wanted}, and "
+                f"{free.get('CPU', 0):g} CPUs and {free.get('GPU', 0):g} GPUs are free. It begins "
+                f"when there are enough."
+            )
+
+
+class Awaited(Searcher):  # type: ignore[misc]
+    """Gives Tune the jobs that somebody awaits."""
+
+    def __init__(self, jobs: Jobs, turn: Callable[[], bool]) -> None:
+        """`turn`: lets the tasks of the sweep go on; whether it has ended."""
+        super().__init__()
+        self.jobs, self.turn = jobs, turn
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Keep nothing: Tune writes its searcher into a file, but none is ever restored."""
+        return {}
+
+    def suggest(self, trial_id: str) -> Any:
+        """The next job for a worker; None when there is none at this moment."""
+        if not self.jobs.next and self.turn():
+            return Searcher.FINISHED
+        if not self.jobs.next or self.jobs.shares.waiting:
+            return None
+        return self.jobs.settings(self.jobs.next.popleft())
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """Do nothing, because the callback says what has ended."""
+
+    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
+        """Save nothing: the store is the ledger."""
+
+
+class NextInLine(FIFOScheduler):  # type: ignore[misc]
+    """A free worker takes the first trial for which no other worker is starting.
+
+    Tune's own order gives it the first trial of all. If a worker starts for that one, then Tune
+    ends this worker and starts another for the next trial; a worker needs seconds for its imports,
+    so a sweep of short trials would have one worker, and would start and end others all the time.
+    """
+
+    def __init__(self, slots: Callable[[], int]) -> None:
+        """`slots`: says how many trials run at a time."""
+        super().__init__()
+        self.slots = slots
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Keep nothing: none is ever restored."""
+        return {}
+
+    def choose_trial_to_run(self, tune_controller: Any) -> Any:
+        """The trial that runs next; None when none waits."""
+        trials = tune_controller.get_trials()
+        waiting = [trial for trial in trials if trial.status == TuneTrial.PENDING]
+        running = sum(trial.status == TuneTrial.RUNNING for trial in trials)
+        # All slots but those of running trials and of the free worker may have a starting one.
+        starting = max(0, self.slots() - running - 1)
+        return waiting[min(starting, len(waiting) - 1)] if waiting else None
+
+
+class Events(tune.Callback):  # type: ignore[misc]
+    """Tells what Tune says of the jobs."""
+
+    def __init__(self, jobs: Jobs, stopping: Stopping) -> None:
+        self.jobs, self.stopping = jobs, stopping
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Keep nothing: Tune takes snapshots of its callbacks, but none is ever restored."""
+        return {}
+
+    def on_step_end(self, iteration: int, trials: list[Any], **_: Any) -> None:
+        self.stopping.look()
+        self.jobs.look()
+        # Tune keeps 80 kB of every trial, and looks at all of them in every step.
+        trials[:] = [trial for trial in trials if not trial.is_finished()]
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
+        self.jobs.started(trial.config["key"])
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
+    ) -> None:
+        if "step" in result:
+            self.jobs.progressed(trial.config["key"], result)
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
+        self.jobs.ended(trial.config["key"], trial.last_result, stopping=self.stopping.asked)
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
+        self.jobs.died(trial.config["key"], trial.error_file, stopping=self.stopping.asked)
+
+
+_Method = Callable[..., Any]
+_unlisted: Callable[[_Method], _Method] = ray.method(enable_task_events=False)
+
+
+def trial_worker(
+    run: Callable[[dict[str, Any]], None],
+    resources: Callable[[dict[str, Any]], tune.PlacementGroupFactory],
+) -> Any:
+    """A class for Tune whose objects run trials with `run`.
+
+    `resources`: what a job occupies, given its settings. A worker has many calls per trial. The
+    dashboard does not list them, so that the trials themselves (`harness.sweeps.cluster.dashboard`)
+    are what it lists.
+    """
+
+    # Ray has no types for what `wrap_function` gives, so a type checker takes it for anything.
+    class TrialWorker(wrap_function(run, name="trial worker")):  # type: ignore[misc]
+        @classmethod
+        def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory:
+            return resources(config)
+
+        @_unlisted
+        def train(self) -> Any:
+            return super().train()
+
+        @_unlisted
+        def reset(self, *settings: Any, **named: Any) -> Any:
+            return super().reset(*settings, **named)
+
+        @_unlisted
+        def get_auto_filled_metrics(self, *settings: Any, **named: Any) -> Any:
+            return super().get_auto_filled_metrics(*settings, **named)
+
+        @_unlisted
+        def stop(self) -> Any:
+            return super().stop()
+
+    TrialWorker.__qualname__ = "TrialWorker"  # the dashboard prints it
+    return TrialWorker
+
+
+def death(error_file: str | None) -> str:
+    """Why a worker died, from what Ray says about it."""
+    try:
+        said = Path(error_file or "").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        said = ""
+    if "running low on memory" in said or "memory pressure" in said:
+        return "the worker died: Ray ended it, because its machine ran out of memory"
+    if "node has died" in said:
+        return "the worker died: its machine was lost"
+    return "the worker died: it ended itself, or something killed it"

@@ -1,0 +1,142 @@
+"""Runs the trials of a sweep in this process, one after the other, without Ray."""
+
+import asyncio
+import sys
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import asdict, replace
+from typing import Any
+
+import torch
+
+from harness.errors import Postponed, Pruned, TrialFailure, UserError
+from harness.locks import postponing
+from harness.sweeps.cluster.machines import this_machine
+from harness.sweeps.cluster.room import check_fits, largest_room
+from harness.sweeps.pool import (
+    POSTPONED,
+    Hearing,
+    Job,
+    Lanes,
+    Report,
+    report_of,
+    unstored_report,
+)  # fmt: skip
+from harness.training.interruption import ended_by_sigterm, outside
+from harness.training.progress import Progress
+from harness.trials.kept_output import kept_output
+from harness.trials.record import Record
+from harness.trials.run import attempt
+from harness.trials.store import Store
+from harness.trials.trained_encoder import provide
+from harness.trials.trial import Trial, arrived, failed, portable
+
+
+class LocalPool:
+    """A pool of one slot and without limits.
+
+    Ctrl-C and SIGTERM save the training of the trial, which goes on from there the next time.
+    """
+
+    slots = 1
+
+    limits = None
+
+    def __init__(self, store: Store, cpus: float) -> None:
+        """cpus: CPU cores of a trial."""
+        self.store, self.cpus, self.sweep = store, cpus, uuid.uuid4().hex
+
+    def __enter__(self) -> "LocalPool":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def check_fits(self, trials: Iterable[Trial]) -> None:
+        """Raises UserError for a trial that needs more memory than this machine has."""
+        machine = this_machine()
+        room = largest_room([machine], on_gpu=bool(machine.gpus), limit=None)
+        for trial in map(replace, trials):  # a trial keeps what is asked here
+            check_fits(trial, room)
+
+    def serve(
+        self, loop: asyncio.AbstractEventLoop, sweep: asyncio.Task[None], lanes: Lanes
+    ) -> None:
+        """Run the task of a sweep to its end. `lanes`: those of its tasks that wait for slots."""
+        with ended_by_sigterm(), _threads(self.cpus):
+            loop.call_soon(lanes.open, lambda held: not held)
+            loop.run_until_complete(asyncio.wait([sweep]))
+
+    async def run(self, job: Job, hearing: Hearing) -> Report:
+        """Run a job in the one slot; nothing else goes on meanwhile."""
+        if outside.is_set():
+            raise KeyboardInterrupt
+        hearing.started()
+        try:
+            return self._make(job) if job.part else self._run(job, hearing)
+        except Postponed as why:
+            return {"status": POSTPONED, "reason": str(why)}
+
+    def sent(self, trial: Trial) -> dict[str, Any]:
+        """A trial as a worker would get it."""
+        return {"trial": portable(trial), "files": None}
+
+    def each(
+        self, call: Callable[[dict[str, Any], str, float], Any], given: Sequence[dict[str, Any]]
+    ) -> Iterator[tuple[int, Any]]:
+        """Call a function with each of these; yield (number, what it returned)."""
+        for number, settings in enumerate(given):
+            yield number, call(settings, self.store.address, self.cpus)
+
+    def _make(self, job: Job) -> Report:
+        """Make a part that trials share."""
+        assert job.part
+        why = None
+        try:
+            provide(self.store, job.trial.config.encoder)
+            with postponing():
+                job.part.make(lambda _: None, sorted(job.asked))
+        except (TrialFailure, UserError, OSError) as error:
+            why = str(error)
+        return {"status": "failed" if why else "finished", "reason": why}
+
+    def _run(self, job: Job, hearing: Hearing) -> Report:
+        """Run a trial, and return the report of it."""
+        # As a worker gets it: it forgets afterwards what its method declares.
+        trial, key = arrived(portable(job.trial)), job.key
+        streams, made = (sys.stdout, sys.stderr), list[Record]()
+
+        def report(progress: Progress) -> None:
+            # What the trial prints is for its log, and this is not.
+            with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
+                stops = hearing.progressed(asdict(progress))
+            if stops:
+                raise Pruned
+
+        def run() -> Record:
+            try:
+                provide(self.store, trial.config.encoder)
+            except UserError as why:  # the trial that trains the encoder has failed
+                return failed(trial, str(why))
+            with self.store.logging(key) as log, kept_output(log), postponing():
+                weights, running = self.store.weights(key), self.store.running(key)
+                made.append(attempt(trial, report, weights, running))
+            return made[0]
+
+        try:
+            record = self.store.finished_or_run(key, trial.label, run, trial.search)
+        except UserError as why:
+            return unstored_report(why, made)
+        return report_of(record)
+
+
+@contextmanager
+def _threads(cpus: float) -> Iterator[None]:
+    """In the block, torch has as many threads as a worker of a sweep gives it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, int(cpus)))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

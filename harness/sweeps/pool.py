@@ -1,0 +1,234 @@
+"""Where the work of a sweep is done: the one seam between a sweep and what runs its trials.
+
+A sweep (`harness.sweeps.run`) waits for a slot, and gives it a job. Workers that die, shares of
+GPUs and the order in which searches get slots are matters of a pool, and of nothing else.
+"""
+
+import asyncio
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from harness.errors import UserError
+from harness.sweeps.resources import Limits
+from harness.trials.record import Record
+from harness.trials.trial import Trial
+
+if TYPE_CHECKING:
+    from harness.trials.shared_parts import Part  # with torch
+
+Report = Mapping[str, Any]
+"""The end of a job: its `status`, `reason` and `dev`, its `seconds`, its `cost` in training seconds
+"""
+POSTPONED = "postponed"
+"""The status of a job that waits for another process or gave way, and so has not ended"""
+TURNS = 25
+"""Turns of the event loop in which one task after the other hears of the end of a trial"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker does: it runs a trial, or makes a part that this trial and others need."""
+
+    key: str
+    trial: Trial
+    part: "Part | None" = None
+    asked: frozenset[int] = frozenset()
+    """The steps after which trials end the first stage, when this is the part"""
+
+
+@dataclass(frozen=True)
+class Hearing:
+    """The functions that hear of a job while it runs."""
+
+    started: Callable[[], None]
+    progressed: Callable[[Report], bool]
+    """Gets a `harness.training.progress.Progress` as a dictionary; whether to prune the trial"""
+
+
+class Pool(Protocol):
+    """Runs jobs, and is a context for as long as it does."""
+
+    sweep: str
+    """Identifier of this run of a sweep"""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *error: Any) -> None: ...
+
+    @property
+    def limits(self) -> Limits | None:
+        """Limits of each trial; None: it has no process of its own that could be ended."""
+
+    @property
+    def slots(self) -> int:
+        """Number of trials that run at a time, at this moment."""
+
+    def check_fits(self, trials: Iterable[Trial]) -> None:
+        """Raises UserError for a trial that needs more memory than there is."""
+
+    async def run(self, job: Job, hearing: Hearing) -> Report:
+        """Run a job in a slot that the caller holds.
+
+        The store has the record afterwards, also that of a failure.
+        """
+
+    def serve(
+        self, loop: asyncio.AbstractEventLoop, sweep: asyncio.Task[None], lanes: "Lanes"
+    ) -> None:
+        """Run the task of a sweep to its end, and the jobs that it gives.
+
+        `lanes`: those of its tasks that wait for slots.
+        """
+
+    def sent(self, trial: Trial) -> dict[str, Any]:
+        """A trial as `each` takes it to where it runs."""
+
+    def each(
+        self, call: Callable[[dict[str, Any], str, float], Any], given: Sequence[dict[str, Any]]
+    ) -> Iterator[tuple[int, Any]]:
+        """Call a function with each of these; yield (number, what it returned), as they end.
+
+        The function also gets the address of the store and its number of CPU cores.
+        """
+
+
+@dataclass
+class Slot:
+    """A slot that somebody holds until the end of the block, or until it is freed."""
+
+    lane: str | None
+    _lanes: "Lanes"
+    _held: bool = True
+
+    def free(self) -> None:
+        """Give the slot back."""
+        if self._held:
+            self._held = False
+            self._lanes.freed(self.lane)
+
+    def begin(self) -> None:
+        """A job begins in the slot; the lane has had its turn."""
+        self._lanes.begun(self.lane)
+
+    def __enter__(self) -> "Slot":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.free()
+
+
+@dataclass
+class Lanes:
+    """Those who wait for a slot, each search in a lane of its own.
+
+    The next slot goes to the lane that holds the fewest, and of equal ones to the one that has
+    waited for the longest time. What trials share is made first, in the lane None.
+    """
+
+    room: Callable[[int], bool] = lambda _: False
+    """Whether there is one more slot when so many are held; there is none without a pool"""
+    wanted: asyncio.Event = field(default_factory=asyncio.Event)
+    """It is set as soon as a slot is wanted, so that a pool is"""
+    _first: dict[str | None, deque[asyncio.Future[Slot]]] = field(
+        default_factory=lambda: defaultdict(deque)
+    )
+    """Lane -> those who wait again, because something else was in the way; they come first"""
+    _waiting: dict[str | None, deque[asyncio.Future[Slot]]] = field(
+        default_factory=lambda: defaultdict(deque)
+    )
+    _held: Counter[str | None] = field(default_factory=Counter)
+    _turns: dict[str | None, int] = field(default_factory=dict)
+    """Lane -> the number of its last job"""
+    _turns_left: int = 0
+    """Turns of the loop before free slots are given away"""
+
+    async def slot(self, lane: str | None, *, again: bool = False) -> Slot:
+        """Wait for a slot. `again`: before those who wait for the first time."""
+        waits: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
+        (self._first if again else self._waiting)[lane].append(waits)
+        self.wanted.set()
+        self._give_soon()
+        return await waits
+
+    def open(self, room: Callable[[int], bool]) -> None:
+        """There is a pool now, which says whether there is one more slot."""
+        self.room = room
+        self.give()
+
+    def give(self) -> None:
+        """Give away the slots that are free now."""
+        while self.room(self._held.total()):
+            lines = (self._first, self._waiting)
+            lanes = {lane: None for line in lines for lane in line if line[lane]}
+            if not lanes:
+                break
+            lane = None if None in lanes else min(lanes, key=self._turn)
+            waits = (self._first[lane] or self._waiting[lane]).popleft()
+            if not waits.done():  # else its task was cancelled
+                self._held[lane] += 1
+                waits.set_result(Slot(lane, self))
+
+    def begun(self, lane: str | None) -> None:
+        """A slot of this lane has a job."""
+        self._turns[lane] = max(self._turns.values(), default=0) + 1
+
+    def freed(self, lane: str | None) -> None:
+        """A slot of this lane is free again."""
+        self._held[lane] -= 1
+        self._give_soon()
+
+    def _give_soon(self) -> None:
+        """Give away the free slots when all that follows from the end of a trial has happened.
+
+        So those are in time who have waited for this trial.
+        """
+        if not self._turns_left:
+            asyncio.get_running_loop().call_soon(self._wait)
+        self._turns_left = TURNS
+
+    def _wait(self) -> None:
+        self._turns_left -= 1
+        if self._turns_left:
+            asyncio.get_running_loop().call_soon(self._wait)
+        else:
+            self.give()
+
+    def _turn(self, lane: str | None) -> tuple[int, int]:
+        return self._held[lane], self._turns.get(lane, 0)
+
+
+def finish(loop: asyncio.AbstractEventLoop) -> None:
+    """End the tasks that are left in a loop, for example after Ctrl-C, and close it."""
+
+    async def end() -> None:
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    loop.run_until_complete(end())
+    loop.close()
+
+
+def report_of(record: Record) -> dict[str, Any]:
+    """The report of a trial that has ended with this record."""
+    return {
+        "status": record.status,
+        "reason": record.reason,
+        "dev": record.dev_score,
+        "cost": record.training_seconds or 0.0,
+        "seconds": record.wall_seconds or 0.0,
+        "peak_gpu_memory_mib": record.peak_gpu_memory_mib,
+        "device": record.device,
+    }
+
+
+def unstored_report(why: UserError, records: Iterable[Record]) -> dict[str, Any]:
+    """The report of a trial whose record cannot be stored, so that the terminal has its scores."""
+    scores = [
+        ", ".join(f"{name} {value:.2f}" for name, value in {**each.dev, **each.test}.items())
+        for each in records
+    ]
+    reason = "; ".join([str(why), *(f"its scores: {each}" for each in scores)])
+    return {"status": "failed", "reason": reason, "dev": None}

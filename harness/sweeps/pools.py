@@ -1,0 +1,72 @@
+"""The pool that a sweep gets: Ray, or this process where that takes no longer."""
+
+import os
+from collections.abc import Iterable
+
+from harness.sweeps.cluster.machines import this_machine
+from harness.sweeps.cost import estimated_seconds
+from harness.sweeps.pool import Pool
+from harness.sweeps.resources import Limits, Resources
+from harness.sweeps.screen.watcher import SweepWatcher
+from harness.sweeps.spaces.search import Search
+from harness.trials.store import Store
+from harness.trials.trial import Trial
+
+START_SECONDS, TRIAL_SECONDS = 10.0, 1.0
+"""Seconds of the start of Ray and of its workers, and of every trial beside its work"""
+
+
+def pool(
+    store: Store,
+    resources: Resources,
+    limits: Limits,
+    samples: Iterable[Trial],
+    *,
+    local: bool,
+    watcher: SweepWatcher | None = None,
+    dashboard: bool = False,
+) -> Pool:
+    """The pool of a sweep.
+
+    `samples`: a trial of each search, for which a cluster is checked before the first one. `local`:
+    whether it is this process. `watcher`: hears what the user should know. `dashboard`: whether the
+    trials are shown in Ray's dashboard.
+    """
+    # Each of them takes seconds to import.
+    if local:
+        from harness.sweeps.local_pool import LocalPool
+
+        return LocalPool(store, resources.cpus)
+    from harness.sweeps.cluster.ray_pool import RayPool
+
+    return RayPool(store, resources, limits, samples, watcher, dashboard=dashboard)
+
+
+def runs_here(searches: Iterable[Search], resources: Resources, limits: Limits) -> bool:
+    """Whether a sweep runs in this process unless its user says otherwise.
+
+    It does so where one trial runs at a time, and where all of its trials together are estimated
+    to take no longer than the start of Ray. Trials with limits, and those on GPUs or on a cluster,
+    have processes of their own.
+    """
+    if os.environ.get("RAY_ADDRESS") or limits != Limits() or resources.gpus:
+        return False
+    if resources.gpus is None and this_machine().gpus:
+        return False
+    if resources.cpus <= (cores := os.cpu_count() or 1) < 2 * resources.cpus:
+        return True
+    if cores < resources.cpus:
+        return False  # Ray says that no machine has as many
+    seconds = 0.0
+    for search in searches:
+        steps = search.declared.steps
+        if steps is None or search.sampler is not None:
+            return False
+        each = estimated_seconds(search.declared, steps, tested=True)
+        if each is None:
+            return False
+        trials = len(search.known_trials())
+        if search.rounds:  # then come the other rounds, of which none is known, and the finals
+            trials = trials * len(search.rounds) + len(search.trials([search.fixed], "final"))
+        seconds += (each + TRIAL_SECONDS) * trials
+    return seconds <= START_SECONDS

@@ -1,0 +1,334 @@
+"""A sweep from its first check to its last final seed, to be read from top to bottom.
+
+Its searches go on side by side: each has rounds or a sampler, chooses on dev, and trains what it
+has chosen on the final seeds. The store says what is left to do, so an interrupted sweep goes on
+when the same command is given.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from harness.shared_cache import check_caches
+from harness.sweeps.cost import long_first
+from harness.sweeps.phases import Phase, Phases
+from harness.sweeps.pool import Lanes, Pool, Slot, finish
+from harness.sweeps.pools import pool, runs_here
+from harness.sweeps.resources import Limits, Resources
+from harness.sweeps.screen.watcher import Everyone, RoundPlan, SweepWatcher, TrialWatcher
+from harness.sweeps.searching.scored import (
+    Scored,
+    chosen_of,
+    sampled_of,
+    scored_of,
+    settled_keys,
+    tried_of,
+)  # fmt: skip
+from harness.sweeps.spaces.axes import Values
+from harness.sweeps.spaces.sampling import Sampler
+from harness.sweeps.spaces.search import Search, implied
+from harness.sweeps.trial_runs import TrialRuns
+from harness.trials.store import Store
+from harness.trials.trial import Trial, key
+
+if TYPE_CHECKING:
+    from harness.sweeps.searching.configurations import Configurations
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """The outcome of a sweep beside the records in the store."""
+
+    failed: int
+    """Trials of this sweep that failed"""
+    undecided: list[str]
+    """Searches of which no configuration finished"""
+    finals: set[str]
+    """Keys of the final trials"""
+
+
+def run_sweep(
+    searches: list[Search],
+    store: Store,
+    resources: Resources,
+    limits: Limits,
+    watcher: SweepWatcher,
+    *,
+    dashboard: bool = False,
+    local: bool | None = None,
+    tracking: TrialWatcher | None = None,
+    only_parts: bool = False,
+) -> SweepResult:
+    """Run the trials that the store has not finished.
+
+    `dashboard`: whether they are shown in Ray's dashboard. `local`: whether they run in this
+    process; None: where that takes no longer. `tracking`: hears of them, too. `only_parts`: make
+    what they share, and run none of them; these are the trials of the first rounds and, as far as
+    they are known, those of the final seeds.
+    Raises UserError, before anything runs, for a model or a data file that is not there, or for a
+    cache or a store that cannot be written.
+    """
+    check_caches()
+    store.check_writable()
+    if local is None:
+        local = not dashboard and runs_here(searches, resources, limits)
+    samples = [each.known_trials()[0] for each in (*implied(searches), *searches)]
+    with ExitStack() as stack:
+
+        def start() -> Pool:
+            return stack.enter_context(
+                pool(
+                    store, resources, limits, samples,
+                    local=local, watcher=watcher, dashboard=dashboard,
+                )
+            )  # fmt: skip
+
+        heard = Everyone(watcher, tracking) if tracking else watcher
+        sweep = Sweep(searches, store, start, watcher, heard)
+        sweep.check(only_parts=only_parts)
+        return sweep.serve(sweep.prepare() if only_parts else sweep.run())
+
+
+class Sweep:
+    """The searches of one sweep, and what they have come to."""
+
+    def __init__(
+        self,
+        searches: list[Search],
+        store: Store,
+        start: Callable[[], Pool],
+        watcher: SweepWatcher,
+        heard: TrialWatcher,
+    ) -> None:
+        """`start`: gives what runs trials; it is called when there is one to run.
+
+        `heard`: hears of the trials; it is the watcher, or has it among others.
+        """
+        self.searches, self.store, self.watcher = searches, store, watcher
+        self._start = start
+        self.lanes = Lanes()
+        self.runs = TrialRuns(store, self.lanes, lambda: self.pool, heard)
+        self.phases = Phases(watcher, lambda: self.pool.slots)
+        self._checked: set[str] = set()
+        """Searches of which it is known that their trials can run"""
+        self._samplers: set[str] = set()
+        self._undecided: list[str] = []
+        self._finals: set[str] = set()
+
+    @cached_property
+    def pool(self) -> Pool:
+        """What runs trials."""
+        return self._start()
+
+    @property
+    def known(self) -> list[Search]:
+        """The searches whose encoder is known, and those that train one for others."""
+        own = [each for each in self.searches if each.starts_from is None]
+        return [*implied(self.searches), *own]
+
+    def check(self, *, only_parts: bool = False) -> None:
+        """Check every search that the store has not finished, before anything runs.
+
+        `only_parts`: whether no trial is going to run, so that none needs to fit a machine. Raises
+        UserError for trials that cannot run.
+        """
+        searches = [*implied(self.searches), *self.searches]
+        trials = [_by_key(each.known_trials()) for each in searches]
+        settled = settled_keys({name: each[name] for each in trials for name in each}, self.store)
+        for search, by_key in zip(searches, trials, strict=True):
+            if by_key.keys() - settled:
+                self._check_runnable(search)
+        missing = {name: each[name] for each in trials for name in each.keys() - settled}
+        if missing and not only_parts:
+            self.pool.check_fits(missing.values())
+
+    def _check_runnable(self, search: Search) -> None:
+        if search.id not in self._checked:
+            from harness.trials.prepare import check_runnable  # with torch
+
+            check_runnable(search.trials([search.fixed], "final")[0])
+            self._checked.add(search.id)
+
+    def serve(self, main: Coroutine[Any, Any, None]) -> SweepResult:
+        """Run the tasks of this sweep to their end."""
+        loop = asyncio.new_event_loop()
+        try:
+            sweep = loop.create_task(main)
+            wanted = loop.create_task(self.lanes.wanted.wait())
+            either = asyncio.wait([sweep, wanted], return_when=asyncio.FIRST_COMPLETED)
+            loop.run_until_complete(either)
+            if not sweep.done():
+                self.pool.serve(loop, sweep, self.lanes)
+                self.store.compact()  # many small files are slow to read
+            sweep.result()
+        finally:
+            finish(loop)
+        return SweepResult(self._failed(), self._undecided, self._finals)
+
+    async def prepare(self) -> None:
+        """Make what the known trials share, and run none of them."""
+        trials = _by_key(trial for search in self.known for trial in search.known_trials())
+        finished = self.store.finished_keys()
+        missing = {name: trial for name, trial in trials.items() if name not in finished}
+        self.runs.expected |= missing
+        waits = [self.runs.prepared(name, trial) for name, trial in missing.items()]
+        preparing = asyncio.gather(*waits)
+        await asyncio.sleep(0)
+        if self.runs.parts:
+            self.watcher.underway(["what trials share"], len(self.runs.parts))
+        await preparing
+
+    async def run(self) -> None:
+        """Run the searches side by side."""
+        if not self.searches:  # a published table that lacks nothing
+            self.watcher.round(RoundPlan("final seeds", to_run=0, stored=0, slots=0))
+        trainers = [self._search(each, trains=True) for each in implied(self.searches)]
+        own = [self._search(each) for each in self.searches if each.starts_from is None]
+        await side_by_side(*trainers, *own)
+
+    async def _search(self, search: Search, *, trains: bool = False) -> None:
+        """Search, choose, and train the chosen configuration on the final seeds.
+
+        `trains`: whether it trains an encoder for other searches, and nothing else.
+        """
+        if search.sampler:
+            scored = await self._sampled(search, search.sampler)
+        else:
+            scored = await self._rounds(search)
+        later = [each for each in self.searches if each.starts_from == search]
+        # A search without rounds and without a sampler has a single configuration.
+        if not scored and (search.rounds or search.sampler):
+            self._undecided += [each.label for each in (search, *later)]
+            return
+        values = chosen_of(search, scored, self.store) if scored else search.fixed
+        dev = next((dev for each, dev in scored if each == values), None)
+        self.watcher.chosen(search, values, dev)
+        finals = search.trials([values], "final")[: 1 if trains else None]
+        if not trains:
+            self._finals |= _by_key(finals).keys()
+        await side_by_side(
+            self._all("final seeds", search, finals),
+            *(self._on_trained_encoder(each, search, values) for each in later),
+        )
+
+    async def _on_trained_encoder(self, search: Search, base: Search, chosen: Values) -> None:
+        """A search whose encoder a final trial of another one trains."""
+        trainer = search.trainer(chosen)
+        await self._all("", base, [trainer])
+        await self._search(search.started(trainer))
+
+    async def _rounds(self, search: Search) -> Scored:
+        """The configurations of a search with their mean dev scores, from all of its rounds."""
+        scored: Scored = []
+        for number in range(len(search.rounds)):
+            # Without any score there is nothing from which the next round could start.
+            if scored or not number:
+                values = search.configurations(number, scored)
+                await self._round(search, f"round {number + 1}", values)
+                scored += scored_of(search, values, self.store)
+        return scored
+
+    async def _round(self, search: Search, name: str, values: list[Values]) -> None:
+        """Run the configurations of a round, each as far as a pruner lets it."""
+        trials, title = search.trials(values, "search"), f"search, {name}"
+        by_key = _by_key(trials)
+        missing = by_key.keys() - settled_keys(by_key, self.store)
+        if not search.pruner or not missing:
+            await self._all(title, search, trials)
+            return
+        from harness.sweeps.searching.configurations import Configurations
+        from harness.sweeps.searching.study import Study  # Optuna takes long to import
+
+        study = Study(search, self.store, name)
+        configurations = Configurations(search, study, self.store, values)
+        await self._judged(title, search, configurations, len(by_key) - len(missing))
+
+    async def _sampled(self, search: Search, sampler: Sampler) -> Scored:
+        """Spend what is left of a sampler's budget; the configurations with their scores.
+
+        The configurations that the store has from this search count towards the budget, and the
+        sampler learns from them.
+        """
+        self._samplers.add(search.id)
+        title = f"search, {sampler.name} on {search.label}"
+        settled = [each.values for each in tried_of(search, self.store) if each.settled]
+        if sampler.configurations is not None and len(settled) >= sampler.configurations:
+            await self._all(title, search, search.trials(settled, "search"))
+            return sampled_of(search, self.store)
+        from harness.sweeps.searching.configurations import Configurations
+        from harness.sweeps.searching.study import Study  # Optuna takes long to import
+
+        study = Study(search, self.store)
+        configurations = Configurations(search, study, self.store)
+        await self._judged(title, search, configurations, configurations.settled)
+        tried = [{**search.fixed, **drawn} for drawn in study.finished_params()]
+        return scored_of(search, tried, self.store)
+
+    async def _judged(
+        self, title: str, search: Search, configurations: "Configurations", stored: int
+    ) -> None:
+        """Run configurations of which a study decides which trials run, and when."""
+        phase = Phase(title, lambda: configurations.left, stored, configurations.more)
+        if configurations.left or configurations.more() != 0:
+            self._check_runnable(search)
+        await self.phases.begin(phase)
+        await configurations.run(self.runs, lambda: self.pool.slots)
+        self.phases.end(phase)
+
+    async def _all(self, title: str, search: Search, trials: list[Trial]) -> None:
+        """Run all of the trials that the store lacks."""
+        by_key = _by_key(trials)
+        settled = settled_keys(by_key, self.store)
+        missing = long_first({name: by_key[name] for name in by_key if name not in settled})
+        phase = Phase(title, missing.keys, len(settled))
+        if missing:
+            self._check_runnable(search)
+        self.runs.expected |= {
+            name: trial for name, trial in missing.items() if name not in self.runs.reports
+        }
+        await self.phases.begin(phase)
+
+        async def run(name: str, slot: Slot | None) -> None:
+            await self.runs.report(name, missing[name], search.label, slot)
+            del missing[name]
+
+        tasks = []
+        for name in list(missing):
+            asked = name in self.runs.reports  # another search has done so
+            slot = None if asked else await self.lanes.slot(search.label)
+            tasks.append(asyncio.create_task(run(name, slot)))
+        await asyncio.gather(*tasks)
+        self.phases.end(phase)
+
+    def _failed(self) -> int:
+        """The number of trials of this sweep that have failed, also in earlier runs of samplers."""
+        reports = {name: task.result() for name, task in self.runs.reports.items()}
+        failed = {name for name, report in reports.items() if report["status"] == "failed"}
+        rows = self.store.read(("search", "role"), pc.field("status") == "failed").table
+        for row in rows.to_pylist():
+            if row["search"] in self._samplers and row["role"] == "search":
+                failed.add(row["key"])
+        return len(failed)
+
+
+async def side_by_side(*tasks: Coroutine[Any, Any, None]) -> None:
+    """Wait for all of these; one that raises a UserError does not end the others.
+
+    Raises what the first of them has raised, when all have ended.
+    """
+    for found in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(found, BaseException):
+            raise found
+
+
+def _by_key(trials: Iterable[Trial]) -> dict[str, Trial]:
+    """Key -> trial. A trial remembers what its method declares, so copies are asked for the keys.
+
+    That is some kilobytes of each of the trials that wait.
+    """
+    return {key(replace(trial)): trial for trial in trials}

@@ -1,0 +1,179 @@
+"""The progress of a sweep on the screen: a live view in a terminal, plain lines elsewhere."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from harness.errors import headline
+from harness.sweeps.screen.live_view import count_text, duration, live_view, time_left
+from harness.sweeps.screen.sweep_state import Publish, SweepState
+from harness.sweeps.screen.watcher import RoundPlan
+from harness.sweeps.spaces.axes import Values
+from harness.sweeps.spaces.search import Search
+from harness.training.progress import Progress
+from harness.trials.record import four_digits
+from harness.trials.running import RunningTrial
+from harness.trials.trial import Trial
+
+SHOWN_ROUNDS = 3
+"""So many rounds are named that go on side by side"""
+
+
+class Terminal:
+    """Shows the running trials, the finished ones, the best score so far and the time left.
+
+    It is a SweepWatcher, and it is used as a context manager.
+    """
+
+    def __init__(self, console: Console, publish: Publish) -> None:
+        """`publish`: hears of every change of the sweep's state."""
+        self.console, self.publish = console, publish
+        self.state = SweepState()
+        self.running: dict[str, tuple[RunningTrial, float]] = {}
+        """Label -> a running trial, and when it began by our clock"""
+        self.best: dict[str, float] = {}
+        """Search and role -> the best dev score"""
+        self.preparation: dict[str, float] = {}
+        """Title of a part that is being made -> since when"""
+        self.waited: set[str] = set()
+        """What trials have waited for, in words"""
+        self.live = Live(
+            console=console, get_renderable=self._view, refresh_per_second=2, transient=True
+        )
+
+    def __enter__(self) -> "Terminal":
+        if self.console.is_terminal:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.console.is_terminal:
+            self.live.stop()
+
+    def notice(self, sentence: str) -> None:
+        """Something that the user should know."""
+        self.say(sentence)
+
+    def round(self, plan: RoundPlan) -> None:
+        """A round begins."""
+        self._change(slots=plan.slots or self.state.slots)
+        at_a_time = f", {plan.slots} at a time" if plan.slots else ""
+        counts = f"{count_text(plan.to_run)} to run, {plan.stored} already in the store"
+        self.say(f"{plan.title}: {counts}{at_a_time}")
+
+    def underway(self, titles: list[str], left: int | None) -> None:
+        """These rounds go on now."""
+        shown, more = titles[:SHOWN_ROUNDS], len(titles) - SHOWN_ROUNDS
+        title = "; ".join(shown) + (f"; {more} more" if more > 0 else "")
+        self._change(
+            title=title or self.state.title,
+            to_run=None if left is None else self.state.done + left,
+        )
+
+    def chosen(self, search: Search, configuration: Values, dev: float | None) -> None:
+        """A search has chosen a configuration."""
+        if dev is not None:
+            values = " ".join(
+                f"{name}={four_digits(configuration[name])}"
+                for name in search.searched
+                if name in configuration
+            )
+            self.say(f"chosen for {search.label}: {values} ({search.metric} {dev:.2f})")
+
+    def started(self, trial: Trial) -> None:
+        """A worker has taken the trial."""
+        self.running[trial.label] = (RunningTrial(trial.label), time.monotonic())
+
+    def progressed(self, trial: Trial, report: Mapping[str, Any]) -> None:
+        """A trial has done more steps, and may have a new dev score."""
+        known, began = self.running.get(trial.label, (RunningTrial(trial.label), time.monotonic()))
+        progress = Progress(**{name: report[name] for name in Progress.__dataclass_fields__})
+        self.running[trial.label] = (known.after(progress, time.monotonic() - began), began)
+        # In a terminal, the live view shows the same numbers.
+        if progress.dev is not None and not self.console.is_terminal:
+            self.say(
+                f"  {trial.label}: step {progress.step}/{progress.total_steps}, "
+                f"loss {progress.loss:.3f}, dev {progress.dev:.2f}"
+            )
+
+    def ended(self, trial: Trial, report: Mapping[str, Any]) -> None:
+        """A trial has finished, was pruned, or has failed."""
+        label, status = trial.label, report.get("status")
+        self._leave(label, done=1, failed=status == "failed", pruned=status == "pruned")
+        where = f"[{self.state.done}/{count_text(self.state.to_run)}] {label}"
+        if status == "pruned":
+            self.say(f"{where}: dev {report['dev']:.2f}, {headline(report.get('reason'))}")
+            return
+        if status != "finished":
+            see = f"; see `{report['logs']}`" if "logs" in report else ""
+            self.say(f"{where}: FAILED: {headline(report.get('reason'))}{see}")
+            return
+        group, dev = f"{trial.search} {trial.role}", report["dev"]
+        self.best[group] = max(dev, self.best.get(group, dev))
+        if self.state.best is None or dev > self.state.best:
+            self._change(best=dev, best_label=label)
+        left = time_left(self.state, self._trials())
+        self.say(f"{where}: dev {dev:.2f} (best {self.best[group]:.2f}); {left}")
+
+    def postponed(self, trial: Trial, why: str) -> None:
+        """A trial waits for another process."""
+        self._leave(trial.label)
+        if why not in self.waited:  # several trials may wait for the same, and try several times
+            self.waited.add(why)
+            self.say(f"  {trial.label} waits: {why}")
+
+    def preparing(self, title: str) -> None:
+        """A worker makes a part that trials share."""
+        self.preparation[title] = time.monotonic()
+
+    def prepared(self, title: str, reason: str | None, waiting: int) -> None:
+        """A part has been made, or cannot be."""
+        seconds = time.monotonic() - self.preparation.pop(title, time.monotonic())
+        self._change(failed=self.state.failed + (reason is not None))
+        result = f"FAILED: {headline(reason)}" if reason else f"made in {duration(seconds)}"
+        self.say(f"  {title}: {result}")
+
+    def stopping(self, running: int) -> None:
+        """The sweep waits for the checkpoints of its running trials."""
+        self.say(
+            f"Stopping: {running} running trials save their state; Ctrl-C again stops at once."
+        )
+
+    def _leave(self, label: str, *, done: int = 0, failed: int = 0, pruned: int = 0) -> None:
+        """A trial runs no longer."""
+        now = time.monotonic()
+        _, began = self.running.pop(label, (None, now))
+        state = self.state
+        self._change(
+            done=state.done + done,
+            failed=state.failed + failed,
+            pruned=state.pruned + pruned,
+            trial_seconds=state.trial_seconds + now - began,
+        )
+
+    def _change(self, **changed: Any) -> None:
+        self.state = replace(self.state, **changed)
+        self.publish(self.state)
+
+    def _trials(self) -> list[RunningTrial]:
+        """The running trials, with the time that they have taken by now."""
+        now = time.monotonic()
+        return [replace(trial, seconds=now - began) for trial, began in self.running.values()]
+
+    def _parts(self) -> list[RunningTrial]:
+        """The parts that are being made."""
+        now = time.monotonic()
+        return [RunningTrial(title, now - since) for title, since in self.preparation.items()]
+
+    def say(self, line: str) -> None:
+        """Print a line."""
+        # Soft wrapping keeps a line whole where the output is a file.
+        self.console.print(Text(line), soft_wrap=True)
+
+    def _view(self) -> Group:
+        return live_view([self.state], [*self._parts(), *self._trials()])

@@ -1,0 +1,335 @@
+"""The configurations that a sampler suggests, or those of a grid with a pruner."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from statistics import fmean
+from typing import Any
+
+import pyarrow.compute as pc
+from optuna.trial import FrozenTrial, TrialState
+
+from harness.errors import UserError
+from harness.sweeps.pool import Report, Slot
+from harness.sweeps.searching.scored import tried_of
+from harness.sweeps.searching.study import KEYS, Study
+from harness.sweeps.spaces.axes import Values
+from harness.sweeps.spaces.search import Search
+from harness.sweeps.trial_runs import TrialRuns
+from harness.trials.record import Record
+from harness.trials.store import Store
+from harness.trials.trial import Trial, key, pruned
+
+REPEATS = 100
+"""A sampler that suggests so many known configurations one after the other has no other ones"""
+
+
+@dataclass(eq=False)
+class Configuration:
+    """A configuration of which trials are left, and what the others have scored."""
+
+    number: int
+    """Its number in the study"""
+    left: dict[str, Trial]
+    """Key -> trial that has not ended, in the order of subsets and seeds"""
+    first: str
+    """Key of the trial whose curve a pruner sees"""
+    scores: list[float] = field(default_factory=list)
+    costs: list[float] = field(default_factory=list)
+    """Seconds of training"""
+    stopped: bool = False
+    """Whether the pruner has stopped it"""
+
+
+class Configurations:
+    """Configurations that run until a budget is spent, or until a grid has ended.
+
+    Each is one trial for each search seed and label subset, and the study learns the mean of their
+    dev scores. With a pruner, the seeds of a configuration run one after the other: a pruner of
+    curves sees the first one, and where it stops this one, the others do not run. They are recorded
+    as pruned, so that the store says that nothing is left.
+    """
+
+    def __init__(
+        self, search: Search, study: Study, store: Store, listed: Iterable[Values] | None = None
+    ) -> None:
+        """`listed`: the configurations of a grid; None: the sampler suggests them.
+
+        What was running when an earlier process ended goes on under its number. Of a sampler, what
+        the store has and the study does not know is added to the study.
+        """
+        self.search, self.study, self.store = search, study, store
+        self._open: list[Configuration] = []
+        """Those of which trials are left"""
+        self._waiting: deque[tuple[int | None, Values]] = deque()
+        """The configurations of a grid that are still to run, with their numbers in the study"""
+        self._asked: set[frozenset[str]] = set()
+        """The keys of the trials of each configuration that counts towards the budget"""
+        self._heard_of: set[int] = set()
+        """The numbers of the configurations that are open here, or were, or need not be"""
+        self._running: dict[str, float] = {}
+        """Key of a trial -> since when it is waited for"""
+        self._repeated, self._spent = 0, 0.0
+        self._repeats = len(search.trials([search.fixed], "search"))
+        """The number of trials of a configuration"""
+        self._budget = None if listed is not None else search.sampler
+        if listed is None:
+            self._go_on()
+        else:
+            self._take_up(listed)
+
+    # What there is already
+
+    def _go_on(self) -> None:
+        """Bring the study of a sampler and the store together."""
+        stored = tried_of(self.search, self.store)
+        settled = self.store.finished_keys()  # also what another search has finished
+        settled |= {record.key for each in stored for record in each.records}
+        seconds = self.store.read(
+            ("search", "wall_seconds"), pc.field("search") == self.search.id
+        ).table["wall_seconds"]
+        self._spent = pc.sum(seconds).as_py() or 0.0
+        known: set[str] = set()
+        for trial in self.study.trials():
+            names = _names(trial)
+            if trial.state != TrialState.FAIL:
+                known |= names
+            if trial.state == TrialState.RUNNING and not names:
+                self.study.failed(trial.number)  # the process ended while it was suggested
+            if trial.state in (TrialState.COMPLETE, TrialState.PRUNED):
+                self._heard_of.add(trial.number)
+                # On other data or under another protocol, its trials had other keys.
+                if names <= settled and names == self._keys({**self.search.fixed, **trial.params}):
+                    self._count(names)
+        for each in stored:
+            if each.records[0].key not in known:
+                self._begin(None, each.values)
+        self._join()
+
+    def _join(self) -> list[Configuration]:
+        """Take part in what earlier processes or other sweeps of the search have begun.
+
+        The claims in the store see to it that each trial runs once.
+        """
+        joined = []
+        for trial in self.study.trials():
+            names = _names(trial)
+            if names and trial.number not in self._heard_of:
+                if trial.state == TrialState.RUNNING:
+                    joined.append(self._begin(trial.number, {**self.search.fixed, **trial.params}))
+                elif trial.state != TrialState.FAIL:
+                    self._count(names)
+                self._heard_of.add(trial.number)
+        return [each for each in joined if each]
+
+    def _take_up(self, listed: Iterable[Values]) -> None:
+        """Find the configurations of a grid that are not settled, and their numbers."""
+        known: dict[frozenset[str], FrozenTrial] = {
+            _names(trial): trial for trial in self.study.trials() if trial.state != TrialState.FAIL
+        }
+        for values in listed:
+            names = self._keys(values)
+            trial = known.get(names)
+            running = trial is not None and trial.state == TrialState.RUNNING
+            if trial is None or running or not all(map(self._settled, names)):
+                self._waiting.append((trial.number if trial and running else None, values))
+
+    def _keys(self, values: Values) -> frozenset[str]:
+        """The keys of the trials of a configuration."""
+        return frozenset(key(trial) for trial in self.search.trials([values], "search"))
+
+    def _settled(self, name: str) -> Record | None:
+        """The record of a trial of which this search needs nothing more; None: it is to run."""
+        record = self.store.get(name)
+        return record if record and record.settled_for(self.search.id) else None
+
+    def _count(self, names: frozenset[str]) -> None:
+        """Count a configuration towards the budget, once however often it is suggested."""
+        self._repeated = self._repeated + 1 if names in self._asked else 0
+        self._asked.add(names)
+
+    # The numbers of trials
+
+    @property
+    def left(self) -> set[str]:
+        """The keys of the trials of open configurations that have not ended."""
+        return {name for each in self._open for name in each.left}
+
+    def more(self) -> int | None:
+        """The number of further trials that may be asked for; None: hours decide it."""
+        known = len(self._waiting) * self._repeats
+        if not self._may_ask():
+            return known
+        assert self._budget
+        most = self._budget.configurations
+        return None if most is None else known + (most - len(self._asked)) * self._repeats
+
+    @property
+    def settled(self) -> int:
+        """The number of trials of configurations that are finished or pruned."""
+        running = {each.first for each in self._open}  # one may be suggested twice
+        return (len(self._asked) - len(running)) * self._repeats
+
+    def _may_ask(self) -> bool:
+        """Whether the sampler may suggest a further configuration."""
+        if self._budget is None or self._repeated >= REPEATS:
+            return False
+        most, hours = self._budget.configurations, self._budget.hours
+        now = time.monotonic()
+        spent = self._spent + sum(now - since for since in self._running.values())
+        return (most is None or len(self._asked) < most) and (hours is None or spent < 3600 * hours)
+
+    # Ask, run, tell
+
+    async def run(self, runs: TrialRuns, slots: Callable[[], int]) -> None:
+        """Run configurations until nothing is left to ask for, and all have ended.
+
+        `slots`: the most that are open without a score; a sampler learns from the others.
+        """
+        tasks = [asyncio.create_task(self._run(runs, each)) for each in self._open]
+        here = set(tasks)
+        while self._waiting or self._may_ask():
+            if len(here) >= slots():
+                ended, here = await asyncio.wait(here, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.gather(*ended)  # where one has raised an error, so does this
+                continue
+            # What is suggested later is suggested better, so nothing is before a slot is free.
+            slot = await runs.lanes.slot(self.search.label)
+            if self._budget:  # other sweeps of the search have workers for what they have begun
+                tasks += [asyncio.create_task(self._run(runs, each)) for each in self._join()]
+            begun = self._next()
+            if begun is None:
+                slot.free()
+                continue
+            task = asyncio.create_task(self._run(runs, begun, slot))
+            here.add(task)
+            tasks.append(task)
+            await asyncio.sleep(0)  # its other seeds wait for slots before the next configuration
+        await asyncio.gather(*tasks)
+
+    def _next(self) -> Configuration | None:
+        """Begin with one more configuration; None where nothing of it is left to run."""
+        if self._waiting:
+            return self._begin(*self._waiting.popleft())
+        if not self._may_ask():  # the hours are over now
+            return None
+        number, drawn = self.study.ask()
+        return self._begin(number, {**self.search.fixed, **drawn})
+
+    async def _run(
+        self, runs: TrialRuns, configuration: Configuration, slot: Slot | None = None
+    ) -> None:
+        """Run the trials of a configuration that are left. `slot`: for the first of them."""
+        if self.search.pruner is None:
+            names = list(configuration.left)
+            slots = [slot, *[None] * len(names)]
+            trials = zip(names, slots, strict=False)
+            await asyncio.gather(*(self._trial(runs, configuration, *each) for each in trials))
+        while configuration.left:  # a pruner hears of the seeds in their order
+            await self._trial(runs, configuration, next(iter(configuration.left)), slot)
+            slot = None
+
+    async def _trial(
+        self, runs: TrialRuns, configuration: Configuration, name: str, slot: Slot | None
+    ) -> None:
+        hears = name == configuration.first and not self.study.over_seeds
+        progressed = partial(self._stops, configuration) if hears else None
+        self._running.setdefault(name, time.monotonic())
+        trial = configuration.left[name]
+        report = await runs.report(name, trial, self.search.label, slot, progressed)
+        self._running.pop(name, None)
+        self._spent += report.get("seconds") or 0.0
+        self._heard(configuration, name, report)
+
+    def _begin(self, number: int | None, values: Values) -> Configuration | None:
+        """Open a configuration, and hear of what the store has of it already.
+
+        It is None where nothing is left of it.
+        """
+        if number is None:
+            number = self.study.add(values)
+        self._heard_of.add(number)
+        try:
+            trials = {key(each): each for each in self.search.trials([values], "search")}
+        except UserError:  # two values that do not go together
+            self._count(frozenset({str(number)}))
+            self.study.failed(number)
+            return None
+        self._count(frozenset(trials))
+        self.study.name_trials(number, list(trials))
+        begun = Configuration(number, dict(trials), first=next(iter(trials)))
+        self._open.append(begun)
+        for name, trial in trials.items():
+            if begun.left and (record := self._settled(name)):
+                if name == begun.first and not self.study.over_seeds:
+                    self.study.learn(number, curve_of(trial, record))
+                cost = record.training_seconds or 0.0
+                report = {"status": record.status, "dev": record.dev_score, "cost": cost}
+                self._heard(begun, name, report)
+            elif self.search.pruner:
+                break  # a pruner hears of the seeds in their order
+        return begun if begun.left else None
+
+    def _stops(self, configuration: Configuration, report: Report) -> bool:
+        """Whether a trial that has done more steps is to end now, because the pruner says so."""
+        if (evaluation := report.get("evaluation")) is not None:
+            worse = self.study.prunes(configuration.number, evaluation, report["best_dev"])
+            # At its last step a trial has finished, and nothing is saved by ending it.
+            configuration.stopped |= worse and report["step"] < report["total_steps"]
+        return configuration.stopped
+
+    def _heard(self, configuration: Configuration, name: str, report: Mapping[str, Any]) -> None:
+        """A trial of an open configuration has ended: tell the study what came of them all."""
+        if configuration.left.pop(name, None) is None:
+            return  # another seed has failed before
+        number = configuration.number
+        if report["status"] == "pruned":
+            self._prune(configuration)
+        elif report["status"] == "failed":
+            configuration.left.clear()
+            self.study.failed(number)
+        else:
+            configuration.scores.append(report["dev"])
+            configuration.costs.append(report.get("cost") or 0.0)
+            seeds = len(configuration.scores)
+            worse = self.study.over_seeds and self.study.prunes(number, seeds, report["dev"])
+            if not configuration.left:
+                self.study.finished(number, fmean(configuration.scores), fmean(configuration.costs))
+            elif worse:
+                self._prune(configuration)
+        if not configuration.left:
+            self._open.remove(configuration)
+
+    def _prune(self, configuration: Configuration) -> None:
+        """End a configuration early, and record those of its trials that do not run."""
+        self.study.pruned(configuration.number)
+        for trial in configuration.left.values():
+            with suppress(UserError):  # the disk is full; the study knows it, too
+                self.store.write(pruned(trial, "its search pruned the configuration before it ran"))
+        configuration.left.clear()
+
+
+def _names(trial: FrozenTrial) -> frozenset[str]:
+    """The keys of the trials of a configuration, as its study has them."""
+    return frozenset(trial.user_attrs.get(KEYS, ()))
+
+
+def curve_of(trial: Trial, record: Record) -> list[float]:
+    """The best dev score so far after each evaluation of the last stage."""
+    stages = trial.declared.stages
+    if not stages:
+        return []
+    # The choice of the best checkpoint starts anew behind a stage that is a run of its own.
+    apart = {stage.name for stage in stages[:-1] if stage.selection.own_run}
+    latest = stages[-1].selection.keep == "last"
+    best, curve = float("-inf"), []
+    for point in record.history:
+        if point["metric"] == "dev" and point["stage"] not in apart:
+            best = point["value"] if latest else max(best, point["value"])
+            if point["stage"] == stages[-1].name:
+                curve.append(best)
+    return curve

@@ -1,0 +1,140 @@
+"""The configurations of a search that the store has, with their mean dev scores."""
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import fmean
+
+import pyarrow.compute as pc
+
+from harness.data.user_modules import names_of_records
+from harness.errors import UserError, one_line
+from harness.sweeps.spaces.axes import Values
+from harness.sweeps.spaces.search import Search, best
+from harness.trials.record import WITHOUT_LARGE, Record
+from harness.trials.store import Store
+from harness.trials.trial import Trial, key
+
+Scored = list[tuple[Values, float]]
+"""Configurations, each with the mean of its dev scores"""
+COST_MARGIN = 0.5
+"""Where cost selects, too: the points on dev by which the chosen configuration may be worse"""
+_logger = logging.getLogger(__name__)
+_FINISHED = pc.field("status") == "finished"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A configuration of which the store has at least one trial of a search."""
+
+    values: Values
+    records: list[Record]
+    complete: bool
+    """Whether every search seed and label subset of it has finished"""
+
+    @property
+    def pruned(self) -> bool:
+        """Whether the search has ended it early."""
+        return any(record.status == "pruned" for record in self.records)
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing of it is left to run."""
+        return self.complete or self.pruned
+
+
+def scored_of(search: Search, configurations: list[Values], store: Store) -> Scored:
+    """The configurations whose search trials have all finished, with their mean dev scores.
+
+    The mean is over the search seeds and label subsets.
+    """
+    return [(values, dev) for values, dev, _ in _means(search, configurations, store)]
+
+
+def chosen_of(search: Search, scored: Scored, store: Store) -> Values:
+    """The configuration with the highest dev score; of equal ones, the first.
+
+    Where cost selects, too, it is the cheapest of those at most COST_MARGIN below the highest, and
+    of equal ones the best. Nothing has a higher score at a lower cost, so it is on the front.
+    """
+    highest = max(dev for _, dev in scored)
+    if not search.by_cost:
+        return best(scored)
+    near = [values for values, dev in scored if dev >= highest - COST_MARGIN]
+    return min(_means(search, near, store), key=lambda found: (found[2], -found[1]))[0]
+
+
+def settled_keys(trials: Mapping[str, Trial], store: Store) -> set[str]:
+    """The keys of those trials that have finished, or that their own search has pruned."""
+    pruned = store.read(("search",), pc.field("status") == "pruned").table
+    by = {row["key"]: row["search"] for row in pruned.to_pylist()}
+    ours = {name for name, trial in trials.items() if by.get(name) == trial.search}
+    return ours | (trials.keys() & store.finished_keys())
+
+
+def tried_of(search: Search, store: Store) -> list[Tried]:
+    """The configurations of which the store has finished or pruned trials of this search.
+
+    Trials on other data, models or code, or under another protocol, have other keys and do not
+    count.
+    """
+    ours = (pc.field("search") == search.id) & (pc.field("role") == "search")
+    ended = _FINISHED | (pc.field("status") == "pruned")
+    records: dict[str, list[Record]] = defaultdict(list)
+    values: dict[str, Values] = {}
+    for record in store.read(WITHOUT_LARGE, ours & ended).records():
+        tried = {name: value for name, value in record.configuration.items() if name != "subset"}
+        # Each label subset is a trial of its own, but not a configuration of its own.
+        values[repr(tried)] = tried
+        records[repr(tried)].append(record)
+    found = []
+    # In a fixed order, because of equal scores the first configuration is chosen.
+    for name in sorted(records):
+        try:
+            with names_of_records():
+                keys = {key(trial) for trial in search.trials([values[name]], "search")}
+        except UserError as error:
+            shown = ", ".join(record.key[:10] for record in records[name])
+            _logger.warning("stored trials do not count (%s): %s", shown, one_line(str(error)))
+            continue
+        own = [record for record in records[name] if record.key in keys]
+        if own:
+            complete = sum(record.finished for record in own) == len(keys)
+            found.append(Tried(values[name], own, complete))
+    return found
+
+
+def sampled_of(search: Search, store: Store) -> Scored:
+    """The configurations that a sampler's search has finished so far.
+
+    A configuration counts when every search seed and label subset of it is in the store.
+    """
+    return [
+        (each.values, fmean(record.dev_score or 0.0 for record in each.records))
+        for each in tried_of(search, store)
+        if each.complete
+    ]
+
+
+def _means(
+    search: Search, configurations: list[Values], store: Store
+) -> list[tuple[Values, float, float]]:
+    """The finished ones of these configurations, with mean dev score and mean training seconds."""
+    keys = [
+        [key(trial) for trial in search.trials([values], "search")] for values in configurations
+    ]
+    asked = pc.field("key").isin([name for names in keys for name in names])
+    columns = ("selected_by", "dev", "training_seconds")
+    rows = store.read(columns, asked & _FINISHED).table.to_pylist()
+    found = {
+        row["key"]: (dict(row["dev"] or ()).get(row["selected_by"]), row["training_seconds"] or 0.0)
+        for row in rows
+    }
+    means = []
+    for values, names in zip(configurations, keys, strict=True):
+        known = [found[name] for name in names if name in found]
+        scores = [dev for dev, _ in known if dev is not None]
+        if len(scores) == len(names):
+            means.append((values, sum(scores) / len(scores), fmean(cost for _, cost in known)))
+    return means

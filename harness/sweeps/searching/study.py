@@ -1,0 +1,196 @@
+"""The study of a search: its configurations, curves and scores, in a journal that Optuna reads.
+
+The store has the results. The study has what a sampler and a pruner need beside them: the order of
+the suggestions, the curves, and what was running. `optuna-dashboard FILE` shows it.
+"""
+
+import logging
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from harness.errors import UserError
+from harness.sweeps.searching.samplers import distribution, pruner_of, sampler_of, suggested
+from harness.sweeps.spaces.axes import SamplerValues, Values
+from harness.sweeps.spaces.conditions import Ranges, applies, drawn_params
+from harness.sweeps.spaces.sampling import Wilcoxon
+from harness.sweeps.spaces.search import Search
+from harness.trials.store import Store
+
+KEYS, TO_PRUNE = "trials", "stopped"
+"""Attributes of a configuration: the keys of its trials, and whether the pruner has stopped it"""
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, IndexError, AssertionError)
+"""What Optuna raises for a journal that is not as it was written"""
+_logger = logging.getLogger(__name__)
+
+
+class Study:
+    """The study of a search, on disk beside the store."""
+
+    def __init__(self, search: Search, store: Store, part: str = "") -> None:
+        """`part`: the part of the search that has a study of its own, such as a round of a grid.
+
+        A damaged journal is set aside, with a warning, and a new one is begun. Raises UserError
+        when the journal cannot be written.
+        """
+        self.search = search
+        self.name = " ".join(filter(None, (search.label, search.id, part)))
+        self.path = store.studies_folder / f"{re.sub(r'[^A-Za-z0-9_.]+', '-', self.name)}.journal"
+        with self._writing():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            _end_with_a_line(self.path)
+            try:
+                self._open()
+            except _DAMAGE as error:
+                self._set_aside(error)
+                self._open()
+
+    def _open(self) -> None:
+        # Network file systems create a file once, but not all of them lock one.
+        lock = JournalFileOpenLock(str(self.path))
+        self._storage = JournalStorage(JournalFileBackend(str(self.path), lock_obj=lock))
+        self._study = optuna.create_study(
+            storage=self._storage,
+            study_name=self.name,
+            directions=["maximize", "minimize"] if self.search.by_cost else ["maximize"],
+            pruner=pruner_of(self.search.pruner),
+            load_if_exists=True,
+        )
+        self._number = self._storage.get_study_id_from_name(self.name)
+
+    def _set_aside(self, error: Exception) -> None:
+        kept = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
+        self.path.replace(kept)
+        _logger.warning(
+            "the study %s is damaged (%s); it is kept as %s, and a new one begins with the trials "
+            "of the store", self.path, error or type(error).__name__, kept.name,
+        )  # fmt: skip
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UserError(
+                f"the study {self.path} cannot be written ({error.strerror}); make room there, and "
+                "give the same command again"
+            ) from None
+
+    def trials(self) -> list[FrozenTrial]:
+        """All configurations in the order of their numbers."""
+        return list(self._study.get_trials(deepcopy=False))
+
+    def ask(self) -> tuple[int, Values]:
+        """The number and the values of a configuration that the sampler suggests."""
+        assert self.search.sampler is not None
+        with self._writing():
+            number = len(self.trials())
+            self._study.sampler = sampler_of(self.search.sampler, self.search.label, number)
+            trial = self._study.ask()
+            drawn: Values = {}
+            for name, axis in self.search.ranges.items():
+                if applies(axis, drawn):
+                    drawn[name] = suggested(trial, name, axis)
+            return trial.number, drawn
+
+    def add(self, configuration: Values) -> int:
+        """The number of a configuration that is given and not suggested."""
+        ranges: Ranges = self.search.ranges
+        if not ranges:
+            # The values of a grid are not drawn, so each is the only one that was possible.
+            varied = {name for axes in self.search.rounds for name in axes} & configuration.keys()
+            ranges = {name: SamplerValues(values=[configuration[name]]) for name in sorted(varied)}
+        params = drawn_params(ranges, configuration)
+        spaces = {name: distribution(ranges[name]) for name in params}
+        with self._writing():
+            trial = create_trial(state=TrialState.RUNNING, params=params, distributions=spaces)
+            created = self._storage.create_new_trial(self._number, trial)
+            return int(self._storage.get_trial_number_from_id(created))
+
+    def name_trials(self, number: int, keys: list[str]) -> None:
+        """Note the keys of a configuration's trials, by which it is found again."""
+        with self._writing():
+            self._storage.set_trial_user_attr(self._id(number), KEYS, keys)
+
+    def learn(self, number: int, curve: Sequence[float]) -> None:
+        """Note the whole curve of a configuration that has ended, also for the pruner."""
+        for step, score in enumerate(curve, 1):
+            self._hear(number, step, score)
+            with self._writing():
+                self._study.pruner.prune(self._study, self._trial(number))
+
+    def prunes(self, number: int, step: int, score: float) -> bool:
+        """Whether the pruner stops a configuration that has reached this point of its curve.
+
+        With Wilcoxon's test, a point is the score of a seed, and `step` is its place.
+        A point that was heard of before, in a run that was killed, gets no second decision.
+        """
+        trial = self._trial(number)
+        if TO_PRUNE in trial.user_attrs or step in trial.intermediate_values:
+            return TO_PRUNE in trial.user_attrs
+        self._hear(number, step, score)
+        with self._writing():
+            stopped = self._study.pruner.prune(self._study, self._trial(number))
+            if stopped:
+                self._storage.set_trial_user_attr(self._id(number), TO_PRUNE, value=True)
+        return bool(stopped)
+
+    def finished(self, number: int, dev: float, cost: float) -> None:
+        """The configuration has this mean dev score, and took so many seconds of training."""
+        self._tell(number, TrialState.COMPLETE, [dev, cost] if self.search.by_cost else [dev])
+
+    def pruned(self, number: int) -> None:
+        """The configuration has ended early."""
+        self._tell(number, TrialState.PRUNED)
+
+    def failed(self, number: int) -> None:
+        """The configuration has no score."""
+        self._tell(number, TrialState.FAIL)
+
+    def finished_params(self) -> list[Values]:
+        """What was drawn for each configuration that has finished, in the order of the numbers."""
+        return [dict(each.params) for each in self.trials() if each.state == TrialState.COMPLETE]
+
+    @property
+    def over_seeds(self) -> bool:
+        """Whether the pruner compares the scores of seeds, and not points of a curve."""
+        return isinstance(self.search.pruner, Wilcoxon)
+
+    def _hear(self, number: int, step: int, score: float) -> None:
+        with self._writing():
+            self._storage.set_trial_intermediate_value(self._id(number), step, score)
+
+    def _tell(self, number: int, state: TrialState, values: list[float] | None = None) -> None:
+        with self._writing():
+            # Another sweep of the same search may have told the same.
+            self._study.tell(number, values, state=state, skip_if_finished=True)
+
+    def _trial(self, number: int) -> FrozenTrial:
+        return self._storage.get_trial(self._id(number))
+
+    def _id(self, number: int) -> int:
+        return int(self._storage.get_trial_id_from_study_id_trial_number(self._number, number))
+
+
+def _end_with_a_line(path: Path) -> None:
+    """Remove a line without its end, as a process that is killed leaves it at a journal's end.
+
+    Whatever is written behind it would make the rest unreadable.
+    """
+    if not path.exists() or path.read_bytes()[-1:] in (b"", b"\n"):
+        return
+    lock = JournalFileOpenLock(str(path))
+    lock.acquire()
+    try:
+        content = path.read_bytes()
+        with path.open("rb+") as file:
+            file.truncate(content.rfind(b"\n") + 1)
+    finally:
+        lock.release()

@@ -1,0 +1,150 @@
+"""The searches of a search space, after the command line has narrowed it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any
+
+from harness.plugin import registry
+from harness.plugin.resolution import resolve
+from harness.sweeps.spaces.axes import MOST_TRIALS
+from harness.sweeps.spaces.conditions import bound
+from harness.sweeps.spaces.encoders import encoders_of, pretrained, trainers_of
+from harness.sweeps.spaces.named_corpora import replaced_names
+from harness.sweeps.spaces.sampling import Sampler
+from harness.sweeps.spaces.search import Search
+from harness.sweeps.spaces.space import MethodSpace, Repeats, Space, TrainedEncoder, rounds
+from harness.sweeps.spaces.space_methods import locators_of
+from harness.sweeps.spaces.space_values import check_command_line, check_shared, check_values
+from harness.sweeps.spaces.written_values import read_values
+from harness.sweeps.spaces.yaml_lines import Document
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What the command line changes in a search space; it goes before the file."""
+
+    methods: tuple[str, ...] = ()
+    """Names or paths of methods; empty: all methods of the space"""
+    encoders: tuple[str, ...] = ()
+    """Names of encoders; empty: those of the space"""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Hyperparameters that get one value in every method that has them, and are not searched.
+
+    The texts are read as their fields say.
+    """
+    configurations: int | None = None
+    """At most so many configurations per search and round; of a grid they are drawn at random"""
+    seeds: tuple[int, ...] = ()
+    """Final seeds; empty: those of the space"""
+    subsets: tuple[int, ...] = ()
+    """Final label subsets; empty: those of the space"""
+    published: bool = False
+    """Whether the papers' own values are run instead of a search"""
+
+    def without(self, axes: Mapping[str, Any]) -> dict[str, Any]:
+        """The axes that the command line leaves to the search."""
+        if self.published:
+            return {}
+        return {name: axis for name, axis in axes.items() if name not in self.values}
+
+
+def searches(space: Space, document: Document, overrides: Overrides) -> list[Search]:
+    """One search per method, setting, encoder and variant, in the file's order.
+
+    Raises UserError for an unknown method, corpus or hyperparameter, and for a value that a method
+    refuses.
+    """
+    wanted = locators_of(space, document, overrides.methods)
+    locators = dict(wanted)
+    for name in wanted:
+        locators |= trainers_of(name, wanted, space, document)
+    plugins = [registry.load(locator) for locator in locators.values()]
+    values = read_values(replaced_names(overrides.values, space.corpora), plugins)
+    overrides = replace(overrides, values=values)
+    check_shared(space, document, plugins)
+    check_command_line(overrides.values, plugins)
+    made = _Searches(space, overrides, locators)
+    found: list[Search] = []
+    total = 0
+    for name, locator in wanted.items():
+        check_values(registry.load(locator), name, space, document)
+        for search in made.of(name):
+            found.append(search)
+            total += search.most_trials
+            if total > MOST_TRIALS:
+                raise document.error(
+                    ("methods", name),
+                    f"with this method, the space would have up to {total} trials "
+                    f"(configurations x seeds x subsets of all searches); at most {MOST_TRIALS} "
+                    "can be planned",
+                )
+    for search in found:
+        search.declared.check()  # an unknown corpus is refused here, before anything runs
+    return found
+
+
+@dataclass(frozen=True)
+class _Searches:
+    """Makes the searches of a space that the command line has narrowed."""
+
+    space: Space
+    overrides: Overrides
+    locators: Mapping[str, str]
+    """Method as the space names it -> where to load it from"""
+
+    def of(self, name: str) -> Iterator[Search]:
+        """The searches of one method."""
+        part, values = self.space.methods[name] or MethodSpace(), self.overrides.values
+        wanted = self.overrides.encoders
+        wanted = (values["encoder"],) if "encoder" in values else wanted
+        settings = part.setting or self.space.setting
+        settings = [values["setting"]] if "setting" in values else settings
+        encoders = encoders_of(part, self.space, wanted)
+        for setting, encoder, variant in product(settings, encoders, part.variants or {"": {}}):
+            search = self._search(name, variant, setting, pretrained(encoder))
+            if isinstance(encoder, TrainedEncoder):
+                # The variants of the other method would each train another encoder.
+                trainer = self._search(
+                    encoder.trained_by, "", encoder.setting or setting, encoder.encoder
+                )
+                search = replace(search, starts_from=trainer)
+            yield search
+
+    def _search(self, name: str, variant: str, setting: str, encoder: str) -> Search:
+        """The search of a method; one that the space does not have has its published values."""
+        space, overrides = self.space, self.overrides
+        part, locator = space.methods.get(name) or MethodSpace(), self.locators[name]
+        plugin = registry.load(locator)
+        fields = plugin.config_type.model_fields
+        varied = (part.variants or {}).get(variant, {})
+        given = {"suite": space.suite, **space.set, **part.set, **varied, **overrides.values}
+        given |= {"setting": setting, "encoder": encoder}
+        fixed = {key: value for key, value in given.items() if key in fields}
+        resolve(plugin, fixed)  # it refuses a bad value now, before anything runs
+        free = [overrides.without(axes) for axes in rounds(part)]
+        ranges = bound(plugin, fixed, overrides.without(part.ranges or {}))
+        return Search(
+            method=locator,
+            variant=variant,
+            fixed=fixed,
+            rounds=tuple(axes for axes in free if axes),
+            ranges=ranges,
+            sampler=self._sampler(part) if ranges else None,
+            repeats={"search": space.search, "final": self._final()},
+            limit=overrides.configurations,
+            pruner=space.pruner,
+            by_cost=space.select.cost,
+        ).settled()
+
+    def _sampler(self, part: MethodSpace) -> Sampler | None:
+        limit = self.overrides.configurations
+        if part.sampler is None or limit is None:
+            return part.sampler
+        return part.sampler.model_copy(update={"configurations": limit})
+
+    def _final(self) -> Repeats:
+        return Repeats(
+            seeds=list(self.overrides.seeds) or self.space.final.seeds,
+            subsets=list(self.overrides.subsets) or self.space.final.subsets,
+        )

@@ -1,0 +1,234 @@
+"""A search: the configurations of one method on one encoder that are tried, and the choice."""
+
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from harness.data.revisions import short_name
+from harness.data.trained_encoders import parts_of, trained_name
+from harness.evaluation.suites import suite
+from harness.files import digest_of
+from harness.plugin import registry
+from harness.plugin.config import MethodConfig
+from harness.plugin.declared import Declared
+from harness.plugin.resolution import resolve
+from harness.sweeps.spaces.axes import (
+    Round,
+    SamplerRange,
+    SamplerValues,
+    Values,
+    expand,
+    most_configurations,
+)
+from harness.sweeps.spaces.conditions import Ranges
+from harness.sweeps.spaces.sampling import Pruner, Sampler
+from harness.sweeps.spaces.space import Repeats
+from harness.trials.trial import Role, Trial, key, named
+
+
+@dataclass(frozen=True)
+class Search:
+    """The search of one method, or of one variant of it, in one setting on one encoder."""
+
+    method: str
+    """Name or path of the plugin"""
+    variant: str
+    """Name of the variant; "": the method itself"""
+    fixed: Values
+    """The values that all configurations of the search share"""
+    rounds: tuple[Round, ...]
+    """The axes of each round; empty: a single configuration, or a sampler"""
+    ranges: Ranges
+    """The ranges of the sampler; empty without a sampler"""
+    sampler: Sampler | None
+    repeats: Mapping[Role, Repeats]
+    """Role -> the seeds and label subsets on which each configuration is run"""
+    limit: int | None
+    """At most so many configurations per round; None: all"""
+    pruner: Pruner | None = None
+    """What ends poor configurations early"""
+    by_cost: bool = False
+    """Whether the cheapest of the configurations nearly as good as the best is chosen"""
+    starts_from: "Search | None" = None
+    """The search that trains its encoder first; None: the encoder is pretrained"""
+
+    @cached_property
+    def declared(self) -> Declared:
+        """What the method declares under the configuration that everything starts from."""
+        plugin = registry.load(self.method)
+        return plugin.declare(resolve(plugin, self.fixed))
+
+    @property
+    def config(self) -> MethodConfig:
+        """The configuration that everything starts from."""
+        return self.declared.config
+
+    @property
+    def name(self) -> str:
+        """The method's name."""
+        return self.declared.name
+
+    @property
+    def metric(self) -> str:
+        """The dev score that selects."""
+        return suite(self.config.suite).dev
+
+    @property
+    def label(self) -> str:
+        """The search as people read it: method, setting, encoder, variant."""
+        if self.starts_from is None:
+            return named(self.declared, self.variant)
+        encoder = short_name(parts_of(self.config.encoder)[0])
+        first = f" trained by {self.starts_from.name}"
+        shown = f" ({self.variant})" if self.variant else ""
+        return f"{self.name} {self.config.setting} {encoder}{first}{shown}"
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is known from which encoder the trials start."""
+        return self.starts_from is None or parts_of(self.config.encoder)[1] is not None
+
+    def trainer(self, chosen: Values) -> Trial:
+        """The trial that trains the encoder: the chosen configuration on the first final seed."""
+        assert self.starts_from
+        return self.starts_from.trials([chosen], "final")[0]
+
+    def started(self, trial: Trial, *, download: bool = True) -> "Search":
+        """The search on the encoder that this trial trains.
+
+        Raises NotHere when a file that its key needs is not on this machine.
+        """
+        model, _ = parts_of(self.config.encoder)
+        encoder = trained_name(model, key(trial, download=download))
+        return replace(self, fixed={**self.fixed, "encoder": encoder})
+
+    @property
+    def id(self) -> str:
+        """Digest of the search's definition, by which its trials and its study are found again."""
+        parts = [
+            self.declared.source_digest,
+            self.config.deciding(),
+            {key: _plain(axis) for key, axis in self.ranges.items()},
+            None if self.sampler is None else self.sampler.model_dump(include={"name", "seed"}),
+            self.repeats["search"].model_dump(),
+        ]
+        # Where there is neither, the identifiers of earlier versions stay.
+        if self.pruner is not None:
+            parts.append(self.pruner.model_dump())
+        if self.by_cost:
+            parts.append("cost")
+        return digest_of(parts)
+
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """The hyperparameters that the search varies, sorted."""
+        return tuple(sorted({name for axes in self.rounds for name in axes} | set(self.ranges)))
+
+    def configurations(self, number: int, scored: list[tuple[Values, float]]) -> list[Values]:
+        """The configurations of a round: its axes around the best configuration so far.
+
+        Combinations that train the same thing are one configuration.
+
+        `number`: the index of the round, from 0. `scored`: all configurations so far, with their
+        mean dev scores.
+        """
+        base = best(scored) if scored else self.fixed
+        found = (self._coerced({**base, **axes}) for axes in expand(self.rounds[number], scored))
+        tried = list({repr(values): values for values in found}.values())
+        if self.limit is not None and self.limit < len(tried):
+            # The number of the round is the seed, so that the same command draws the same ones.
+            chosen = sorted(random.Random(number).sample(range(len(tried)), self.limit))
+            tried = [tried[index] for index in chosen]
+        return tried
+
+    def settled(self) -> "Search":
+        """The search without its only round, where that has a single configuration.
+
+        Then there is nothing to choose, and the configuration gets the final seeds at once.
+        """
+        if len(self.rounds) != 1:
+            return self
+        tried = (self._coerced({**self.fixed, **axes}) for axes in expand(self.rounds[0], []))
+        first = next(tried)
+        if any(values != first for values in tried):
+            return self
+        return replace(self, fixed=first, rounds=())
+
+    @property
+    def most_trials(self) -> int:
+        """The number of its trials, which are not made for it; those of a sampler do not count."""
+        kinds: list[tuple[Role, int]] = [("search", most_configurations(self.rounds)), ("final", 1)]
+        return sum(
+            number * len(self.repeats[role].seeds) * len(self.repeats[role].subsets)
+            for role, number in kinds
+        )
+
+    def known_trials(self) -> list[Trial]:
+        """The trials that are known before anything has run: the first round, or the only finals.
+
+        A sampler's are not known; those of the fixed values stand for them.
+        """
+        if self.rounds:
+            return self.trials(self.configurations(0, []), "search")
+        return self.trials([self.fixed], "final")
+
+    def _coerced(self, values: Values) -> Values:
+        """The values as the configuration has them.
+
+        The text "1e-5" becomes 1e-05, and a value without a meaning becomes the default.
+        """
+        config = resolve(registry.load(self.method), values)
+        return {name: getattr(config, name) for name in values}
+
+    def trials(self, configurations: Iterable[Values], role: Role) -> list[Trial]:
+        """The trials of a role: each configuration on each seed and each label subset.
+
+        Seeds and subsets that would not change the result are left out.
+        """
+        return [
+            trial
+            for configuration in configurations
+            for trial in repeated(
+                Trial(self.method, configuration, 0, role, self.id, self.variant, self.searched),
+                self.repeats[role],
+            )
+        ]
+
+
+def implied(searches: Iterable[Search]) -> list[Search]:
+    """The searches that train an encoder for some of these and are not among them, each once."""
+    listed, found = list(searches), list[Search]()
+    for search in listed:
+        trainer = search.starts_from
+        if trainer is not None and trainer not in (*listed, *found):
+            found.append(trainer)
+    return found
+
+
+def repeated(trial: Trial, repeats: Repeats) -> list[Trial]:
+    """The trial on each seed, and on each label subset where it uses only a share of the labels.
+
+    A method that trains nothing runs on the first seed only, since all would give the same result.
+    """
+    declared = trial.declared
+    choices = [{"subset": subset} for subset in repeats.subsets] if declared.draws_labels else [{}]
+    seeds = repeats.seeds if declared.stages else repeats.seeds[:1]
+    return [
+        replace(trial, seed=seed, configuration={**trial.configuration, **choice})
+        for choice in choices
+        for seed in seeds
+    ]
+
+
+def best(scored: list[tuple[Values, float]]) -> Values:
+    """The configuration with the highest dev score; of equal ones, the first."""
+    return max(scored, key=lambda pair: pair[1])[0]
+
+
+def _plain(axis: SamplerRange | SamplerValues) -> Any:
+    """An axis without what it does not use."""
+    if isinstance(axis, SamplerValues) and not axis.when:
+        return axis.values
+    return axis.model_dump(exclude=None if axis.when else {"when"})

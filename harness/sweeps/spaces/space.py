@@ -1,0 +1,256 @@
+"""A search space: the file that says which configurations are tried, and how one is chosen."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
+)
+
+from harness.data.corpus_names import CorpusName
+from harness.errors import UserError
+from harness.evaluation.suites import suite
+from harness.plugin.config import Setting
+from harness.sweeps.spaces.axes import (
+    Choice,
+    Ends,
+    Round,
+    SpacePart,
+    Values,
+    joined_ends,
+    size_problem,
+)
+from harness.sweeps.spaces.conditions import condition_problem
+from harness.sweeps.spaces.named_corpora import with_whole_names
+from harness.sweeps.spaces.sampling import ONE_OBJECTIVE, SEEDS, Pruner, Sampler, Wilcoxon
+from harness.sweeps.spaces.yaml_lines import Document, Location, read_document
+
+DEV = "dev"
+"""The name of whatever dev score a suite has, where a space selects by it"""
+
+
+Settings = Annotated[
+    list[Setting],
+    BeforeValidator(lambda given: given if isinstance(given, list) else [given]),
+    Field(min_length=1),
+]
+"""One setting or a list of them"""
+
+
+class TrainedEncoder(SpacePart):
+    """An encoder that another method of the sweep trains first.
+
+    It is that of the method's chosen configuration, trained on the first of the final seeds.
+    """
+
+    encoder: str
+    """The pretrained model from which that method starts"""
+    trained_by: str
+    """The method; one that is not in the space has its published values"""
+    setting: Setting | None = None
+    """The setting of that method; None: the setting of the method that uses the encoder"""
+
+
+Encoders = Annotated[
+    list[
+        Annotated[
+            Annotated[str, Tag("name")] | Annotated[TrainedEncoder, Tag("trained")],
+            Discriminator(lambda value: "name" if isinstance(value, str) else "trained"),
+        ]
+    ],
+    Field(min_length=1),
+]
+
+
+class MethodSpace(SpacePart):
+    """The configurations of one method that are tried.
+
+    They are a grid, rounds of grids, or ranges for a sampler. Without any of these, there is a
+    single configuration. Each variant, in each setting and on each encoder, is a search of its own.
+    """
+
+    setting: Settings | None = None
+    """None: that of the space"""
+    encoders: Encoders | None = None
+    """None: those of the space"""
+    set: Values = Field(default_factory=dict)
+    variants: dict[str, Values] | None = Field(None, min_length=1)
+    """Name -> the values that make the variant; they go before those of `set`"""
+    grid: Round | None = None
+    rounds: list[Round] | None = Field(None, min_length=1)
+    ranges: dict[str, Choice] | None = Field(None, min_length=1)
+    sampler: Sampler | None = None
+
+    @field_validator("set", mode="before")
+    @classmethod
+    def _empty(cls, given: Any) -> Any:
+        return given or {}  # `set:` with nothing behind it is None in YAML
+
+    @field_validator("variants", mode="before")
+    @classmethod
+    def _named(cls, given: Any) -> Any:
+        """A variant with nothing behind its name is the method as it is."""
+        if not isinstance(given, dict):
+            return given
+        for name in given:
+            if not isinstance(name, str) or not name.strip():
+                raise ValueError(f'the name of a variant is a text; write "{name}" in quotes')
+        return {name: values or {} for name, values in given.items()}
+
+
+class Select(SpacePart):
+    """By what a configuration is chosen.
+
+    `select: [dev, cost]` is short for `select: {metric: dev, cost: true}`.
+    """
+
+    metric: str = "stsb-dev"
+    mode: Literal["max"] = "max"
+    cost: bool = False
+    """Whether the cheapest of the configurations is chosen that are nearly as good as the best"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain_list(cls, given: Any) -> Any:
+        if not isinstance(given, list):
+            return given
+        if len(given) != 2 or given[1] != "cost":
+            raise ValueError("a list of objectives is [dev, cost]")
+        return {"metric": given[0], "cost": True}
+
+
+Numbers = Annotated[list[Annotated[int, Field(ge=0, lt=SEEDS)]], Field(min_length=1)]
+
+
+class Repeats(SpacePart):
+    """The seeds on which a configuration is run, and the label subsets.
+
+    The label subsets matter only to a configuration that uses a share of the labels.
+    """
+
+    seeds: Numbers
+    subsets: Numbers = Field(default_factory=lambda: [0])
+
+
+class Space(SpacePart):
+    """The content of a search-space file."""
+
+    setting: Settings = Field(default=["unsup"])
+    suite: str = "sts"
+    select: Select = Select()
+    search: Repeats = Repeats(seeds=[42])
+    final: Repeats = Repeats(seeds=[0, 1, 2])
+    pruner: Pruner | None = None
+    encoders: Encoders
+    corpora: dict[str, CorpusName] = Field(default_factory=dict)
+    set: Values = Field(default_factory=dict)
+    methods: dict[str, MethodSpace | None] = Field(min_length=1)
+
+
+def load_space(path: Path) -> tuple[Space, Document]:
+    """The search space of a file, and the document that knows its lines.
+
+    Raises UserError with file and line for whatever is wrong with the space itself. Hyperparameters
+    are checked against their methods later, by `harness.sweeps.spaces.overrides.searches`.
+    """
+    document = read_document(path)
+    space = document.parse(Space)
+    if space.corpora:
+        document = with_whole_names(document, space.corpora)
+        space = document.parse(Space)
+    _check_selector(space, document)
+    _check_pruner(space, document)
+    for name, part in space.methods.items():
+        _check_method(name, part or MethodSpace(), document)
+    return space, document
+
+
+def _check_selector(space: Space, document: Document) -> None:
+    try:
+        measured = suite(space.suite)
+        dev = measured.dev
+    except UserError as error:
+        raise document.error(("suite",), str(error)) from None
+    metric = space.select.metric
+    location: Location = ("select", "metric") if "select" in document.content else ("suite",)
+    if metric == DEV:
+        return
+    if metric in (*measured.tests, measured.card.average):
+        raise document.error(
+            location, f'"{metric}" is a test score, and test scores never select; use "{dev}"'
+        )
+    if metric != dev:
+        raise document.error(
+            location, f'suite {space.suite} has no dev score "{metric}"; valid: {dev}'
+        )
+
+
+def _check_pruner(space: Space, document: Document) -> None:
+    pruner, repeats = space.pruner, len(space.search.seeds) * len(space.search.subsets)
+    if pruner is not None and space.select.cost:
+        raise document.error(
+            ("pruner",), "a pruner looks at dev alone, and this space selects by cost, too"
+        )
+    if isinstance(pruner, Wilcoxon) and repeats <= pruner.least_seeds:
+        raise document.error(
+            ("pruner",),
+            f"wilcoxon cannot decide before {pruner.least_seeds} seeds with a p_threshold of "
+            f"{pruner.p_threshold:g}; write at least {pruner.least_seeds + 1} seeds under search",
+        )
+    for name, part in space.methods.items():
+        sampler = part.sampler if part else None
+        if space.select.cost and sampler is not None and sampler.name in ONE_OBJECTIVE:
+            raise document.error(
+                ("methods", name, "sampler"),
+                f"{sampler.name} has one objective, and this space selects by dev and cost; "
+                f"use nsga-ii",
+            )
+
+
+def _check_method(name: str, part: MethodSpace, document: Document) -> None:
+    location: Location = ("methods", name)
+    kinds = [kind for kind in ("grid", "rounds", "ranges") if getattr(part, kind) is not None]
+    if len(kinds) > 1:
+        raise document.error(
+            location, f"{' and '.join(kinds)} exclude each other; keep one of them"
+        )
+    if part.grid is not None and not part.grid:
+        raise document.error(
+            (*location, "grid"), "the grid is empty; name a hyperparameter, or leave grid out"
+        )
+    if (part.ranges is None) != (part.sampler is None):
+        raise document.error(location, "ranges need a sampler, and a sampler needs ranges")
+    if wrong := condition_problem(part.ranges or {}):
+        key, problem = wrong
+        raise document.error((*location, "ranges", key), problem)
+    _check_variants(part, (*location, "variants"), document)
+    known: dict[str, Ends | None] = {}
+    for number, axes in enumerate(rounds(part)):
+        where = (*location, "grid") if part.grid is not None else (*location, "rounds", number)
+        if not axes:
+            raise document.error(where, "the round is empty; name a hyperparameter")
+        before = rounds(part)[number - 1] if number else {}
+        if found := size_problem(axes, {key: known[key] for key in before}):
+            key, problem = found
+            raise document.error((*where, key), problem)
+        known |= {key: joined_ends(known.get(key, ()), axis) for key, axis in axes.items()}
+
+
+def _check_variants(part: MethodSpace, location: Location, document: Document) -> None:
+    searched = {key for axes in rounds(part) for key in axes} | set(part.ranges or {})
+    for name, values in (part.variants or {}).items():
+        if both := sorted(searched & values.keys()):
+            raise document.error(
+                (*location, name, both[0]),
+                f"{both[0]} is searched as well; leave it out of the variant or of the search",
+            )
+
+
+def rounds(part: MethodSpace) -> list[Round]:
+    """The rounds of a method: a grid is one round; a single configuration and ranges have none."""
+    return part.rounds or ([part.grid] if part.grid else [])

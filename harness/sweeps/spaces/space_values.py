@@ -1,0 +1,173 @@
+"""Checks the values of a search space against the methods that they are for."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from harness.errors import UserError, suggest
+from harness.plugin import registry
+from harness.plugin.config import MethodConfig
+from harness.plugin.registry import Plugin
+from harness.plugin.resolution import resolve
+from harness.sweeps.spaces.axes import Between, SamplerRange, SamplerValues, Span, Values
+from harness.sweeps.spaces.conditions import is_whole
+from harness.sweeps.spaces.encoders import pretrained
+from harness.sweeps.spaces.space import MethodSpace, Space, rounds
+from harness.sweeps.spaces.space_methods import located
+from harness.sweeps.spaces.yaml_lines import Document, Location
+
+OF_THE_SPACE = {
+    "encoder": "write `encoders:` for the whole space, or for one method",
+    "setting": "write `setting:` for the whole space, or for one method",
+    "suite": "write `suite:` for the whole space",
+}
+"""Field that is not searched -> where it is set instead"""
+REPEAT_KEYS = {"seed": "seeds", "subset": "subsets"}
+"""Field -> its key under `search` and `final`; these fields are not hyperparameters"""
+
+
+def check_shared(space: Space, document: Document, plugins: list[Plugin]) -> None:
+    """Check that at least one method has each hyperparameter that a space sets for all of them.
+
+    Raises UserError for a hyperparameter that no method has.
+    """
+    fields = _fields(plugins)
+    every = {key for name in space.methods for key in _fields_of(name, document)} | fields
+    for key in space.set:
+        if key in REPEAT_KEYS:
+            raise document.error(("set", key), _repeated(key))
+        if key not in every:
+            raise document.error(
+                ("set", key), f'no method here has a hyperparameter "{key}"{suggest(key, every)}'
+            )
+
+
+def check_command_line(values: Mapping[str, Any], plugins: Iterable[Plugin]) -> None:
+    """Check that at least one method has each hyperparameter of `--set`.
+
+    Raises UserError for a hyperparameter that no method has.
+    """
+    fields = _fields(plugins)
+    for key in values:
+        if key in REPEAT_KEYS:
+            raise UserError(f"--set {key}: {_repeated(key)}; here, use --{REPEAT_KEYS[key]}")
+        if key not in fields:
+            raise UserError(
+                f'--set {key}: no method here has a hyperparameter "{key}"{suggest(key, fields)}'
+            )
+
+
+def check_values(plugin: Plugin, name: str, space: Space, document: Document) -> None:
+    """Check every value in the file against the method's configuration.
+
+    Raises UserError with the line of the first value that the method refuses.
+    """
+    part = space.methods[name] or MethodSpace()
+    where: Location = ("methods", name)
+    fields = plugin.config_type.model_fields
+    shared = {key: value for key, value in space.set.items() if key in fields}
+    fixed = _located(("set",), shared) | _located((*where, "set"), part.set)
+    variants = [
+        _located((*where, "variants", variant), values)
+        for variant, values in (part.variants or {}).items()
+    ]
+    axes = dict(_axes(where, part, plugin.config_type))
+    for location in (*fixed, *(place for variant in variants for place in variant), *axes):
+        _check_key(plugin, location, document)
+    encoder = pretrained((part.encoders or space.encoders)[0])
+    for setting in part.setting or space.setting:
+        base: Values = {"setting": setting, "suite": space.suite, "encoder": encoder}
+        resolve(plugin, base, document.where(where))
+        base |= _check_together(plugin, base, fixed, document)
+        for variant in variants or [{}]:
+            whole = base | _check_together(plugin, base, variant, document)
+            for location, values in axes.items():
+                for value in values:
+                    # One value at a time, so that the message names the line of this value.
+                    resolve(plugin, {**whole, str(location[-1]): value}, document.where(location))
+
+
+Located = dict[Location, Any]
+"""The place of a value in the file, which ends in its hyperparameter -> the value"""
+
+
+def _located(where: Location, values: Values) -> Located:
+    return {(*where, key): value for key, value in values.items()}
+
+
+def _check_key(plugin: Plugin, location: Location, document: Document) -> None:
+    """Check that the method has the hyperparameter in which a location ends."""
+    key, fields = str(location[-1]), plugin.config_type.model_fields
+    if key in OF_THE_SPACE:
+        raise document.error(location, f"{key} is not a hyperparameter; {OF_THE_SPACE[key]}")
+    if key in REPEAT_KEYS:
+        raise document.error(location, _repeated(key))
+    if key not in fields:
+        raise document.error(
+            location, f'method {plugin.name} has no hyperparameter "{key}"{suggest(key, fields)}'
+        )
+
+
+def _check_together(plugin: Plugin, base: Values, given: Located, document: Document) -> Values:
+    """Check values that a method gets together, and return them by their hyperparameters."""
+    values = {str(location[-1]): value for location, value in given.items()}
+    try:
+        resolve(plugin, {**base, **values})
+    except UserError:
+        for location, value in given.items():  # where one of them is wrong by itself
+            resolve(plugin, {**base, str(location[-1]): value}, document.where(location))
+        resolve(plugin, {**base, **values}, document.where(next(iter(given))[:-1]))
+    return values
+
+
+def _fields(plugins: Iterable[Plugin]) -> set[str]:
+    """The hyperparameters of several methods."""
+    return {key for plugin in plugins for key in plugin.config_type.model_fields}
+
+
+def _fields_of(name: str, document: Document) -> Iterable[str]:
+    """The hyperparameters of a method of the space; none when no such method is found here."""
+    try:
+        locator = located(name, document, ())
+    except UserError:
+        return ()
+    return registry.load(locator).config_type.model_fields
+
+
+def _repeated(key: str) -> str:
+    return f"the {key} is not a hyperparameter; write `{REPEAT_KEYS[key]}:` under search and final"
+
+
+def _axes(
+    where: Location, part: MethodSpace, config: type[MethodConfig]
+) -> Iterable[tuple[Location, list[Any]]]:
+    """The place of every axis of a method's part of the file, and the values of the axis."""
+    for number, axes in enumerate(rounds(part)):
+        place: Location = (*where, "grid") if part.grid else (*where, "rounds", number)
+        for key, axis in axes.items():
+            yield (*place, key), _known_values(axis)
+    for key, span in (part.ranges or {}).items():
+        if isinstance(span, SamplerRange) and key in config.model_fields and is_whole(config, key):
+            yield (*where, "ranges", key), _whole_values(span)
+        else:
+            yield (*where, "ranges", key), _known_values(span)
+
+
+def _whole_values(span: SamplerRange) -> list[Any]:
+    """The ends of a range of whole numbers, and the value that its step leads to."""
+    return [span.low, min(span.low + (span.step or 1), span.high), span.high]
+
+
+def _known_values(axis: Any) -> list[Any]:
+    """The values of an axis that are known before anything has run."""
+    if isinstance(axis, Span):
+        if axis.count > 1000:  # what a method refuses, it refuses at an end or for not being whole
+            return [axis.start, axis.start + axis.step, axis.stop]
+        return list(axis.values())
+    if isinstance(axis, SamplerRange):
+        # A value inside the range, which is not a whole number unless all values are.
+        inner = axis.low + (axis.step or (axis.high - axis.low) / math.pi)
+        return [axis.low, min(inner, axis.high), axis.high]
+    if isinstance(axis, SamplerValues):
+        return axis.values
+    return [] if isinstance(axis, Between) else list(axis)

@@ -1,0 +1,141 @@
+"""Limits of a trial of a sweep, and how a worker keeps it within them.
+
+The watchdog of a worker (`harness.sweeps.workers.watchdog`) ends the worker when its trial takes
+too much. Ray then gives the trial to another worker, which finds the watchdog's note and records
+the failure.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from harness.errors import OUTPUT_FOLLOWS, REASON_LENGTH
+from harness.processes import python_command
+from harness.sweeps.resources import Limits
+from harness.sweeps.workers.gpu_share import allowed_fraction
+from harness.sweeps.workers.process_memory import adopt_orphans
+from harness.sweeps.workers.watchdog import STOPPED
+from harness.trials.bounded_log import last_lines
+from harness.trials.record import Record
+from harness.trials.trial import Trial, failed
+
+
+class Watchdog:
+    """The process that watches this one.
+
+    It serves all trials of a worker, one after the other.
+    """
+
+    _of_this_process: "Watchdog | None" = None
+
+    @classmethod
+    def here(cls) -> "Watchdog":
+        """The watchdog of this process; a new one when it has ended."""
+        if cls._of_this_process is None or cls._of_this_process._process.poll() is not None:
+            cls._of_this_process = cls()
+        return cls._of_this_process
+
+    def __init__(self) -> None:
+        adopt_orphans()
+        read, self._pipe = os.pipe()
+        self._process = subprocess.Popen(
+            python_command(
+                "harness.sweeps.workers.watchdog", str(os.getpid()), str(read), options=("-S",)
+            ),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=[read],
+            env={},
+            start_new_session=True,  # Ctrl-C ends the worker, and with it the watchdog
+            bufsize=0,
+        )
+        os.close(read)
+
+    @contextmanager
+    def watching(self, running: Path, log: Path, sweep: str, limits: Limits) -> Iterator[None]:
+        """Keep the trial of the block within its limits, and its output in the file `log`.
+
+        `running`: its folder. `sweep`: identifies the sweep in the note of a trial that is stopped.
+        """
+        told = {"seconds": limits.seconds, "memory_bytes": limits.memory_bytes}
+        self._tell(json.dumps({"folder": str(running), "log": str(log), "sweep": sweep, **told}))
+        try:
+            with _output_into(self._pipe):
+                yield
+        finally:
+            self._tell("")
+
+    def _tell(self, line: str) -> None:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(line.encode() + b"\n")
+        self._process.stdout.readline()
+
+
+def limited(
+    trial: Trial, running: Path, log: Path, sweep: str, limits: Limits, run: Callable[[], Record]
+) -> Record:
+    """The record of `run`, which runs the trial, kept within the limits.
+
+    A trial that this sweep has stopped before is not run again, but recorded as failed. The reason
+    of a failure gets the last lines of the trial's output. `running`: the folder of the running
+    trial. `log`: the file for its output. `sweep`: identifier of this run of a sweep.
+    """
+    if why := stopped(running, sweep):
+        return failed(trial, with_log(why, log))
+    with watched(running, log, sweep, limits):
+        record = run()
+    if record.status == "failed":
+        record = replace(record, reason=with_log(record.reason or "", log))
+    return record
+
+
+@contextmanager
+def watched(running: Path, log: Path, sweep: str, limits: Limits) -> Iterator[None]:
+    """In the block, this process keeps within the limits; its output goes into `log`."""
+    if limits.shares_gpu and torch.cuda.is_available():
+        total = torch.cuda.get_device_properties().total_memory / 2**20
+        torch.cuda.set_per_process_memory_fraction(allowed_fraction(limits.gpus, total))
+    with Watchdog.here().watching(running, log, sweep, limits):
+        yield
+
+
+def stopped(running: Path, sweep: str) -> str | None:
+    """Why the watchdog has stopped this trial in this sweep; None when it has not."""
+    with suppress(OSError, ValueError, KeyError):
+        note = json.loads((running / STOPPED).read_text(encoding="utf-8"))
+        if note["sweep"] == sweep:
+            return str(note["reason"])
+    return None
+
+
+def with_log(why: str, log: Path) -> str:
+    """A reason with the last lines of the trial's output, as long as a reason may be."""
+    begun = why + OUTPUT_FOLLOWS
+    lines = last_lines(log, REASON_LENGTH - len(begun))
+    return begun + lines if lines else why
+
+
+@contextmanager
+def _output_into(pipe: int) -> Iterator[None]:
+    """In the block, what this process prints goes into a pipe, also what is not Python's."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    before = [os.dup(descriptor) for descriptor in (1, 2)]
+    for descriptor in (1, 2):
+        os.dup2(pipe, descriptor)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for descriptor, kept in zip((1, 2), before, strict=True):
+            os.dup2(kept, descriptor)
+            os.close(kept)

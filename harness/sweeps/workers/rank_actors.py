@@ -1,0 +1,125 @@
+"""The ranks of a trial on Ray: each is an actor in the trial's placement group.
+
+Ray reserves the group as a whole or not at all. Rank 0 is the worker that has the trial.
+"""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import ray
+from ray.util import get_current_placement_group, get_node_ip_address
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from harness.errors import WorkerLost
+from harness.sweeps.travelling.received_files import receive
+from harness.trials.follower import follow
+from harness.trials.remote_store import store_at
+from harness.trials.trained_encoder import provide
+from harness.trials.trial import Trial, arrived, portable
+from harness.trials.workers import END_SECONDS, Launch, Others, Place, on_loopback
+
+
+class Rank:
+    """A rank of a trial other than rank 0."""
+
+    def ready(self, trial: dict[str, Any], store: str, files: dict[str, str] | None) -> None:
+        """Get what the trial needs. Raises UserError when something is missing."""
+        if files:
+            receive(**files)
+        self.trial = arrived(trial)
+        provide(store_at(store), self.trial.config.encoder)
+
+    def follow(self, place: Place) -> None:
+        """Be the rank until the trial ends. Raises whatever ends it before its time."""
+        if place.address.startswith("file:"):
+            with on_loopback():
+                follow(self.trial, place)
+        else:
+            follow(self.trial, place)
+
+
+class _Actors:
+    """The ranks that are actors, as rank 0 sees them."""
+
+    def __init__(self, actors: list[Any], places: list[Place], begun: list[Any]) -> None:
+        """`begun`: the answers of `ready`."""
+        self._actors, self._places, self._waiting = actors, places, begun
+        self._follow = False
+
+    def ready(self) -> bool:
+        if why := self._ended(0):
+            raise WorkerLost(why)
+        if not self._follow and self._done(0) == len(self._waiting):
+            pairs = zip(self._actors, self._places, strict=True)
+            self._waiting = [actor.follow.remote(place) for actor, place in pairs]
+            self._follow = True
+        return self._follow
+
+    def reason(self) -> str | None:
+        return self._ended(END_SECONDS)
+
+    def _done(self, seconds: float) -> int:
+        return len(ray.wait(self._waiting, num_returns=len(self._waiting), timeout=seconds)[0])
+
+    def _ended(self, seconds: float) -> str | None:
+        """Why the first rank has ended that failed."""
+        done, _ = ray.wait(self._waiting, num_returns=1, timeout=seconds)
+        for answer in done:
+            try:
+                ray.get(answer)
+            except ray.exceptions.RayTaskError as error:
+                return f"{self._name(answer)}: {error.cause}"
+            except ray.exceptions.RayError:
+                return f"{self._name(answer)}: it died, or its machine was lost"
+        return None
+
+    def _name(self, answer: Any) -> str:
+        return f"worker {self._waiting.index(answer) + 2} of {len(self._waiting) + 1}"
+
+
+def in_this_group(store: str, cpus: float, gpus: float, files: dict[str, str] | None) -> Launch:
+    """What starts the other ranks in the placement group of this worker.
+
+    `store`: its address. `cpus`, `gpus`: of one rank. `files`: what travels to other machines.
+    """
+
+    @contextmanager
+    def launch(trial: Trial, count: int) -> Iterator[tuple[Others, Place]]:
+        group = get_current_placement_group()
+        actors = [
+            ray.remote(Rank)
+            .options(
+                num_cpus=cpus,
+                num_gpus=gpus,
+                scheduling_strategy=PlacementGroupSchedulingStrategy(group, number),
+            )
+            .remote()
+            for number in range(1, count)
+        ]
+        plain, threads = portable(trial), max(1, int(cpus))
+        try:
+            with _meeting() as address:
+                places = [Place(number, count, address, threads) for number in range(count)]
+                begun = [actor.ready.remote(plain, store, files) for actor in actors]
+                yield _Actors(actors, places[1:], begun), places[0]
+        finally:
+            for actor in actors:
+                ray.kill(actor)
+
+    return launch
+
+
+@contextmanager
+def _meeting() -> Iterator[str]:
+    """Where the ranks find one another: on loopback, or in the network of a cluster."""
+    if not os.environ.get("RAY_ADDRESS"):
+        with on_loopback() as address:
+            yield address
+        return
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    yield f"tcp://{get_node_ip_address()}:{port}"

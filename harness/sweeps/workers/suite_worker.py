@@ -1,0 +1,59 @@
+"""What a worker of a sweep does to measure a model with suites."""
+
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+from harness.errors import UserError
+from harness.evaluation.suites import suite
+from harness.sweeps.travelling.received_files import receive
+from harness.sweeps.workers.limits import stopped, watched, with_log
+from harness.trials.evaluate import Measurement, evaluations
+from harness.trials.lookup import MeasuredModel
+from harness.trials.record import Record
+from harness.trials.remote_store import store_at
+from harness.trials.store import Store
+from harness.trials.trained_encoder import provide
+from harness.trials.trial import arrived
+
+
+def measure_model(settings: Mapping[str, Any], store: str, cpus: float) -> list[Record] | str:
+    """The records of a model, or the reason why it cannot be measured."""
+    torch.set_num_threads(max(1, int(cpus)))
+    measure = _limited if settings["limits"] else _records
+    try:
+        return measure(settings, store_at(store))
+    except UserError as error:
+        return str(error)
+
+
+def _limited(settings: Mapping[str, Any], found: Store) -> list[Record] | str:
+    """The record of each suite, or why the watchdog has stopped this model."""
+    name, sweep = f"{settings['key']}-suites", settings["sweep"]
+    running, log = found.running(name), found.log_here(name)
+    try:
+        if why := stopped(running, sweep):  # Ray asks another worker then
+            return with_log(why, log)
+        running.mkdir(parents=True, exist_ok=True)
+        with watched(running, log, sweep, settings["limits"]):
+            return _records(settings, found)
+    finally:
+        shutil.rmtree(running, ignore_errors=True)
+        log.unlink(missing_ok=True)
+        with suppress(OSError):  # trials run
+            found.running_folder.rmdir()
+
+
+def _records(settings: Mapping[str, Any], found: Store) -> list[Record]:
+    """The record of each suite."""
+    if settings["files"]:
+        receive(**settings["files"])
+    trial = arrived(settings["trial"])
+    provide(found, trial.config.encoder)
+    model = MeasuredModel(settings["name"], trial, settings["record"])
+    wanted = [(suite(name), tests) for name, tests in settings["suites"].items()]
+    suites = [each if tests else each.dev_alone for each, tests in wanted]
+    return list(evaluations(Measurement(model, found), suites))

@@ -1,0 +1,194 @@
+"""What runs in a Ray worker: one trial, or a part that trials share.
+
+The worker writes a record into the store itself.
+"""
+
+import platform
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any
+
+import torch
+from ray import tune
+
+from harness.errors import Interrupted, Postponed, Pruned, TrialFailure, UserError, WorkerLost
+from harness.locks import postponing
+from harness.sweeps.pool import POSTPONED, Job, report_of, unstored_report
+from harness.sweeps.resources import Limits
+from harness.sweeps.stopping import stop_note
+from harness.sweeps.travelling.local_files import LocalFiles
+from harness.sweeps.travelling.received_files import receive
+from harness.sweeps.workers.gpu_share import NEEDS_MORE
+from harness.sweeps.workers.limits import limited, stopped, watched
+from harness.sweeps.workers.rank_actors import in_this_group
+from harness.training.memory import give_back
+from harness.training.progress import Progress
+from harness.trials.record import Record
+from harness.trials.remote_store import store_at
+from harness.trials.run import attempt
+from harness.trials.shared_parts import part_of
+from harness.trials.store import Store
+from harness.trials.trained_encoder import provide
+from harness.trials.trial import Trial, arrived, failed, portable
+from harness.trials.trial import key as key_of
+from harness.trials.workers import Launch
+
+PRUNE = "prune"
+"""The file in the folder of a running trial with which the driver ends its training"""
+
+
+def trial_settings(trial: Trial, files: LocalFiles | None) -> dict[str, Any]:
+    """A trial as another process takes it: the plugin by its path, and the files that travel."""
+    return {"trial": portable(trial), "files": files and files.listed(trial)}
+
+
+def settings_of(job: Job, gpus: float, files: LocalFiles | None) -> dict[str, Any]:
+    """A job as Tune hands it to a worker. `gpus`: how many it may use."""
+    part = job.part and {
+        "title": job.part.title, "computes": job.part.computes, "asked": sorted(job.asked)
+    }  # fmt: skip
+    try:
+        sent = trial_settings(job.trial, files)
+    except UserError:  # the trial itself says in its record which file is missing
+        sent = trial_settings(job.trial, None)
+    workers = 1 if job.part else job.trial.workers
+    return {"key": job.key, "part": part, "gpus": gpus, "workers": workers, **sent}
+
+
+def given_trial(settings: Mapping[str, Any]) -> Trial:
+    """The trial that Tune hands to a worker."""
+    return arrived(settings["trial"])
+
+
+def run_one(
+    settings: dict[str, Any],
+    *,
+    store: str,
+    sweep: str,
+    commit: str,
+    cpus: float,
+    limits: Limits,
+) -> None:
+    """Do one job.
+
+    `sweep`: identifier of this run of a sweep. `commit`: that of the harness which began it; a
+    cluster's worker has its source without the history.
+    """
+    # By default torch uses all cores, also those of the trials that run at the same time.
+    torch.set_num_threads(max(1, int(cpus)))
+    found = store_at(store)
+    limits = replace(limits, gpus=settings["gpus"])
+    launch = in_this_group(store, cpus, settings["gpus"], settings["files"])
+    crowded = False
+    do = _make_part if settings["part"] else partial(_run_trial, commit=commit, launch=launch)
+    try:
+        if settings["files"]:
+            _arrive(settings)
+        if found.has_note(stop_note(found.running_folder, sweep)):
+            raise Interrupted("the sweep ends")
+        with postponing():
+            tune.report(do(settings, found, sweep, limits))
+    except (Postponed, Interrupted) as why:
+        tune.report({"status": POSTPONED, "reason": str(why), "dev": None})
+    except WorkerLost as why:
+        tune.report({"status": POSTPONED, "reason": str(why), "dev": None, "lost": True})
+    except torch.OutOfMemoryError:
+        if not limits.shares_gpu:
+            raise
+        crowded = True
+    except UserError as why:
+        tune.report({"status": "failed", "reason": str(why), "dev": None, "recorded": False})
+    if crowded:
+        # This process may wait for its next job beside others. Only now is the error gone, whose
+        # traceback kept the model and the optimiser.
+        give_back()
+        tune.report({"status": POSTPONED, "reason": NEEDS_MORE, "dev": None, "needs_more": True})
+
+
+def _arrive(settings: Mapping[str, Any]) -> None:
+    """Receive the files of a trial.
+
+    Raises UserError when they cannot be received, and when this machine has other models or data.
+    The machines that joined the cluster later have not been compared before the first trial.
+    """
+    receive(**settings["files"])
+    if not settings["part"] and key_of(given_trial(settings)) != settings["key"]:
+        raise UserError(
+            f"{platform.node()} has other models or data than the machine where the sweep began, "
+            f"under the same names: give both the same HARNESS_HUB"
+        )
+
+
+def _make_part(
+    settings: Mapping[str, Any], store: Store, sweep: str, limits: Limits
+) -> dict[str, Any]:
+    """Make a part that trials share, unless another process has made it or makes it."""
+    key, why = settings["key"], None
+    running = store.running(key)
+    try:
+        trial = given_trial(settings)
+        provide(store, trial.config.encoder)
+        part = part_of(trial, key)
+        if part and not (why := stopped(running, sweep)):
+            running.mkdir(parents=True, exist_ok=True)
+            with watched(running, store.log_here(key), sweep, limits):
+                part.make(_report, settings["part"]["asked"])
+            store.log(key).unlink(missing_ok=True)
+        shutil.rmtree(running, ignore_errors=True)
+        with suppress(OSError):  # other jobs run
+            store.running_folder.rmdir()
+    except (TrialFailure, UserError, OSError) as error:
+        why = str(error)
+    return {"status": "failed" if why else "finished", "reason": why, "dev": None}
+
+
+def _run_trial(
+    settings: Mapping[str, Any],
+    found: Store,
+    sweep: str,
+    limits: Limits,
+    *,
+    commit: str,
+    launch: Launch,
+) -> dict[str, Any]:
+    """Run one trial, unless another process has finished it in the meantime, or runs it.
+
+    The record is written before Tune is informed, so that an interruption cannot lose it.
+    """
+    trial, key = given_trial(settings), settings["key"]
+    running = found.running(key)
+
+    made: list[Record] = []
+
+    def report(progress: Progress) -> None:
+        # Tune returns when the driver has heard of the progress, and so has decided.
+        _report(progress)
+        if (running / PRUNE).exists():
+            raise Pruned
+
+    def run() -> Record:
+        (running / PRUNE).unlink(missing_ok=True)  # of an earlier process that died
+        try:
+            provide(found, trial.config.encoder)
+        except UserError as why:  # the trial that trains the encoder has failed
+            return failed(trial, str(why))
+        weights, shared = found.weights(key), limits.shares_gpu
+        made.append(attempt(trial, report, weights, running, shares_gpu=shared, launch=launch))
+        return made[0]
+
+    def of_commit() -> Record:
+        with found.logging(key) as log:
+            return replace(limited(trial, running, log, sweep, limits, run), commit=commit)
+
+    try:
+        record = found.finished_or_run(key, trial.label, of_commit, trial.search)
+    except UserError as why:
+        return unstored_report(why, made)
+    return report_of(record)
+
+
+def _report(progress: Progress) -> None:
+    tune.report(asdict(progress))
