@@ -74,7 +74,7 @@ def prepare(
     found = options.opened(store)
     console = Screen()
     with working(f"preparing what the trials of {len(searches)} searches share") as work:
-        work("loading torch and Ray")
+        work("loading torch")
         from harness.sweeps.run import run_sweep
         from harness.sweeps.screen.preparation import Preparation
         from harness.sweeps.screen.sweep_state import publishing

@@ -75,16 +75,17 @@ def run_sweep(
     """
     check_caches()
     store.check_writable()
-    if local is None:
-        local = not dashboard and runs_here(searches, resources, limits)
-    samples = [each.known_trials()[0] for each in (*implied(searches), *searches)]
     with ExitStack() as stack:
 
         def start() -> Pool:
+            here = local
+            if here is None:
+                here = not dashboard and runs_here(searches, resources, limits)
+            samples = [each.known_trials()[0] for each in (*implied(searches), *searches)]
             return stack.enter_context(
                 pool(
                     store, resources, limits, samples,
-                    local=local, watcher=watcher, dashboard=dashboard,
+                    local=here, watcher=watcher, dashboard=dashboard,
                 )
             )  # fmt: skip
 
