@@ -23,10 +23,10 @@ from harness.sweeps.resources import Limits, Resources
 from harness.sweeps.screen.watcher import Everyone, RoundPlan, SweepWatcher, TrialWatcher
 from harness.sweeps.searching.scored import (
     Scored,
+    Settled,
     chosen_of,
     sampled_of,
     scored_of,
-    settled_keys,
     tried_of,
 )  # fmt: skip
 from harness.sweeps.spaces.axes import Values
@@ -113,7 +113,8 @@ class Sweep:
         self.searches, self.store, self.watcher = searches, store, watcher
         self._start = start
         self.lanes = Lanes()
-        self.runs = TrialRuns(store, self.lanes, lambda: self.pool, heard)
+        self.settled = Settled(store)
+        self.runs = TrialRuns(store, self.settled, self.lanes, lambda: self.pool, heard)
         self.phases = Phases(watcher, lambda: self.pool.slots)
         self._checked: set[str] = set()
         """Searches of which it is known that their trials can run"""
@@ -140,7 +141,7 @@ class Sweep:
         """
         searches = [*implied(self.searches), *self.searches]
         trials = [_by_key(each.known_trials()) for each in searches]
-        settled = settled_keys({name: each[name] for each in trials for name in each}, self.store)
+        settled = self.settled.keys({name: each[name] for each in trials for name in each})
         for search, by_key in zip(searches, trials, strict=True):
             if by_key.keys() - settled:
                 self._check_runnable(search)
@@ -174,7 +175,7 @@ class Sweep:
     async def prepare(self) -> None:
         """Make what the known trials share, and run none of them."""
         trials = _by_key(trial for search in self.known for trial in search.known_trials())
-        finished = self.store.finished_keys()
+        finished = self.settled.finished
         missing = {name: trial for name, trial in trials.items() if name not in finished}
         self.runs.expected |= missing
         waits = [self.runs.prepared(name, trial) for name, trial in missing.items()]
@@ -238,7 +239,7 @@ class Sweep:
         """Run the configurations of a round, each as far as a pruner lets it."""
         trials, title = search.trials(values, "search"), f"search, {name}"
         by_key = _by_key(trials)
-        missing = by_key.keys() - settled_keys(by_key, self.store)
+        missing = by_key.keys() - self.settled.keys(by_key)
         if not search.pruner or not missing:
             await self._all(title, search, trials)
             return
@@ -284,7 +285,7 @@ class Sweep:
     async def _all(self, title: str, search: Search, trials: list[Trial]) -> None:
         """Run all of the trials that the store lacks."""
         by_key = _by_key(trials)
-        settled = settled_keys(by_key, self.store)
+        settled = self.settled.keys(by_key)
         missing = long_first({name: by_key[name] for name in by_key if name not in settled})
         phase = Phase(title, missing.keys, len(settled))
         if missing:

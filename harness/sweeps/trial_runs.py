@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import UserError
 from harness.sweeps.pool import POSTPONED, Hearing, Job, Lanes, Pool, Report, Slot
 from harness.sweeps.screen.watcher import TrialWatcher
+from harness.sweeps.searching.scored import Settled
 from harness.trials.store import SMALL_FILES, Store
 from harness.trials.trial import Trial
 
@@ -29,10 +30,19 @@ class TrialRuns:
     """The trials of a sweep that run or wait, and the parts that they share."""
 
     def __init__(
-        self, store: Store, lanes: Lanes, pool: Callable[[], Pool], watcher: TrialWatcher
+        self,
+        store: Store,
+        settled: Settled,
+        lanes: Lanes,
+        pool: Callable[[], Pool],
+        watcher: TrialWatcher,
     ) -> None:
-        """`pool`: gives what does the work; it is called when something is to be done."""
-        self.store, self.lanes, self.pool, self.watcher = store, lanes, pool, watcher
+        """`settled`: learns of trials that end.
+
+        `pool`: gives what does the work; it is called when something is to be done.
+        """
+        self.store, self.settled, self.lanes = store, settled, lanes
+        self.pool, self.watcher = pool, watcher
         self.reports: dict[str, asyncio.Task[Report]] = {}
         """Key -> the run of a trial for which somebody has asked"""
         self.expected: dict[str, Trial] = {}
@@ -93,6 +103,7 @@ class TrialRuns:
         hearing = Hearing(lambda: self.watcher.started(trial), progressed)
         report = await self._work(job, lane, slot, hearing, needs)
         self._hear.pop(job.key, None)
+        self.settled.ended(job.key, trial, report["status"])
         self.watcher.ended(trial, report)
         self._ended += 1
         if self._ended % SMALL_FILES == 0:

@@ -10,6 +10,7 @@ import pytest
 
 from harness.sweeps.pool import Hearing, Job, Lanes, Report, report_of
 from harness.sweeps.searching.configurations import Configurations
+from harness.sweeps.searching.scored import Settled
 from harness.sweeps.searching.study import Study
 from harness.sweeps.spaces.overrides import Overrides, searches
 from harness.sweeps.spaces.search import Search
@@ -125,7 +126,9 @@ class HandPool:
     def runs(self, store: Store) -> TrialRuns:
         """The trials of a sweep on this pool."""
         pool, watcher = cast("Any", self), cast("Any", Watcher())
-        return TrialRuns(store, Lanes(lambda held: held < self.slots), lambda: pool, watcher)
+        return TrialRuns(
+            store, Settled(store), Lanes(lambda held: held < self.slots), lambda: pool, watcher
+        )
 
 
 async def settled() -> None:
@@ -145,7 +148,10 @@ def play(source: Configurations, curve: Curve, *, kill_after: int | None = None)
 
     async def run() -> None:
         lanes = Lanes(lambda held: held < pool.slots)
-        await source.run(TrialRuns(source.store, lanes, lambda: pool, watcher), lambda: pool.slots)
+        await source.run(
+            TrialRuns(source.store, Settled(source.store), lanes, lambda: pool, watcher),
+            lambda: pool.slots,
+        )
 
     asyncio.run(run())
     assert over(source)

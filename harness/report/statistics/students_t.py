@@ -10,6 +10,8 @@ import numpy as np
 
 LEVEL = 0.95
 """The share of the distribution that lies inside an interval"""
+_NORMAL = 1.959963984540054
+"""The quantile for infinitely many degrees of freedom"""
 _STEPS = 1000
 """Most steps of the continued fraction; it takes about the root of the degrees of freedom"""
 _TINY = 1e-300
@@ -32,12 +34,18 @@ def two_sided(t: np.ndarray, freedom: np.ndarray) -> np.ndarray:
 def quantile(freedom: float | np.ndarray) -> np.ndarray:
     """The values that Student's t exceeds in size with a probability of 5 %."""
     freedom = np.asarray(freedom, float)
-    low, high = np.zeros_like(freedom), np.full_like(freedom, 100.0)
-    for _ in range(60):  # a bisection
-        middle = (low + high) / 2
-        above = two_sided(middle, freedom) > 1 - LEVEL
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
-    return high
+    logs = [math.lgamma((v + 1) / 2) - math.lgamma(v / 2) for v in freedom.ravel()]
+    front = 2 * np.exp(np.reshape(logs, freedom.shape)) / np.sqrt(freedom * math.pi)
+    found = np.full_like(freedom, _NORMAL)
+    # Newton's steps: the probability is convex, and the quantile is above that of the normal
+    # distribution, so each of them comes nearer from below.
+    for _ in range(_STEPS):
+        density = front * (1 + found**2 / freedom) ** (-(freedom + 1) / 2)
+        step = (two_sided(found, freedom) - (1 - LEVEL)) / density
+        found = found + step
+        if np.all(np.abs(step) <= 1e-12 * found):
+            break
+    return found
 
 
 def _incomplete_beta(a: np.ndarray, b: float, x: np.ndarray, rest: np.ndarray) -> np.ndarray:

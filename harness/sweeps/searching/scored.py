@@ -65,12 +65,29 @@ def chosen_of(search: Search, scored: Scored, store: Store) -> Values:
     return min(_means(search, near, store), key=lambda found: (found[2], -found[1]))[0]
 
 
-def settled_keys(trials: Mapping[str, Trial], store: Store) -> set[str]:
-    """The keys of those trials that have finished, or that their own search has pruned."""
-    pruned = store.read(("search",), pc.field("status") == "pruned").table
-    by = {row["key"]: row["search"] for row in pruned.to_pylist()}
-    ours = {name for name, trial in trials.items() if by.get(name) == trial.search}
-    return ours | (trials.keys() & store.finished_keys())
+class Settled:
+    """The trials of which nothing is left to run, as the store had them when a sweep began.
+
+    The sweep adds its own as they end.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.finished = store.finished_keys()
+        pruned = store.read(("search",), pc.field("status") == "pruned").table
+        self._pruned_by = {row["key"]: row["search"] for row in pruned.to_pylist()}
+
+    def ended(self, name: str, trial: Trial, status: str) -> None:
+        """A trial has ended with this status."""
+        if status == "finished":
+            self.finished.add(name)
+        elif status == "pruned":
+            self._pruned_by[name] = trial.search
+
+    def keys(self, trials: Mapping[str, Trial]) -> set[str]:
+        """The keys of those trials that have finished, or that their own search has pruned."""
+        by = self._pruned_by
+        ours = {name for name, trial in trials.items() if by.get(name) == trial.search}
+        return ours | (trials.keys() & self.finished)
 
 
 def tried_of(search: Search, store: Store) -> list[Tried]:
