@@ -135,6 +135,8 @@ class TrialRuns:
                     if report["status"] != POSTPONED:
                         self._others.there(job.key)
                         return report
+                    if part:
+                        part.running = False
                     self.watcher.postponed(job.trial, report["reason"])
                     why = report.get("waits_for", report["reason"])
                     wait = self._others.wait(job.key, why)
@@ -195,19 +197,19 @@ class _Part:
         self.waiting: set[str] = set()
         self._asked: set[int] = set()
         """The steps after which trials end the first stage, when this is the part"""
-        self._begun = False
+        self.running = False
 
     def add(self, key: str, trial: Trial, part: "Part") -> None:
         """One more trial waits. Of two first stages, the longer one is made for both."""
         self.waiting.add(key)
-        if part.steps and not self._begun:
+        if part.steps and not self.running:
             self._asked.add(part.steps)
             if self.job.part and part.steps > self.job.part.steps:
                 self.job = Job(part.key, trial, part)
 
     def begun(self) -> Job:
         """The job, which a worker gets now."""
-        self._begun = True
+        self.running = True
         return replace(self.job, asked=frozenset(self._asked))
 
 
