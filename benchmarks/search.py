@@ -29,7 +29,6 @@ import torch
 
 from harness.sweeps.pool import Hearing, Job, Lanes, Report
 from harness.sweeps.searching.configurations import Configurations
-from harness.sweeps.searching.scored import Settled
 from harness.sweeps.searching.study import Study
 from harness.sweeps.spaces.axes import SamplerValues
 from harness.sweeps.spaces.sampling import Asha, Pruner, Sampler
@@ -136,9 +135,7 @@ def share(search: Search, curves: Curves, seed: int) -> float:
             random.Random(seed).shuffle(listed)
         configurations = Configurations(search, Study(search, store), store, listed)
         pool, watcher, spent = Played(store, curves), MagicMock(), 0
-        runs = TrialRuns(
-            store, Settled(store), Lanes(lambda held: not held), lambda: cast("Any", pool), watcher
-        )
+        runs = TrialRuns(store, Lanes(lambda held: not held), lambda: cast("Any", pool), watcher)
         asyncio.run(configurations.run(runs, lambda: 1))
         for sentences, dev in pool.ended:
             spent += sentences

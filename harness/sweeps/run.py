@@ -23,7 +23,6 @@ from harness.sweeps.resources import Limits, Resources
 from harness.sweeps.screen.watcher import Everyone, RoundPlan, SweepWatcher, TrialWatcher
 from harness.sweeps.searching.scored import (
     Scored,
-    Settled,
     chosen_of,
     sampled_of,
     scored_of,
@@ -113,8 +112,7 @@ class Sweep:
         self.searches, self.store, self.watcher = searches, store, watcher
         self._start = start
         self.lanes = Lanes()
-        self.settled = Settled(store)
-        self.runs = TrialRuns(store, self.settled, self.lanes, lambda: self.pool, heard)
+        self.runs = TrialRuns(store, self.lanes, lambda: self.pool, heard)
         self.phases = Phases(watcher, lambda: self.pool.slots)
         self._checked: set[str] = set()
         """Searches of which it is known that their trials can run"""
@@ -141,7 +139,7 @@ class Sweep:
         """
         searches = [*implied(self.searches), *self.searches]
         trials = [_by_key(each.known_trials()) for each in searches]
-        settled = self.settled.keys({name: each[name] for each in trials for name in each})
+        settled = self.runs.settled.keys({name: each[name] for each in trials for name in each})
         for search, by_key in zip(searches, trials, strict=True):
             if by_key.keys() - settled:
                 self._check_runnable(search)
@@ -175,7 +173,7 @@ class Sweep:
     async def prepare(self) -> None:
         """Make what the known trials share, and run none of them."""
         trials = _by_key(trial for search in self.known for trial in search.known_trials())
-        finished = self.settled.finished
+        finished = self.runs.settled.finished
         missing = {name: trial for name, trial in trials.items() if name not in finished}
         self.runs.expected |= missing
         waits = [self.runs.prepared(name, trial) for name, trial in missing.items()]
@@ -239,7 +237,7 @@ class Sweep:
         """Run the configurations of a round, each as far as a pruner lets it."""
         trials, title = search.trials(values, "search"), f"search, {name}"
         by_key = _by_key(trials)
-        missing = by_key.keys() - self.settled.keys(by_key)
+        missing = by_key.keys() - self.runs.settled.keys(by_key)
         if not search.pruner or not missing:
             await self._all(title, search, trials)
             return
@@ -285,7 +283,7 @@ class Sweep:
     async def _all(self, title: str, search: Search, trials: list[Trial]) -> None:
         """Run all of the trials that the store lacks."""
         by_key = _by_key(trials)
-        settled = self.settled.keys(by_key)
+        settled = self.runs.settled.keys(by_key)
         missing = long_first({name: by_key[name] for name in by_key if name not in settled})
         phase = Phase(title, missing.keys, len(settled))
         if missing:

@@ -6,14 +6,15 @@ that trains its encoder, a part that it shares with others, or another process.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
 
 from harness.errors import UserError
 from harness.sweeps.pool import POSTPONED, Hearing, Job, Lanes, Pool, Report, Slot
 from harness.sweeps.screen.watcher import TrialWatcher
-from harness.sweeps.searching.scored import Settled
 from harness.trials.store import SMALL_FILES, Store
 from harness.trials.trial import Trial
 
@@ -26,22 +27,43 @@ PROBE_SECONDS = 5.0
 """Time after which one job tries whether another process still makes what several wait for"""
 
 
+class Settled:
+    """The trials of which nothing is left to run, as the store had them when a sweep began.
+
+    The sweep adds its own as they end.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.finished = store.finished_keys()
+        pruned = store.read(("search",), pc.field("status") == "pruned").table
+        self._pruned_by = {row["key"]: row["search"] for row in pruned.to_pylist()}
+
+    def ended(self, name: str, trial: Trial, status: str) -> None:
+        """A trial has ended with this status."""
+        if status == "finished":
+            self.finished.add(name)
+        elif status == "pruned":
+            self._pruned_by[name] = trial.search
+
+    def keys(self, trials: Mapping[str, Trial]) -> set[str]:
+        """The keys of those trials that have finished, or that their own search has pruned."""
+        by = self._pruned_by
+        ours = {name for name, trial in trials.items() if by.get(name) == trial.search}
+        return ours | (trials.keys() & self.finished)
+
+
 class TrialRuns:
     """The trials of a sweep that run or wait, and the parts that they share."""
 
     def __init__(
         self,
         store: Store,
-        settled: Settled,
         lanes: Lanes,
         pool: Callable[[], Pool],
         watcher: TrialWatcher,
     ) -> None:
-        """`settled`: learns of trials that end.
-
-        `pool`: gives what does the work; it is called when something is to be done.
-        """
-        self.store, self.settled, self.lanes = store, settled, lanes
+        """`pool`: gives what does the work; it is called when something is to be done."""
+        self.store, self.settled, self.lanes = store, Settled(store), lanes
         self.pool, self.watcher = pool, watcher
         self.reports: dict[str, asyncio.Task[Report]] = {}
         """Key -> the run of a trial for which somebody has asked"""

@@ -10,7 +10,6 @@ import pytest
 
 from harness.sweeps.pool import Hearing, Job, Lanes, Report, report_of
 from harness.sweeps.searching.configurations import Configurations
-from harness.sweeps.searching.scored import Settled
 from harness.sweeps.searching.study import Study
 from harness.sweeps.spaces.overrides import Overrides, searches
 from harness.sweeps.spaces.search import Search
@@ -126,9 +125,7 @@ class HandPool:
     def runs(self, store: Store) -> TrialRuns:
         """The trials of a sweep on this pool."""
         pool, watcher = cast("Any", self), cast("Any", Watcher())
-        return TrialRuns(
-            store, Settled(store), Lanes(lambda held: held < self.slots), lambda: pool, watcher
-        )
+        return TrialRuns(store, Lanes(lambda held: held < self.slots), lambda: pool, watcher)
 
 
 async def settled() -> None:
@@ -149,7 +146,7 @@ def play(source: Configurations, curve: Curve, *, kill_after: int | None = None)
     async def run() -> None:
         lanes = Lanes(lambda held: held < pool.slots)
         await source.run(
-            TrialRuns(source.store, Settled(source.store), lanes, lambda: pool, watcher),
+            TrialRuns(source.store, lanes, lambda: pool, watcher),
             lambda: pool.slots,
         )
 

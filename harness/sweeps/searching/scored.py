@@ -2,7 +2,6 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -14,7 +13,7 @@ from harness.sweeps.spaces.axes import Values
 from harness.sweeps.spaces.search import Search, best
 from harness.trials.record import WITHOUT_LARGE, Record
 from harness.trials.store import Store
-from harness.trials.trial import Trial, key
+from harness.trials.trial import key
 
 Scored = list[tuple[Values, float]]
 """Configurations, each with the mean of its dev scores"""
@@ -63,31 +62,6 @@ def chosen_of(search: Search, scored: Scored, store: Store) -> Values:
         return best(scored)
     near = [values for values, dev in scored if dev >= highest - COST_MARGIN]
     return min(_means(search, near, store), key=lambda found: (found[2], -found[1]))[0]
-
-
-class Settled:
-    """The trials of which nothing is left to run, as the store had them when a sweep began.
-
-    The sweep adds its own as they end.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self.finished = store.finished_keys()
-        pruned = store.read(("search",), pc.field("status") == "pruned").table
-        self._pruned_by = {row["key"]: row["search"] for row in pruned.to_pylist()}
-
-    def ended(self, name: str, trial: Trial, status: str) -> None:
-        """A trial has ended with this status."""
-        if status == "finished":
-            self.finished.add(name)
-        elif status == "pruned":
-            self._pruned_by[name] = trial.search
-
-    def keys(self, trials: Mapping[str, Trial]) -> set[str]:
-        """The keys of those trials that have finished, or that their own search has pruned."""
-        by = self._pruned_by
-        ours = {name for name, trial in trials.items() if by.get(name) == trial.search}
-        return ours | (trials.keys() & self.finished)
 
 
 def tried_of(search: Search, store: Store) -> list[Tried]:
