@@ -34,7 +34,7 @@ def test_git_ignores_what_sweeps_leave(tmp_path: Path) -> None:
         "report/index.html",
         "report-of-quickstart/index.html",
     ]
-    ours = ["results/miniature/new", "results/reported/new", "harness/report/new", "README.new"]
+    ours = ["results/reported/new", "harness/report/new", "README.new"]
     for name in (*left, *ours):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
