@@ -1,13 +1,13 @@
 """The pool that a sweep gets: Ray, or this process where that takes no longer."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from harness.sweeps.cluster.machines import this_machine
 from harness.sweeps.cost import estimated_seconds
 from harness.sweeps.pool import Pool
 from harness.sweeps.resources import Limits, Resources
-from harness.sweeps.screen.watcher import SweepWatcher
+from harness.sweeps.screen.watcher import SweepWatcher, TrialWatcher
 from harness.sweeps.spaces.search import Search
 from harness.trials.store import Store
 from harness.trials.trial import Trial
@@ -24,13 +24,13 @@ def pool(
     *,
     local: bool,
     watcher: SweepWatcher | None = None,
-    dashboard: bool = False,
+    show: Callable[[TrialWatcher], None] | None = None,
 ) -> Pool:
     """The pool of a sweep.
 
     `samples`: a trial of each search, for which a cluster is checked before the first one. `local`:
-    whether it is this process. `watcher`: hears what the user should know. `dashboard`: whether the
-    trials are shown in Ray's dashboard.
+    whether it is this process. `watcher`: hears what the user should know. `show`: gets what shows
+    the trials in Ray's dashboard; None: they are not shown there.
     """
     # Each of them takes seconds to import.
     if local:
@@ -39,7 +39,7 @@ def pool(
         return LocalPool(store, resources.cpus)
     from harness.sweeps.cluster.ray_pool import RayPool
 
-    return RayPool(store, resources, limits, samples, watcher, dashboard=dashboard)
+    return RayPool(store, resources, limits, samples, watcher, show)
 
 
 def runs_here(searches: Iterable[Search], resources: Resources, limits: Limits) -> bool:

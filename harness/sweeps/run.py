@@ -74,6 +74,7 @@ def run_sweep(
     """
     check_caches()
     store.check_writable()
+    heard: list[TrialWatcher] = [watcher, tracking] if tracking else [watcher]
     with ExitStack() as stack:
 
         def start() -> Pool:
@@ -84,12 +85,11 @@ def run_sweep(
             return stack.enter_context(
                 pool(
                     store, resources, limits, samples,
-                    local=here, watcher=watcher, dashboard=dashboard,
+                    local=here, watcher=watcher, show=heard.append if dashboard else None,
                 )
             )  # fmt: skip
 
-        heard = Everyone(watcher, tracking) if tracking else watcher
-        sweep = Sweep(searches, store, start, watcher, heard)
+        sweep = Sweep(searches, store, start, watcher, Everyone(heard))
         sweep.check(only_parts=only_parts)
         return sweep.serve(sweep.prepare() if only_parts else sweep.run())
 

@@ -23,7 +23,7 @@ class Lost:
         trial = Trial("pooling", {"encoder": "tiny-bert", "suite": "graded"}, seed=0)
         self.job = Job(key(trial), trial)
         shares: Any = SimpleNamespace(ended=lambda *_: None)
-        self.jobs = Jobs(store, "this sweep", shares, None, None, pytest.fail)
+        self.jobs = Jobs(store, "this sweep", shares, None, pytest.fail)
         self.events = Events(self.jobs, cast("Any", SimpleNamespace(asked=False)))
 
     def reported(self, *, begun: bool, **report: Any) -> Report:

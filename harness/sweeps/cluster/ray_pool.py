@@ -52,7 +52,7 @@ from harness.sweeps.cluster.room import check_fits, largest_room
 from harness.sweeps.cluster.tune_run import Awaited, Events, Jobs, NextInLine, trial_worker
 from harness.sweeps.pool import TURNS, Hearing, Job, Lanes, Report
 from harness.sweeps.resources import Limits, Resources
-from harness.sweeps.screen.watcher import SweepWatcher
+from harness.sweeps.screen.watcher import SweepWatcher, TrialWatcher
 from harness.sweeps.stopping import Stopping
 from harness.sweeps.travelling.local_files import LocalFiles
 from harness.sweeps.workers import worker
@@ -80,21 +80,19 @@ class RayPool:
         limits: Limits,
         samples: Iterable[Trial],
         watcher: SweepWatcher | None,
-        *,
-        dashboard: bool,
+        show: Callable[[TrialWatcher], None] | None,
     ) -> None:
         """`samples`: a trial of each search, for which a cluster is checked before the first one.
 
         `watcher`: hears where Ray's dashboard is, of a sweep that stops, and of a job without a
-        worker. `dashboard`: whether the trials are shown there.
+        worker. `show`: gets what shows trials in the dashboard; None: they are not shown there.
         """
         self.store, self.resources, self.limits = store, resources, limits
-        self._samples, self._watcher, self._shown = list(samples), watcher, dashboard
+        self._samples, self._watcher, self._show = list(samples), watcher, show
         self._files: LocalFiles | None = None
         """What travels to the machines of a cluster; a local Ray has the files"""
         self.sweep = uuid.uuid4().hex
         self._session = ExitStack()
-        self._dashboard: Dashboard | None = None
         self._looked, self._slots = 0.0, 1
 
     def __enter__(self) -> "RayPool":
@@ -110,7 +108,7 @@ class RayPool:
         Raises UserError when the cluster cannot be joined, when one of its machines cannot run
         the trials, or when none can hold one, and SweepStopped when a local Ray does not start.
         """
-        session, page = self._session.enter_context(ray_session(dashboard=self._shown))
+        session, page = self._session.enter_context(ray_session(dashboard=self._show is not None))
         # Ray's own handler would end the driver before its trials have written their checkpoints.
         self._session.enter_context(ended_by_sigterm())
         self.resources = affordable(self.resources)
@@ -118,9 +116,9 @@ class RayPool:
             node = ray.get_runtime_context().get_node_id()
             self._files = LocalFiles(session / "files", node)
             check_machines([worker.trial_settings(each, self._files) for each in self._samples])
-        if self._shown and self._watcher:
+        if self._show and self._watcher:
             self._watcher.notice(where_it_is(page, session))
-            self._dashboard = Dashboard()
+            self._show(Dashboard())
         return session / "tune"
 
     @property
@@ -158,8 +156,7 @@ class RayPool:
     @cached_property
     def _jobs(self) -> Jobs:
         say = self._watcher.notice if self._watcher else lambda _: None
-        shares, dashboard = self._shares, self._dashboard
-        return Jobs(self.store, self.sweep, shares, self._files, dashboard, say)
+        return Jobs(self.store, self.sweep, self._shares, self._files, say)
 
     async def run(self, job: Job, hearing: Hearing) -> Report:
         """Run a job in a slot that the caller holds; Tune gives it a worker."""

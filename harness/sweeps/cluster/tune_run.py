@@ -23,7 +23,6 @@ from ray.tune.trainable import wrap_function
 
 from harness.errors import UserError
 from harness.sweeps.pool import POSTPONED, Hearing, Job, Report
-from harness.sweeps.screen.watcher import TrialWatcher
 from harness.sweeps.stopping import Stopping
 from harness.sweeps.travelling.local_files import LocalFiles
 from harness.sweeps.workers import worker
@@ -61,15 +60,14 @@ class Jobs:
         sweep: str,
         shares: GpuShares,
         files: LocalFiles | None,
-        dashboard: TrialWatcher | None,
         say: Callable[[str], None],
     ) -> None:
         """`sweep`: identifier of this run of a sweep. `files`: what travels to other machines.
 
-        `dashboard`: shows the trials. `say`: hears of jobs that wait long for a worker.
+        `say`: hears of jobs that wait long for a worker.
         """
         self.store, self.sweep, self.shares, self.files = store, sweep, shares, files
-        self._dashboard, self._say = dashboard, say
+        self._say = say
         self.next: deque[Running] = deque()
         """The jobs for which Tune has not asked yet"""
         self.running: dict[str, Running] = {}
@@ -94,23 +92,13 @@ class Jobs:
 
     def started(self, key: str) -> None:
         """A worker has the job."""
-        given = self.running[key]
         self._begun.add(key)
-        given.hearing.started()
-        if self._dashboard:
-            part = given.job.part
-            if part:
-                self._dashboard.preparing(part.title)
-            else:
-                self._dashboard.started(given.job.trial)
+        self.running[key].hearing.started()
 
     def progressed(self, key: str, report: Report) -> None:
         """A job trains; a trial that is to be pruned finds a note of it."""
-        given = self.running[key]
-        if given.hearing.progressed(report):
+        if self.running[key].hearing.progressed(report):
             self.store.leave_note(self.store.running(key) / worker.PRUNE)
-        if self._dashboard and not given.job.part:
-            self._dashboard.progressed(given.job.trial, report)
 
     def ended(self, key: str, report: Report, *, stopping: bool) -> None:
         """A worker has ended a job, or has put it off."""
@@ -137,20 +125,13 @@ class Jobs:
         self._resolve(given, report, stopping=stopping)
 
     def _resolve(self, given: Running, report: Report, *, stopping: bool) -> None:
-        job = given.job
-        del self.running[job.key]
-        self._begun.discard(job.key)
-        if self._dashboard:
-            if job.part:
-                self._dashboard.prepared(job.part.title, report["reason"], 0)
-            elif report["status"] == POSTPONED:
-                self._dashboard.postponed(job.trial, report["reason"])
-            else:
-                self._dashboard.ended(job.trial, report)
+        key = given.job.key
+        del self.running[key]
+        self._begun.discard(key)
         # A trial that gives way to the end of the sweep is not to begin again.
         if given.ended.done() or (stopping and report["status"] == POSTPONED):
             return
-        given.ended.set_result({**report, "logs": self._logs(job.key)})
+        given.ended.set_result({**report, "logs": self._logs(key)})
 
     def _logs(self, key: str) -> str:
         """The command that prints the output of a trial."""

@@ -58,7 +58,8 @@ class TrialWatcher(Protocol):
 class Everyone:
     """Passes the events of trials on to several watchers. It is a TrialWatcher."""
 
-    def __init__(self, *watchers: TrialWatcher) -> None:
+    def __init__(self, watchers: list[TrialWatcher]) -> None:
+        """watchers: may grow, for example when Ray's dashboard is there."""
         self.watchers = watchers
 
     def started(self, trial: Trial) -> None:
