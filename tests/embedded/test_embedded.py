@@ -11,14 +11,14 @@ import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 import harness.embedded
-from harness.embedded.grammar import (
+from tools.embedded.grammar import (
     DEV_PAIR_COUNT,
     SENTENCE_COUNT,
     TEST_PAIR_COUNT,
     TRIPLET_COUNT,
     corpus,
 )
-from harness.embedded.make import (
+from tools.embedded.make import (
     CORPUS,
     MODEL,
     SEED,
@@ -28,7 +28,7 @@ from harness.embedded.make import (
     pretraining_losses,
     untrained,
 )
-from harness.embedded.words import WIDTH, word_vectors
+from tools.embedded.words import WIDTH, word_vectors
 
 HUB = Path(harness.embedded.__file__).parent / "hub"
 GRADED = {"dev.tsv": DEV_PAIR_COUNT, "test.tsv": TEST_PAIR_COUNT}

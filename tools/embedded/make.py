@@ -1,4 +1,4 @@
-"""Make the embedded default: `python -m harness.embedded.make OUT_FOLDER`.
+"""Make the embedded default: `python -m tools.embedded.make OUT_FOLDER`.
 
 It writes a graded corpus, vectors of its words, and a tiny BERT that is pretrained on it, laid out
 as on the Hugging Face Hub. The corpus is the same on every machine; vectors and weights are the
@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast, PreTrainedTokenizerBase
 
-from harness.embedded.grammar import corpus
-from harness.embedded.words import word_vectors
+from tools.embedded.grammar import corpus
+from tools.embedded.words import word_vectors
 
 SEED = 0
 CORPUS = Path("datasets/harness/graded-sentences")

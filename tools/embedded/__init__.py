@@ -1,0 +1,1 @@
+"""The generator of the embedded default: a small encoder and corpora with graded similarities."""
