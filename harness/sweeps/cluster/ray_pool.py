@@ -20,15 +20,15 @@ from typing import Any
 os.environ.update(
     RAY_USAGE_STATS_ENABLED="0",  # no telemetry
     RAY_CHDIR_TO_TRIAL_DIR="0",  # paths of the command line stay valid in a worker
-    RAY_AIR_NEW_OUTPUT="0",
+    RAY_AIR_NEW_OUTPUT="0",  # its table of trials would stand beside ours
     RAY_DEDUP_LOGS_SKIP_REGEX=".",  # a worker that died is a failed trial; Ray prints paragraphs
     RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="1",  # a trial without a GPU sees none
     # Ray adds 15 to the niceness of workers, so that they starve when anything else runs.
     RAY_worker_niceness="0",
-    TUNE_DISABLE_AUTO_CALLBACK_LOGGERS="1",
+    TUNE_DISABLE_AUTO_CALLBACK_LOGGERS="1",  # it would write each report into three more files
     TUNE_DISABLE_SIGINT_HANDLER="1",  # harness.cli handles Ctrl-C
     TUNE_GLOBAL_CHECKPOINT_S="86400",  # no snapshots: the store is the ledger
-    TUNE_DISABLE_STRICT_METRIC_CHECKING="1",
+    TUNE_DISABLE_STRICT_METRIC_CHECKING="1",  # no metric of Tune selects anything
     TUNE_MAX_PENDING_TRIALS_PG="100000",  # a job is handed out when there is a slot for it
     RAY_IGNORE_UNHANDLED_ERRORS="1",  # a failed trial is a record
 )
