@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np  # a wrong name of a paper is answered without it
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Scores:
     """Further figures, named `task/figure`"""
     uncertainty: dict[str, Uncertainty] = field(default_factory=dict)
     """Metric -> its uncertainty, where it is known"""
-    pairs: dict[str, np.ndarray] = field(default_factory=dict)
+    pairs: "dict[str, np.ndarray]" = field(default_factory=dict)
     """Test of scored pairs -> (2, pairs): the cosine of each pair, and its gold score"""
 
     def __or__(self, other: "Scores") -> "Scores":

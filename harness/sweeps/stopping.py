@@ -42,6 +42,7 @@ class Stopping:
         self._signals = 0
         self._left: set[str] = set()
         """The keys of the trials that are asked and have not given way"""
+        self._asked: set[str] = set()
         self._until: float | None = None
 
     @property
@@ -65,17 +66,23 @@ class Stopping:
         if not self.asked:
             return
         if self._until is None:
+            self._until = time.monotonic() + PATIENCE_SECONDS
+            self.store.leave_note(self.note)
             self._ask()
-        self._left &= set(self.running)
-        if not self._left or time.monotonic() > (self._until or 0):
+            self.say(len(self._left))
+        else:
+            self._ask()  # one may have begun in the moment before the note was there
+        if not self._left or time.monotonic() > self._until:
             raise KeyboardInterrupt
 
     def _ask(self) -> None:
-        self._until = time.monotonic() + PATIENCE_SECONDS
-        self._left = {key for key in self.running if self.store.owner(key) is not None}
-        self.say(len(self._left))
-        for file in (self.note, *(self.store.running(key) / GIVE_WAY for key in self._left)):
-            self.store.leave_note(file)
+        """Ask the trials that run to give way, each once."""
+        self._left &= set(self.running)
+        for key in self.running:
+            if key not in self._asked and self.store.owner(key) is not None:
+                self.store.leave_note(self.store.running(key) / GIVE_WAY)
+                self._asked.add(key)
+                self._left.add(key)
 
     def _signalled(self, *_: object) -> None:
         self._signals += 1

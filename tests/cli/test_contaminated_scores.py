@@ -14,7 +14,9 @@ ONE_PERCENT = 6
 
 
 @pytest.mark.slow
-def test_a_score_is_marked_from_one_percent_on(harness: Harness, tmp_path: Path) -> None:
+def test_a_score_is_marked_from_one_percent_on(
+    harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     test, store = suite("graded").load("graded"), tmp_path / "store"
     for copied in (ONE_PERCENT - 1, ONE_PERCENT):
         pairs = zip(test.first[:copied], test.second[:copied], strict=True)
@@ -28,9 +30,10 @@ def test_a_score_is_marked_from_one_percent_on(harness: Harness, tmp_path: Path)
         key = answer.out.partition(", key ")[2].split()[0]
         shown = harness("show", key, "--store", store).out
         assert f"  graded/pairs_together: {copied}" in shown
+    monkeypatch.setenv("COLUMNS", "400")  # so that a row with two paths is one line
     table = harness("table", "--store", store).out
-    scores = [line.split() for line in table.splitlines() if "scored_pairs" in line]
-    marked = [words[0] for words in scores if words[-1].endswith("‡")]
+    scores = [line.split() for line in table.splitlines() if "scored_pairs  sup" in line]
+    marked = [words[0] for words in scores if "‡" in words[-1]]
     assert len(scores) == 2
     assert len(marked) == 1
     note = f"row {marked[0]}: graded {ONE_PERCENT} of 600"

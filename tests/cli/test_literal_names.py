@@ -71,7 +71,8 @@ def test_names_with_signs(
         answer = harness("eval", *words)
         assert answer.code == 0, answer.out + answer.err
         assert {path.name for path in made.iterdir()} == {
-            *(f"{what} {name}" for what in ("model", "cache", "store")), suite, "other.csv",
+            *(f"{what} {name}" for what in ("model", "cache", "store")),
+            f"store {name}-weights", suite, "other.csv",
         }  # fmt: skip
         found.append(scores(made / store))
         listed = harness("list", "trials", "--store", store)

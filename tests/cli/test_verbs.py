@@ -597,14 +597,13 @@ def test_the_next_commands_run(swept: Any, harness: Any) -> None:
     assert [words[:2] for words in commands] == [
         ["harness", "table"],
         ["harness", "show"],
-        ["harness", "compare"],
+        ["harness", "list"],  # there is one row, which nothing is compared with
     ]
     purposes = [line for line in lines if line.startswith("  # ")]
     assert len(purposes) == len(commands)
-    chosen, rival = (row.key for row in Store(swept.store).read().records() if row.role == "final")
-    expected = {"table": "simcse", "show": "simcse", "compare": "simcse unsup tiny-bert"}
     for _, *words in commands:
         answer = harness(*words)
         assert answer.code == 0, answer.err
-        assert expected[words[0]] in answer.out
-    assert {chosen[:10], rival[:10]} == {commands[1][2], *commands[2][2:4]}
+        assert "simcse" in answer.out
+    finals = [row.key for row in Store(swept.store).read().records() if row.role == "final"]
+    assert commands[1][2] in {key[:10] for key in finals}
