@@ -7,6 +7,7 @@ GPUs and the order in which searches get slots are matters of a pool, and of not
 import asyncio
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -207,7 +208,10 @@ def finish(loop: asyncio.AbstractEventLoop) -> None:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
 
-    loop.run_until_complete(end())
+    while asyncio.all_tasks(loop):
+        # A task may have ended so, for example where the reader of the output has gone.
+        with suppress(SystemExit, KeyboardInterrupt):
+            loop.run_until_complete(end())
     loop.close()
 
 
