@@ -31,9 +31,8 @@ from harness.sweeps.spaces.search import Search
 from harness.training.interruption import in_a_thread
 from harness.training.progress import Progress
 from harness.trials.record import Record
-from harness.trials.remote_store import store_at
+from harness.trials.remote_store import opened
 from harness.trials.store import Store
-from harness.trials.store_folders import DEFAULT_STORE
 from harness.trials.trained_encoder import provide
 from harness.trials.trial import Trial, key
 
@@ -184,12 +183,12 @@ def sweep(
     """
     from harness.sweeps.run import SweepResult, run_sweep
 
-    found, opened = searches(space, *methods, **narrow), _store(store)
+    found, results = searches(space, *methods, **narrow), _store(store)
 
     def run() -> SweepResult:
         bar = Bar()
         try:
-            return run_sweep(found, opened, Resources(cpus_per_trial), Limits(), bar, local=local)
+            return run_sweep(found, results, Resources(cpus_per_trial), Limits(), bar, local=local)
         finally:
             bar.close()
 
@@ -198,8 +197,8 @@ def sweep(
         *(f"no configuration of {label} finished" for label in result.undecided),
         *([f"{result.failed} trials failed"] if result.failed else ()),
     ]:
-        raise UserError(f"{'; '.join(problems)}; harness.load({opened.place!r}) has the reasons")
-    return table(opened.place)
+        raise UserError(f"{'; '.join(problems)}; harness.load({results.place!r}) has the reasons")
+    return table(results.place)
 
 
 def run(
@@ -270,7 +269,7 @@ def table(
         >>> print(harness.table(folder))  # doctest: +ELLIPSIS
         #  method   setting  encoder ...
     """
-    opened = _store(store)
+    results = _store(store)
     if paper is not None:
         if rows or columns or where:
             raise UserError("rows, columns and where make a table of your own; leave paper out")
@@ -278,22 +277,22 @@ def table(
         from harness.report.papers.paper_tables import paper_sheets
         from harness.report.published.commands import Commands
 
-        commands = Commands(registry.names(), opened.place)
+        commands = Commands(registry.names(), results.place)
         shown = None if number is None else str(number)
-        reading = opened.read(PAPER_COLUMNS)
+        reading = results.read(PAPER_COLUMNS)
         return Table(paper_sheets(reading, paper, commands, shown, encoder=encoder))
-    reading = opened.read(TABLE_COLUMNS)
+    reading = results.read(TABLE_COLUMNS)
     if rows or columns:
         from harness.report.stores.own_tables import own_sheet
 
-        return Table([own_sheet(reading, opened.place, tuple(rows), tuple(columns), where)])
+        return Table([own_sheet(reading, results.place, tuple(rows), tuple(columns), where)])
     from harness.report.stores.store_tables import store_sheets
 
-    return Table(store_sheets(reading, opened.place, where))
+    return Table(store_sheets(reading, results.place, where))
 
 
 def _store(place: Path | str | None) -> Store:
-    return store_at(str(place or DEFAULT_STORE))
+    return opened(None if place is None else str(place))
 
 
 def _apart(call: Callable[[], T]) -> T:

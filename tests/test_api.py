@@ -137,3 +137,9 @@ def test_ctrl_c_in_a_notebook_saves_the_training(
     monkeypatch.setenv("HARNESS_TEST_PAUSE", "0")
     record = harness.run(str(plugin), store=store.folder, **values, **steps)
     assert (record.status, record.steps) == ("finished", 40)
+
+
+def test_a_store_that_is_a_file_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "trials").write_text("no folder")
+    with pytest.raises(UserError, match="is a file, not a folder"):
+        harness.table(tmp_path / "trials")

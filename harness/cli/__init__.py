@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TextIO
 
 UNWRITTEN = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""What the system says of an output that takes no more: its reader has gone, or its disk is full"""
+"""Errors of an output that takes no more: its reader has gone, or its disk is full"""
 INTERRUPTED = 130
 """Exit code after Ctrl-C, by the convention of shells: 128 + the number of the signal"""
 

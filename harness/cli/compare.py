@@ -111,7 +111,7 @@ def _compare_rows(
 
 
 def _trials(group: "Group") -> str:
-    """How many trials a row has, as text."""
+    """The number of trials of a row, as text."""
     if not group.trials[0].trained:
         return ", which trains nothing"
     seeds = "1 seed" if len(group.trials) == 1 else f"{group.n} seeds"

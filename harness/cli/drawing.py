@@ -1,4 +1,4 @@
-"""What the verbs that draw draw: figures of sweeps and of papers, and pictures of embeddings."""
+"""Figures of sweeps and of papers, and pictures of embeddings, for the verbs that draw."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

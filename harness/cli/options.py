@@ -15,8 +15,6 @@ import typer
 from harness.errors import UserError
 from harness.files import probe_writable
 from harness.inputs import finite, kind_of, why
-from harness.remote import RemoteFolder
-from harness.trials.store_folders import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from harness.trials import store as stores
@@ -217,23 +215,11 @@ def gpus_of(given: str | None) -> float | Literal["auto"] | None:
 
 
 def opened(store: str | None) -> "stores.Store":
-    """The store that `--store` names, or the default store.
-
-    Raises UserError for what is there and is no folder, and for a bucket that cannot be read.
-    """
-    from harness.trials.remote_store import RemoteStore, store_at
-
+    """The store that `--store` names, or the default store; errors as `remote_store.opened`."""
     _leave_pandas_out()
-    found = store_at(store or DEFAULT_STORE)
-    if isinstance(found, RemoteStore):
-        _reach(found.place)
-        return found
-    kind = kind_of(found.folder)
-    if kind not in ("a folder", "nothing"):
-        raise UserError(
-            f"the store {found.place} is {kind}, not a folder; choose another folder with --store"
-        )
-    return found
+    from harness.trials.remote_store import opened as opened_store
+
+    return opened_store(store)
 
 
 class _NoPandas(MetaPathFinder):
@@ -259,12 +245,6 @@ def _leave_pandas_out() -> None:
         pyarrow.array([])
     finally:
         sys.meta_path.remove(finder)
-
-
-@functools.cache
-def _reach(place: str) -> None:
-    """Check once that a bucket can be read, so that a sweep ends with its table even without it."""
-    RemoteFolder(place).check()
 
 
 def check_ours_on(encoder: str | None, paper: str | None) -> None:

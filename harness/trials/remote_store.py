@@ -6,6 +6,7 @@ and then into the bucket; whoever reads brings the copy up to date first (`remot
 what it has new is sent later.
 """
 
+import functools
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.claims import held
+from harness.errors import UserError
 from harness.files import cache_folder, digest
+from harness.inputs import kind_of
 from harness.owners import Owner
 from harness.remote import SCHEME, RemoteAway, RemoteFolder
 from harness.trials.reading import Reading
@@ -25,7 +28,7 @@ from harness.trials.record_files import UNFINISHED, KeyRange
 from harness.trials.remote_claims import RUNNING_OBJECTS, RemoteClaim, living, progress_of_others
 from harness.trials.remote_copy import RemoteCopy
 from harness.trials.store import SMALL_FILES, Store
-from harness.trials.store_folders import PROGRESS, StoreFolders, logged_keys
+from harness.trials.store_folders import DEFAULT_STORE, PROGRESS, StoreFolders, logged_keys
 
 QUIET_SECONDS = 60.0
 """Time between two sentences about a bucket that stays away"""
@@ -238,3 +241,26 @@ class RemoteStore(Store):
             if time.monotonic() - self._warned > QUIET_SECONDS:
                 self._warned = time.monotonic()
                 _logger.warning("%s; %s", why, how)
+
+
+def opened(place: str | None) -> Store:
+    """The store at a place, or the default store, as `--store` names it.
+
+    Raises UserError for what is there and is no folder, and for a bucket that cannot be read.
+    """
+    found = store_at(place or DEFAULT_STORE)
+    if isinstance(found, RemoteStore):
+        _reach(found.place)
+        return found
+    kind = kind_of(found.folder)
+    if kind not in ("a folder", "nothing"):
+        raise UserError(
+            f"the store {found.place} is {kind}, not a folder; choose another folder with --store"
+        )
+    return found
+
+
+@functools.cache
+def _reach(place: str) -> None:
+    """Check once that a bucket can be read, so that a sweep ends with its table even without it."""
+    RemoteFolder(place).check()

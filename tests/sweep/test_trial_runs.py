@@ -46,12 +46,13 @@ class Waiting:
     def __init__(self, store: Store, slots: int) -> None:
         self.pool = HandPool(slots, parts=True)
         self.runs: TrialRuns = self.pool.runs(store)
+        self.tasks: list[asyncio.Task[Any]] = []
 
     async def ask(self, trials: dict[str, Trial]) -> None:
         self.runs.expected |= trials
         for key, trial in trials.items():
             slot = await self.runs.lanes.slot("search")
-            asyncio.create_task(self.runs.report(key, trial, "search", slot))  # noqa: RUF006
+            self.tasks.append(asyncio.create_task(self.runs.report(key, trial, "search", slot)))
 
 
 Scenario = Callable[[Waiting], Awaitable[None]]
