@@ -11,7 +11,6 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from api import with_tables
 from fields import method_page
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -43,8 +42,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are not files of docs/."""
     for page, source in FROM_THE_ROOT.items():
         text = (CHECKOUT / source).read_text(encoding="utf-8")
-        start = text.partition("\n## ")[0] if page == "index.md" else text
-        files.append(File.generated(config, page, content=start))
+        files.append(File.generated(config, page, content=text))
     for name in registry.names():
         files.append(File.generated(config, _page_of(name), content=method_page(name)))
     return files
@@ -65,7 +63,7 @@ def on_page_markdown(markdown: str, page: Page, files: Files, **_: Any) -> str:
         to = os.path.relpath(target, PurePosixPath(here).parent)
         return f"[{found['text']}]({to}{found['anchor'] or ''})"
 
-    parts = FENCE.split(with_tables(markdown))
+    parts = FENCE.split(markdown)
     return "".join(part if FENCE.match(part) else LINK.sub(link, part) for part in parts)
 
 

@@ -1,20 +1,31 @@
 """The examples of the README and of docs/ work as they are printed."""
 
+import importlib.util
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from harness.cli.verbs import VERBS, command
 from harness.evaluation.suites import suite
-from harness.sweeps.spaces.space import load_space
+from harness.sweeps.spaces.sampling import Sampler
+from harness.sweeps.spaces.space import (
+    MethodSpace,
+    Repeats,
+    Select,
+    Space,
+    TrainedEncoder,
+    load_space,
+)
 from harness.trials.checking import problems
 from tests.mteb_tasks import write_tasks
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "CONTRIBUTING.md", "docs/evaluation.md", "docs/methods.md", "docs/plugins.md")
+DOCS = CHECKOUT / "docs"
+PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in DOCS.glob("*.md"))]
 
 
 def example(page: str, language: str, number: int = 0) -> str:
@@ -33,28 +44,47 @@ def commands() -> Iterator[tuple[str, list[str]]]:
 
 
 @pytest.mark.slow
-def test_the_method_of_the_readme_keeps_the_contract(tmp_path: Path) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text(example("README.md", "python"), encoding="utf-8")
-    assert problems(str(path)) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [0, 1], ids=["a loss of one's own", "two encoders"])
+@pytest.mark.parametrize(
+    "number", range(3), ids=["32 lines", "a loss of one's own", "two encoders"]
+)
 def test_the_worked_plugins_keep_the_contract(number: int, tmp_path: Path) -> None:
-    text = (CHECKOUT / "docs/plugins.md").read_text(encoding="utf-8")
-    found = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    assert len(found) == 2
     path = tmp_path / "worked.py"
-    path.write_text(found[number], encoding="utf-8")
+    path.write_text(example("docs/plugins.md", "python", number), encoding="utf-8")
     assert problems(str(path)) == []
+
+
+def test_the_api_of_a_plugin_is_that_of_the_code() -> None:
+    spec = importlib.util.spec_from_file_location("api", DOCS / "api.py")
+    assert spec is not None
+    assert spec.loader is not None
+    api = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(api)
+    page = (DOCS / "plugins.md").read_text(encoding="utf-8")
+    assert api.with_tables(page) == page, "python docs/api.py writes the tables anew"
+
+
+@pytest.mark.parametrize("part", [Space, MethodSpace, Select, Repeats, TrainedEncoder, Sampler])
+def test_every_key_of_a_search_space_is_on_its_page(part: type[BaseModel]) -> None:
+    words = set(re.findall(r"\w+", (DOCS / "search-spaces.md").read_text(encoding="utf-8")))
+    assert {field.alias or name for name, field in part.model_fields.items()} <= words
+
+
+def test_the_search_spaces_of_their_page_are_some(tmp_path: Path) -> None:
+    path = tmp_path / "space.yaml"
+    path.write_text(example("docs/search-spaces.md", "yaml"), encoding="utf-8")
+    space, _ = load_space(path)
+    assert list(space.methods) == ["simcse", "d2cse", "promptbert", "clsr", "mine"]
+    for number in (1, 2):
+        part = example("docs/search-spaces.md", "yaml", number)
+        path.write_text("encoders: [bert-base-uncased]\n" + part, encoding="utf-8")
+        load_space(path)
 
 
 def test_the_search_space_of_the_readme_is_one(tmp_path: Path) -> None:
     path = tmp_path / "space.yaml"
     path.write_text(example("README.md", "yaml"), encoding="utf-8")
     space, _ = load_space(path)
-    assert list(space.methods) == ["simcse", "d2cse", "promptbert", "clsr", "mine"]
+    assert list(space.methods) == ["simcse", "methods/mine"]
 
 
 def test_the_suite_of_the_evaluation_page_is_one(tmp_path: Path) -> None:

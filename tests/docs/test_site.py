@@ -4,6 +4,7 @@ import html
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from types import ModuleType
 from typing import Annotated, ClassVar, Literal
 
 import pytest
+from playwright import sync_api as playwright
 from pydantic import Field, FilePath
 
 from harness import plugin
@@ -62,6 +64,20 @@ def test_every_document_is_a_page_and_nothing_is_loaded_from_elsewhere(site: Pat
     assert {"index.html", "benchmarks.html", "contributing.html", "changelog.html"} <= pages
     for page in pages:
         assert not LOADED.findall((site / page).read_text(encoding="utf-8")), page
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_the_search_field_works_from_the_disk(site: Path) -> None:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    browser = next(filter(None, map(shutil.which, names)), None)
+    if not browser and not os.environ.get("CI"):
+        pytest.skip("there is no Chromium here")
+    assert browser, "CI needs Chromium; .ci/run installs it"
+    with playwright.sync_playwright() as tool:
+        page = tool.chromium.launch(executable_path=browser, args=["--no-sandbox"]).new_page()
+        page.goto(f"{site.as_uri()}/index.html?q=pruner")
+        page.wait_for_selector(".md-search-result__link[href$='search.html']", state="attached")
 
 
 def _rows(page: str) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,101 @@
+"""`docs/simcse_by_hand.py` and the plugin: the same losses and the same weights, step by step."""
+
+import importlib.util
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from harness.plugin.kit import Kit
+from harness.training.loop import Trainer
+from harness.training.progress import Progress
+from harness.training.seeds import seed_everything
+from harness.training.stages import stage_streams
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "simcse_by_hand.py"
+SEED = 3
+KitFor = Callable[..., Kit]
+
+
+@pytest.fixture
+def by_hand() -> Any:
+    """The page as a module, with the batch size of the small kits."""
+    spec = importlib.util.spec_from_file_location("simcse_by_hand", PAGE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.BATCH_SIZE = 8  # type: ignore[attr-defined]
+    return module
+
+
+def model_as(by_hand: Any, method: Any, kit: Kit) -> Any:
+    """The model of the page with the first weights of a method."""
+    model = by_hand.SimCSE(kit.config.encoder)
+    weights = {name: value.clone() for name, value in method.state_dict().items()}
+    encoder = {
+        name.removeprefix("encoder.model."): value
+        for name, value in weights.items()
+        if name.startswith("encoder.model.")
+    }
+    model.encoder.load_state_dict(encoder)
+    model.head.weight.data = weights["head.linear.weight"]
+    model.head.bias.data = weights["head.linear.bias"]
+    return model
+
+
+def without_dropout(model: torch.nn.Module) -> None:
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("equal_views")
+def test_every_loss_and_the_last_weights(by_hand: Any, kit_for: KitFor, sentences: Path) -> None:
+    kit = kit_for("simcse", encoder_dropout=0.0, evaluation_interval=1, learning_rate=1e-3)
+    by_hand.LEARNING_RATE = 1e-3  # larger, so that what the steps before have done shows
+    seed_everything(SEED)
+    method = kit.build()
+    model, tokenizer = (
+        model_as(by_hand, method, kit),
+        AutoTokenizer.from_pretrained(kit.config.encoder),
+    )
+    without_dropout(model)
+    reports: list[Progress] = []
+    scores = iter(range(10_000))
+    Trainer(method, kit, SEED, lambda: float(next(scores)), reports.append).run()
+    lines = sentences.read_text(encoding="utf-8").splitlines()
+    losses = list(by_hand.train(model, tokenizer, lines, SEED))
+    assert len(losses) == len(reports) > 5
+    assert losses == pytest.approx([report.loss for report in reports], rel=1e-5)
+    trained = model_as(by_hand, method, kit)
+    for (name, mine), theirs in zip(model.named_parameters(), trained.parameters(), strict=True):
+        # The loss does not depend on the biases of keys, and Adam makes steps of their rounding.
+        assert name.endswith("key.bias") or torch.allclose(mine, theirs, atol=2e-5), name
+
+
+@pytest.mark.slow
+def test_dropout_makes_the_same_views_on_average(
+    by_hand: Any, kit_for: KitFor, sentences: Path
+) -> None:
+    kit = kit_for("simcse")
+    seed_everything(SEED)
+    method = kit.build().train()
+    model = model_as(by_hand, method, kit).train()
+    tokenizer = AutoTokenizer.from_pretrained(kit.config.encoder)
+    lines = sentences.read_text(encoding="utf-8").splitlines()
+    texts = by_hand.tokenised(tokenizer, next(by_hand.batches(lines, SEED)))
+    stage = kit.declared.stages[0]
+    streams = stage_streams(method, kit, stage, SEED)
+    batch = {name: next(iter(stream)) for name, stream in streams.items()}
+    with torch.no_grad():
+        plugin = [float(method.losses(batch, stage)["contrastive"]) for _ in range(60)]
+        page = [float(model.loss(texts)) for _ in range(60)]
+    error = (statistics.variance(plugin) / 60 + statistics.variance(page) / 60) ** 0.5
+    assert error > 0
+    assert abs(statistics.mean(plugin) - statistics.mean(page)) < 4 * error
