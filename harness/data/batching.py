@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from harness.choices import Batching
-from harness.data.batch_items import (
+from harness.data.items import (
     batches_in_epoch,
     length_grouped,
     shuffled_batches,

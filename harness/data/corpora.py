@@ -4,8 +4,6 @@ import functools
 import os
 from pathlib import Path
 
-from harness.data.corpus_names import parsed, split_name
-from harness.data.corpus_sources import Known, Source, Table
 from harness.data.hub_tables import is_hub_name
 from harness.data.readers import (
     read_entailments,
@@ -18,9 +16,10 @@ from harness.data.readers import (
     read_triplets_as_pairs,
     read_triplets_as_scored_pairs,
 )
-from harness.data.registered_corpora import registered
+from harness.data.registered_corpora import Known, Source, Table, registered
 from harness.data.rows import FORMATS, ending, known_endings
 from harness.data.senteval import ARCHIVE, SIMCSE
+from harness.data.shapes import parsed, split_name
 from harness.errors import NotHere, UserError, suggest
 from harness.files import Stamp
 from harness.inputs import regular_file
@@ -90,7 +89,7 @@ def source(name: str) -> Source:
 
     It is one of `SOURCES`, a file, a Python file that registers one, `neighbours:FILE` with running
     text, or a data set of the Hub as ORGANISATION/NAME[@REVISION][/CONFIG][:SPLIT];
-    harness.data.corpus_names says what may stand behind it.
+    harness.data.shapes says what may stand behind it.
     Raises UserError when there is no such corpus.
     """
     if name in SOURCES:

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from harness.data.hub import model_folder, model_shape
-from harness.encoders.dropout import replace_dropout
 from harness.encoders.families import has_masked_lm
+from harness.encoders.plain_attention import replace_dropout
 from harness.encoders.unpadding import first_position, layout_of, unpads
 from harness.errors import UserError, explained
 

@@ -17,11 +17,33 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from harness.encoders.attention import KeyValues
-from harness.encoders.deterministic_attention import determine
 from harness.encoders.plain_attention import attended, is_faster
-from harness.encoders.taking import take
-from harness.encoders.unpadding import Unpadded
+from harness.encoders.reach import KeyValues
+from harness.encoders.unpadding import Unpadded, take
+
+ASKED, DEMANDED = "warn", "error"
+"""The modes of `torch.set_deterministic_debug_mode`"""
+_ASKED_NUMBER = 1
+_FAR = 4
+"""Operations between the attention and its result, which is transposed and copied"""
+
+
+def determine(states: Tensor) -> None:
+    """Demand a deterministic backward pass of the attention that has just given `states`.
+
+    Nothing happens without gradients, and where nobody has asked for deterministic algorithms.
+    """
+    node = states.grad_fn
+    for _ in range(_FAR):
+        if node is None or "Attention" in node.name():
+            break
+        node = node.next_functions[0][0] if node.next_functions else None
+    if node is None or "Attention" not in node.name():
+        return  # composed of simpler operations, which are deterministic
+    if torch.get_deterministic_debug_mode() == _ASKED_NUMBER:
+        node.register_prehook(lambda _: torch.set_deterministic_debug_mode(DEMANDED))
+        node.register_hook(lambda *_: torch.set_deterministic_debug_mode(ASKED))
+
 
 ATTENTION = "prefix_sdpa"
 """The name under which transformers knows `prefix_sdpa`"""

@@ -1,4 +1,4 @@
-"""How a batch lies in memory while an encoder works: padded, or its real tokens alone.
+"""Layout of a batch in memory while an encoder works: padded, or its real tokens alone.
 
 An unpadded batch is one row of tokens, (1, tokens, ...), whose rows follow one another, the
 shortest first. Linear layers, norms and embeddings see no padding then, but for a tail of less than
@@ -14,9 +14,50 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
-from harness.encoders.attention import select
-from harness.encoders.taking import put, take
+from harness.encoders.reach import select
+
+
+def take(values: Tensor, index: Tensor) -> Tensor:
+    """The elements values[index]: (count, ...) -> (taken, ...).
+
+    index: (taken,), distinct numbers.
+    """
+    taken: Tensor = _Take.apply(values, index)  # type: ignore[no-untyped-call]
+    return taken
+
+
+def put(values: Tensor, index: Tensor, count: int) -> Tensor:
+    """The inverse of `take`: (taken, ...) -> (count, ...), with 0 where nothing was taken."""
+    whole: Tensor = _Put.apply(values, index, count)  # type: ignore[no-untyped-call]
+    return whole
+
+
+class _Take(Function):
+    @staticmethod
+    def forward(context: Any, values: Tensor, index: Tensor) -> Tensor:
+        context.count = len(values)
+        context.save_for_backward(index)
+        return values.index_select(0, index)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (index,) = context.saved_tensors
+        return put(gradients[0], index, context.count), None
+
+
+class _Put(Function):
+    @staticmethod
+    def forward(context: Any, values: Tensor, index: Tensor, count: int) -> Tensor:
+        context.save_for_backward(index)
+        return values.new_zeros(count, *values.shape[1:]).index_copy_(0, index, values)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (index,) = context.saved_tensors
+        return take(gradients[0], index), None, None
+
 
 FAMILIES = (
     "bert", "camembert", "data2vec-text", "distilbert", "electra", "ernie", "roberta",

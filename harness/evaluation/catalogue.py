@@ -160,8 +160,8 @@ STAND_INS: Mapping[str, str] = {"transfer-senteval": "transfer"}
 SUITE_MODULES = {
     "sts": "harness.evaluation.sts",
     "graded": "harness.evaluation.sts",
-    "transfer": "harness.evaluation.transfer_suites",
-    "transfer-senteval": "harness.evaluation.transfer_suites",
+    "transfer": "harness.evaluation.transfer",
+    "transfer-senteval": "harness.evaluation.transfer",
     "retrieval": "harness.evaluation.retrieval",
     "geometry": "harness.evaluation.geometry",
 }

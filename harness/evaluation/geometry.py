@@ -11,7 +11,7 @@ import numpy as np
 from harness.data.senteval import archive
 from harness.data.sts_pairs import LOADERS, Pairs
 from harness.errors import TrialFailure
-from harness.evaluation.cosines import first_rows, pair_cosines, unit_rows
+from harness.evaluation.correlation import first_rows, pair_cosines, unit_rows
 from harness.evaluation.scores import Scores
 from harness.evaluation.suites import register
 

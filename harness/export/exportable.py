@@ -117,7 +117,7 @@ def _built(
     import transformers
 
     from harness.device import device
-    from harness.plugin.embedding_kit import EmbeddingKit
+    from harness.plugin.rebuilt import EmbeddingKit
     from harness.training.seeds import seed_everything
 
     short, name = facts["key"][:10], method or facts["method"]

@@ -8,11 +8,10 @@ from torch import Tensor, nn
 
 from harness.data.batching import TextBatch
 from harness.data.tokens import Template
-from harness.encoders import dropout
-from harness.encoders.attention import KeyValues
+from harness.encoders import plain_attention
 from harness.encoders.backbone import Encoder
 from harness.encoders.families import key_shape
-from harness.encoders.reach import Reach, WordVectors
+from harness.encoders.reach import KeyValues, Reach, WordVectors
 
 
 class DeepPrompts(nn.Module):
@@ -49,7 +48,7 @@ class DeepPrompts(nn.Module):
         """
         # Dropout comes after the expansion, so that the two views of a sentence get two masks.
         table = self.table.expand(rows, *self.table.shape)
-        dropped = dropout.dropped(table, self.dropout, training=self.training)
+        dropped = plain_attention.dropped(table, self.dropout, training=self.training)
         by_slot = dropped.view(rows, self.length, 2 * self.layers, self.heads, -1)
         slots: tuple[Tensor, ...] = by_slot.permute(2, 0, 3, 1, 4).unbind(0)
         return KeyValues(slots[0::2], slots[1::2])

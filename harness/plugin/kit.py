@@ -13,21 +13,20 @@ from harness import PROTOCOL
 from harness.arrays import SharedArrays
 from harness.data.corpora import source
 from harness.data.hub import model_shape
-from harness.data.label_subsets import label_subset
+from harness.data.items import label_subset
 from harness.data.revisions import short_name
 from harness.data.templates import require_mask
-from harness.data.tokenizers import check_same_tokenizer, load_tokenizer
-from harness.data.tokens import Template, Tokens, tokenised
+from harness.data.tokens import Template, Tokens, check_same_tokenizer, load_tokenizer, tokenised
 from harness.device import random_state_kept
 from harness.encoders.backbone import Encoder
 from harness.encoders.low_rank import MARK
 from harness.encoders.masked_lm import Generator, VocabularyHead
 from harness.errors import UserError
 from harness.files import cache_folder, digest_of
-from harness.plugin.artefact import Artefact
 from harness.plugin.config import MethodConfig, TrainingConfig, label_share
 from harness.plugin.declared import Declared
 from harness.plugin.decoder import DECODER_FIELDS
+from harness.plugin.stage import Artefact
 from harness.ranks import alone, has_ranks
 
 

@@ -3,9 +3,31 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from harness.data.batch_items import batches_in_epoch
+import numpy as np
+
+from harness.data.items import batches_in_epoch
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """Something costly that trials share, such as a frozen encoder's embeddings.
+
+    It is built once for each combination of its fields, kept on disk and memory-mapped.
+
+    Example:
+        Artefact("vectors", ("corpus", "max_length"), lambda kit: {"vectors": embed(kit)})
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    """The configuration fields on which it depends; trials that agree in them share it"""
+    build: Callable[[Any], Mapping[str, np.ndarray]]
+    """Kit -> named arrays"""
+    embeds: bool = True
+    """Whether `embed` needs it; what only training needs stays behind when a model is exported"""
+
 
 OptimiserName = Literal["adamw", "adamw-uncorrected", "adamw-released", "lars", "rmsprop"]
 """harness.training.optimisers says what each of them is"""

@@ -17,8 +17,7 @@ from typing import Any
 
 from harness.errors import UserError, explained
 from harness.files import written_whole
-from harness.tracking.tracker import About, Scalar, TrackedRun, Tracker
-from harness.tracking.trackers import check, tracker
+from harness.tracking.trackers import About, Scalar, TrackedRun, Tracker, check, tracker
 from harness.training.progress import Point
 from harness.trials.record import Record
 from harness.trials.store import Store

@@ -1,12 +1,16 @@
-"""The training loop: a method's stages in order; the best weights on dev are restored."""
+"""The training loop: a method's stages in order; the best weights on dev are restored.
+
+Batches are a function of seed and step, so a position in the streams is the number of the step.
+"""
 
 import time
 from collections.abc import Callable, Collection
 from contextlib import nullcontext
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from harness.data.batching import Stream
 from harness.device import random_state_kept
@@ -16,20 +20,70 @@ from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
 from harness.ranks import agreed, rank_number
-from harness.training.checkpoints import Checkpoint
 from harness.training.engines import stage_optimiser
-from harness.training.feeding import fed, made
+from harness.training.feeding import fed, made, patience_spent, stage_streams
 from harness.training.optimisers import StageOptimiser
 from harness.training.parameters import moved_names, trained_names
 from harness.training.progress import Outcome, Point, Progress
-from harness.training.saved_state import SavedState, state
-from harness.training.seeds import seed_stage
-from harness.training.sent_states import from_rank_0
-from harness.training.sharded import load_weights, readable
+from harness.training.saved_state import (
+    Checkpoint,
+    SavedState,
+    current,
+    from_rank_0,
+    load_weights,
+    readable,
+    state,
+)
+from harness.training.seeds import random_states, seed_stage, set_random_states
 from harness.training.shared_stages import StageStates
-from harness.training.snapshots import restore, snapshot
-from harness.training.stages import patience_spent, stage_streams
 from harness.training.steps import Steps
+
+
+def snapshot(
+    method: nn.Module, names: Collection[str], optimiser: StageOptimiser, outcome: Outcome
+) -> SavedState:
+    """What the training needs to go on from here.
+
+    `names`: the parameters that may have changed. The tensors are not copies.
+    """
+    kept = asdict(replace(outcome, best_state={}))
+    del kept["best_state"]
+    return SavedState(
+        weights=current(method, names),
+        best=outcome.best_state,
+        optimiser=optimiser.tensors(),
+        facts={
+            "outcome": kept,
+            "random": random_states(),
+            "scaler": optimiser.scaler.state_dict(),
+        },
+    )
+
+
+def restore(
+    saved: SavedState,
+    method: nn.Module,
+    names: Collection[str],
+    optimiser: StageOptimiser,
+) -> Outcome:
+    """Bring optimiser and random sources to the state of a snapshot; its outcome.
+
+    The method has the weights of the snapshot already. `names`: the parameters that all stages
+    train. Those that the snapshot does not have stay as they are in the best state.
+    """
+    best: dict[str, Tensor] = {}
+    if saved.best:
+        there = state(method, names)
+        best = there | {
+            name: value.to(there[name], copy=True) for name, value in saved.best.items()
+        }
+    if saved.optimiser:
+        optimiser.load(saved.optimiser)
+        if scaling := saved.facts["scaler"]:  # empty where losses were not scaled
+            optimiser.scaler.load_state_dict(scaling)
+    set_random_states(saved.facts["random"])
+    return Outcome(**saved.facts["outcome"], best_state=best)
+
 
 REPORT_SECONDS = 2.0
 """Least time between two reports without a dev score"""

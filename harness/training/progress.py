@@ -20,7 +20,7 @@ class Point(TypedDict):
     """Steps done in the whole trial"""
     stage: str
     metric: str
-    """`loss`, `dev`, a name that the method gave, or one of harness.training.step_curves"""
+    """`loss`, `dev`, a name that the method gave, or one of harness.training.steps"""
     value: float
 
 
@@ -70,7 +70,7 @@ class Outcome:
     history: list[Point] = field(default_factory=list, repr=False)
     """Training loss, dev score and what the method watches, at every evaluation"""
     curves: list[Point] = field(default_factory=list, repr=False)
-    """Loss terms, learning rates and gradient norms at some steps (harness.training.step_curves)"""
+    """Loss terms, learning rates and gradient norms at some steps (harness.training.steps)"""
 
     def remember(self, stage: str, values: Mapping[str, float]) -> None:
         """Put values of metrics at the present step into the history."""

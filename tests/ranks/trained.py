@@ -8,14 +8,12 @@ from torch import nn
 from harness.plugin.config import TrainingConfig
 from harness.plugin.stage import Stage
 from harness.ranks import has_ranks
-from harness.training.engines import stage_optimiser
-from harness.training.feeding import made
+from harness.training.engines import shard, stage_optimiser
+from harness.training.feeding import made, stage_streams
 from harness.training.parameters import trainable
 from harness.training.progress import GRADIENT_NORM, Outcome
-from harness.training.sharded import whole
-from harness.training.stages import stage_streams
+from harness.training.saved_state import whole
 from harness.training.steps import Steps
-from harness.training.zero import shard
 from tests.method_cases import without_dropout
 from tests.ranks.rank import Computed, kit_of
 

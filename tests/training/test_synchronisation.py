@@ -22,10 +22,9 @@ from harness.plugin import registry
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.training.engines import stage_optimiser
-from harness.training.feeding import made
+from harness.training.feeding import made, stage_streams
 from harness.training.parameters import trainable
 from harness.training.progress import Outcome
-from harness.training.stages import stage_streams
 from harness.training.steps import Steps
 from tests.kits import KitFor
 

@@ -1,4 +1,4 @@
-"""The kinds of what a plugin declares: a wrong one is a sentence and not a failure later."""
+"""Validation of what a plugin declares: a wrong type is a sentence and not a failure later."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,8 +15,7 @@ from pydantic import (
     ValidationError,
 )
 
-from harness.plugin.artefact import Artefact
-from harness.plugin.stage import Stage
+from harness.plugin.stage import Artefact, Stage
 
 _STRICT = ConfigDict(strict=True)
 _ANSWERS: dict[str, tuple[str, TypeAdapter[Any]]] = {
