@@ -73,12 +73,12 @@ class SharedArrays:
 
     folder: Path
     title: str
-    """What the arrays are, in words"""
+    """The arrays in words"""
     build: Callable[[], Mapping[str, np.ndarray]]
 
     @property
     def damage(self) -> str | None:
-        """What is missing or wrong in the folder; None: the arrays can be read."""
+        """Fault of the folder; None: the arrays can be read."""
         return damage(self._manifest)
 
     @property

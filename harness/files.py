@@ -22,7 +22,7 @@ from harness.inputs import regular_file, why
 _logger = logging.getLogger(__name__)
 PACKAGE = Path(__file__).resolve().parent
 SHIPPED = PACKAGE / "shipped"
-"""Where a wheel has what a checkout has beside the package (pyproject.toml says what goes there)"""
+"""Folder in which a wheel has what a checkout has beside the package (see pyproject.toml)"""
 IN_A_CHECKOUT = {
     "methods": PACKAGE.parent / "methods",
     "search_spaces": PACKAGE.parent / "search_spaces",
@@ -208,20 +208,20 @@ def described(manifest: str | bytes) -> dict[str, tuple[int, str]]:
     its folder.
     """
     try:
-        found = {
-            name: (int(said["bytes"]), str(said["sha256"]))
-            for name, said in unsealed(manifest).items()
+        files = {
+            name: (int(facts["bytes"]), str(facts["sha256"]))
+            for name, facts in unsealed(manifest).items()
         }
     except (AttributeError, KeyError, TypeError):
         raise ValueError("it is no manifest") from None
-    for name in (part for each, (_, sha256) in found.items() for part in (each, sha256)):
+    for name in (part for file, (_, sha256) in files.items() for part in (file, sha256)):
         if "/" in name or name.startswith("."):
             raise ValueError(f"it names {name!r}")
-    return found
+    return files
 
 
 class Stamp(NamedTuple):
-    """By what we know, without reading it, that a file is still the same.
+    """Identity of a file's content without reading it: path, inode, size and times.
 
     The time of change (`ctime`) is set by the system at every change of the content, and no program
     can set it back. So a file that was written in place, or put in place of another one, has
@@ -276,8 +276,8 @@ def _remembered(stamp: Stamp) -> str:
         pass
     except (OSError, ValueError) as error:
         _logger.warning("%s: %s; %s is read again", entry, error, stamp.path)
-    found = _hashed_once(stamp)
+    sha256 = _hashed_once(stamp)
     # A cache that cannot be written costs time, nothing else.
     with suppress(OSError), written_whole(entry) as temporary:
-        temporary.write_text(sealed_json({"stamp": stamp, "sha256": found}))
-    return found
+        temporary.write_text(sealed_json({"stamp": stamp, "sha256": sha256}))
+    return sha256

@@ -103,7 +103,7 @@ def request_of(
     if reach.get("mixture") is not None:
         raise ValueError("a mixture of adapters is not for a fused pass")
     unpad = encoder.unpads and not reach.get("padding", False)
-    layout = layout_of(batch.attention_mask, unpad=unpad, known=batch.host_mask)
+    layout = layout_of(batch.attention_mask, unpad=unpad, host_mask=batch.host_mask)
     rows, length = batch.input_ids.shape
     if isinstance(layout, Unpadded):
         blocks = layout.blocks

@@ -81,7 +81,7 @@ SOURCES: dict[str, Known] = {
 PYTHON = ".py"
 """The ending of a file that registers a corpus"""
 NEIGHBOURS = "neighbours:"
-"""What stands in front of the name of a file whose sentences are read in pairs of neighbours"""
+"""Prefix of the name of a file whose sentences are read in pairs of neighbours"""
 
 
 def source(name: str) -> Source:
@@ -133,11 +133,11 @@ def count_items(name: str) -> int | None:
 
     None: it is not at hand, and no number is published. Raises UserError for an unknown corpus.
     """
-    found = source(name)
+    corpus_source = source(name)
     try:
-        paths = found.paths(download=False)
+        paths = corpus_source.paths(download=False)
     except NotHere:
-        return found.items
+        return corpus_source.items
     return _counted(name, *map(Stamp.of, paths))
 
 

@@ -1,4 +1,4 @@
-"""Where files of models and data sets come from: local mirror, embedded default, Hugging Face Hub.
+"""Sources of the files of models and data sets: local mirror, embedded default, Hugging Face Hub.
 
 They are searched in this order. A mirror has the layout of the Hub
 (`models/<organisation>/<name>/<file>`, `datasets/<organisation>/<name>/<file>`), so a name means
@@ -95,27 +95,27 @@ def is_pointer(path: Path) -> bool:
         return file.read(len(_POINTER)) == _POINTER
 
 
-def check_no_pointer(path: Path, what: str) -> None:
-    """Raise UserError for a file that stands for a large one. what: the start of the sentence."""
+def check_no_pointer(path: Path, beginning: str) -> None:
+    """Raise UserError for a file that stands for a large one. beginning: of the sentence."""
     if is_pointer(path):
-        raise UserError(f"{what}{path.name} is {_pointer(path)}")
+        raise UserError(f"{beginning}{path.name} is {_pointer(path)}")
 
 
-def check_no_adapter(folder: Path, what: str) -> None:
+def check_no_adapter(folder: Path, beginning: str) -> None:
     """Raise UserError for low-rank changes, which transformers would add to a model elsewhere."""
     if (folder / "adapter_config.json").is_file():
-        raise UserError(f"{what}{folder} has {_adapter()}")
+        raise UserError(f"{beginning}{folder} has {_adapter()}")
 
 
-def foreign_settings(content: Any, place: str = "") -> Iterator[str]:
+def foreign_settings(content: Any, prefix: str = "") -> Iterator[str]:
     """Settings, at any depth of a JSON file, that make a library run code from elsewhere."""
     if isinstance(content, list):
         for each in content:
-            yield from foreign_settings(each, place)
+            yield from foreign_settings(each, prefix)
     if not isinstance(content, dict):
         return
     for name, value in content.items():
-        where = f"{place}{name}"
+        where = f"{prefix}{name}"
         if name == "trust_remote_code" and value not in (False, None):
             yield f"{where} = {value}"
         elif _KERNEL_KEYS.fullmatch(name):
@@ -150,7 +150,7 @@ SIZES = (
 )  # fmt: skip
 """Keys of config.json that are numbers of something"""
 LARGEST_SIZE = 2**31
-"""What such a number is below; the largest vocabularies have a million words"""
+"""Upper bound of such a number; the largest vocabularies have a million words"""
 LARGEST_CONFIG = 2**20
 """Bytes of a config.json"""
 
@@ -274,15 +274,15 @@ def _nearest(kind: RepositoryKind, name: str) -> str:
 def known(kind: RepositoryKind) -> list[str]:
     """The names of the models or data sets that the mirrors hold, sorted."""
     marker = "config.json" if kind == "models" else "*"
-    found = set()
+    names = set()
     for mirror in mirrors():
         root = mirror / kind
         # A model may have no organisation (bert-base-uncased), a data set always has one.
         for path in [*root.glob(f"*/{marker}"), *root.glob(f"*/*/{marker}")]:
             name = path.parent.relative_to(root).as_posix()
             if path.is_file() and (kind == "models" or "/" in name):
-                found.add(name)
-    return sorted(found)
+                names.add(name)
+    return sorted(names)
 
 
 def model_files(name: str, *, download: bool = True) -> list[Path]:
@@ -308,27 +308,27 @@ def model_shape(name: str, *, download: bool = True) -> dict[str, Any]:
     """
     folder = model_folder(name, download=download)
     path = folder / "config.json"
-    what = f'model "{name}": '
-    check_no_adapter(folder, what)
-    check_no_pointer(path, what)
+    beginning = f'model "{name}": '
+    check_no_adapter(folder, beginning)
+    check_no_pointer(path, beginning)
     try:
-        shape: Any = json.loads(read_text(path, what, at_most=LARGEST_CONFIG))
+        shape: Any = json.loads(read_text(path, beginning, at_most=LARGEST_CONFIG))
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{what}{path} is no JSON: {error}") from None
+        raise UserError(f"{beginning}{path} is no JSON: {error}") from None
     if not isinstance(shape, dict):
-        raise UserError(f"{what}{path} must hold a mapping, not a {type(shape).__name__}")
+        raise UserError(f"{beginning}{path} must hold a mapping, not a {type(shape).__name__}")
     for setting in foreign_settings(shape):
         raise UserError(
-            f"{what}{path}: {setting} asks for code from elsewhere, which harness does not run; "
-            f"remove it"
+            f"{beginning}{path}: {setting} asks for code from elsewhere, which harness does not "
+            f"run; remove it"
         )
     for size in SIZES:
         value = shape.get(size, 1)
         if type(value) is not int or not 1 <= value < LARGEST_SIZE:
             raise UserError(
-                f"{what}{path}: {size} is {value!r}; it must be a whole number from 1 on"
+                f"{beginning}{path}: {size} is {value!r}; it must be a whole number from 1 on"
             )
     heads = 1 if "head_dim" in shape else shape.get("num_attention_heads", 1)
     if shape.get("hidden_size", 0) % heads:
-        raise UserError(f"{what}{path}: hidden_size is no multiple of num_attention_heads")
+        raise UserError(f"{beginning}{path}: hidden_size is no multiple of num_attention_heads")
     return shape

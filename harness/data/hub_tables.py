@@ -62,32 +62,32 @@ def plainly_named(folder: Path) -> Iterator[Path]:
     The library `datasets` reads the path of a folder as a pattern.
     """
     with TemporaryDirectory(prefix="harness-data-") as name:
-        place = Path(name).resolve()
+        linked = Path(name).resolve()
         for path in folder.rglob("*"):
             if path.is_file():
-                link = place / path.relative_to(folder)
+                link = linked / path.relative_to(folder)
                 link.parent.mkdir(parents=True, exist_ok=True)
                 link.symlink_to(path.absolute())
-        yield place
+        yield linked
 
 
 # A plan asks once a round, and the library looks at every file of the folder.
 @functools.cache
 def _local_splits(folder: Path, config: str | None, _: tuple[Stamp, ...]) -> dict[str, list[Path]]:
     """Split -> its files in a folder. Raises UserError when the card names one outside of it."""
-    with plainly_named(folder) as place, explained(f"{folder}: "):
+    with plainly_named(folder) as linked, explained(f"{folder}: "):
         try:
-            found = _splits(str(place), config)
+            splits = _splits(str(linked), config)
         except UserError as error:
-            raise UserError(str(error).replace(str(place), str(folder))) from None
-        for named in itertools.chain.from_iterable(found.values()):
-            if not Path(named).is_relative_to(place):
+            raise UserError(str(error).replace(str(linked), str(folder))) from None
+        for named in itertools.chain.from_iterable(splits.values()):
+            if not Path(named).is_relative_to(linked):
                 raise UserError(
                     f"the card of the data set {folder} names {named}, which is outside"
                 )
         return {
-            split: [folder / Path(path).relative_to(place) for path in paths]
-            for split, paths in found.items()
+            split: [folder / Path(path).relative_to(linked) for path in paths]
+            for split, paths in splits.items()
         }
 
 
@@ -110,17 +110,17 @@ def _downloaded(repository: str, revision: str | None, config: str | None, downl
     """The folder of the Hub's snapshot, with the card and the files of a configuration."""
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
-    found = functools.partial(snapshot, "datasets", repository, revision, download=download)
+    fetch = functools.partial(snapshot, "datasets", repository, revision, download=download)
     try:
         # Without a Hub this fails at once, where `datasets` tries again for half a minute.
-        folder = found(["README.md"])
+        folder = fetch(["README.md"])
         # Without a network it gives what was downloaded before.
         if download and _answers(repository, revision):
             # `hf://datasets/ORGANISATION/NAME@COMMIT/FILE`
             splits = _splits(repository, config, folder.name)
             paths = [path for each in splits.values() for path in each]
             files = [path.partition("@")[2].partition("/")[2] for path in paths]
-            folder = found(["README.md", *files])
+            folder = fetch(["README.md", *files])
         return folder
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
         # The Hub's own messages are long, and say what is said below.

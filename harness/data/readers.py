@@ -95,7 +95,7 @@ ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2
 """Labels of NLI pairs"""
 NLI_LABELS = {"entailment": ENTAILMENT, "neutral": NEUTRAL, "contradiction": CONTRADICTION}
 UNLABELLED = ("-", "", "nan")
-"""How data sets mark a pair on whose label people did not agree, beside -1"""
+"""Marks of a pair on whose label people did not agree, beside -1"""
 
 
 @dataclass(frozen=True)

@@ -27,23 +27,23 @@ from harness.relocation import here
 
 
 class Source(ABC):
-    """Where a corpus lies, and how it is read."""
+    """Place of a corpus, and the way in which it is read."""
 
     items: int | None = None
     """The published number of items, for a plan that is made before the files are here"""
     licence: str = ""
-    """That of the texts, where it is known"""
+    """Licence of the texts, where it is known"""
 
     @property
     @abstractmethod
     def shape(self) -> Shape:
-        """What its items are. Raises UserError for a table that cannot be read."""
+        """Kind of its items. Raises UserError for a table that cannot be read."""
 
     @property
     @abstractmethod
     def reading(self) -> str:
-        """How the files become items; with their digest it names what caches hold of the corpus,
-        because two corpora may read the same files and have different items"""
+        """Way in which files become items. With their digest it names what caches hold of the
+        corpus, because two corpora may read the same files and have different items"""
 
     @abstractmethod
     def paths(self, *, download: bool = True) -> list[Path]:
@@ -73,13 +73,13 @@ class Source(ABC):
 
         Raises UserError for a damaged file, and for a corpus from which nothing can be learnt.
         """
-        found = self.read(paths)
-        if len(found) and not any(text.strip() for column in found.columns for text in column):
+        corpus = self.read(paths)
+        if len(corpus) and not any(text.strip() for column in corpus.columns for text in column):
             raise UserError(f"{paths[0]} holds no sentence, only empty lines")
-        if len(found) < 2:  # a contrastive loss compares items
-            items = "1 item" if len(found) else "no item"
+        if len(corpus) < 2:  # a contrastive loss compares items
+            items = "1 item" if len(corpus) else "no item"
             raise UserError(f"{paths[0]} holds {items}; a corpus needs at least 2")
-        return found
+        return corpus
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,11 @@ class Known(Source):
     judged: bool = False
     """Whether its pairs were made from labels"""
     licence: str = ""
-    """That of the texts, where the source states one"""
+    """Licence of the texts, where the source states one"""
 
     @property
     def shape(self) -> Shape:
-        """What its items are."""
+        """Kind of its items."""
         return self.kind
 
     @property
@@ -134,14 +134,14 @@ class Table(Source):
 
     @property
     def shape(self) -> Shape:
-        """What its items are, as its name says, or else the names of its columns."""
+        """Kind of its items, as its name says, or else the names of its columns."""
         if self.name.columns:
             return shape_of_roles(self.name.columns)
         return _recognised(self.name, self.paths()[0])
 
     @property
     def reading(self) -> str:
-        """What its name says behind the question mark, in short."""
+        """The part of its name behind the question mark, in short."""
         return f"table-{digest(split_name(str(self.name))[1])}"
 
     def paths(self, *, download: bool = True) -> list[Path]:
@@ -203,7 +203,7 @@ class Registered(Source):
 
     @property
     def shape(self) -> Shape:
-        """What its items are."""
+        """Kind of its items."""
         return self.registration.shape
 
     def paths(self, *, download: bool = True) -> list[Path]:
@@ -237,11 +237,12 @@ class Registered(Source):
     def _items(self, paths: list[Path]) -> Iterator[tuple[Any, ...]]:
         roles = ROLES[self.shape]
         with explained(f"{self.code} cannot be read: "):
-            for number, given in enumerate(self.registration.read(paths), start=1):
-                item = (given,) if roles == ("sentence",) and isinstance(given, str) else given
+            for number, element in enumerate(self.registration.read(paths), start=1):
+                single = roles == ("sentence",) and isinstance(element, str)
+                item = (element,) if single else element
                 if not (isinstance(item, tuple | list) and len(item) == len(roles)):
                     wanted = ", ".join(roles)
-                    raise UserError(f"{self.code}: item {number} is {given!r}, not ({wanted})")
+                    raise UserError(f"{self.code}: item {number} is {element!r}, not ({wanted})")
                 pairs = zip(roles, item, strict=True)
                 yield tuple(self._value(value, role, number) for role, value in pairs)
 
@@ -269,16 +270,16 @@ def registered(path: Path) -> Registered:
 def _registered(code: UserCode) -> Registered:
     """The corpus of a file; one that has changed has another digest and is read again."""
     module, path = code.module("corpus"), code.path
-    found = [value for value in vars(module).values() if isinstance(value, Registration)]
-    if len(found) != 1:
+    registrations = [value for value in vars(module).values() if isinstance(value, Registration)]
+    if len(registrations) != 1:
         raise UserError(
             f"{path} must hold one corpus, which is a function under @register_corpus; it holds "
-            f"{len(found)}"
+            f"{len(registrations)}"
         )
-    if found[0].shape not in ROLES:
-        shape = str(found[0].shape)
+    if registrations[0].shape not in ROLES:
+        shape = str(registrations[0].shape)
         raise UserError(f'{path}: there is no shape "{shape}"{suggest(shape, ROLES)}')
-    return Registered(path, found[0], found[0].licence)
+    return Registered(path, registrations[0], registrations[0].licence)
 
 
 def registers_corpus(path: Path) -> bool:

@@ -104,12 +104,12 @@ def snapshot(
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import RevisionNotFoundError
 
-    what = str(downloads()), kind, repository, revision
+    request = str(downloads()), kind, repository, revision
     try:
         folder = snapshot_download(
             repository,
             repo_type=kind.removesuffix("s"),
-            revision=_resolved.get(what, revision),
+            revision=_resolved.get(request, revision),
             allow_patterns=list(patterns),
             local_files_only=not download,
         )
@@ -120,7 +120,7 @@ def snapshot(
             f"branch, a tag or a whole commit of it"
         ) from None
     if download:
-        _resolved[what] = Path(folder).name
+        _resolved[request] = Path(folder).name
     return Path(folder)
 
 
@@ -167,11 +167,11 @@ def commits_of(paths: Iterable[Path]) -> dict[str, str]:
     `models/ORGANISATION/NAME` or `datasets/...` -> the commit; of several, all of them. Files of
     mirrors and of other folders have none.
     """
-    found, folder = defaultdict[str, set[str]](set), downloads()
+    commits, folder = defaultdict[str, set[str]](set), downloads()
     for path in paths:
         if path.is_relative_to(folder):
             cached, snapshots, commit, *_ = (*path.relative_to(folder).parts, "", "", "")
             name = cached.replace("--", "/")
             if snapshots == "snapshots" and COMMIT.fullmatch(commit) and REPOSITORY.fullmatch(name):
-                found[name].add(commit)
-    return {name: ", ".join(sorted(found[name])) for name in sorted(found)}
+                commits[name].add(commit)
+    return {name: ", ".join(sorted(commits[name])) for name in sorted(commits)}

@@ -184,12 +184,12 @@ def _csv(path: Path, _: Sequence[str] | None) -> Iterator[tuple[str, TableRow]]:
         given = (line.replace("\r", _RETURN) for line in text_lines(path))
         reader = csv.reader(itertools.chain(given, [_END]))
         try:
-            for found in reader:
-                if found == [_END]:
+            for texts in reader:
+                if texts == [_END]:
                     return
-                if found and found[-1].endswith(_END):
+                if texts and texts[-1].endswith(_END):
                     raise UserError(f"{path}, line {reader.line_num - 1}: a quotation never ends")
-                yield reader.line_num, [text.replace(_RETURN, "\r") for text in found]
+                yield reader.line_num, [text.replace(_RETURN, "\r") for text in texts]
         except csv.Error as error:
             raise UserError(f"{path}, line {reader.line_num}: {error}") from None
 
@@ -203,16 +203,16 @@ def _tsv(path: Path, _: Sequence[str] | None) -> Iterator[tuple[str, TableRow]]:
 
 
 def _under_header(
-    path: Path, given: Iterator[tuple[int, list[str]]]
+    path: Path, lines: Iterator[tuple[int, list[str]]]
 ) -> Iterator[tuple[str, TableRow]]:
     """Rows of a file whose first row names the columns."""
-    _, header = next(given, (1, []))
+    _, header = next(lines, (1, []))
     _check_distinct(path, header)
-    for line, found in given:
-        fields = found or [""]  # in a file with one column, a blank line is an empty text
+    for line, texts in lines:
+        fields = texts or [""]  # in a file with one column, a blank line is an empty text
         if len(fields) != len(header):
             raise UserError(
-                f"{path}, line {line}: {len(header)} fields were expected, {len(found)} found"
+                f"{path}, line {line}: {len(header)} fields were expected, {len(texts)} found"
             )
         yield f"{path}, line {line}", dict(zip(header, fields, strict=True))
 
@@ -242,12 +242,12 @@ def _json(path: Path, _: Sequence[str] | None) -> Iterator[tuple[str, TableRow]]
     with opened_file(path) as file:
         beginning = file.read(2**12).removeprefix(_BOM).lstrip()
     values = _of_list(path) if beginning.startswith(b"[") else _of_lines(path)
-    for place, value in values:
+    for where, value in values:
         if not isinstance(value, dict):
             raise UserError(
-                f"{place}: no JSON object; the file holds one object a line, or a list of objects"
+                f"{where}: no JSON object; the file holds one object a line, or a list of objects"
             )
-        yield place, value
+        yield where, value
 
 
 def _of_lines(path: Path) -> Iterator[tuple[str, Any]]:
@@ -265,16 +265,16 @@ def _of_list(path: Path) -> Iterator[tuple[str, Any]]:
     with io.TextIOWrapper(opened_file(path), encoding="utf-8-sig", newline="") as file:
         text, at = file.read(_CHUNK).lstrip(), 1
         for number in itertools.count(1):
-            place = f"{path}, item {number}"
+            where = f"{path}, item {number}"
             while not (rest := _SIGN.match(text, at)):  # the text ends in front of the next sign
                 text, at = file.read(_CHUNK), 0
                 if not text:
-                    raise UserError(f"{place}: the list does not end")
-            at, found = rest.start(1), rest[1]
-            if found == "]":
+                    raise UserError(f"{where}: the list does not end")
+            at, sign = rest.start(1), rest[1]
+            if sign == "]":
                 return
-            if number > 1 and found != ",":
-                raise UserError(f"{place}: no JSON list")
+            if number > 1 and sign != ",":
+                raise UserError(f"{where}: no JSON list")
             at += number > 1
             while True:
                 try:
@@ -284,15 +284,15 @@ def _of_list(path: Path) -> Iterator[tuple[str, Any]]:
                     # It may go on in the next part of the file.
                     if len(text) - at > LONGEST_LINE:
                         raise UserError(
-                            f"{place}: it is no JSON, or has more than {LONGEST_LINE} characters"
+                            f"{where}: it is no JSON, or has more than {LONGEST_LINE} characters"
                         ) from None
                     more = file.read(max(_CHUNK, len(text) - at))
                     if not more:
-                        raise _no_json(place, error) from None
+                        raise _no_json(where, error) from None
                     text, at = text[at:] + more, 0
                 except RecursionError as error:
-                    raise _no_json(place, error) from None
-            yield place, value
+                    raise _no_json(where, error) from None
+            yield where, value
 
 
 def _after_space(text: str, at: int) -> int:

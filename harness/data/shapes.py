@@ -20,7 +20,7 @@ from harness.errors import UserError, suggest
 Shape = Literal[
     "sentences", "neighbours", "pairs", "triplets", "scored pairs", "labelled pairs"
 ]  # fmt: skip
-"""What the items of a corpus are. Pairs are two texts with one meaning; neighbours follow one
+"""Kind of the items of a corpus. Pairs are two texts with one meaning; neighbours follow one
 another in running text"""
 ROLES: Mapping[Shape, tuple[str, ...]] = {
     "sentences": ("sentence",),
@@ -98,10 +98,10 @@ def recognised(columns: Sequence[str], where: str) -> tuple[Shape, dict[str, str
 
 
 WHERE = "where."
-"""What stands before the column of a filter"""
+"""Prefix of the column of a filter"""
 _ROLES = "|".join(dict.fromkeys(role for roles in ROLES.values() for role in roles))
 _OPTION = re.compile(rf"(?:{_ROLES}|limit|dev|split|{re.escape(WHERE)}[^=]+)=")
-"""How what may stand behind the question mark begins, also behind that of a suite"""
+"""Beginning of an option behind the question mark, also behind that of a suite"""
 
 
 class CorpusName(BaseModel):
@@ -170,7 +170,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def options_of(query: str) -> list[tuple[str, str]]:
-    """What stands behind the question mark as (key, value).
+    """Options behind the question mark as (key, value).
 
     A value is written as in a web address, but a plus sign is no space. Raises ValueError for a
     part that has no equals sign.

@@ -79,16 +79,16 @@ class Encoder(nn.Module):
         if low_rank is not None:
             add_low_rank(self.model, low_rank)
         self.family = EncoderFamily(name, self.model)
-        """What the model has a place for"""
+        """Changes for which the model has a place"""
         self.decoding = loading.get("decoding", Decoding())
         self.checks_views = True
         """Whether the next pass in training over copies of rows refuses it when they stay equal"""
         self.unpads = unpads(self.model.config)
         """Whether padding is left out of forward passes"""
         self.reach: Reach = {}
-        """Of the forward pass that is running"""
+        """Injection into the forward pass that is running"""
         self.layout: Padded | Unpadded = Padded(None)
-        """Of the forward pass that is running: how its states lie in memory"""
+        """Layout in memory of the states of the forward pass that is running"""
         self._wanted: Where = None
         """The position that `at` asks `forward` for; None: all"""
         self._where: Where = None
@@ -208,13 +208,13 @@ class Encoder(nn.Module):
         return positions + (self.first_position + reach.get("position_offset", 0))
 
     def _run(self, batch: TextBatch, reach: Reach, **options: Any) -> tuple[Any, Padded | Unpadded]:
-        """What the model of transformers gives, and how its states lie in memory."""
+        """Output of the model of transformers, and the layout of its states in memory."""
         if reach.get("prefix") is not None:
             self.family.need_prefix("prompts")
             options["prefix"] = reach["prefix"]
         unpad = self.unpads and not reach.get("padding", False)
         layout = layout_of(
-            batch.attention_mask, unpad=unpad, known=batch.host_mask, masks=self.family.decoder
+            batch.attention_mask, unpad=unpad, host_mask=batch.host_mask, masks=self.family.decoder
         )
         if self.family.takes_positions:
             options["position_ids"] = layout.tokens(self._positions(batch, reach))
@@ -247,12 +247,12 @@ class Encoder(nn.Module):
         module: nn.Module,
         usual: Callable[..., Any],
         states: Tensor,
-        *given: Any,
+        *inputs: Any,
         **named: Any,
     ) -> Any:
         """The last layer's attention, in the place of its `usual` forward pass."""
         if self._where is None:
-            return usual(states, *given, **named)
+            return usual(states, *inputs, **named)
         prefix = self.reach.get("prefix")
         return attended_at(module, states, self.layout, self._where, prefix), None
 

@@ -70,7 +70,7 @@ Pass = Callable[[TextBatch, Reach, Where], tuple[Tensor, ...]]
 def run_in_shares(
     run: Pass, batch: TextBatch, reach: Reach, where: Where, chunk_size: int | None
 ) -> tuple[Tensor, ...]:
-    """What `run` gives for all rows, when each rank runs it over its share of them.
+    """Results of `run` for all rows, when each rank runs it over its share of them.
 
     chunk_size: the most rows at a time; None: no limit. `reach` has no `edit` that looks at other
     rows than its own.
@@ -105,33 +105,33 @@ def _in_chunks(
 
 def _entering(reach: Reach) -> Reach:
     """The same reach, whose gradients are right where it has been made from gathered vectors."""
-    found = cast("Reach", dict(reach))
+    entered = cast("Reach", dict(reach))
     if prefix := reach.get("prefix"):
         keys, values = (tuple(map(entering, part)) for part in (prefix.keys, prefix.values))
-        found["prefix"] = prefix._replace(keys=keys, values=values)
+        entered["prefix"] = prefix._replace(keys=keys, values=values)
     if words := reach.get("words"):
-        found["words"] = words._replace(vectors=entering(words.vectors))
+        entered["words"] = words._replace(vectors=entering(words.vectors))
     if (mixture := reach.get("mixture")) is not None:
-        found["mixture"] = entering(mixture)
-    return found
+        entered["mixture"] = entering(mixture)
+    return entered
 
 
 def _reach_of(reach: Reach, rows: slice) -> Reach:
-    """What a method reaches into for some of the rows."""
-    found = cast("Reach", dict(reach))
+    """The injection of a method for some of the rows."""
+    share = cast("Reach", dict(reach))
     if prefix := reach.get("prefix"):
         keys, values = (tuple(each[rows] for each in part) for part in (prefix.keys, prefix.values))
         visible = None if prefix.visible is None else prefix.visible[rows]
-        found["prefix"] = KeyValues(keys, values, visible)
+        share["prefix"] = KeyValues(keys, values, visible)
     if words := reach.get("words"):
-        found["words"] = words._replace(positions=words.positions[rows])
+        share["words"] = words._replace(positions=words.positions[rows])
     if (positions := reach.get("positions")) is not None:
-        found["positions"] = positions[rows]
+        share["positions"] = positions[rows]
     if (mixture := reach.get("mixture")) is not None:
-        found["mixture"] = mixture[rows]
+        share["mixture"] = mixture[rows]
     if edit := reach.get("edit"):
-        found["edit"] = lambda output: edit(output)[rows]
-    return found
+        share["edit"] = lambda output: edit(output)[rows]
+    return share
 
 
 WITH_BERT_ATTENTION = tuple(kind for kind in unpadding.FAMILIES if kind != "distilbert")
@@ -145,7 +145,7 @@ def attended_at(
     where: Tensor | int,
     prefix: KeyValues | None,
 ) -> Tensor:
-    """What one query of every row finds, (rows, 1, H).
+    """Attention of one query of every row, (rows, 1, H).
 
     module: BERT's attention. states: what it reads, as they lie in `layout`. where: (rows,), the
     positions that ask, or one for all rows. prefix: keys and values in front of every layer's own.

@@ -12,9 +12,9 @@ from harness.errors import NotHere, UserError, extra
 from harness.manifests import MANIFEST, damage
 
 MARK = ".lora_"
-"""What stands in the names of peft's parameters"""
+"""Part of the names of peft's parameters"""
 CHANGED_LAYER = ".base_layer."
-"""What stands in the names of the weights that they change"""
+"""Part of the names of the weights that they change"""
 
 
 def add_low_rank(model: Any, low_rank: LowRank) -> None:
@@ -35,15 +35,15 @@ def merged_weights(model: Any) -> dict[str, Tensor]:
 
     Such changes are added to the weights that they change.
     """
-    found: dict[str, Tensor] = {}
+    weights: dict[str, Tensor] = {}
     for name, value in model.state_dict().items():
         layer, base, part = name.partition(CHANGED_LAYER)
         if MARK in name:
             continue
         if base and part == "weight":
             value = value + model.get_submodule(layer).get_delta_weight("default").to(value.dtype)
-        found[f"{layer}.{part}" if base else name] = value
-    return found
+        weights[f"{layer}.{part}" if base else name] = value
+    return weights
 
 
 def load_trained(model: Any, name: str) -> None:

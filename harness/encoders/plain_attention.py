@@ -42,7 +42,7 @@ def replace_dropout(model: nn.Module) -> None:
 
 
 def _mask(states: Tensor, rate: float) -> Tensor:
-    """What dropout multiplies states by, in their shape and type."""
+    """Factors of dropout, in the shape and type of the states."""
     generator = np.random.SFC64(torch.randint(2**63 - 1, (1,)).numpy())
     # Four numbers of the mask are made of one of 64 bits.
     bits = generator.random_raw(-(-states.numel() // 4)).view(np.uint16)[: states.numel()]
@@ -61,7 +61,7 @@ def is_faster(query: Tensor, mask: Tensor | None, rate: float) -> bool:
 def attended(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, rate: float, scaling: float
 ) -> Tensor:
-    """What the queries find, (rows, length, heads, head size).
+    """Result of the attention, (rows, length, heads, head size).
 
     query, key, value: (rows, heads, length, head size); several heads of queries may share one of
     keys and values. mask: (rows, 1, length, keys) bool, which keys a query sees; None: all. rate:

@@ -84,7 +84,7 @@ def prefix_sdpa(
 
 
 class _Front(NamedTuple):
-    """What stands in front of one layer's own keys and values; None: nothing."""
+    """Prefix in front of one layer's own keys and values; None: nothing."""
 
     keys: Tensor | None
     """(rows, heads, prompts, head size)"""
@@ -151,16 +151,16 @@ def _widened(
     return torch.cat([front, text.expand(rows, 1, length, length)], dim=-1)
 
 
-def padding_mask(*, attention_mask: Tensor | None = None, **given: Any) -> Tensor | None:
+def padding_mask(*, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
     """The mask of transformers for SDPA, (rows, 1, length, length) bool; None without padding.
 
     transformers would ask whether the mask hides anything, and the CPU would wait for a GPU. A
     decoder always gets a mask, because prompts stand in front of it.
     """
     if attention_mask is not None:
-        given["allow_is_bidirectional_skip"] = given["allow_is_causal_skip"] = False
-    found: Tensor | None = sdpa_mask(attention_mask=attention_mask, **given)
-    return found
+        options["allow_is_bidirectional_skip"] = options["allow_is_causal_skip"] = False
+    mask: Tensor | None = sdpa_mask(attention_mask=attention_mask, **options)
+    return mask
 
 
 AttentionInterface.register(ATTENTION, prefix_sdpa)

@@ -23,16 +23,16 @@ from harness.errors import UserError, explained
 
 
 class Loading(TypedDict, total=False):
-    """How a model is read from its files. What is left out stays as it is there."""
+    """Options with which a model is read from its files. What is left out stays as it is there."""
 
     dropout: float | None
     """0 to 1, in every layer; None: the model's own"""
     decoding: Decoding
-    """How a decoder reads a sentence"""
+    """Pooling and attention of a decoder"""
     as_stored: bool
     """Keep weights in bf16 that are stored so; otherwise all weights are float32"""
     device: torch.device
-    """Where the weights go; otherwise to the CPU"""
+    """Device of the weights; otherwise the CPU"""
     empty: bool
     """Read no weights: they are set afterwards"""
 
@@ -87,7 +87,7 @@ def _loaded(
     options: dict[str, Any] = without_pooler(config)
     if device is not None and device.type != "cpu":
         options["device_map"] = device  # each shard goes there at once, past the host's memory
-    model, said = transformers.AutoModel.from_pretrained(
+    model, report = transformers.AutoModel.from_pretrained(
         model_folder(name),
         config=config,
         dtype=dtype,
@@ -96,7 +96,7 @@ def _loaded(
         output_loading_info=True,
         **options,
     )
-    return _with_our_attention(model), said["missing_keys"]
+    return _with_our_attention(model), report["missing_keys"]
 
 
 def _empty(config: Any) -> Any:
@@ -168,14 +168,14 @@ def _compare(name: str, model: nn.Module, shapes: dict[str, list[int]]) -> None:
     """Raise UserError when a parameter has another shape in the file, or when none is there."""
     # A checkpoint of a whole model has the encoder under a name of its own, such as `bert.`.
     inner = {key.partition(".")[2]: shape for key, shape in shapes.items()}
-    found = 0
+    matching = 0
     for parameter, value in model.named_parameters():
         stored = shapes.get(parameter) or inner.get(parameter)
-        found += stored is not None
+        matching += stored is not None
         if stored is not None and stored != list(value.shape):
             raise UserError(
                 f'model "{name}": {parameter} has the shape {stored}, but config.json asks for '
                 f"{list(value.shape)}"
             )
-    if not found:  # what is missing of a few, the loader says; names differ between versions
+    if not matching:  # what is missing of a few, the loader says; names differ between versions
         raise UserError(f'model "{name}": its weights are not those of a {type(model).__name__}')

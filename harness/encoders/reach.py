@@ -62,7 +62,7 @@ class WordVectors(NamedTuple):
 
 
 class Reach(TypedDict, total=False):
-    """How a method reaches into one forward pass. What is left out stays as it is.
+    """Injection of a method into one forward pass. What is left out stays as it is.
 
     Example:
         encoder.cls(batch, prefix=prompts, position_offset=prompts.length)

@@ -223,7 +223,7 @@ class Embedder:
     ) -> torch.Tensor:
         """Apply `embed` to distinct sentences, batch by batch; (sentences, width)."""
         lengths = np.asarray([len(pieces) + len(self._template) for pieces in longest_first])
-        found: list[torch.Tensor] = []
+        parts: list[torch.Tensor] = []
         done = 0
         for group in token_groups(lengths, self.kit.device):
             rows = longest_first[group]
@@ -232,15 +232,15 @@ class Embedder:
             if (
                 vectors.ndim != 2
                 or len(vectors) != len(rows)
-                or (found and vectors.shape[1] != found[0].shape[1])
+                or (parts and vectors.shape[1] != parts[0].shape[1])
             ):
                 raise TrialFailure(
                     f"embed() gave the shape {tuple(vectors.shape)} for {len(rows)} sentences"
                 )
-            found.append(vectors)
+            parts.append(vectors)
             done += len(rows)
             self.progress(done, len(longest_first))
-        return torch.cat(found)
+        return torch.cat(parts)
 
     def _batch(self, group: list[Pieces]) -> TextBatch:
         rows = [np.asarray(pieces, np.int64) for pieces in group]

@@ -64,12 +64,12 @@ class KeptEmbeddings:
             if self.write:
                 self._keep(new, vectors)
         places = np.asarray([self._place[text] for text in texts])
-        found = np.empty((len(texts), self._parts[0].shape[1]), np.float32)
+        vectors = np.empty((len(texts), self._parts[0].shape[1]), np.float32)
         # File by file, so that of each only the rows that are asked for are read.
         for number, part in enumerate(self._parts):
             rows = np.flatnonzero(places[:, 0] == number)
-            found[rows] = part[places[rows, 1]]
-        return found
+            vectors[rows] = part[places[rows, 1]]
+        return vectors
 
     def _add(self, texts: list[str], vectors: np.ndarray) -> None:
         """Add vectors to those in memory. Raises TrialFailure for another width than theirs."""
@@ -189,21 +189,21 @@ def resampled_scores(
     have other gold scores or the pairs are too few.
     """
     tests = dict.fromkeys(task for model in models for task in model)
-    found = {task: _resampled([model.get(task) for model in models], resamples) for task in tests}
+    scores = {task: _resampled([model.get(task) for model in models], resamples) for task in tests}
     if card.average is not None:
         of = card.averages.get(card.average, card.tasks(tests))
-        known = [found.get(task) for task in of]
-        whole = [each for each in known if each is not None]
-        found[card.average] = np.mean(whole, axis=0) if len(whole) == len(known) > 0 else None
-    return found
+        parts = [scores.get(task) for task in of]
+        whole = [each for each in parts if each is not None]
+        scores[card.average] = np.mean(whole, axis=0) if len(whole) == len(parts) > 0 else None
+    return scores
 
 
 def _resampled(models: Sequence[np.ndarray | None], resamples: int) -> np.ndarray | None:
-    known = [model for model in models if model is not None]
-    if len(known) < len(models) or not all(
-        np.array_equal(model[1], known[0][1]) for model in known
+    present = [model for model in models if model is not None]
+    if len(present) < len(models) or not all(
+        np.array_equal(model[1], present[0][1]) for model in present
     ):
         return None
     # All models in the same resamples: what makes a pair easy for all of them cancels out.
-    drawn = replicates([model[0] for model in known], known[0][1], resamples=resamples)
+    drawn = replicates([model[0] for model in present], present[0][1], resamples=resamples)
     return None if np.isnan(drawn).any() else drawn

@@ -67,7 +67,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def evaluated(task: "AbsTask", vectors: Vectors) -> "TaskResult":
-    """What mteb measures on a task whose data are loaded, equal each time it is called."""
+    """Measurement of mteb on a task whose data are loaded, equal each time it is called."""
     mteb = importlib.import_module("mteb")
     fresh = copy.copy(task)
     fresh.rng_state, fresh.np_rng = copy.deepcopy((task.rng_state, task.np_rng))
@@ -133,11 +133,11 @@ def loaded(task: "AbsTask", splits: Sequence[str] | None = None) -> "AbsTask":
         _set_source(task, source | {"path": str(place)})
         task.load_data()
     _set_source(task, source)
-    known = _splits(task.dataset or {})
+    present = _splits(task.dataset or {})
     for split in task.eval_splits:
-        if split not in known:
+        if split not in present:
             raise UserError(
-                f'task {task.metadata.name} has no split "{split}"{suggest(split, known)}'
+                f'task {task.metadata.name} has no split "{split}"{suggest(split, present)}'
             )
     return task
 
@@ -148,13 +148,13 @@ def _set_source(task: "AbsTask", source: Mapping[str, Any]) -> None:
 
 def files_of(tasks: Iterable["AbsTask"]) -> list[Path]:
     """The files of the mirror or of a user that hold the data of tasks, sorted."""
-    found = set[Path]()
+    files = set[Path]()
     for task in each_alone(tasks):
         repository = task.metadata.dataset["path"]
         place = _mirrored(repository) or here(Path(repository))
         inside = place.rglob("*") if is_folder(place) else [place]
-        found |= {path.resolve() for path in inside if is_file(path)}
-    return sorted(found)
+        files |= {path.resolve() for path in inside if is_file(path)}
+    return sorted(files)
 
 
 def commits_of(tasks: Iterable["AbsTask"]) -> dict[str, str]:
@@ -162,7 +162,7 @@ def commits_of(tasks: Iterable["AbsTask"]) -> dict[str, str]:
 
     Data of a mirror or of a user have none, and neither have data that were not downloaded.
     """
-    found = defaultdict[str, set[str]](set)
+    commits = defaultdict[str, set[str]](set)
     for task in each_alone(tasks):
         repository = task.metadata.dataset["path"]
         if is_hub_name(repository) and not (
@@ -170,8 +170,8 @@ def commits_of(tasks: Iterable["AbsTask"]) -> dict[str, str]:
         ):
             commit = _downloaded(repository, task.metadata.dataset["revision"])
             if commit is not None and COMMIT.fullmatch(commit):
-                found[f"datasets/{repository}"].add(commit)
-    return {name: ", ".join(sorted(found[name])) for name in sorted(found)}
+                commits[f"datasets/{repository}"].add(commit)
+    return {name: ", ".join(sorted(commits[name])) for name in sorted(commits)}
 
 
 def each_alone(tasks: Iterable["AbsTask"]) -> Iterator["AbsTask"]:
@@ -195,7 +195,7 @@ def content(data: Any) -> str:
 
 
 def _located(task: "AbsTask") -> dict[str, Any]:
-    """What `load_dataset` is called with. Raises NotHere when the data are not at hand."""
+    """Arguments of `load_dataset`. Raises NotHere when the data are not at hand."""
     source: dict[str, Any] = dict(task.metadata.dataset)
     source.pop("trust_remote_code", None)
     repository = source["path"]

@@ -50,23 +50,23 @@ class Chosen:
     tasks: Sequence["AbsTask"]
 
 
-def tasks_called(what: str) -> Chosen:
-    """The task or the benchmark called `what`.
+def tasks_called(name: str) -> Chosen:
+    """The task or the benchmark called `name`.
 
     A benchmark may be written without parentheses: `MTEB-eng-v2` is `MTEB(eng, v2)`. Raises
     UserError for an unknown name.
     """
-    mteb = mteb_package(f"{TITLE}:{what}")
+    mteb = mteb_package(f"{TITLE}:{name}")
     with undisturbed():
         with suppress(KeyError):
-            return Chosen(TITLE, [mteb.get_task(what)])
+            return Chosen(TITLE, [mteb.get_task(name)])
         benchmarks = _benchmarks(mteb)
-        if found := benchmarks.get(_plain(what)):
+        if found := benchmarks.get(_plain(name)):
             return Chosen(found.name, list(found.tasks))
         tasks = mteb.get_tasks(exclude_superseded=False, exclude_beta=False)
-    known = [each.metadata.name for each in tasks]
-    known += [_written(each.name) for each in benchmarks.values()]
-    raise UserError(f'mteb has no task and no benchmark "{what}"{suggest(what, known)}')
+    names = [each.metadata.name for each in tasks]
+    names += [_written(each.name) for each in benchmarks.values()]
+    raise UserError(f'mteb has no task and no benchmark "{name}"{suggest(name, names)}')
 
 
 def tasks_of_file(code: UserCode) -> Chosen:
@@ -127,14 +127,14 @@ _UNIT = "Main scores of MTEB x100"
 
 def mteb_suite(name: str) -> Suite:
     """The suite that `name` means. Raises UserError for unknown tasks and options."""
-    what, _, query = name.removeprefix(MTEB).partition("?")
+    wanted, _, query = name.removeprefix(MTEB).partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     dev = options.pop("dev", None)
     if options or dev == "":
         raise UserError(f'suite "{name}": what can follow the question mark is dev=SPLIT')
     script = suite_file(name)
     if script is None:
-        return _named(what, dev)
+        return _named(wanted, dev)
     return _of_file(suite_code(here(script)), dev)
 
 

@@ -40,7 +40,7 @@ MOST_PASSES = 200
 
 @dataclass(frozen=True)
 class Training:
-    """How SentEval trains a layer."""
+    """Options with which SentEval trains a layer."""
 
     optimiser: Literal["adam", "rmsprop"]
     learning_rate: float
@@ -136,21 +136,21 @@ def fit(rows: Rows, folds: Sequence[Fold], training: Training) -> list[Layers]:
     order = sorted(range(len(folds)), key=lambda index: -len(folds[index].fitted))
     active = [_Progress(folds[index], training.tenacity) for index in order]
     started = list(active)
-    layers = _Batch(rows, [each.fold for each in active], training)
+    layers = _Batch(rows, [progress.fold for progress in active], training)
     for _ in range(0, MOST_PASSES + 1, training.passes):
         with torch.autocast(rows.features.device.type, enabled=False):
             for _ in range(training.passes):
                 layers.run_pass()
-        for place, each in enumerate(active):
-            each.validate(rows, layers.weights_of(place))
-        going_on = [place for place, each in enumerate(active) if each.goes_on]
+        for number, progress in enumerate(active):
+            progress.validate(rows, layers.weights_of(number))
+        going_on = [number for number, progress in enumerate(active) if progress.goes_on]
         if not going_on:
             break
         if len(going_on) < len(active):
-            active = [active[place] for place in going_on]
+            active = [active[number] for number in going_on]
             layers.keep(going_on)
-    found = dict(zip(order, (each.best for each in started), strict=True))
-    return [found[index] for index in range(len(folds))]
+    layers_of = dict(zip(order, (progress.best for progress in started), strict=True))
+    return [layers_of[index] for index in range(len(folds))]
 
 
 class _Progress:
@@ -159,7 +159,7 @@ class _Progress:
     def __init__(self, fold: Fold, tenacity: int) -> None:
         self.fold = fold
         self.left = np.full(len(fold.penalties), tenacity)
-        """How many validations without improvement each layer may still have; -1: it has stopped"""
+        """Validations without improvement that each layer may still have; -1: it has stopped"""
         self.best: Layers = Layers(np.full(len(fold.penalties), -1.0), torch.empty(0))
 
     @property
@@ -256,7 +256,7 @@ class _Batch:
 
 
 def _first_weights(width: int, classes: int) -> Tensor:
-    """What torch draws for SentEval's layer: (classes, width + 1), the bias last."""
+    """First weights that torch draws for SentEval's layer: (classes, width + 1), the bias last."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(CLASSIFIER_SEED)
         layer = nn.Linear(width, classes)
@@ -317,12 +317,12 @@ def senteval_single_test(
     rows = Rows(np.concatenate(list(features.values())), classes, device())
     ends = np.cumsum([len(part) for part in features.values()])
     numbers = dict(zip(features, np.split(np.arange(len(classes)), ends[:-1]), strict=True))
-    train, given = numbers["train"], "dev" in numbers
-    splits = [(train, numbers["dev"])] if given else _folds_of(train, labels["train"], folds)
+    train, has_dev = numbers["train"], "dev" in numbers
+    splits = [(train, numbers["dev"])] if has_dev else _folds_of(train, labels["train"], folds)
     validated, layers = _validated(rows, splits, training)
     scores = validated.mean(0)
     best = int(_best(scores))
-    if given:  # SentEval's refit has the same rows and the same seed, so it gives the same layer
+    if has_dev:  # SentEval's refit has the same rows and the same seed, so it gives the same layer
         weights = layers[0].weights[best : best + 1]
     else:
         weights = fit(rows, [split_fold(train, PENALTIES[best])], training)[0].weights

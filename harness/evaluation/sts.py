@@ -40,8 +40,8 @@ def correlations(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
     "wmean", and the subsets of a year.
     """
     first, second = vectors[: len(pairs)], vectors[len(pairs) :]
-    found = sts_scores(first, second, pairs)
-    parts = {**found.aggregated, **found.subsets}
+    scores = sts_scores(first, second, pairs)
+    parts = {**scores.aggregated, **scores.subsets}
     details = {
         f"{task}/{name}/{kind}": getattr(score, kind)
         for name, score in parts.items()
@@ -50,7 +50,7 @@ def correlations(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
     cosines = pair_cosines(first, second)
     known = uncertainty(cosines, pairs.gold)
     spread = {task: known} if known else {}
-    score = {task: found.aggregated["all"].spearman}
+    score = {task: scores.aggregated["all"].spearman}
     return Scores(score, details, spread, {task: np.stack([cosines, pairs.gold])})
 
 
@@ -82,7 +82,7 @@ graded = register(
 SPLIT_COLUMN = "split"
 """The column of dev and test, where the name of the suite says no other"""
 DEV_NAMES, TEST_NAMES = ("dev", "validation", "valid"), ("test",)
-"""What this column holds, in the data sets of the field"""
+"""Values of this column in the data sets of the field"""
 
 
 def pair_suite(name: str) -> Suite:

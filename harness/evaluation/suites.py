@@ -59,26 +59,26 @@ class _SuiteFields(_Kinds):
     embeds: bool
 
 
-def check_suite(found: Any, path: Path) -> None:
+def check_suite(suite: Any, path: Path) -> None:
     """Check the suite in the file `path`.
 
     Raises UserError when a part of it is of the wrong kind, or when it has a shipped suite's name.
     """
     try:
-        _SuiteFields.model_validate(found)
+        _SuiteFields.model_validate(suite)
     except ValidationError as error:
         first = error.errors()[0]
         part = ".".join(map(str, first["loc"]))
         raise UserError(f"{path}: {part} of the suite: {first['msg']}") from None
-    if found.card.name in CARDS:
+    if suite.card.name in CARDS:
         raise UserError(
-            f'{path} calls its suite "{found.card.name}", which is the name of a shipped one; '
+            f'{path} calls its suite "{suite.card.name}", which is the name of a shipped one; '
             f"choose another name"
         )
-    for task in found.card.dev_tasks:
-        if task not in found.data:
+    for task in suite.card.dev_tasks:
+        if task not in suite.data:
             raise UserError(
-                f'{path}: the data have no dev task "{task}"{suggest(task, found.data)}'
+                f'{path}: the data have no dev task "{task}"{suggest(task, suite.data)}'
             )
 
 
@@ -90,13 +90,15 @@ def read_data(name: str, task: str, read: Callable[[], Any], *, texts: bool) -> 
     """
     with explained(f'suite "{name}": the data of task "{task}" cannot be read: '):
         data = read()
-        found: object = data.texts if texts else None
+        sentences: object = data.texts if texts else None
     if texts and not (
-        isinstance(found, list) and found and all(isinstance(text, str) for text in found)
+        isinstance(sentences, list)
+        and sentences
+        and all(isinstance(text, str) for text in sentences)
     ):
         raise UserError(
             f'suite "{name}": the data of task "{task}" need a list of sentences as `texts`, '
-            f"not {found!r}"
+            f"not {sentences!r}"
         )
     return data
 
@@ -117,7 +119,7 @@ def checked_files(files: Callable[[], Any], path: Path) -> Callable[[], list[Pat
 PAIR_TABLES, MTEB_SUITES = "harness.evaluation.sts", "harness.evaluation.mteb_suites"
 """The modules that make suites of tables, and of tasks of mteb"""
 MTEB = "mteb:"
-"""What stands before the name of a task or a benchmark of mteb"""
+"""Prefix of the name of a task or a benchmark of mteb"""
 
 
 class Data(Protocol):
@@ -158,7 +160,7 @@ class Embeddings:
 
 @dataclass(frozen=True, eq=False)
 class Suite:
-    """What is measured together: a card, a scoring function and the data of the tasks."""
+    """Tasks that are measured together: a card, a scoring function and the data of the tasks."""
 
     card: SuiteCard
     score: Callable[[str, Any, Any], Scores]
@@ -183,7 +185,7 @@ class Suite:
     commits: Callable[[], dict[str, str]] = dict
     """Returns the commits of the Hub's data that are not among the files; repository -> commit"""
     parts: tuple["Suite", ...] = ()
-    """What `harness eval` measures and stores one by one; (): the suite as a whole"""
+    """Parts that `harness eval` measures and stores one by one; (): the suite as a whole"""
 
     @property
     def name(self) -> str:
@@ -229,26 +231,26 @@ class Suite:
     def score_test(self, embed: Embed) -> Scores:
         """The scores of all tests and their average; the sentences are embedded in one pass."""
         vectors = Embeddings(embed, (text for task in self.tests for text in self.texts(task)))
-        found = functools.reduce(
+        scores = functools.reduce(
             Scores.__or__, (self.measure(task, vectors) for task in self.tests)
         )
-        return found | self.averaged(found)
+        return scores | self.averaged(scores)
 
     def measure(self, task: str, vectors: Callable[[list[str]], np.ndarray]) -> Scores:
         """The scores of one task."""
         data = self.load(task)
         return self.score(task, data, vectors if self.embeds else vectors(data.texts))
 
-    def averaged(self, found: Scores) -> Scores:
+    def averaged(self, scores: Scores) -> Scores:
         """The average of the tests, where there is one and no test is missing."""
         tests = self.card.averages.get(self.card.average or "", self.tests)
-        if self.card.average is None or not tests or not set(tests) <= set(found.metrics):
+        if self.card.average is None or not tests or not set(tests) <= set(scores.metrics):
             return Scores({})
         # The papers average the rounded scores that they print.
-        mean = sum(round(found.metrics[task], 2) for task in tests) / len(tests)
-        if not set(tests) <= set(found.uncertainty):
+        mean = sum(round(scores.metrics[task], 2) for task in tests) / len(tests)
+        if not set(tests) <= set(scores.uncertainty):
             return Scores({self.card.average: mean})
-        spread = of_mean(mean, [found.uncertainty[task] for task in tests])
+        spread = of_mean(mean, [scores.uncertainty[task] for task in tests])
         return Scores({self.card.average: mean}, uncertainty={self.card.average: spread})
 
     def digest(self) -> str:

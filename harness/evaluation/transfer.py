@@ -88,11 +88,11 @@ def single_test(
     """
     from sklearn.metrics import accuracy_score, f1_score
 
-    known = [split for split in ("train", "dev") if split in features]
-    axes = principal_axes(np.concatenate([features[split] for split in (*known, "test")]))
-    classes = np.concatenate([labels[split] for split in known])
+    fitted = [split for split in ("train", "dev") if split in features]
+    axes = principal_axes(np.concatenate([features[split] for split in (*fitted, "test")]))
+    classes = np.concatenate([labels[split] for split in fitted])
     rows, train = np.arange(len(classes)), len(labels["train"])
-    splits = [(rows[:train], rows[train:])] if "dev" in known else stratified_folds(classes, folds)
+    splits = [(rows[:train], rows[train:])] if "dev" in fitted else stratified_folds(classes, folds)
     penalty, dev, model = _fit(axes[rows], classes, splits, rows[:train])
     # The rows of the test set come last.
     predicted = model.predict(axes.rows[len(rows) :])

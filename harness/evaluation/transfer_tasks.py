@@ -70,13 +70,13 @@ def search_penalties(
     start = -problem(np.zeros(problem.size))[1]
     from scipy.optimize import minimize  # a plan names suites without it
 
-    found = minimize(problem, start, jac=True, method="L-BFGS-B", options=options)
+    result = minimize(problem, start, jac=True, method="L-BFGS-B", options=options)
     # Ten times, since float32 may end a search a little early; `not <`, so that nan fails, too.
-    if not np.abs(found.jac).max() < 10 * TOLERANCE:
+    if not np.abs(result.jac).max() < 10 * TOLERANCE:
         raise TrialFailure(
-            f"the logistic regressions that choose a penalty did not converge ({found.message})"
+            f"the logistic regressions that choose a penalty did not converge ({result.message})"
         )
-    coefficients = problem.scaled(found.x)
+    coefficients = problem.scaled(result.x)
     margins = problem.margins(coefficients)
     predicted = margins.argmax(1) if problem.classes > 2 else margins[:, 0] > 0
     right = predicted == labels[:, None, None]
@@ -237,7 +237,7 @@ def _check(vectors: np.ndarray, expected: int) -> None:
 
 
 class Score(Protocol):
-    """How a suite gets the accuracies of a task from the vectors of its texts."""
+    """Function from a task and the vectors of its texts to accuracies."""
 
     def __call__(self, data: Splits, vectors: np.ndarray, *, fast: bool = False) -> Accuracy:
         """`fast`: SentEval's fast mode, in which dev is scored during a training."""
@@ -286,11 +286,11 @@ def accuracies(task: str, data: Splits | AllTasks, vectors: np.ndarray, score: S
     """
     if isinstance(data, AllTasks):
         return Scores({task: dev_average(data.tasks, vectors, score)})
-    found = score(data, vectors)
+    accuracy = score(data, vectors)
     details = {
-        f"{task}/dev": found.dev,
-        f"{task}/penalty-log10": float(np.log10(found.penalties).mean()),
+        f"{task}/dev": accuracy.dev,
+        f"{task}/penalty-log10": float(np.log10(accuracy.penalties).mean()),
     }
-    if found.f1 is not None:
-        details[f"{task}/f1"] = found.f1
-    return Scores({task: found.test}, details)
+    if accuracy.f1 is not None:
+        details[f"{task}/f1"] = accuracy.f1
+    return Scores({task: accuracy.test}, details)

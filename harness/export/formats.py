@@ -26,6 +26,9 @@ from harness.modules.heads import TanhHead
 from harness.plugin.method import Method
 from harness.trials.public_texts import without_folder
 
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
 PROBES = (
     "A man is playing a guitar.",
     "a man is playing a guitar",
@@ -54,18 +57,15 @@ def difference(ours: np.ndarray, theirs: np.ndarray) -> float:
     return float(np.abs(ours - theirs).max() / max(1.0, np.abs(ours).max()))
 
 
-def check_equal(ours: np.ndarray, theirs: np.ndarray, what: str) -> None:
-    """Raise UserError when vectors of PROBES differ. what: the exported model, in the message."""
-    found = difference(ours, theirs)
-    if found > LARGEST_DIFFERENCE:
+def check_equal(ours: np.ndarray, theirs: np.ndarray, title: str) -> None:
+    """Raise UserError when vectors of PROBES differ. title: the exported model, in the message."""
+    distance = difference(ours, theirs)
+    if distance > LARGEST_DIFFERENCE:
         raise UserError(
-            f"{what} gives other embeddings than the trial (they differ by {found:.2g}), so "
+            f"{title} gives other embeddings than the trial (they differ by {distance:.2g}), so "
             f"nothing was written"
         )
 
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 FILE = "onnx/model.onnx"
 INPUTS, OUTPUT = ("input_ids", "attention_mask"), "sentence_embedding"
@@ -149,7 +149,7 @@ POOLINGS = {
 _NAMED = "sentence_transformers.models"
 """The module that has the modules of the library in versions 3 to 6"""
 _LAYERS = (nn.Linear, nn.ReLU, nn.Tanh, nn.GELU, nn.Identity)
-"""What a head may have: the library's Dense is a linear layer with one of these behind it"""
+"""Activations of a head: the library's Dense is a linear layer with one of these behind it"""
 
 
 def write_plain(embedder: Embedder, folder: Path) -> bool:
@@ -208,13 +208,13 @@ _OLDER = {"Pooling": _older_pooling, "Dense": _older_dense}
 def _write_modules(modules: Iterable[Any], folder: Path) -> None:
     """Write what stands behind the transformer, by the names that versions 3 to 6 know."""
     listed = [{"idx": 0, "name": "0", "path": "", "type": f"{_NAMED}.Transformer"}]
-    for place, module in enumerate(modules, 1):
+    for number, module in enumerate(modules, 1):
         kind = type(module).__name__
-        path = folder / f"{place}_{kind}"
+        path = folder / f"{number}_{kind}"
         path.mkdir()
         module.save(str(path))
         listed.append(
-            {"idx": place, "name": str(place), "path": path.name, "type": f"{_NAMED}.{kind}"}
+            {"idx": number, "name": str(number), "path": path.name, "type": f"{_NAMED}.{kind}"}
         )
         if kind in _OLDER:
             values = _OLDER[kind](json.loads((path / "config.json").read_text(encoding="utf-8")))
@@ -235,7 +235,7 @@ def _without_origin(path: Path) -> None:
 
 @torch.inference_mode()
 def _passed(transformer: Any) -> list[dict[str, Any]]:
-    """What a Transformer of the library makes of PROBES, which every candidate starts with."""
+    """States that the library's Transformer makes of PROBES; every candidate starts with them."""
     # In pairs, so that padding counts, and one row alone has the width of the longest probe.
     pairs = [PROBES[start : start + 2] for start in range(0, len(PROBES), 2)]
     return [transformer.eval()(transformer.preprocess(list(pair))) for pair in pairs]
@@ -253,7 +253,7 @@ def _same(found: np.ndarray, wanted: list[np.ndarray]) -> bool:
 
 
 def _candidates(method: Method[Any], width: int) -> Iterator[list[nn.Module]]:
-    """What may stand behind the transformer; the simplest comes first."""
+    """Modules that may stand behind the transformer; the simplest comes first."""
     from sentence_transformers.base.modules import Dense
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 

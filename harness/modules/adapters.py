@@ -20,7 +20,7 @@ COMBINATION_WEIGHTS: dict[Combination, tuple[float, float]] = {
     "first": (1.0, 0.0),
     "second": (0.0, 1.0),
 }
-"""How much each set counts at test time, where a sentence has no view"""
+"""Weights of the sets at test time, where a sentence has no view"""
 PLACES: dict[LowRankKind, tuple[str, str]] = {
     "adapter": ("attention.output.dense", "output.dense"),
     "lora": ("attention.self.query", "attention.self.value"),
@@ -72,7 +72,7 @@ class LowRankModules(nn.Module):
             place.register_forward_hook(self._hook(encoder, number))
 
     def reach(self, rows: int, modules: Tensor | None) -> Reach:
-        """How `rows` rows meet the sets.
+        """Injection of the sets for `rows` rows.
 
         modules: (rows,), the number of the set that each row meets; None: the sets combined.
         """
@@ -89,7 +89,7 @@ class LowRankModules(nn.Module):
         self.up.append(nn.init.normal_(up, std=1e-3) if self.kind == "adapter" else up)
 
     def _hook(self, encoder: Encoder, number: int) -> Hook:
-        """What is added to the output of place `number`, for all rows and sets at once."""
+        """Addition to the output of place `number`, for all rows and sets at once."""
 
         def add(_module: nn.Module, inputs: tuple[Tensor], output: Tensor) -> Tensor | None:
             mixture = encoder.reach.get("mixture")

@@ -36,7 +36,7 @@ class PrefixModules(nn.Module):
         super().__init__()
         encoder.family.need_prefix("prefixes")
         self.position_offset = VIEW_MODULES * length if shift else 0
-        """What is added to the positions of the text"""
+        """Number that is added to the positions of the text"""
         width = encoder.hidden_size
         self.layers, self.heads, size = key_shape(encoder.model.config)
         self.length, self.dropout = length, encoder.family.dropout
@@ -48,7 +48,7 @@ class PrefixModules(nn.Module):
         self.networks = nn.ModuleList([_network(width, outputs) for _ in range(count)])
 
     def reach(self, rows: int, modules: Tensor | None) -> Reach:
-        """How `rows` rows meet the prefix.
+        """Injection of the prefix for `rows` rows.
 
         modules: (rows,), the number of the module that each row sees; None: every row sees both.
         In training every row has a dropout mask of its own.

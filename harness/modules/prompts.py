@@ -29,7 +29,7 @@ class DeepPrompts(nn.Module):
         super().__init__()
         encoder.family.need_prefix("deep prompts")
         self.position_offset = length if shift else 0
-        """What is added to the positions of the text"""
+        """Number that is added to the positions of the text"""
         self.layers, self.heads, size = key_shape(encoder.model.config)
         self.dropout = encoder.family.dropout
         # Keys and values of all layers are one tensor, as in the released code.
@@ -54,7 +54,7 @@ class DeepPrompts(nn.Module):
         return KeyValues(slots[0::2], slots[1::2])
 
     def reach(self, batch: TextBatch) -> Reach:
-        """How the rows of a batch meet the prompts. Every call draws new dropout masks."""
+        """Injection of the prompts for the rows of a batch. Every call draws new dropout masks."""
         return {"prefix": self(len(batch.input_ids)), "position_offset": self.position_offset}
 
 
@@ -92,5 +92,5 @@ class ShallowPrompts(nn.Module):
         return WordVectors(places + behind * sentence, self.vectors)
 
     def reach(self, batch: TextBatch) -> Reach:
-        """How the rows of a batch meet the prompts."""
+        """Injection of the prompts for the rows of a batch."""
         return {"words": self(batch.attention_mask)}

@@ -46,7 +46,11 @@ EngineName = Literal["single", "ddp", "deepspeed"]
 
 
 class EngineConfig(BaseModel):
-    """The fields of every method that trains about the processes that train it."""
+    """The fields of every method that trains about the processes that train it.
+
+    None of them changes a loss or a gradient but by the masks that dropout draws. A trial's key
+    does not have them, so that another number of processes can go on with it; its record does.
+    """
 
     engine: EngineName = Field(
         "single",
@@ -105,9 +109,9 @@ class EngineConfig(BaseModel):
 
 
 Setting = Literal["unsup", "semisup", "sup"]
-"""How much of the training data has labels: nothing, a part, or everything"""
+"""Share of the training data that has labels: nothing, a part, or everything"""
 Precision = Literal["auto", "bf16", "fp16", "fp32"]
-"""What products are computed in while a method trains; weights and losses are float32"""
+"""Numbers in which products are computed while a method trains; weights and losses are float32"""
 TRANSFER_SUITES: Mapping[object, str] = {"minimum": "transfer", "senteval": "transfer-senteval"}
 """Classifier of the transfer tasks -> the suite that has it"""
 
@@ -175,46 +179,46 @@ class MethodConfig(DecoderConfig):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _forget_unused(cls, given: Any, parse: ModelWrapValidatorHandler[Self]) -> Self:
+    def _forget_unused(cls, values: Any, parse: ModelWrapValidatorHandler[Self]) -> Self:
         """Read the values again without those that change nothing, after they were checked."""
-        found = parse(given)
-        unused = {*found.unused}
-        if found.suite not in TRANSFER_SUITES.values():
+        config = parse(values)
+        unused = {*config.unused}
+        if config.suite not in TRANSFER_SUITES.values():
             unused.add("transfer_classifier")
-        if found.decodes and not may_decode(found.encoder):
+        if config.decodes and not may_decode(config.encoder):
             unused.update(DECODER_FIELDS)
-        if isinstance(found, LowRankConfig) and found.lora_rank is None:
+        if isinstance(config, LowRankConfig) and config.lora_rank is None:
             unused.add("lora_alpha")
-        if not isinstance(given, Mapping) or given.keys().isdisjoint(unused):
-            return found
-        return parse({name: given[name] for name in given if name not in unused})
+        if not isinstance(values, Mapping) or values.keys().isdisjoint(unused):
+            return config
+        return parse({name: values[name] for name in values if name not in unused})
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_defaults(cls, given: Any) -> Any:
+    def _fill_defaults(cls, named: Any) -> Any:
         """Put the values of the paper in the place of field defaults."""
-        if not isinstance(given, Mapping):
-            return given
+        if not isinstance(named, Mapping):
+            return named
         # Not validated yet, so the defaults of the two fields stand in where they are missing.
         fields = cls.model_fields
-        setting = given.get("setting", fields["setting"].default)
-        encoder = given.get("encoder", fields["encoder"].default)
+        setting = named.get("setting", fields["setting"].default)
+        encoder = named.get("encoder", fields["encoder"].default)
         if not (isinstance(setting, str) and isinstance(encoder, str)):
-            return given  # validation says what is wrong with them
+            return named  # validation says what is wrong with them
         for_all = cls.published.get((setting, "*"), {})
         for_encoder = cls.published.get((setting, repository_of(encoder)), {})
         # The later wins: what is given is never replaced.
-        values = {**for_all, **for_encoder, **cls.dependent_defaults(given), **given}
+        values = {**for_all, **for_encoder, **cls.dependent_defaults(named), **named}
         return values | _one_classifier(values)
 
     @field_validator("*", mode="wrap")
     @classmethod
-    def _as_meant(cls, given: Any, parse: ValidatorFunctionWrapHandler) -> Any:
+    def _as_meant(cls, value: Any, parse: ValidatorFunctionWrapHandler) -> Any:
         """Refuse `true` for a number, and whole numbers that no tensor can hold.
 
         In a worker of a cluster, a path opens the file that has travelled there.
         """
-        return travelled(checked_number(given, parse(given)))
+        return travelled(checked_number(value, parse(value)))
 
 
 def _one_classifier(values: Mapping[str, object]) -> dict[str, object]:

@@ -48,7 +48,7 @@ class Kit:
 
     @cached_property
     def template(self) -> Template:
-        """What stands around each sentence when the method trains."""
+        """Template around each sentence when the method trains."""
         found: Template = self.declared.method.training_template(self.config, self.tokenizer)
         return found
 
@@ -68,15 +68,15 @@ class Kit:
 
     @property
     def build_device(self) -> torch.device:
-        """Where the modules are built: no device need have room for weights that are sharded."""
+        """Device of the modules while they are built; none needs room for all of sharded weights."""
         config = self.config
         sharded = isinstance(config, TrainingConfig) and config.shards_weights and has_ranks()
         return torch.device("cpu") if sharded else self.device
 
     def _widen_trained(self, method: Any) -> None:
-        """What a stage changes becomes float32; where that is a part of an encoder, all of it."""
+        """Make float32 what a stage changes; where that is a part of an encoder, all of it."""
         stages = self.declared.stages
-        patterns = [each for stage in stages for each in (*stage.trains, *stage.moves)]
+        patterns = [pattern for stage in stages for pattern in (*stage.trains, *stage.moves)]
         kept = {*kept_weights(method)}
         changed = {
             name: parameter
@@ -86,7 +86,7 @@ class Kit:
         for parameter in changed.values():
             parameter.data = parameter.data.float()
         for name, part in method.named_modules():
-            inside = any(each.startswith(f"{name}.") for each in changed)
+            inside = any(pattern.startswith(f"{name}.") for pattern in changed)
             if isinstance(part, Encoder) and part.low_rank is not None and not inside:
                 raise UserError(
                     f"lora_rank: {self.declared.name} trains no weights of its encoder, in the "
@@ -210,7 +210,7 @@ class Kit:
         return SharedArrays(folder, f"the artefact {title}", build)
 
     def shared(self) -> list[list[SharedArrays]]:
-        """What trials of this configuration share, in the order in which it is built.
+        """Arrays that trials of this configuration share, in the order in which it is built.
 
         The arrays of one list do not need one another.
         """

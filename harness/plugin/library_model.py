@@ -70,13 +70,13 @@ def _foreign_code(folder: Path) -> Iterator[str]:
     for module in _content(listed) if listed.exists() else []:
         if not _CLASS.fullmatch(module["type"]):
             yield module["type"]
-        place = (folder / module["path"]).resolve()
-        if not place.is_relative_to(folder.resolve()):
+        path = (folder / module["path"]).resolve()
+        if not path.is_relative_to(folder.resolve()):
             yield module["path"]
-        if module["type"].endswith(".Transformer") and place != folder.resolve():
+        if module["type"].endswith(".Transformer") and path != folder.resolve():
             raise UserError(
                 f"the encoder of {folder} lies in {module['path']}: move its files up into "
-                f'{folder} and set that "path" in {MODULES_FILE} to ""; or name {place}, which '
+                f'{folder} and set that "path" in {MODULES_FILE} to ""; or name {path}, which '
                 f"has the encoder without the modules behind it"
             )
     for path in sorted(folder.rglob("*.json")):
@@ -86,7 +86,7 @@ def _foreign_code(folder: Path) -> Iterator[str]:
 
 
 def _foreign_names(content: Any) -> Iterator[str]:
-    """What a configuration names that is not of the library or of torch.
+    """Names in a configuration that are not of the library or of torch.
 
     In the place of such an activation function, the library would take another one.
     """

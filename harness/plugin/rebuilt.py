@@ -39,7 +39,7 @@ class EmbeddingKit(Kit):
     """
 
     def artefact(self, name: str) -> Mapping[str, np.ndarray]:
-        """As `Kit.artefact`; of what only training reads, arrays without content."""
+        """Arrays as `Kit.artefact` gives them; of what only training reads, without content."""
         needed = {each.name for each in self.declared.artefacts if each.embeds}
         return self.needed_artefact(name) if name in needed else _NoContent()
 
@@ -177,7 +177,7 @@ def rebuilt(folder: Path) -> "SentenceTransformer":
 
 
 def described(folder: Path) -> dict[str, Any]:
-    """What an exported method is: the facts of its trial. Raises UserError when it is none."""
+    """The facts of the trial of an exported method. Raises UserError when it is none."""
     content = json.loads(read_text(folder / DESCRIPTION))
     found = content.get("harness") if isinstance(content, dict) else None
     if not isinstance(found, dict):
@@ -190,7 +190,7 @@ class _RebuildingKit(EmbeddingKit):
 
     empty = True
     folder = Path()
-    """Of the exported method"""
+    """Tokenizer of the exported method"""
 
     def needed_artefact(self, name: str) -> Mapping[str, np.ndarray]:
         path = self.folder / ARTEFACT_FOLDER / f"{name}.safetensors"

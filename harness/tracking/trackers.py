@@ -30,7 +30,7 @@ PROJECT = "harness"
 
 @dataclass(frozen=True)
 class About:
-    """What a tracker is told of a trial before it runs."""
+    """Facts that a tracker receives of a trial before it runs."""
 
     key: str
     label: str
@@ -46,7 +46,7 @@ class TrackedRun(Protocol):
     """A trial in a tracker. Its methods raise whatever the tracker's library raises."""
 
     identity: str
-    """With this, the tracker finds the run again"""
+    """Identity by which the tracker finds the run again"""
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Keep values of metrics at a step of the trial. The steps never go back."""

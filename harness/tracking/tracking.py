@@ -24,7 +24,7 @@ from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 
 LAST_SECONDS = 120.0
-"""How long the end of a sweep waits for what is still to be written"""
+"""Seconds that the end of a sweep waits for what is still to be written"""
 TRACKED_COSTS = (
     "training_seconds", "wall_seconds", "sentences_per_second", "peak_host_memory_mib",
     "peak_gpu_memory_mib",
@@ -121,25 +121,27 @@ class Tracking:
         self._keep(about.key, found)
 
     def _log(self, trial: Trial, points: list[Point]) -> None:
-        found = self._of(trial)
-        if found is None:
+        open_run = self._of(trial)
+        if open_run is None:
             return
         with self._apart(key(trial)):
             # After a kill, a training repeats the steps since its checkpoint.
-            new = [point for point in points if point["step"] > found.known]
+            new = [point for point in points if point["step"] > open_run.known]
             for step, group in groupby(new, lambda point: point["step"]):
-                found.run.log(step, {point["metric"]: point["value"] for point in group})
-                found.step = max(step, found.step)
-            found.run.flush()
-            self._keep(key(trial), found)
+                open_run.run.log(step, {point["metric"]: point["value"] for point in group})
+                open_run.step = max(step, open_run.step)
+            open_run.run.flush()
+            self._keep(key(trial), open_run)
 
     def _end(self, trial: Trial) -> None:
-        found, record = self._of(trial), self._store.get(key(trial))
-        if found is None or record is None:
+        open_run, record = self._of(trial), self._store.get(key(trial))
+        if open_run is None or record is None:
             return
         with self._apart(key(trial)):
-            found.run.end(record.steps or max(found.step, 0), final_scores(record), record.status)
-            self._keep(key(trial), found)
+            open_run.run.end(
+                record.steps or max(open_run.step, 0), final_scores(record), record.status
+            )
+            self._keep(key(trial), open_run)
         self._open.pop(key(trial), None)
 
     def _leave(self, trial: Trial) -> None:
@@ -172,7 +174,7 @@ class Tracking:
 
 
 def final_scores(record: Record) -> dict[str, float]:
-    """What a tracker gets of a finished trial, under the names of the flat table."""
+    """Scores of a finished trial for a tracker, under the names of the flat table."""
     scores = {f"dev.{name}": value for name, value in record.dev.items()}
     scores |= {f"test.{name}": value for name, value in record.test.items()}
     return scores | {name: getattr(record, name) for name in TRACKED_COSTS if getattr(record, name)}

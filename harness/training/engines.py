@@ -33,7 +33,7 @@ class Losses(nn.Module):
         self.method = method
 
     def forward(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
-        """What `Method.losses` gives."""
+        """The terms that `Method.losses` gives."""
         return self.method.losses(batch, stage)
 
 
@@ -59,7 +59,7 @@ class DataParallelOptimiser(StageOptimiser):
 
 
 ADAM_MOMENTS, RMSPROP_MOMENTS = ("exp_avg", "exp_avg_sq"), ("square_avg",)
-"""How the optimisers of the AdamW kind, and RMSprop, call what they keep of a parameter"""
+"""Names that optimisers of the AdamW kind, and RMSprop, give to what they keep of a parameter"""
 
 
 class ZeroOptimiser(StageOptimiser):
@@ -88,7 +88,7 @@ class ZeroOptimiser(StageOptimiser):
         self._usual: set[int] | None = None
         """The parameters that a batch of the stage reaches; None: it has had none"""
         self._reached: set[int] = set()
-        """Those that the last batch has reached"""
+        """Parameters that the last batch has reached"""
         self._hooks = [
             each.register_post_accumulate_grad_hook(self._note)  # type: ignore[no-untyped-call]
             for each in self.parameters
@@ -127,12 +127,12 @@ class ZeroOptimiser(StageOptimiser):
         from deepspeed.utils import safe_get_full_optimizer_state
 
         steps = [values["step"] for values in self.torch.state.values()]
-        found = {}
+        tensors = {}
         for number, parameter in enumerate(self._numbered if steps else ()):
-            found[f"{number}/step"] = steps[0]
+            tensors[f"{number}/step"] = steps[0]
             for name in self._moments:
-                found[f"{number}/{name}"] = safe_get_full_optimizer_state(parameter, name)
-        return found
+                tensors[f"{number}/{name}"] = safe_get_full_optimizer_state(parameter, name)
+        return tensors
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         from deepspeed.utils import safe_set_full_optimizer_state
@@ -197,7 +197,7 @@ def library() -> Any:
 
 
 def settings(config: TrainingConfig) -> dict[str, Any]:
-    """What DeepSpeed is told."""
+    """Configuration of DeepSpeed."""
     zero: dict[str, Any] = {"stage": config.zero}
     if config.offload_optimiser:
         zero["offload_optimizer"] = {"device": "cpu"}

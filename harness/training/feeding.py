@@ -96,11 +96,11 @@ class Ahead(Iterator[StepBatches]):
         self._thread.start()
 
     def __next__(self) -> StepBatches:
-        found = self._ready.get()
-        if isinstance(found, Exception):
-            self._put(found)  # for whoever asks again
-            raise found
-        return found
+        batch = self._ready.get()
+        if isinstance(batch, Exception):
+            self._put(batch)  # for whoever asks again
+            raise batch
+        return batch
 
     def close(self) -> None:
         """End the thread."""

@@ -42,7 +42,7 @@ from harness.training.steps import Steps
 def snapshot(
     method: nn.Module, names: Collection[str], optimiser: StageOptimiser, outcome: Outcome
 ) -> SavedState:
-    """What the training needs to go on from here.
+    """State that the training needs to go on from here.
 
     `names`: the parameters that may have changed. The tensors are not copies.
     """
@@ -115,15 +115,15 @@ class Trainer:
         self.outcome = Outcome()
         self.steps = Steps(kit, seed)
         self._reported = time.monotonic()
-        self._asked: Collection[int] = ()
+        self._requested_states: Collection[int] = ()
         self._optimiser: StageOptimiser | None = None
-        """Of the stage that runs. It is kept, because sharded weights work with it alone"""
+        """Optimiser of the stage that runs; DeepSpeed's sharded weights are read through it"""
         self._interval = self.config.evaluation_interval
-        """Of the stage that runs: steps between two evaluations on dev"""
+        """Steps between two evaluations on dev, in the stage that runs"""
         self._epoch: int | None = None
-        """Of the stage that runs: steps of an epoch where its end counts for evaluations"""
-        self._told = (0, 0)
-        """What the reports have had: points of the history, and the step up to which of curves"""
+        """Steps of an epoch where its end counts for evaluations, in the stage that runs"""
+        self._reported_upto = (0, 0)
+        """Points of the history, and the step of the curves, up to which reports were sent"""
         self._pruned = False
         """Whether the training is to end after this step"""
 
@@ -151,13 +151,13 @@ class Trainer:
         self.outcome.best_state = {}
         return self.outcome
 
-    def run_shared_stage(self, asked: Collection[int]) -> None:
+    def run_shared_stage(self, steps: Collection[int]) -> None:
         """Run the first stage, which trials share, and keep its states; nothing else is trained.
 
-        `asked`: steps after which trials end this stage. Raises TrialFailure as `run` does.
+        `steps`: those after which trials end this stage. Raises TrialFailure as `run` does.
         """
         streams, lengths = self._opened()
-        self._asked = asked
+        self._requested_states = steps
         self._run_stage(0, streams[0], lengths[0], None)
 
     def _opened(self) -> tuple[list[dict[str, Stream]], list[int]]:
@@ -259,7 +259,7 @@ class Trainer:
             return None
         elsewhere = self._trained - set(trained_names(self.method, stage))
         folder = StageStates.folder_of(stage, self.kit, self.seed, self._interval, self.scored)
-        return StageStates(folder, elsewhere, self._asked)
+        return StageStates(folder, elsewhere, self._requested_states)
 
     def _evaluate(self, loss: Tensor, stage: Stage, step: int, steps: int) -> None:
         """Score on dev when it is time, remember the scores, and report.
@@ -287,7 +287,7 @@ class Trainer:
         # Only the last stage gives the score that selects, so only its evaluations can be compared.
         counts = due and stage is self.kit.declared.stages[-1]
         if leads:
-            self._tell(
+            self._send_report(
                 Progress(
                     step=self.outcome.steps,
                     total_steps=self._total,
@@ -296,27 +296,27 @@ class Trainer:
                     sentences_per_second=self.outcome.sentences / self.outcome.seconds,
                     evaluation=self.outcome.evaluations(stage.name) if counts else None,
                     best_dev=self.outcome.best_dev,
-                    points=self._untold(),
+                    points=self._unreported_points(),
                 )
             )
 
-    def _tell(self, progress: Progress) -> None:
+    def _send_report(self, progress: Progress) -> None:
         """Report; the training ends after this step when the answer is Pruned."""
         try:
             self.report(progress)
         except Pruned:
             self._pruned = True
 
-    def _untold(self) -> list[Point]:
+    def _unreported_points(self) -> list[Point]:
         """The points along the training that no report has had, also those of a checkpoint."""
-        points, step = self._told
+        points, step = self._reported_upto
         new = self.outcome.history[points:]
         new += [point for point in self.outcome.curves if point["step"] > step]
-        self._told = (len(self.outcome.history), self.outcome.steps)
+        self._reported_upto = (len(self.outcome.history), self.outcome.steps)
         return sorted(new, key=lambda point: point["step"])
 
     def _watched(self, stage: Stage) -> dict[str, float]:
-        """What the method watches now; its mode and the random state stay as they were."""
+        """Quantities that the method watches; its mode and the random state stay as they were."""
         self.method.eval()
         with torch.no_grad(), random_state_kept(self.kit.device), readable(self.method):
             found = self.method.watched(stage)

@@ -38,7 +38,7 @@ class ReleasedAdamW(torch.optim.Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Do one step on every parameter that has a gradient. `closure` is not called."""
         for group in self.param_groups:
-            parameters = [each for each in group["params"] if each.grad is not None]
+            parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
             if parameters:
                 self._step_group(parameters, group["lr"], group["weight_decay"])
 
@@ -89,12 +89,12 @@ class Lars(torch.optim.Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Do one step on every parameter that has a gradient. `closure` is not called."""
         for group in self.param_groups:
-            members = [each for each in group["params"] if each.grad is not None]
-            matrices = [each for each in members if each.dim() > 1]
+            members = [parameter for parameter in group["params"] if parameter.grad is not None]
+            matrices = [parameter for parameter in members if parameter.dim() > 1]
             if matrices:
                 gradients = self._scaled_gradients(matrices, group["weight_decay"])
                 self._move(matrices, gradients, group["lr"])
-            if biases := [each for each in members if each.dim() <= 1]:
+            if biases := [parameter for parameter in members if parameter.dim() <= 1]:
                 self._move(biases, gradients_of(biases), group["lr"])
 
     def _scaled_gradients(self, matrices: list[Tensor], decay: float) -> list[Tensor]:
@@ -319,14 +319,14 @@ class StageOptimiser:
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Put back what `tensors` gave, perhaps under another engine."""
         parameters = [each for group in self.torch.param_groups for each in group["params"]]
-        found: dict[int, dict[str, Tensor]] = {}
+        state: dict[int, dict[str, Tensor]] = {}
         for place, value in tensors.items():
             number, _, name = place.partition("/")
             parameter = parameters[int(number)]
             # A fused optimiser needs its tensors laid out in memory as the parameter is.
             like = parameter if value.shape == parameter.shape else value
-            found.setdefault(int(number), {})[name] = torch.empty_like(like).copy_(value)
-        self.torch.load_state_dict({**self.torch.state_dict(), "state": found})
+            state.setdefault(int(number), {})[name] = torch.empty_like(like).copy_(value)
+        self.torch.load_state_dict({**self.torch.state_dict(), "state": state})
 
     def close(self) -> None:
         """Let go of the parameters, which another stage trains from now on."""

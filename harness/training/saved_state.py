@@ -82,7 +82,7 @@ def _set_whole(parameter: nn.Parameter, value: Tensor) -> None:
 
 
 EXTRA = "_extra_state"
-"""How torch calls what a module adds to its state (`get_extra_state`)"""
+"""Name that torch gives to what a module adds to its state (`get_extra_state`)"""
 _METADATA = "harness"
 """The entry of the metadata that has the facts and the digest"""
 _PARTS = ("best", "optimiser")
@@ -91,7 +91,7 @@ _PARTS = ("best", "optimiser")
 
 @dataclass
 class SavedState:
-    """What a file of saved training holds."""
+    """Content of a file of saved training."""
 
     weights: dict[str, Tensor]
     """Name -> parameter, buffer or extra state of the method"""
@@ -131,14 +131,14 @@ class SavedState:
                 metadata = file.metadata() or {}
         except (SafetensorError, OSError) as error:
             raise UserError(f"{path} cannot be read ({str(error).splitlines()[0]})") from None
-        found = cls({}, facts=_facts(path, tensors, metadata))
+        state = cls({}, facts=_facts(path, tensors, metadata))
         for name, value in tensors.items():
             part, _, rest = name.partition("/")
             if rest and part in _PARTS:
-                getattr(found, part)[rest] = value
+                getattr(state, part)[rest] = value
             else:
-                found.weights[name] = value
-        return found
+                state.weights[name] = value
+        return state
 
 
 def current(method: nn.Module, names: Collection[str]) -> dict[str, Tensor]:
@@ -162,13 +162,13 @@ def load_state(method: nn.Module, names: Collection[str], path: Path) -> None:
 
     Raises UserError when the file is damaged or does not fit.
     """
-    found = SavedState.read(path).weights
+    weights = SavedState.read(path).weights
     try:
-        unknown = method.load_state_dict(found, strict=False).unexpected_keys
+        unknown = method.load_state_dict(weights, strict=False).unexpected_keys
     except RuntimeError as error:
         why = str(error).splitlines()[0]
         raise UserError(f"the weights {path} cannot be read ({why})") from None
-    if wrong := [*unknown, *sorted(set(names) - set(found))]:
+    if wrong := [*unknown, *sorted(set(names) - set(weights))]:
         raise UserError(
             f"the weights {path} are those of another method: they differ in {wrong[0]}"
         )
@@ -201,15 +201,15 @@ def _facts(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str
 
 def _digest(tensors: Mapping[str, Tensor], facts: str) -> str:
     """The SHA-256 of all names, types, shapes and numbers, and of the facts."""
-    found = hashlib.sha256(facts.encode())
+    sha256 = hashlib.sha256(facts.encode())
     for name, value in sorted(tensors.items()):
-        found.update(f"\n{name} {value.dtype} {tuple(value.shape)}\n".encode())
-        found.update(value.reshape(-1).view(torch.uint8).numpy().data)
-    return found.hexdigest()
+        sha256.update(f"\n{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        sha256.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return sha256.hexdigest()
 
 
 def from_rank_0(saved: SavedState | None) -> SavedState | None:
-    """What rank 0 has, in every rank; the others may give None."""
+    """The state that rank 0 has, in every rank; the others may give None."""
     if rank_count() == 1:
         return saved
     shapes = agreed(saved and _with(saved, lambda value: torch.empty_like(value, device="meta")))
@@ -244,20 +244,20 @@ LARGEST_SHARE = 0.02
 
 def checkpoint_minutes() -> float:
     """The minutes between two checkpoints. Raises UserError when the variable has no number."""
-    given = os.environ.get("HARNESS_CHECKPOINT_MINUTES") or str(MINUTES)
+    setting = os.environ.get("HARNESS_CHECKPOINT_MINUTES") or str(MINUTES)
     try:
-        minutes = float(given)
+        minutes = float(setting)
     except ValueError:
         minutes = -1.0
     if not minutes >= 0:
         raise UserError(
-            f'HARNESS_CHECKPOINT_MINUTES={given}: write a number of minutes, for example "5"'
+            f'HARNESS_CHECKPOINT_MINUTES={setting}: write a number of minutes, for example "5"'
         )
     return minutes
 
 
 class Checkpoint:
-    """Where a trial's checkpoint is, and when it is to be written."""
+    """File of a trial's checkpoint, and the times when it is to be written."""
 
     def __init__(
         self, path: Path, identity: Mapping[str, Any], asked: Callable[[], bool] = lambda: False

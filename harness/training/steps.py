@@ -92,7 +92,7 @@ def is_kept(step: int, steps: int) -> bool:
 
 @dataclass(frozen=True)
 class _Step:
-    """What one step gave; its tensors are read later."""
+    """Results of one step; its tensors are read later."""
 
     total: int
     """The number of the step in the whole trial"""
@@ -173,7 +173,7 @@ class Steps:
         self._losses = FiniteLosses(at_once=kit.device.type == "cpu")
         self._curves = StepCurves()
         self._began: float | None = None
-        """When the steps began that the outcome's seconds do not count yet"""
+        """Time when the steps began that the outcome's seconds do not count yet"""
 
     def run(
         self,
