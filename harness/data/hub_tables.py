@@ -41,7 +41,7 @@ def hub_files(data: str, *, download: bool = True) -> list[Path]:
     assert found is not None
     repository, config, split = found["repository"], found["config"], found["split"] or "train"
     revision = found["revision"] and found["revision"].replace(SLASH_OF_DATA, "/")
-    mirrored = _mirrored(f"{repository}@{revision}" if revision else repository)
+    mirrored = mirrored_data_set(f"{repository}@{revision}" if revision else repository)
     folder = mirrored or _downloaded(repository, revision, config, download)
     there = sorted(path for path in folder.rglob("*") if path.is_file())
     splits = _local_splits(folder, config, tuple(map(Stamp.of, there)))
@@ -50,7 +50,10 @@ def hub_files(data: str, *, download: bool = True) -> list[Path]:
     return splits[split]
 
 
-def _mirrored(repository: str) -> Path | None:
+def mirrored_data_set(repository: str) -> Path | None:
+    """The folder of a data set in a mirror; None: it is in none, or cannot be one of the Hub."""
+    if not is_hub_name(repository):
+        return None
     folders = (mirror / "datasets" / repository for mirror in mirrors())
     return next((folder for folder in folders if is_folder(folder)), None)
 

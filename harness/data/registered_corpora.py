@@ -137,7 +137,8 @@ class Table(Source):
         """Kind of its items, as its name says, or else the names of its columns."""
         if self.name.columns:
             return shape_of_roles(self.name.columns)
-        return _recognised(self.name, self.paths()[0])
+        path = self.paths()[0]
+        return _recognised(self.name.data, path, Stamp.of(path))
 
     @property
     def reading(self) -> str:
@@ -153,13 +154,9 @@ class Table(Source):
         return read_table(self.name, paths)
 
 
-def _recognised(name: CorpusName, path: Path) -> Shape:
-    """The shape of a table by its columns, which are looked at again when the file has changed."""
-    return _recognised_at(name.data, path, Stamp.of(path))
-
-
 @functools.cache
-def _recognised_at(data: str, path: Path, _: Stamp) -> Shape:
+def _recognised(data: str, path: Path, _: Stamp) -> Shape:
+    """The shape of a table by its columns, which are looked at again when the file has changed."""
     return shape_of(CorpusName(data=data), path)[0]
 
 

@@ -25,7 +25,7 @@ from huggingface_hub import constants, snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from harness.data.hub import mirrors
-from harness.data.hub_tables import is_hub_name, plainly_named
+from harness.data.hub_tables import is_hub_name, mirrored_data_set, plainly_named
 from harness.data.revisions import COMMIT
 from harness.errors import NotHere, UserError, extra, suggest
 from harness.files import digest_of
@@ -151,7 +151,7 @@ def files_of(tasks: Iterable["AbsTask"]) -> list[Path]:
     files = set[Path]()
     for task in each_alone(tasks):
         repository = task.metadata.dataset["path"]
-        place = _mirrored(repository) or here(Path(repository))
+        place = mirrored_data_set(repository) or here(Path(repository))
         inside = place.rglob("*") if is_folder(place) else [place]
         files |= {path.resolve() for path in inside if is_file(path)}
     return sorted(files)
@@ -166,7 +166,7 @@ def commits_of(tasks: Iterable["AbsTask"]) -> dict[str, str]:
     for task in each_alone(tasks):
         repository = task.metadata.dataset["path"]
         if is_hub_name(repository) and not (
-            _mirrored(repository) or here(Path(repository)).exists()
+            mirrored_data_set(repository) or here(Path(repository)).exists()
         ):
             commit = _downloaded(repository, task.metadata.dataset["revision"])
             if commit is not None and COMMIT.fullmatch(commit):
@@ -199,7 +199,7 @@ def _located(task: "AbsTask") -> dict[str, Any]:
     source: dict[str, Any] = dict(task.metadata.dataset)
     source.pop("trust_remote_code", None)
     repository = source["path"]
-    if mirrored := _mirrored(repository):
+    if mirrored := mirrored_data_set(repository):
         return source | {"path": str(mirrored)}
     if (local := here(Path(repository))).exists():
         return source | {"path": str(local)}
@@ -213,13 +213,6 @@ def _located(task: "AbsTask") -> dict[str, Any]:
                 f"has datasets/{repository}, or connect to the Hub"
             )
     return source
-
-
-def _mirrored(repository: str) -> Path | None:
-    if not is_hub_name(repository):
-        return None
-    folders = (mirror / "datasets" / repository for mirror in mirrors())
-    return next((folder for folder in folders if is_folder(folder)), None)
 
 
 def _downloaded(repository: str, revision: str) -> str | None:

@@ -294,7 +294,7 @@ def suite(name: str) -> Suite:
         found: Suite = importlib.import_module(PAIR_TABLES).pair_suite(name)
         return found
     if script := suite_file(name):
-        return _from_file(here(script))
+        return _own(suite_code(here(script)))
     check_name(name)
     return _suites(importlib.import_module(SUITE_MODULES[name]))[name]
 
@@ -323,10 +323,6 @@ def is_suite_table(name: str) -> bool:
 
 def _suites(module: ModuleType) -> dict[str, Suite]:
     return {value.name: value for value in vars(module).values() if isinstance(value, Suite)}
-
-
-def _from_file(path: Path) -> Suite:
-    return _own(suite_code(path))
 
 
 def suite_code(path: Path) -> UserCode:

@@ -80,12 +80,12 @@ class LowRankModules(nn.Module):
             return {"mixture": self.weights.expand(rows, VIEW_MODULES)}
         return {"mixture": nn.functional.one_hot(modules, VIEW_MODULES).to(self.weights.dtype)}
 
-    def _add_matrices(self, place: nn.Linear, rank: int) -> None:
+    def _add_matrices(self, layer: nn.Linear, rank: int) -> None:
         """Wd and Wu of both sets at one place."""
-        width = place.out_features if self.kind == "adapter" else place.in_features
+        width = layer.out_features if self.kind == "adapter" else layer.in_features
         self.down.append(nn.init.normal_(torch.empty(VIEW_MODULES, width, rank), std=0.02))
         # Wu starts at (almost) 0, so that the encoder begins as it was pretrained.
-        up = torch.zeros(VIEW_MODULES, rank, place.out_features)
+        up = torch.zeros(VIEW_MODULES, rank, layer.out_features)
         self.up.append(nn.init.normal_(up, std=1e-3) if self.kind == "adapter" else up)
 
     def _hook(self, encoder: Encoder, number: int) -> Hook:

@@ -23,9 +23,8 @@ from harness.encoders.low_rank import MARK
 from harness.encoders.masked_lm import Generator, VocabularyHead
 from harness.errors import UserError
 from harness.files import cache_folder, digest_of
-from harness.plugin.config import MethodConfig, TrainingConfig, label_share
+from harness.plugin.config import DECODER_FIELDS, MethodConfig, TrainingConfig, label_share
 from harness.plugin.declared import Declared
-from harness.plugin.decoder import DECODER_FIELDS
 from harness.plugin.stage import Artefact
 from harness.ranks import alone, has_ranks
 
@@ -68,7 +67,7 @@ class Kit:
 
     @property
     def build_device(self) -> torch.device:
-        """Device of the modules while they are built; none needs room for all of sharded weights."""
+        """Device on which modules are built; sharded weights need not fit into one device."""
         config = self.config
         sharded = isinstance(config, TrainingConfig) and config.shards_weights and has_ranks()
         return torch.device("cpu") if sharded else self.device
@@ -92,6 +91,7 @@ class Kit:
                     f"lora_rank: {self.declared.name} trains no weights of its encoder, in the "
                     f"place of which low-rank changes could train; leave it out"
                 )
+            # A norm in bf16 does not take the float32 states of a layer that trains before it.
             if isinstance(part, Encoder) and part.low_rank is None and inside:
                 part.float()
 
