@@ -175,8 +175,9 @@ def digest_files(paths: Iterable[Path]) -> str:
     lines = []
     for path in paths:
         stamp = Stamp.of(regular_file(path))
-        found = _remembered(stamp) if stamp.size > LARGE_FILE and stamp.settled else _sha256(stamp)
-        lines.append(f"{path.name}\0{found}\n")
+        kept = stamp.size > LARGE_FILE and stamp.is_old_enough
+        sha256 = _remembered(stamp) if kept else _sha256(stamp)
+        lines.append(f"{path.name}\0{sha256}\n")
     return digest("".join(lines))
 
 
@@ -246,7 +247,7 @@ class Stamp(NamedTuple):
         return cls(str(path.resolve()), stat.st_dev, stat.st_ino, stat.st_size, *times)
 
     @property
-    def settled(self) -> bool:
+    def is_old_enough(self) -> bool:
         """Whether the last change is so long ago that another one would change the stamp.
 
         The clocks of file systems tick in steps of up to two seconds.
@@ -255,7 +256,7 @@ class Stamp(NamedTuple):
 
 
 def _sha256(stamp: Stamp) -> str:
-    return _hashed_once(stamp) if stamp.settled else _hashed_once.__wrapped__(stamp)
+    return _hashed_once(stamp) if stamp.is_old_enough else _hashed_once.__wrapped__(stamp)
 
 
 @functools.cache

@@ -210,7 +210,7 @@ class Trainer:
                     loss = self.steps.run(self.outcome, optimiser, feed, step)
                     self._evaluate(loss, stage, step + 1, steps)
                     self._save(number, step + 1, steps, optimiser, states)
-        self.steps.settle(self.outcome)
+        self.steps.synchronise(self.outcome)
 
     def _stage_optimiser(self, stage: Stage, steps: int) -> StageOptimiser:
         """The optimiser of the stage, in the place of that of an earlier one."""
@@ -243,7 +243,7 @@ class Trainer:
             raise Pruned
         if not (shared or due):
             return
-        self.steps.settle(self.outcome)
+        self.steps.synchronise(self.outcome)
         saved = snapshot(self.method, self._changing, optimiser, self.outcome)
         if states and shared:
             states.keep(step, saved)
@@ -276,7 +276,7 @@ class Trainer:
         if not due and not (leads and time.monotonic() - self._reported >= REPORT_SECONDS):
             return
         # Reading a loss waits for the GPU, so it is read only when there is something to report.
-        self.steps.settle(self.outcome)
+        self.steps.synchronise(self.outcome)
         dev = self._choose(stage) if due else None
         self._reported, value = time.monotonic(), loss.item()
         if dev is not None:

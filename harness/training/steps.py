@@ -206,7 +206,7 @@ class Steps:
         self._curves.note(stage, step + 1, outcome.steps, terms, norm, optimiser.rates)
         return torch.stack(losses).sum()
 
-    def settle(self, outcome: Outcome) -> None:
+    def synchronise(self, outcome: Outcome) -> None:
         """Count the seconds of the steps up to now, which a GPU may still have to compute.
 
         The outcome gets their curves. Raises TrialFailure when one of their losses is not finite.

@@ -34,7 +34,7 @@ def trained(name: str, values: dict[str, Any]) -> Computed:
         batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
         for step in range(STEPS):
             steps.run(outcome, optimiser, batches, step)
-        steps.settle(outcome)
+        steps.synchronise(outcome)
         found = {each: whole(value).clone() for each, value in method.named_parameters()}
         optimiser.close()
     norms = [each["value"] for each in outcome.curves if each["metric"] == GRADIENT_NORM]

@@ -157,7 +157,7 @@ def test_a_whole_step_waits_for_nothing(kit_for: KitFor, accumulation: int, trip
     for step, waits in enumerate((nullcontext(), no_waiting(kit.device))):
         with waits:
             steps.run(outcome, optimiser, feed, step)
-    steps.settle(outcome)
+    steps.synchronise(outcome)
     norms = [each["value"] for each in outcome.curves if each["metric"] == "gradient_norm"]
     assert len(norms) == 2
     assert min(norms) > 0
