@@ -116,9 +116,9 @@ class Tracking:
             identity, step = known["run"], known["step"]
         if self._tracker is None:
             self._tracker = tracker(self._name, self._store.tracking_folder)
-        found = _Open(self._tracker.begin(about, identity), step, step)
-        self._open[about.key] = found
-        self._keep(about.key, found)
+        open_run = _Open(self._tracker.begin(about, identity), step, step)
+        self._open[about.key] = open_run
+        self._keep(about.key, open_run)
 
     def _log(self, trial: Trial, points: list[Point]) -> None:
         open_run = self._of(trial)
@@ -145,8 +145,8 @@ class Tracking:
         self._open.pop(key(trial), None)
 
     def _leave(self, trial: Trial) -> None:
-        if found := self._open.pop(key(trial), None):
-            found.run.leave()
+        if open_run := self._open.pop(key(trial), None):
+            open_run.run.leave()
 
     def _of(self, trial: Trial) -> _Open | None:
         return self._open.get(key(trial))
@@ -155,9 +155,9 @@ class Tracking:
         """The file that says which run a trial has, and how far it is."""
         return self._store.tracking_folder / "runs" / f"{trial_key}-{self._name}.json"
 
-    def _keep(self, trial_key: str, found: _Open) -> None:
+    def _keep(self, trial_key: str, open_run: _Open) -> None:
         with written_whole(self._note(trial_key)) as file:
-            note = {"run": found.run.identity, "step": found.step}
+            note = {"run": open_run.run.identity, "step": open_run.step}
             file.write_text(json.dumps(note), encoding="utf-8")
 
     @contextmanager
@@ -181,10 +181,10 @@ def final_scores(record: Record) -> dict[str, float]:
 
 
 def _about(trial: Trial, group: str) -> About:
-    given = trial.config.deciding()
+    values = trial.config.deciding()
     configuration: dict[str, Scalar] = {
         name: value if isinstance(value, bool | int | float | str) else json.dumps(value)
-        for name, value in given.items()
+        for name, value in values.items()
     }
     own: dict[str, Scalar] = {
         "method": trial.plugin.name, "seed": trial.seed, "role": trial.role, "key": key(trial),
